@@ -16,10 +16,10 @@ import re
 import signal
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
+from labconsole.agent.capture_dir import CaptureFile
 from labconsole.agent.debug import complain
 from labconsole.agent.processes import children, linux
-from labconsole.agent.reading.files import text_of
-from labconsole.agent.spool import CaptureSpool
+from labconsole.agent.reading.files import read_text
 from labconsole.wire.capture import StartCapture
 from labconsole.wire.codec import WireError
 
@@ -82,7 +82,7 @@ def parse_counts(text: str, unread: Optional[List[str]] = None) -> Dict[str, int
     return found
 
 
-def error_of(text: str, exit_status: Optional[int] = None) -> WireError:
+def parse_tcpdump_error(text: str, exit_status: Optional[int] = None) -> WireError:
     """What tcpdump said when it gave up, as a stable word and a sentence."""
     # Its own words begin with its name; some are followed by a line in parentheses that repeats them.
     lines = [line[9:] for line in text.splitlines() if line.startswith("tcpdump: ")]
@@ -96,9 +96,9 @@ def error_of(text: str, exit_status: Optional[int] = None) -> WireError:
     return WireError("capture_failed", "tcpdump: %s" % lines[-1])
 
 
-def catches(pid: int, number: int) -> bool:
+def is_signal_handled(pid: int, number: int) -> bool:
     """Whether the process handles a signal: an older tcpdump would die of one that it does not know."""
-    match = re.search(r"^SigCgt:\s*([0-9a-f]+)", text_of("/proc/%d/status" % pid) or "", re.MULTILINE)
+    match = re.search(r"^SigCgt:\s*([0-9a-f]+)", read_text("/proc/%d/status" % pid) or "", re.MULTILINE)
     return match is not None and bool(int(match.group(1), 16) >> (number - 1) & 1)
 
 
@@ -124,7 +124,7 @@ class RunningCapture:
     def __init__(
         self,
         name: str,
-        spool: CaptureSpool,
+        spool: CaptureFile,
         on_death: Callable[[str, str], None],
         spacing_gap_ns: Optional[int] = None,
         sampling_seed: int = 0,
@@ -154,20 +154,22 @@ class RunningCapture:
         )
         self._listener = asyncio.ensure_future(self._listen())
         try:
-            await asyncio.wait_for(self._until(lambda: "listening on" in self._said or self._ended), LISTEN_TIMEOUT_S)
+            await asyncio.wait_for(
+                self._wait_until(lambda: "listening on" in self._said or self._ended), LISTEN_TIMEOUT_S
+            )
         except asyncio.TimeoutError:
             raise WireError("capture_failed", "tcpdump was not listening after %g s" % LISTEN_TIMEOUT_S) from None
         if self._ended:
-            raise error_of(self._said, self.process.returncode)
+            raise parse_tcpdump_error(self._said, self.process.returncode)
         if "-j" in argv and _NO_STAMPS.search(self._said):  # it only warns, and takes the kernel's
             raise WireError("not_supported", "tcpdump gets no stamps of this port's NIC")
 
     async def count(self) -> int:
         """Count what is on file so far. Not before the traffic has ended: it would take the CPU from the capture."""
-        if self.process is not None and not self._ended and catches(self.process.pid, signal.SIGUSR2):
+        if self.process is not None and not self._ended and is_signal_handled(self.process.pid, signal.SIGUSR2):
             self.process.send_signal(signal.SIGUSR2)  # has tcpdump write its buffer out
         async with self._counting:
-            return int(await self._in_thread(self._opened().poll))
+            return int(await self._run_in_thread(self._opened().poll))
 
     async def stop(self) -> Dict[str, Any]:
         """End tcpdump when it has all there is, count, and let the file go."""
@@ -180,7 +182,7 @@ class RunningCapture:
             self._said = ""  # what comes from here on are its last words
         self.process.send_signal(signal.SIGINT)
         try:
-            await asyncio.wait_for(self._until(lambda: self._ended), STOP_TIMEOUT_S)
+            await asyncio.wait_for(self._wait_until(lambda: self._ended), STOP_TIMEOUT_S)
         except asyncio.TimeoutError:
             raise WireError("capture_failed", "tcpdump did not end %g s after SIGINT" % STOP_TIMEOUT_S) from None
         result: Dict[str, Any] = dict.fromkeys(_FIELDS.values())
@@ -191,7 +193,7 @@ class RunningCapture:
         result["file_bytes"] = os.fstat(self.spool.descriptor).st_size
         async with self._counting:
             follower = self._opened()
-            result["analysis"] = await self._in_thread(follower.finish)
+            result["analysis"] = await self._run_in_thread(follower.finish)
             result["sha256"] = follower.sha256
             if follower.flows is not None:
                 result["flows"] = follower.flows.report()
@@ -235,14 +237,14 @@ class RunningCapture:
         return self._follower
 
     @staticmethod
-    async def _in_thread(work: Callable[[], Any]) -> Any:
+    async def _run_in_thread(work: Callable[[], Any]) -> Any:
         """Count beside the event loop. What cannot be counted is the capture's fault, not a bug."""
         try:
             return await asyncio.get_running_loop().run_in_executor(None, work)
         except (OSError, ValueError) as exc:
             raise WireError("capture_unreadable", "cannot count what tcpdump wrote: %s" % exc) from exc
 
-    async def _until(self, true: Callable[[], bool]) -> None:
+    async def _wait_until(self, true: Callable[[], bool]) -> None:
         while not true():
             self._news.clear()
             await self._news.wait()
@@ -261,13 +263,13 @@ class RunningCapture:
         finally:
             asyncio.get_running_loop().call_soon(self._news.set)  # after this task counts as done
         if not self._stopping and "listening on" in self._said:
-            self._died = error_of(self._said, self.process.returncode)
+            self._died = parse_tcpdump_error(self._said, self.process.returncode)
             self._on_death(self.name, self._died.message)
 
     async def _settle(self) -> None:
         """Wait until tcpdump has read every packet that the kernel holds for it."""
         assert self.process is not None
-        if not catches(self.process.pid, signal.SIGUSR1):
+        if not is_signal_handled(self.process.pid, signal.SIGUSR1):
             return  # it cannot be asked; what is missing then shows in its counts
         loop = asyncio.get_running_loop()
         deadline = loop.time() + SETTLE_TIMEOUT_S
@@ -275,7 +277,7 @@ class RunningCapture:
             self._said = ""
             self.process.send_signal(signal.SIGUSR1)
             try:
-                await asyncio.wait_for(self._until(lambda: "dropped by kernel" in self._said or self._ended), 0.5)
+                await asyncio.wait_for(self._wait_until(lambda: "dropped by kernel" in self._said or self._ended), 0.5)
             except asyncio.TimeoutError:
                 continue  # asleep in a full disk, or stopped: the deadline bounds it
             counts = parse_counts(self._said)

@@ -112,11 +112,11 @@ class _Keeper:
         os.dup2(null, 1)
         os.close(null)
         for number in ENDING:
-            signal.signal(number, self._pass_on)
+            signal.signal(number, self._forward_signal)
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         self._listen()
         self._end_agent()
-        promised = _in_order(self._promised.values())
+        promised = _sort_for_undo(self._promised.values())
         # What is left on a guest's disk only the guest can remove, which may be a descendant itself.
         undo_all(entry for entry in promised if entry.get("inside"))
         kill_descendants()
@@ -124,7 +124,7 @@ class _Keeper:
         status = self._status
         return os.WEXITSTATUS(status) if status is not None and os.WIFEXITED(status) else KILLED_STATUS
 
-    def _pass_on(self, number: int, frame: Any) -> None:
+    def _forward_signal(self, number: int, frame: Any) -> None:
         if self._status is None:
             os.kill(self._agent, signal.SIGTERM)
 
@@ -233,7 +233,7 @@ def _children() -> List[int]:
     return found
 
 
-def _in_order(promised: Iterable[Dict[str, Any]]) -> List[Dict[str, Any]]:
+def _sort_for_undo(promised: Iterable[Dict[str, Any]]) -> List[Dict[str, Any]]:
     """The last first, but what may take its time (a guest that has to shut down) after everything else."""
     return sorted(promised, key=lambda entry: ("limit_s" in entry, -entry["number"]))
 
@@ -259,7 +259,7 @@ def _import_undoing(kind: str) -> None:
     try:
         from labconsole.agent import undo  # not before it is needed: many sessions change nothing
 
-        undo.import_for(kind)
+        undo.import_undo_modules(kind)
     except Exception as exc:  # noqa: BLE001 - it is tried again when it is needed
         complain("cannot import how to undo %s: %s" % (kind, exc))
 

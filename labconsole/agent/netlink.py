@@ -79,7 +79,7 @@ def messages(parts: Iterable[bytes]) -> Iterator[bytes]:
             at += (length + 3) & ~3
 
 
-def of_interfaces(parts: Iterable[bytes], indexes: Container[int]) -> Iterator[bytes]:
+def filter_by_interface(parts: Iterable[bytes], indexes: Container[int]) -> Iterator[bytes]:
     """Of a dump of interfaces, or of what they have, each message about one of these."""
     for part in parts:
         at = 0
@@ -107,7 +107,7 @@ class RouteSocket:
 
     def __init__(self, namespace: Optional[int] = None, groups: int = 0) -> None:
         opening = functools.partial(_open, groups)
-        self._route: Any = opening() if namespace is None else linux.in_namespace(namespace, opening)
+        self._route: Any = opening() if namespace is None else linux.run_in_namespace(namespace, opening)
         self.socket: socket.socket = self._route.socket
         self._stats_request = self._request("RTM_GETSTATS", filter_mask=1)
 
@@ -127,7 +127,7 @@ class RouteSocket:
 
     def _list(self, asked: str, of: Optional[Container[int]] = None) -> List[Any]:
         parts = dump(self.socket, self._request(asked))
-        return self.decode(parts if of is None else of_interfaces(parts, of))
+        return self.decode(parts if of is None else filter_by_interface(parts, of))
 
     def decode(self, parts: Iterable[bytes]) -> List[Any]:
         """pyroute2's messages out of the kernel's answer."""

@@ -38,8 +38,8 @@ def no_namespace(name: str) -> Optional[int]:
 
 def run(entry: Entry, resolve: Resolve) -> None:
     """Undo what one entry promises. Raises OSError or pyroute2's NetlinkError when it cannot be done."""
-    if entry["kind"] in OF_THE_AGENT:
-        OF_THE_AGENT[entry["kind"]](entry)
+    if entry["kind"] in AGENT_UNDO_ACTIONS:
+        AGENT_UNDO_ACTIONS[entry["kind"]](entry)
         return
     from labconsole.network import change
 
@@ -47,7 +47,7 @@ def run(entry: Entry, resolve: Resolve) -> None:
         namespace = resolve(entry.get("namespace", ""))
     except LookupError:
         return
-    linux.in_namespace(namespace, lambda: change.undo(entry))
+    linux.run_in_namespace(namespace, lambda: change.undo(entry))
 
 
 def _path(entry: Entry) -> None:
@@ -134,9 +134,9 @@ def _begin(argv: List[str], stdout: int) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(argv, stdin=null, stdout=stdout, stderr=null, env=CHILD_ENVIRONMENT, start_new_session=True)
 
 
-def import_for(kind: str) -> None:
+def import_undo_modules(kind: str) -> None:
     """Import everything that ``run`` needs for an entry of this kind."""
-    if kind in OF_THE_AGENT:
+    if kind in AGENT_UNDO_ACTIONS:
         for name in _IMPORTS.get(kind, ()):
             importlib.import_module(name)
         return
@@ -147,9 +147,12 @@ def import_for(kind: str) -> None:
 
 
 STARTED_GUEST = "started_guest"
-OF_THE_AGENT: Dict[str, Callable[[Entry], None]] = {
-    "path": _path, "pktgen": _pktgen, "port_features": _port_features, STARTED_GUEST: _started_guest
-}  # fmt: skip
+AGENT_UNDO_ACTIONS: Dict[str, Callable[[Entry], None]] = {
+    "path": _path,
+    "pktgen": _pktgen,
+    "port_features": _port_features,
+    STARTED_GUEST: _started_guest,
+}
 """What the agent promises for itself: no changes that a console asked for, and in no namespace."""
 
 _IMPORTS = {

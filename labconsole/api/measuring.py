@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from labconsole.api.asked import asked_point, refuse_unknown
-from labconsole.api.plan_files import held_for, refuse_twice
-from labconsole.api.session import connected, in_own_loop
+from labconsole.api.design_point_parser import parse_design_point, refuse_unknown
+from labconsole.api.plan_files import exclusive_replay, refuse_twice
+from labconsole.api.session import connected, run_in_own_loop
 from labconsole.api.testbed import open_session
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Outcome, Progress
@@ -17,9 +17,9 @@ from labconsole.engine.execution.runner import PlanRunner
 from labconsole.errors import ConfigError
 from labconsole.model.inventory import Inventory, load_inventory
 from labconsole.model.plan.loader import load_plan
-from labconsole.model.plan.occasions import on_occasion
+from labconsole.model.plan.occasions import build_occasion_plan
 from labconsole.model.record.run import RunRecord
-from labconsole.model.yaml_file import about
+from labconsole.model.yaml_file import locate_errors
 from labconsole.store.open import open_store
 
 
@@ -41,9 +41,9 @@ async def run_async(
     ``point``: platform, frame_size_bytes, includes_fcs, sources, target, duration_s, background, generator, observe,
     as `labconsole run` has them. ``store``: a file or URL, None: the user's own. Raises LabError.
     """
-    refuse_unknown(point, "run", asked_point, run_async)
+    refuse_unknown(point, "run", parse_design_point, run_async)
     inventory = _inventory(testbed)
-    request = asked_point(inventory, **point)
+    request = parse_design_point(inventory, **point)
     if repetitions < 1:
         raise ConfigError("must be 1 or more", key="repetitions", value=repetitions)
     with open_store(None if store is None else str(store)) as opened:
@@ -55,7 +55,7 @@ async def run_async(
 
 def run(testbed: Inventory | str | Path = "hosts.yaml", **asked: Any) -> list[RunRecord]:
     """The same for who does not await: see run_async()."""
-    return in_own_loop(lambda: run_async(testbed, **asked))
+    return run_in_own_loop(lambda: run_async(testbed, **asked))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +88,17 @@ async def replay_async(
     with open_store(None if store is None else str(store)) as opened:
         session = open_session(inventory, opened)
         read = [load_plan(path, inventory, also=session.check_background) for path in paths]
-        meant = [plan if occasion is None else on_occasion(plan, occasion) for plan in read]
+        meant = [plan if occasion is None else build_occasion_plan(plan, occasion) for plan in read]
         refuse_twice(paths, meant)
         if len({plan.name for plan in meant}) < len(meant):
             raise ConfigError("two of these plans have one name", value=", ".join(plan.name for plan in meant))
         for path, plan in zip(paths, meant, strict=True):
             for experiment in session.experiments:
-                with about(path):
+                with locate_errors(path):
                     experiment.refuse(experiment.steps(plan, None), plan, inventory, session.stage)
         executions = [PlanExecution(plan, session, on_progress) for plan in meant]
         needed = [node for plan in meant for point in plan.points for node in session.nodes_of(point.request)]
-        with held_for(opened, inventory, meant):
+        with exclusive_replay(opened, inventory, meant):
             async with connected(session, list(dict.fromkeys(needed)) or [inventory.uut]):
                 await PlanRunner(executions, session, take_over=take_over).run()
     return Replayed({execution.plan.name: execution.outcome for execution in executions})
@@ -109,7 +109,7 @@ def replay(
 ) -> Replayed:
     """The same for who does not await: see replay_async()."""
     refuse_unknown(asked, "replay", replay_async)
-    return in_own_loop(lambda: replay_async(plans, testbed, **asked))
+    return run_in_own_loop(lambda: replay_async(plans, testbed, **asked))
 
 
 def _inventory(testbed: Inventory | str | Path) -> Inventory:

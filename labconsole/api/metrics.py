@@ -16,22 +16,29 @@ from labconsole.measure.groups import is_search_trial
 from labconsole.model.record.summary import RunSummary
 from labconsole.report.points import PointSummary, make_points
 from labconsole.store.reading import StoredRuns
-from labconsole.text.harmless import harmless_line
+from labconsole.text.sanitize import sanitize_line
 
 if TYPE_CHECKING:
     from prometheus_client.core import GaugeMetricFamily
 
 POINT_LABELS: Final = (
-    "testbed", "plan", "platform", "frame_size_bytes", "includes_fcs", "sources", "target", "background",
-)  # fmt: skip
-OF_POINTS: Final = {
+    "testbed",
+    "plan",
+    "platform",
+    "frame_size_bytes",
+    "includes_fcs",
+    "sources",
+    "target",
+    "background",
+)
+POINT_METRICS: Final = {
     "labconsole_forwarding_bps": "Mean forwarding rate of a design point on the wire, over its set-ups",
     "labconsole_forwarding_ci_low_bps": "Lower bound of its 95 % interval",
     "labconsole_forwarding_ci_high_bps": "Upper bound of its 95 % interval",
     "labconsole_loss_ratio": "Share that the unit under test lost of what it was offered",
     "labconsole_set_ups": "Set-ups with a trial that enters the mean",
 }
-OF_PLANS: Final = {
+PLAN_METRICS: Final = {
     "labconsole_plan_trials": "Trials of a plan that is being measured, by where they stand",
     "labconsole_plan_left_seconds": "Estimated time until it is through",
     "labconsole_trial_offered_bps": "What the last trial was offered, on the wire",
@@ -69,11 +76,11 @@ class StoreMetrics:
         found = Counter(_clean(run.testbed, run.plan_name or "", run.platform, run.verdict) for run in runs)
         for labels, many in sorted(found.items()):
             counted.add_metric(labels, many)
-        return [counted, *_of_points(runs)]
+        return [counted, *_build_point_metrics(runs)]
 
 
-def _of_points(runs: Sequence[RunSummary]) -> list[Any]:
-    families = {name: family(name, words, POINT_LABELS) for name, words in OF_POINTS.items()}
+def _build_point_metrics(runs: Sequence[RunSummary]) -> list[Any]:
+    families = {name: family(name, words, POINT_LABELS) for name, words in POINT_METRICS.items()}
     admission = admit(runs)
     by_plan: dict[str, list[RunSummary]] = {}
     for run in runs:
@@ -82,9 +89,12 @@ def _of_points(runs: Sequence[RunSummary]) -> list[Any]:
     for plan, held in sorted(by_plan.items()):
         for point in _newest(make_points(held, (), admission.stretches), held):
             values = (
-                point.rate_bps.mean, point.rate_bps.ci_low, point.rate_bps.ci_high,
-                None if point.loss is None or point.loss_of != "uut" else point.loss.ratio, point.set_ups,
-            )  # fmt: skip
+                point.rate_bps.mean,
+                point.rate_bps.ci_low,
+                point.rate_bps.ci_high,
+                None if point.loss is None or point.loss_of != "uut" else point.loss.ratio,
+                point.set_ups,
+            )
             for gauge, value in zip(families.values(), values, strict=True):
                 if value is not None:
                     gauge.add_metric(_labels(plan, point), value)
@@ -103,15 +113,20 @@ def _newest(points: Iterable[PointSummary], runs: Iterable[RunSummary]) -> Itera
 def _labels(plan: str, point: PointSummary) -> tuple[str, ...]:
     asked = point.design
     return _clean(
-        asked.conditions.testbed or "", plan, asked.platform, str(asked.frame.bytes),
-        "true" if asked.frame.includes_fcs else "false", str(asked.sources),
-        str(asked.target_bps), asked.background,
-    )  # fmt: skip
+        asked.conditions.testbed or "",
+        plan,
+        asked.platform,
+        str(asked.frame.bytes),
+        "true" if asked.frame.includes_fcs else "false",
+        str(asked.sources),
+        str(asked.target_bps),
+        asked.background,
+    )
 
 
 def _clean(*labels: str) -> tuple[str, ...]:
     """Labels as a page of metrics may hold them: names are of whoever wrote the store."""
-    return tuple(map(harmless_line, labels))
+    return tuple(map(sanitize_line, labels))
 
 
 class PlanMetrics:
@@ -131,7 +146,7 @@ class PlanMetrics:
     def collect(self) -> list[Any]:
         """Its families."""
         labels = {"labconsole_plan_trials": ("plan", "state")}
-        families = {name: family(name, words, labels.get(name, ("plan",))) for name, words in OF_PLANS.items()}
+        families = {name: family(name, words, labels.get(name, ("plan",))) for name, words in PLAN_METRICS.items()}
         trials, left_s, *of_trial = families.values()
         for plan, progress in self._last.items():
             left = progress.total - progress.done - progress.skipped - progress.left_out

@@ -20,7 +20,7 @@ from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from labconsole.errors import ConfigError
-from labconsole.text.extras import missing, to_install
+from labconsole.text.extras import build_install_command, missing
 
 PORT: Final = 9477
 UNIX: Final = "unix:"
@@ -70,7 +70,7 @@ def loopback(address: str, key: str) -> tuple[str, int]:
 
 def _require() -> None:
     if missing("metrics"):
-        raise ConfigError(f"metrics need another package: {to_install('metrics')}")
+        raise ConfigError(f"metrics need another package: {build_install_command('metrics')}")
 
 
 def _registry(collectors: tuple[Any, ...]) -> Any:
@@ -151,7 +151,7 @@ def _listening(address: str, key: str, registry: Any) -> Iterator[tuple[WSGIServ
             path = Path(address.removeprefix(UNIX))
             if not path.is_absolute():
                 raise ConfigError("is not a whole path", key=key, value=address, allowed=ALLOWED)
-            _forsaken(path)
+            _remove_stale_socket(path)
             server: WSGIServer = _UnixServer(str(path), _FromSocket)
             place = f"curl --unix-socket {path} http://localhost/metrics"
         else:
@@ -193,7 +193,7 @@ def is_own_host(host: str) -> bool:
         return False
 
 
-def _forsaken(path: Path) -> None:
+def _remove_stale_socket(path: Path) -> None:
     """Remove a socket that nobody listens on any more; whatever else is there stays, and binding is refused."""
     if not path.is_socket():
         return

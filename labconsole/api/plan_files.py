@@ -27,24 +27,24 @@ def refuse_twice(paths: Sequence[Path], plans: Sequence[Plan]) -> None:
         seen[meaning] = path
 
 
-def plan_on(path: Path, occasion: str | None, hosts: Path | None) -> Plan:
+def load_plan_on_occasion(path: Path, occasion: str | None, hosts: Path | None) -> Plan:
     """A plan by its file, as it was measured on an occasion; None: without one. Raises ConfigError.
 
     ``hosts``: the testbed file whose defaults it takes what it leaves out from, else ./hosts.yaml where there is one.
     """
     from labconsole.model.inventory import DEFAULT_INVENTORY, load_inventory
     from labconsole.model.plan.loader import load_plan
-    from labconsole.model.plan.occasions import on_occasion
+    from labconsole.model.plan.occasions import build_occasion_plan
 
     place = hosts if hosts is not None else DEFAULT_INVENTORY if DEFAULT_INVENTORY.exists() else None
     plan = load_plan(path)
     if place is not None:
         plan = plan.resolved(load_inventory(place))
-    return plan if occasion is None else on_occasion(plan, occasion)
+    return plan if occasion is None else build_occasion_plan(plan, occasion)
 
 
 @contextmanager
-def held_for(store: RunStore, inventory: Inventory, plans: Sequence[Plan]) -> Iterator[None]:
+def exclusive_replay(store: RunStore, inventory: Inventory, plans: Sequence[Plan]) -> Iterator[None]:
     """Keep every other replay on this testbed off this store meanwhile: both would measure what is missing.
 
     The lease keeps operators apart while one measures. This is for the rest: reading the store, commands, waiting.

@@ -31,7 +31,7 @@ async def connected(session: Testbed[RunStore], nodes: Sequence[str]) -> AsyncIt
         await session.close()
 
 
-def in_own_loop(work: Callable[[], Coroutine[None, None, T]]) -> T:
+def run_in_own_loop(work: Callable[[], Coroutine[None, None, T]]) -> T:
     """What the coroutine returns. It runs in a thread, because a notebook has a loop that runs already.
 
     An interrupt cancels it, so that everything is undone on the nodes, and is raised then.

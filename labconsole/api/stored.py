@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from labconsole.api.frames import frame_of_runs, frame_of_table
+from labconsole.api.data_frames import build_runs_frame, build_table_frame
 from labconsole.errors import ConfigError, StoreError
 from labconsole.model.query import QueryError, parse_query
 from labconsole.model.record.run import RunRecord
@@ -17,7 +17,7 @@ from labconsole.report.changes import Changes
 from labconsole.store.exporting import ChosenRuns
 from labconsole.store.open import open_store as open_run_store
 from labconsole.store.writing import RunStore
-from labconsole.text.harmless import harmless_line
+from labconsole.text.sanitize import sanitize_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +36,7 @@ class SelectedRuns:
         self._store, self._chosen = store, chosen
 
     def __repr__(self) -> str:
-        return harmless_line(f"<{len(self)} runs of {self._store.name}>")
+        return sanitize_line(f"<{len(self)} runs of {self._store.name}>")
 
     def __len__(self) -> int:
         return len(self._chosen)
@@ -47,7 +47,7 @@ class SelectedRuns:
     def frame(self) -> pd.DataFrame:
         """A row per run, oldest first, by run id. Columns: docs/python.md. What is not known is NA."""
         rows = ChosenRuns(self._store, self._chosen, _leave_out).rows()
-        return frame_of_runs(rows)
+        return build_runs_frame(rows)
 
     def records(self) -> Iterator[RunRecord]:
         """The whole records, newest first. Raises StoreError for one that cannot be read."""
@@ -61,7 +61,7 @@ class OpenStore:
         self._store = store
 
     def __repr__(self) -> str:
-        return harmless_line(f"<run store {self._store.name}>")
+        return sanitize_line(f"<run store {self._store.name}>")
 
     def __enter__(self) -> OpenStore:
         return self
@@ -89,15 +89,15 @@ class OpenStore:
 
         Raises ConfigError, also for a filter that selects by outcome.
         """
-        from labconsole.experiments.kinds import outside_hashes
+        from labconsole.experiments.kinds import find_plugin_hashes
         from labconsole.experiments.units import report_units
-        from labconsole.report.gathering import gather
+        from labconsole.report.loading import load_report
         from labconsole.report.request import ReportRequest
 
         request = ReportRequest(filter=tuple(where.split()), **options)
-        made = gather(
-            request, self._store, report_units(), place=PLACE, on_unreadable=_warn, outside=outside_hashes
-        )  # fmt: skip
+        made = load_report(
+            request, self._store, report_units(), place=PLACE, on_unreadable=_warn, outside=find_plugin_hashes
+        )
         for failure in made.failures:
             warnings.warn(failure, stacklevel=2)
         return MadeReport(made)
@@ -123,16 +123,16 @@ class MadeReport:
         """A table with the exact values. Raises ConfigError where there is none of this name."""
         for each in (*self.made.tables, *self.made.references):
             if each.name == table:
-                return frame_of_table(each)
+                return build_table_frame(each)
         raise ConfigError("there is no such table", value=table, allowed=", ".join(self.tables))
 
     def write(self, directory: str | Path, formats: Sequence[str] | None = None) -> list[Path]:
         """Write it as `labconsole report --out` does; ``formats``: None means all. Raises ConfigError."""
-        from labconsole.report.files import FORMATS, require, write
+        from labconsole.report.files import FORMATS, require, write_report
 
         chosen = tuple(FORMATS if formats is None else formats)
         require(chosen)
-        return list(write(self.made, Path(directory), chosen))
+        return list(write_report(self.made, Path(directory), chosen))
 
 
 class ComparedSides:
@@ -150,7 +150,7 @@ class ComparedSides:
         made = self.made
         of_runs, of_others = len(made.changes), len(made.quantities.changes)
         sides = f"{made.before.words} with {made.after.words}"
-        return harmless_line(f"<comparison of {sides}: {of_runs} of runs, {of_others} of other trials>")
+        return sanitize_line(f"<comparison of {sides}: {of_runs} of runs, {of_others} of other trials>")
 
     def __str__(self) -> str:
         from labconsole.report.change_tables import to_markdown
@@ -160,9 +160,9 @@ class ComparedSides:
     @property
     def sentences(self) -> tuple[str, ...]:
         """What may be concluded, and what not."""
-        from labconsole.report.change_tables import sentences
+        from labconsole.report.change_tables import describe_changes
 
-        return tuple(sentences(self.made))
+        return tuple(describe_changes(self.made))
 
 
 def open_store(url: str | Path | None = None) -> OpenStore:
@@ -180,10 +180,10 @@ def compare(
     before: str, after: str, *, store: str | Path | None = None, where: str = "", margin: str | None = None
 ) -> ComparedSides:
     """What `labconsole compare` says of two sides (docs/compare.md). Raises ConfigError and StoreError."""
-    from labconsole.api.sides import compared
+    from labconsole.api.comparison_sides import compare_sides
 
     place = None if store is None else str(store)
-    return ComparedSides(compared(before, after, place, where.split(), margin, on_unreadable=_warn))
+    return ComparedSides(compare_sides(before, after, place, where.split(), margin, on_unreadable=_warn))
 
 
 def _warn(problem: StoreError) -> None:

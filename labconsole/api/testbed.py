@@ -18,8 +18,8 @@ from labconsole.errors import ConfigError, LabSetupError, StoreError
 from labconsole.experiments.kinds import kinds
 from labconsole.model.inventory import DropReasons, Inventory, PacketTiming, load_inventory
 from labconsole.model.record.envelope import Envelope, parse_envelope
-from labconsole.platforms.loading import driver_for, guest_processes
-from labconsole.store.later import StoreLater
+from labconsole.platforms.loading import build_driver, guest_processes
+from labconsole.store.lazy_store import LazyStore
 from labconsole.store.open import open_store
 
 if TYPE_CHECKING:
@@ -49,14 +49,14 @@ def _imported_connect() -> Connect:
 
 
 def shell_argv(name: str, inventory: Inventory) -> list[str]:
-    """As labconsole.nodes.route.shell_argv."""
-    from labconsole.nodes import route
+    """As labconsole.nodes.ssh_route.shell_argv."""
+    from labconsole.nodes import ssh_route
 
-    return route.shell_argv(name, inventory)
+    return ssh_route.shell_argv(name, inventory)
 
 
 def open_session(
-    inventory: Inventory, store: RunStore | StoreLater, *, read_only: bool = False, calibrated: bool = True
+    inventory: Inventory, store: RunStore | LazyStore, *, read_only: bool = False, calibrated: bool = True
 ) -> Testbed[RunStore]:
     """A session on this inventory; nothing is connected yet. ``read_only``: it watches and takes no run;
     ``calibrated``: its runs are held against the newest calibration.
@@ -66,15 +66,15 @@ def open_session(
     """
     refuse_former_lab(inventory)
     for platform in inventory.platforms:
-        driver_for(platform, inventory)  # an unknown driver or option is said now, not in the middle of a plan
+        build_driver(platform, inventory)  # an unknown driver or option is said now, not in the middle of a plan
     if read_only:
         store.writable = False  # notes
-    later = store if isinstance(store, StoreLater) else None
+    later = store if isinstance(store, LazyStore) else None
     store = cast("RunStore", store)
     session = Testbed(
         inventory,
         connect=connect_unless_rebuilt,
-        driver_for=driver_for,
+        driver_for=build_driver,
         guest_processes=guest_processes,
         store=store,
         shell_argv=shell_argv,
@@ -102,7 +102,7 @@ def refuse_former_lab(inventory: Inventory) -> None:
             return
         from labconsole.lab import commands as lab
 
-        name = lab.of_inventory({node: each.address for node, each in inventory.nodes.items()})
+        name = lab.find_lab({node: each.address for node, each in inventory.nodes.items()})
         if name is None:
             return
         own_file = lab_directory(name) / "hosts.yaml"
@@ -123,7 +123,7 @@ def rewiring(inventory: Inventory) -> AbstractContextManager[None] | None:
     """What wires a local lab around its UUT while its block runs; None where the nodes are none of such a lab."""
     from labconsole.lab import commands as lab
 
-    name = lab.of_inventory({node: each.address for node, each in inventory.nodes.items()})
+    name = lab.find_lab({node: each.address for node, each in inventory.nodes.items()})
     return lab.bypassed(name) if name is not None else None
 
 

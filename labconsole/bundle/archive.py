@@ -74,7 +74,7 @@ class Unpacked:
         return str(problem).replace(f"{self.directory}/", "")
 
 
-def hash_of(path: Path) -> dict[str, Any]:
+def hash_file(path: Path) -> dict[str, Any]:
     """A file's entry in the manifest."""
     with path.open("rb") as stream:
         return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(stream, "sha256").hexdigest()}
@@ -83,7 +83,7 @@ def hash_of(path: Path) -> dict[str, Any]:
 def pack(out: Path, directory: Path, about: Mapping[str, Any], *, modified_s: int) -> None:
     """Write all files of a directory, the manifest first. ``modified_s``: the age of every file, from 1970."""
     names = sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
-    files = {name: hash_of(directory / name) for name in names}
+    files = {name: hash_file(directory / name) for name in names}
     manifest = json.dumps({"format": BUNDLE_FORMAT, **about, "files": files}, indent=1, sort_keys=True).encode()
     with (
         out.open("xb") as raw,

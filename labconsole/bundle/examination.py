@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, replace
 from typing import Any
 
-from labconsole.experiments.search.bounds import RunHead, bound_problems, head_of
+from labconsole.experiments.search.plausibility import RunHead, find_implausible, head_of
 from labconsole.experiments.search.verify import Counts, counts_of, recompute_search
-from labconsole.experiments.verifying import recompute_of, unjudged_of
+from labconsole.experiments.verification import find_recompute, find_unjudged
 from labconsole.measure.recompute.cross_record_checks import CrossRecordChecks
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
 from labconsole.measure.recompute.record import examine, unjudged
@@ -21,16 +21,16 @@ from labconsole.model.record.search import SearchRecord
 from labconsole.model.record.summary import RunSummary
 from labconsole.model.record.verdict_codes import WEIGHT
 from labconsole.store.records import utc_text
-from labconsole.store.sql.schema import SINCE_4, row_of
+from labconsole.store.sql.schema import SINCE_4, build_row
 
-Found = Callable[[str, Discrepancy], None]
+OnDiscrepancy = Callable[[str, Discrepancy], None]
 """Told of a record, by its id, what is wrong."""
 
 
 class Examination:
     """Of all records of a store or a bundle, one after the other. ``unjudged``: in words, of how many records."""
 
-    def __init__(self, found: Found) -> None:
+    def __init__(self, found: OnDiscrepancy) -> None:
         self.runs = 0
         self.unjudged: Counter[str] = Counter()
         self._found = found
@@ -57,12 +57,16 @@ class Examination:
         if self._together.elsewhere:
             self.unjudged["statements that rest on stored runs which are not here"] = self._together.elsewhere
         for search in searches:
-            for wrong in (*recompute_search(search, self._searched), *bound_problems(search, self._heads)):
+            for wrong in (*recompute_search(search, self._searched), *find_implausible(search, self._heads)):
                 self._found(search.search_id, wrong)
 
     def take_other(self, kind: RecordKind[Any], record: Any) -> None:
         """One more record that is neither a run nor a search: of a trial of guests, or of another package's kind."""
-        record_id, recompute, unjudged_words = kind.columns(record).id, recompute_of(kind.name), unjudged_of(kind.name)
+        record_id, recompute, unjudged_words = (
+            kind.columns(record).id,
+            find_recompute(kind.name),
+            find_unjudged(kind.name),
+        )
         if recompute is None:
             self.unjudged[f"whatever {kind.plural} hold, for which no installed package has a check"] += 1
             return
@@ -80,7 +84,7 @@ class Examination:
 
 def columns(summary: RunSummary, record: RunRecord) -> Iterator[Discrepancy]:
     """Lists, filters and reports go by what the table repeats of a record: it has to be that."""
-    row = row_of(record, "", has_series=summary.has_series)
+    row = build_row(record, "", has_series=summary.has_series)
     row["reason_codes"] = tuple(code for code in row["reason_codes"].split(",") if code)
     row["target_bps"] = "max" if row["target_bps"] is None else row["target_bps"]
     for each in fields(summary):

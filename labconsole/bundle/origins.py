@@ -15,7 +15,7 @@ from labconsole.model.plan.plan import Plan
 from labconsole.model.plan.search import HASH_PREFIX
 from labconsole.model.record.kinds import record_kinds
 from labconsole.model.record.summary import RunSummary
-from labconsole.report.planned_trials import TrialOfPlan, trials_of
+from labconsole.report.planned_trials import TrialOfPlan, select_guest_trials
 from labconsole.store.writing import RunStore
 from labconsole.units import counted
 
@@ -40,10 +40,10 @@ def check_origins(found: Unpacked, store: RunStore, tell: Tell) -> tuple[PlanCom
     """
     from labconsole.model.inventory import load_inventory
     from labconsole.model.plan.loader import load_plan
-    from labconsole.model.plan.occasions import on_occasions_of
+    from labconsole.model.plan.occasions import build_occasion_plans
 
     summaries, there = store.list(), set[str]()
-    others = [each for kind in record_kinds().values() for each in trials_of(store.experiments(kind))]
+    others = [each for kind in record_kinds().values() for each in select_guest_trials(store.experiments(kind))]
     fingerprints = {run.testbed_fingerprint for run in summaries} | {each.testbed_fingerprint for each in others}
     names = {*(run.plan_name for run in summaries), *(each.plan.name for each in others)}
     inventory, commands = None, list[PlanCommand]()
@@ -54,13 +54,13 @@ def check_origins(found: Unpacked, store: RunStore, tell: Tell) -> tuple[PlanCom
             there.add(inventory.fingerprint())
         for name, key in plan_names(found).items():
             plan = load_plan(found.directory / name, inventory)
-            commands += _commands_of(plan, name)
+            commands += _list_commands(plan, name)
             real = plan.hash()
             there.add(real)
             if real != key:
                 tell(f"{name}: means plan {real}, not {key} as the manifest says")
             _points(plan, [run for run in summaries if run.plan_hash == real], name, tell)
-            for other in (plan, *on_occasions_of(plan, names)):
+            for other in (plan, *build_occasion_plans(plan, names)):
                 there.add(other.hash())
                 own = [each for each in others if each.plan.plan_hash == other.hash()]
                 _trials_of_guests(other, own, name, tell)
@@ -71,7 +71,7 @@ def check_origins(found: Unpacked, store: RunStore, tell: Tell) -> tuple[PlanCom
                     _points(other.for_telemetry(), [run for run in summaries if run.plan_hash == also], name, tell)
     except ConfigError as exc:
         tell(found.describe(exc))
-    said = " ".join(words_of(found.manifest.get("missing")))
+    said = " ".join(select_strings(found.manifest.get("missing")))
     for key in sorted(fingerprints - there):
         if key not in said:
             tell(f"{pack.INVENTORY}: is not the testbed {key} on which runs were measured")
@@ -83,7 +83,7 @@ def check_origins(found: Unpacked, store: RunStore, tell: Tell) -> tuple[PlanCom
     return tuple(commands)
 
 
-def _commands_of(plan: Plan, name: str) -> Iterator[PlanCommand]:
+def _list_commands(plan: Plan, name: str) -> Iterator[PlanCommand]:
     for when in ("pre", "post"):
         for command in getattr(plan, when):
             yield PlanCommand(name, when, shlex.join(command.run))
@@ -109,11 +109,11 @@ def _trials_of_guests(plan: Plan, records: Iterable[TrialOfPlan], name: str, tel
     """Every trial is what its plan asks for at its point."""
     for record in records:
         place = record.plan
-        if plan.of_guests is None or plan.of_guests.hash_at(place.point, place.block, place.repetition) != place.hash:
+        if plan.of_guests is None or plan.of_guests.find_hash(place.point, place.block, place.repetition) != place.hash:
             tell(f"{name}: does not ask for the trial that began at {record.started_at}, at point {place.point}")
 
 
-def words_of(value: object) -> list[str]:
+def select_strings(value: object) -> list[str]:
     """A list of words, as far as it is one."""
     return [word for word in value if isinstance(word, str)] if isinstance(value, list) else []
 

@@ -24,7 +24,7 @@ from labconsole.measure.admission import place_of
 from labconsole.model.generator import of_elsewhere
 from labconsole.model.inventory import DEFAULT_INVENTORY, Inventory, load_inventory
 from labconsole.model.plan.loader import load_plan
-from labconsole.model.plan.occasions import on_occasions_of
+from labconsole.model.plan.occasions import build_occasion_plans
 from labconsole.model.plan.search import HASH_PREFIX
 from labconsole.model.record.kind import RecordKind
 from labconsole.model.record.kinds import record_kinds
@@ -33,11 +33,11 @@ from labconsole.model.record.run import METHOD
 from labconsole.model.record.summary import RunSummary
 from labconsole.model.yaml_file import read_text
 from labconsole.report.assembly import Report, counts
-from labconsole.report.files import FORMATS, TABLES, require, write
-from labconsole.report.planned_trials import noted_plans
+from labconsole.report.files import FORMATS, TABLES, require, write_report
+from labconsole.report.planned_trials import collect_plan_names
 from labconsole.report.request import ReportRequest
 from labconsole.store.writing import RunStore
-from labconsole.text.harmless import harmless
+from labconsole.text.sanitize import sanitize
 from labconsole.wire.version import __version__
 
 PLANS = (Path("plans"), Path())
@@ -95,20 +95,32 @@ def _fill(
     _lines(directory / SEARCHES, searches)
     calibrations = [c for f in sorted(facts.fingerprints) for c in reversed(store.calibrations(f))]
     _lines(directory / CALIBRATIONS, calibrations)
-    write(made, directory / "report", report_formats())
+    write_report(made, directory / "report", report_formats())
     (directory / VERSIONS).write_text(json.dumps(versions(), indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    missing = [f"inventory of testbed {name} ({key})" for key, name in sorted(facts.fingerprints.items())
-               if inventory is None or key != inventory.fingerprint()]  # fmt: skip
+    missing = [
+        f"inventory of testbed {name} ({key})"
+        for key, name in sorted(facts.fingerprints.items())
+        if inventory is None or key != inventory.fingerprint()
+    ]
     missing += [
-        f"plan {name} ({key})" for key, name in sorted(facts.plans.items())
+        f"plan {name} ({key})"
+        for key, name in sorted(facts.plans.items())
         if key not in meant and not key.startswith(HASH_PREFIX)
-    ]  # fmt: skip
+    ]
     about = {
-        "labconsole_version": __version__, "runs": facts.count, "series": facts.series,
-        "searches": len(searches), "experiments": experiments, "calibrations": len(calibrations), "plans": found,
-        "inventory": inventory.fingerprint() if inventory is not None else None, "missing": missing, "method": METHOD,
-        "selection": made.selection.to_json(), "report": counts(made),
-    }  # fmt: skip
+        "labconsole_version": __version__,
+        "runs": facts.count,
+        "series": facts.series,
+        "searches": len(searches),
+        "experiments": experiments,
+        "calibrations": len(calibrations),
+        "plans": found,
+        "inventory": inventory.fingerprint() if inventory is not None else None,
+        "missing": missing,
+        "method": METHOD,
+        "selection": made.selection.to_json(),
+        "report": counts(made),
+    }
     return about, facts.newest_s
 
 
@@ -150,7 +162,7 @@ class _Facts:
         self.step_hashes: set[str] = set()
 
 
-def file_of(kind: RecordKind[Any]) -> str:
+def name_records_file(kind: RecordKind[Any]) -> str:
     """Where a bundle has the records of a kind that is no run."""
     return f"{kind.plural}.jsonl"
 
@@ -162,13 +174,13 @@ def _experiments(directory: Path, made: Report, facts: _Facts) -> dict[str, int]
         if not records:
             continue
         kind = record_kinds()[name]
-        _lines(directory / file_of(kind), [record.to_json() for record in reversed(records)])
+        _lines(directory / name_records_file(kind), [record.to_json() for record in reversed(records)])
         counts[name] = len(records)
         for columns in map(kind.columns, records):
             facts.fingerprints[columns.testbed_fingerprint] = columns.testbed
             facts.newest_s = max(facts.newest_s, int(datetime.fromisoformat(columns.started_at).timestamp()))
             facts.step_hashes.add(columns.plan_hash or "")
-    facts.plans |= {key: name for (key, _), name in noted_plans(made.material.experiments).items()}
+    facts.plans |= {key: name for (key, _), name in collect_plan_names(made.material.experiments).items()}
     return counts
 
 
@@ -179,7 +191,7 @@ def _runs(directory: Path, store: RunStore, ids: set[str], facts: _Facts) -> Non
     notes = store.notes()
     (directory / "series").mkdir()
     with (directory / RUNS).open("x", encoding="utf-8") as stream:
-        for record in store.iterate(unreadable=_left_out):
+        for record in store.iterate(unreadable=_warn_skipped):
             if record.run_id not in ids:
                 continue
             stream.write(json.dumps(exported(record, notes.get(record.run_id)), sort_keys=True) + "\n")
@@ -191,7 +203,7 @@ def _runs(directory: Path, store: RunStore, ids: set[str], facts: _Facts) -> Non
             try:
                 packed = store.packed_series(record.run_id)
             except StoreError as exc:
-                _left_out(exc)
+                _warn_skipped(exc)
                 continue
             if packed is not None:
                 facts.series += 1
@@ -201,8 +213,8 @@ def _runs(directory: Path, store: RunStore, ids: set[str], facts: _Facts) -> Non
                 stream.write(json.dumps(each.to_json(), sort_keys=True) + "\n")
 
 
-def _left_out(problem: StoreError) -> None:
-    sys.stderr.write(harmless(f"labconsole: left out: {problem}\n"))
+def _warn_skipped(problem: StoreError) -> None:
+    sys.stderr.write(sanitize(f"labconsole: left out: {problem}\n"))
 
 
 def _lines(path: Path, items: Iterable[dict[str, Any]]) -> None:
@@ -220,16 +232,19 @@ def _inventory(directory: Path, hosts: Path | None, fingerprints: Iterable[str])
             raise ConfigError(
                 f"describes testbed {inventory.testbed} ({inventory.fingerprint()}), but none of the runs was "
                 f"measured on it",
-                key="--hosts", value=str(hosts),
-            )  # fmt: skip
+                key="--hosts",
+                value=str(hosts),
+            )
         return None
     target = directory / INVENTORY
     target.parent.mkdir()
-    target.write_text(json.dumps(anonymous(inventory), indent=1) + "\n", encoding="utf-8")  # JSON is YAML, too
+    target.write_text(
+        json.dumps(anonymize_inventory(inventory), indent=1) + "\n", encoding="utf-8"
+    )  # JSON is YAML, too
     return inventory
 
 
-def anonymous(inventory: Inventory) -> dict[str, Any]:
+def anonymize_inventory(inventory: Inventory) -> dict[str, Any]:
     """An inventory that means the same and says neither where nodes are nor how they are logged in to."""
     data: dict[str, Any] = inventory.model_dump(mode="json", exclude_defaults=True)
     for name, node in data["nodes"].items():
@@ -256,7 +271,7 @@ def _plans(
         except ConfigError:
             continue  # of another testbed, or no plan: its runs would be told as missing
         key = plan.hash()
-        every = [plan, *on_occasions_of(plan, facts.plans.values())]
+        every = [plan, *build_occasion_plans(plan, facts.plans.values())]
         own = {each.hash() for each in every}.union(*(each.telemetry_hashes for each in every))
         means_none = (facts.plans.keys() | facts.step_hashes).isdisjoint(
             own.union(*(each.search_hashes + each.step_hashes for each in every))
@@ -297,8 +312,11 @@ def versions() -> dict[str, Any]:
         except metadata.PackageNotFoundError:
             packages[name] = None
     return {
-        "labconsole": __version__, "git": git_describe(), "python": platform.python_version(), "packages": packages,
-    }  # fmt: skip
+        "labconsole": __version__,
+        "git": git_describe(),
+        "python": platform.python_version(),
+        "packages": packages,
+    }
 
 
 def git_describe() -> str | None:
@@ -309,8 +327,11 @@ def git_describe() -> str | None:
     try:
         done = subprocess.run(
             ["git", "-C", str(root), "describe", "--always", "--dirty", "--tags"],
-            capture_output=True, text=True, timeout=GIT_S, check=False,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=GIT_S,
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() or None if done.returncode == 0 else None

@@ -13,14 +13,14 @@ from typing import Any
 from labconsole.bundle import pack
 from labconsole.bundle.archive import Unpacked
 from labconsole.bundle.differences import Tell, cut
-from labconsole.bundle.origins import plan_names, words_of
+from labconsole.bundle.origins import plan_names, select_strings
 from labconsole.errors import LabError, StoreError
 from labconsole.experiments.units import report_units
 from labconsole.model.record.run import METHOD
 from labconsole.model.yaml_file import MAX_FILE_BYTES
 from labconsole.report.assembly import counts
-from labconsole.report.files import write
-from labconsole.report.gathering import gather
+from labconsole.report.files import write_report
+from labconsole.report.loading import load_report
 from labconsole.report.request import ReportRequest, parse_arguments
 from labconsole.store.open import open_store
 from labconsole.store.untrusted_json import parse_json
@@ -38,18 +38,18 @@ def reproduce_report(found: Unpacked, scratch: Path, tell: Tell) -> int:
     if found.manifest.get("method") != METHOD:
         return 0  # other numbers follow from the same counts
     redo = found.manifest.get("redo")
-    formats = pack.report_formats() if _drawn_alike(found, tell) else ("csv", "md", "tex")
+    formats = pack.report_formats() if _has_same_packages(found, tell) else ("csv", "md", "tex")
     try:
         request = _request(found, redo if isinstance(redo, dict) else {}, scratch / "plans")
         with open_store(str(scratch / "runs.sqlite"), write=False) as store:
-            made = gather(
+            made = load_report(
                 request,
                 store,
                 report_units(outside=False),
                 place="the bundle",
                 on_unreadable=lambda problem: tell(str(problem)),
             )
-        written = write(made, scratch / "report", formats)
+        written = write_report(made, scratch / "report", formats)
     except LabError as exc:
         tell(f"report: cannot be reproduced: {found.describe(exc)}")
         return 0
@@ -83,7 +83,7 @@ def _request(found: Unpacked, redo: dict[str, Any], directory: Path) -> ReportRe
                 directory.mkdir(exist_ok=True)
                 (directory / shown).write_bytes(content)
                 plans.append(directory / shown)
-    words, chosen = words_of(redo.get("arguments")), words_of(redo.get("filter"))
+    words, chosen = select_strings(redo.get("arguments")), select_strings(redo.get("filter"))
     return parse_arguments(words, filter=chosen, plan_files=plans)
 
 
@@ -93,7 +93,7 @@ def _is_plan_file_name(name: str) -> bool:
     return is_one_file and name.endswith((".yaml", ".yml"))
 
 
-def _drawn_alike(found: Unpacked, tell: Tell) -> bool:
+def _has_same_packages(found: Unpacked, tell: Tell) -> bool:
     """Whether pictures and page would come out as the same bytes here."""
     try:
         content = found.read(pack.VERSIONS, MAX_VERSIONS_BYTES)
@@ -117,7 +117,7 @@ SHOWN, SHOWN_BEFORE = 200, 60
 def _first_difference(packed: Path, made: Path) -> str:
     if made.suffix in (".png", ".pdf", ".svg", ".html"):
         return "differs when it is made again"
-    one, other = _lines_of(packed), _lines_of(made)
+    one, other = _read_lines(packed), _read_lines(made)
     for number, (left, right) in enumerate(zip_longest(one, other, fillvalue=""), 1):
         if left != right:
             differing = (place for place, (a, b) in enumerate(zip(left, right, strict=False)) if a != b)
@@ -129,7 +129,7 @@ def _first_difference(packed: Path, made: Path) -> str:
     return "differs in its line endings"
 
 
-def _lines_of(path: Path) -> Iterator[str]:
+def _read_lines(path: Path) -> Iterator[str]:
     with path.open(encoding="utf-8", errors="replace") as stream:
         while line := stream.readline(MAX_LINE_CHARACTERS):
             yield line.removesuffix("\n")

@@ -10,7 +10,7 @@ from typing import Any
 from labconsole.measure.recompute.tables import ABSTRACTS, CLAIMING, OF_GUESTS, wrong_cells
 from labconsole.model.record.summary import RunSummary
 
-READ = ("results", *CLAIMING, *OF_GUESTS, *ABSTRACTS)
+CHECKED_TABLES = ("results", *CLAIMING, *OF_GUESTS, *ABSTRACTS)
 
 MAX_CELLS = 2 << 20
 """Of all tables that are kept while they are compared: 35 000 design points of sixty columns each."""
@@ -24,7 +24,9 @@ def wrong_tables(directory: Path, runs: list[RunSummary], manifest: dict[str, An
     """Sentences about cells of ``directory``'s tables that the bundle's runs do not give."""
     try:
         entered, missing = _read_entered(directory / "runs.csv", {run.run_id for run in runs})
-        tables = _read_tables([directory / f"{name}.csv" for name in READ if (directory / f"{name}.csv").exists()])
+        tables = _read_tables(
+            [directory / f"{name}.csv" for name in CHECKED_TABLES if (directory / f"{name}.csv").exists()]
+        )
     except (OSError, ValueError, csv.Error, KeyError) as exc:
         yield f"report: its tables cannot be read: {exc}"
         return

@@ -54,16 +54,16 @@ class BundleCheck:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Unpacked]:
+def open_bundle(path: Path) -> Iterator[Unpacked]:
     """A bundle, unpacked into a directory that goes again."""
     with tempfile.TemporaryDirectory(prefix="labconsole-bundle-") as name:
         yield unpack(path, Path(name))
 
 
 @contextmanager
-def as_store(path: Path) -> Iterator[RunStore]:
+def open_as_store(path: Path) -> Iterator[RunStore]:
     """A bundle's runs, series and searches as a store. Raises StoreError when a file is not that of the manifest."""
-    with opened(path) as found, tempfile.TemporaryDirectory(prefix="labconsole-import-") as name:
+    with open_bundle(path) as found, tempfile.TemporaryDirectory(prefix="labconsole-import-") as name:
         if found.differences:
             raise StoreError(f"{path}: {found.differences[0]}; `labconsole verify` names every difference")
         with open_store(str(Path(name) / "runs.sqlite")) as store:
@@ -87,7 +87,7 @@ def _refuse(sentence: str) -> None:
 def check(path: Path, tell_difference: Tell) -> BundleCheck:
     """Verify a bundle; differences are told, of very many only the first. Raises StoreError when it is not one."""
     tell = Differences(tell_difference)
-    with opened(path) as found, tempfile.TemporaryDirectory(prefix="labconsole-verify-") as name:
+    with open_bundle(path) as found, tempfile.TemporaryDirectory(prefix="labconsole-verify-") as name:
         for difference in found.differences:
             tell(difference)
         counts = {"files": len(found.manifest["files"]), "runs": 0, "series": 0, "searches": 0, "tables": 0}
@@ -135,7 +135,9 @@ def _runs(found: Unpacked) -> Iterator[NotedRecord | PlanNote]:
     """What a bundle has in its file of runs. Other records are in files of their own, under a bound of their own."""
     for item in read_jsonl(found.directory / pack.RUNS):
         if isinstance(item, ExportedExperiment):
-            raise StoreError(f"{pack.RUNS}: contains a {item.kind.name}; a bundle has it in {pack.file_of(item.kind)}")
+            raise StoreError(
+                f"{pack.RUNS}: contains a {item.kind.name}; a bundle has it in {pack.name_records_file(item.kind)}"
+            )
         yield item
 
 
@@ -185,7 +187,7 @@ def _import_kind(
     found: Unpacked, store: RunStore, kind: RecordKind[Any], values_left: int, tell: Tell
 ) -> tuple[int, int]:
     """The records of a kind out of their file, a line each: how many were valid, and how many values are left."""
-    name = pack.file_of(kind)
+    name = pack.name_records_file(kind)
     path, count = found.path(name), 0
     if path is None:
         return 0, values_left  # the manifest has told it

@@ -12,7 +12,7 @@ from labconsole.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from labconsole.cli.text.of_guests import KindShown
+    from labconsole.cli.text.guest_kinds import GuestKindView
     from labconsole.engine.protocol import SessionLike
     from labconsole.model.inventory import Inventory
     from labconsole.model.query import Query
@@ -38,32 +38,32 @@ def open_console(hosts: Path, store_url: str | None, *, read_only: bool = False,
     from labconsole.model.inventory import load_inventory
 
     inventory = load_inventory(hosts)
-    session = partial(session_on, inventory, store_url, read_only=read_only)
+    session = partial(open_console_session, inventory, store_url, read_only=read_only)
     if plain:
         from labconsole.cli.plain_console import run_plain
 
         return run_plain(session)
     from labconsole.tui.app import run_console
 
-    return run_console(session, crew_kinds, trends)
+    return run_console(session, crew_kinds, load_trends)
 
 
-def session_on(inventory: Inventory, store_url: str | None, *, read_only: bool = False) -> SessionLike:
+def open_console_session(inventory: Inventory, store_url: str | None, *, read_only: bool = False) -> SessionLike:
     """Called once the first frame is on screen: the engine and the database take longer to import than to use."""
     from labconsole.api.testbed import open_session
-    from labconsole.store.later import StoreLater
+    from labconsole.store.lazy_store import LazyStore
 
-    return open_session(inventory, StoreLater(store_url), read_only=read_only)
+    return open_session(inventory, LazyStore(store_url), read_only=read_only)
 
 
-def crew_kinds() -> Sequence[KindShown]:
+def crew_kinds() -> Sequence[GuestKindView]:
     """How records of guests are shown."""
-    from labconsole.cli.text.of_guests import ALL_SHOWN
+    from labconsole.cli.text.guest_kinds import GUEST_KIND_VIEWS
 
-    return ALL_SHOWN
+    return GUEST_KIND_VIEWS
 
 
-def trends(plan: str | None, query: Query, store: RunStore) -> PlanTrends:
+def load_trends(plan: str | None, query: Query, store: RunStore) -> PlanTrends:
     """What a plan came to on its occasions, as `labconsole trend` computes it."""
     from labconsole.api.trends import read_trends
 

@@ -8,24 +8,26 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from labconsole.cli.console import crew_kinds, session_on, trends
+from labconsole.cli.console import crew_kinds, load_trends, open_console_session
 
 if TYPE_CHECKING:
     from labconsole.engine.protocol import SessionLike
 
 
-def first_start(hosts: Path, store: str | None) -> int:
+def run_first_start(hosts: Path, store: str | None) -> int:
     """The console without a testbed; ``hosts`` is written in it. Returns the exit status, unless a demo takes over."""
-    from labconsole.api.discovering import held_nodes
+    from labconsole.api.discovery import leased_nodes
     from labconsole.tui.app import run_console
     from labconsole.tui.console.first_start import FirstStart
 
     def session(written: Path) -> SessionLike:
         from labconsole.model.inventory import load_inventory
 
-        return session_on(load_inventory(written), store)
+        return open_console_session(load_inventory(written), store)
 
-    return run_console(None, crew_kinds, trends, first=FirstStart(hosts, held_nodes, session, partial(_demo, store)))
+    return run_console(
+        None, crew_kinds, load_trends, first=FirstStart(hosts, leased_nodes, session, partial(_demo, store))
+    )
 
 
 def _demo(store: str | None) -> int:

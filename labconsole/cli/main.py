@@ -9,9 +9,9 @@ from contextlib import suppress
 
 from labconsole.cli import commands
 from labconsole.cli.options import Parser
-from labconsole.cli.output import complain
+from labconsole.cli.output import print_error
 from labconsole.errors import Aborted, ConfigError, LabError
-from labconsole.text.harmless import harmless, harmless_output
+from labconsole.text.sanitize import sanitize, sanitized_output
 from labconsole.wire.version import __version__
 
 EPILOG = """\
@@ -56,16 +56,16 @@ def main(argv: list[str] | None = None) -> int:
         words = ["console", *words]
     args = build_parser(words[0]).parse_args(words)
     command = commands.load(args.command)
-    with harmless_output():  # what draws writes to the terminal itself
+    with sanitized_output():  # what draws writes to the terminal itself
         _set_up_logging(0 if command.about.draws else args.verbose)
-        return _drawn(command, args) if command.about.draws else _run(command, args)
+        return _run_drawing(command, args) if command.about.draws else _run(command, args)
 
 
 TERMINAL_GONE = 128 + 1
 """As a shell calls what SIGHUP ended."""
 
 
-def _drawn(command: commands.Command, args: argparse.Namespace) -> int:
+def _run_drawing(command: commands.Command, args: argparse.Namespace) -> int:
     """Run a command that draws. Where its terminal is gone, the threads that read and write there never end: the
     interpreter would wait for them for good, and one of them turn on end of file as fast as it can.
     """
@@ -97,7 +97,7 @@ def _run(command: commands.Command, args: argparse.Namespace) -> int:
     except LabError as exc:
         _trace(args)
         for sentence in exc.sentences if isinstance(exc, ConfigError) else [str(exc)]:
-            complain(harmless(sentence))
+            print_error(sanitize(sentence))
         return exc.exit_code
     except KeyboardInterrupt:
         return Aborted.exit_code
@@ -108,7 +108,7 @@ def _run(command: commands.Command, args: argparse.Namespace) -> int:
         return PIPE_CLOSED
     except Exception as exc:
         _trace(args)
-        complain(harmless(f"internal error: {type(exc).__name__}: {exc}"))
+        print_error(sanitize(f"internal error: {type(exc).__name__}: {exc}"))
         sys.stderr.write("This is a bug in labconsole, not a problem with your input; use -vv for a traceback.\n")
         return 1
 
@@ -118,7 +118,7 @@ def _trace(args: argparse.Namespace) -> None:
     if args.verbose >= 2:
         import traceback
 
-        sys.stderr.write(harmless(traceback.format_exc()))
+        sys.stderr.write(sanitize(traceback.format_exc()))
 
 
 def _set_up_logging(verbose: int) -> None:

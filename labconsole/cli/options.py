@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from labconsole.errors import ConfigError, shown
-from labconsole.text.harmless import harmless
+from labconsole.errors import ConfigError, format_value
+from labconsole.text.sanitize import sanitize
 
 if TYPE_CHECKING:
     from labconsole.model.design_point import DesignPoint
@@ -35,16 +35,16 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Refuse what is not known here: the parser of the whole command line does not know a command's options."""
-        words = self._with_joined_values(sys.argv[1:] if args is None else list(args))
+        words = self._join_values(sys.argv[1:] if args is None else list(args))
         namespace, unknown = super().parse_known_args(words, namespace)
         if unknown:
             name = unknown[0].partition("=")[0]
             near = difflib.get_close_matches(name, self._option_string_actions, 1) if name.startswith("-") else []
             hint = f" (did you mean {near[0]}?)" if near else ""
-            self.error(f"unknown {'option' if name.startswith('-') else 'argument'} {shown(name)}{hint}")
+            self.error(f"unknown {'option' if name.startswith('-') else 'argument'} {format_value(name)}{hint}")
         return namespace, unknown
 
-    def _with_joined_values(self, words: Sequence[str]) -> list[str]:
+    def _join_values(self, words: Sequence[str]) -> list[str]:
         """``--target -5Mbit`` as ``--target=-5Mbit``: argparse would take the value for an option."""
         joined: list[str] = []
         left = iter(words)
@@ -58,7 +58,7 @@ class Parser(argparse.ArgumentParser):
                 if value is not None and self._is_value(value):
                     word += f"={value}" if word.startswith("--") else value
                     value = None
-                joined += [word] if value is None else [word, *self._with_joined_values([value, *left])]
+                joined += [word] if value is None else [word, *self._join_values([value, *left])]
             else:
                 joined.append(word)
         return joined
@@ -75,11 +75,13 @@ class Parser(argparse.ArgumentParser):
         known = [str(each) for each in action.choices]
         near = difflib.get_close_matches(str(value), known, 1)
         hint = f" (did you mean {near[0]}?)" if near else ""
-        raise argparse.ArgumentError(action, f"invalid choice: {shown(value)}{hint}; allowed: {', '.join(known)}")
+        raise argparse.ArgumentError(
+            action, f"invalid choice: {format_value(value)}{hint}; allowed: {', '.join(known)}"
+        )
 
     def error(self, message: str) -> NoReturn:
         """End with one sentence and status 2."""
-        sentence = harmless(message.removeprefix("argument "))
+        sentence = sanitize(message.removeprefix("argument "))
         self.exit(ConfigError.exit_code, f"labconsole: {sentence}; see `{self.prog} --help`\n")
 
 
@@ -90,7 +92,7 @@ def whole_number(text: str, least: int | None = None) -> int:
     """
     allowed = "" if least is None else f"; allowed: {least} or more"
     if not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
-        raise argparse.ArgumentTypeError(f"must be a whole number without a unit, got {shown(text)}{allowed}")
+        raise argparse.ArgumentTypeError(f"must be a whole number without a unit, got {format_value(text)}{allowed}")
     number = int(text)
     if least is not None and number < least:
         raise argparse.ArgumentTypeError(f"must be {least} or more, got {number}")
@@ -100,10 +102,10 @@ def whole_number(text: str, least: int | None = None) -> int:
 def number(text: str) -> float:
     """The type of an option that takes a number. Raises ArgumentTypeError."""
     if not re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", text):
-        raise argparse.ArgumentTypeError(f"must be a number without a unit, got {shown(text)}")
+        raise argparse.ArgumentTypeError(f"must be a number without a unit, got {format_value(text)}")
     value = float(text)
     if not math.isfinite(value):
-        raise argparse.ArgumentTypeError(f"is too large, got {shown(text)}")
+        raise argparse.ArgumentTypeError(f"is too large, got {format_value(text)}")
     return value
 
 
@@ -227,14 +229,22 @@ def _hosts_hint() -> str:
     )
 
 
-def request_from(args: argparse.Namespace, inventory: Inventory) -> DesignPoint:
+def parse_request(args: argparse.Namespace, inventory: Inventory) -> DesignPoint:
     """The trial that the options of ``run``, ``search`` and ``check --observer-effect`` ask for. Raises ConfigError."""
-    from labconsole.api.asked import asked_point
+    from labconsole.api.design_point_parser import parse_design_point
 
     if args.repetitions < 1:
         raise ConfigError("must be 1 or more", key="--repetitions", value=args.repetitions)
-    return asked_point(
-        inventory, platform=args.platform, frame_size_bytes=args.frame_size, includes_fcs=args.includes_fcs,
-        sources=args.sources, target=args.target, duration_s=args.duration, background=args.background,
-        generator=args.generator, observe=args.observe, where="--",
-    )  # fmt: skip
+    return parse_design_point(
+        inventory,
+        platform=args.platform,
+        frame_size_bytes=args.frame_size,
+        includes_fcs=args.includes_fcs,
+        sources=args.sources,
+        target=args.target,
+        duration_s=args.duration,
+        background=args.background,
+        generator=args.generator,
+        observe=args.observe,
+        where="--",
+    )

@@ -7,22 +7,22 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from labconsole.text.harmless import harmless, undisguised
+from labconsole.text.sanitize import sanitize, unwrap_stream
 
 
-def json_line(data: Mapping[str, Any]) -> None:
+def print_json_line(data: Mapping[str, Any]) -> None:
     """One object on stdout, at once."""
     import json
 
-    plain_lines(json.dumps(data))
+    print_lines(json.dumps(data))
 
 
-def plain_lines(*lines: str) -> None:
+def print_lines(*lines: str) -> None:
     """Text on stdout, at once and all of it: what a full pipe had no room for when a signal came, Python's own file
     loses.
     """
     text = "".join(f"{line}\n" for line in lines)
-    stream = undisguised(sys.stdout)
+    stream = unwrap_stream(sys.stdout)
     try:
         descriptor = stream.fileno()
     except (AttributeError, OSError):  # a host of the program that keeps what is said
@@ -30,7 +30,7 @@ def plain_lines(*lines: str) -> None:
         sys.stdout.flush()
         return
     stream.flush()
-    cleaned = text if stream is sys.stdout else harmless(text)
+    cleaned = text if stream is sys.stdout else sanitize(text)
     left = memoryview(cleaned.encode(stream.encoding, stream.errors or "strict"))
     while left:
         left = left[os.write(descriptor, left) :]
@@ -39,11 +39,11 @@ def plain_lines(*lines: str) -> None:
 def answer(data: Mapping[str, Any], lines: Iterable[str], *, as_json: bool) -> None:
     """The same to machines or to people."""
     if as_json:
-        json_line(data)
+        print_json_line(data)
     else:
-        plain_lines(*lines)
+        print_lines(*lines)
 
 
-def complain(sentence: object) -> None:
+def print_error(sentence: object) -> None:
     """One sentence on stderr, by the program's name."""
     sys.stderr.write(f"labconsole: {sentence}\n")

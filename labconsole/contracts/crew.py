@@ -12,9 +12,9 @@ from typing import Protocol
 
 from labconsole.contracts.driver import Ask, Attest, Attestation, DriverInfo
 from labconsole.contracts.ports import AgentLink
-from labconsole.measure.outside_clock import Nonce
+from labconsole.measure.external_timing import Nonce
 from labconsole.model.inventory import Stream
-from labconsole.model.record.boot import WayIn
+from labconsole.model.record.boot import GuestEntry
 from labconsole.model.record.job import EmptyJobs
 from labconsole.model.record.run import SetUp
 
@@ -96,7 +96,7 @@ class StandingMember:
     address: str | None = None
     mac: str | None = None
     disk: str | None = None
-    way_in: WayIn | None = None
+    way_in: GuestEntry | None = None
     shell_pid: int | None = None
     inbound_interface: str | None = None
     inbound_mac: str | None = None
@@ -124,7 +124,7 @@ class Crew:
 
     ``started_ns``: before the first guest was started, by the UUT's monotonic clock. ``disks`` None: they have none.
     ``own_stacks``: whether each guest has a network stack of its own, and not the UUT's. ``nic_credit``: whether the
-    back ends of their NICs hold them to a rate themselves (network/credit.py).
+    back ends of their NICs hold them to a rate themselves (network/xen_rate_limit.py).
     """
 
     members: tuple[StandingMember, ...]

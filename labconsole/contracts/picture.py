@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from labconsole.text.axis import MOST_CURVES, MOST_POINTS, Undrawable, checked_count, checked_number, checked_words
+from labconsole.text.axis import MOST_CURVES, MOST_POINTS, Undrawable, check_count, check_number, check_text
 
 
 class Between(NamedTuple):
@@ -150,22 +150,22 @@ def _check(picture: StepPicture) -> None:
         raise Undrawable(f"it is of type {type(picture).__name__}; allowed: StepPicture")
     for part in picture.parts:
         for name, value in (("low", part.low), ("high", part.high)):
-            checked_number(value, f"{name} of part {part.name!r}")
+            check_number(value, f"{name} of part {part.name!r}")
     for number, trial in enumerate((*picture.trials, *filter(None, [picture.under_way])), 1):
         ends = (end for bounds in trial.bounds for end in (bounds.low, bounds.high) if end is not None)
         for value in (trial.at, trial.duration_s, *ends):
-            checked_number(value, f"a place, bound or duration of trial {number}")
+            check_number(value, f"a place, bound or duration of trial {number}")
         if trial.part not in range(len(picture.parts)):
             raise Undrawable(f"trial {number} is of part {trial.part}; allowed: 0 to {len(picture.parts) - 1}")
     for curve in picture.over_time.curves if picture.over_time is not None else ():
-        checked_words(curve.name, "a curve's name")
-        checked_count(curve.seconds, f"seconds of {curve.name!r}", MOST_POINTS)
-        checked_count(curve.values, f"values of {curve.name!r}", MOST_POINTS)
+        check_text(curve.name, "a curve's name")
+        check_count(curve.seconds, f"seconds of {curve.name!r}", MOST_POINTS)
+        check_count(curve.values, f"values of {curve.name!r}", MOST_POINTS)
         if len(curve.seconds) != len(curve.values):
             counts = f"{len(curve.seconds)} seconds and {len(curve.values)} values"
             raise Undrawable(f"curve {curve.name!r} has {counts}; allowed: as many of both")
     for what in (picture.over_time.moments, picture.over_time.levels) if picture.over_time is not None else ():
-        checked_count(what, "moments or levels", MOST_CURVES)
+        check_count(what, "moments or levels", MOST_CURVES)
         for value, words in what:
-            checked_number(value, f"moment or level {words!r}")
-            checked_words(words, "the words of a moment or level")
+            check_number(value, f"moment or level {words!r}")
+            check_text(words, "the words of a moment or level")

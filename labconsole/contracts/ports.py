@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from labconsole.measure.groups import SIDES
-from labconsole.measure.statistics.loss_interval import is_told
+from labconsole.measure.statistics.loss_interval import is_loss_known
 from labconsole.model.design_point import FrameSize
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.run import Fixed, RunRecord
@@ -119,7 +119,7 @@ class StoredTrial:
     def _tells(self, ratio: float) -> bool:
         if self.offered_packets is None:
             return 0 <= ratio <= 1
-        return is_told(round(ratio * self.offered_packets), self.offered_packets)
+        return is_loss_known(round(ratio * self.offered_packets), self.offered_packets)
 
     @property
     def final(self) -> bool:

@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from labconsole.contracts.crew import StandingCrew
 from labconsole.contracts.experiment import Stage
 from labconsole.contracts.ports import AgentLink
-from labconsole.engine.crew_taking import changed_since, program_seen, swapped_pages
+from labconsole.engine.crew_measurement import find_attestation_drift, identify_program, read_swapped_pages
 from labconsole.engine.trial.window import Readings
 from labconsole.model.identity import new_run_id, utc_now
-from labconsole.model.record.crew_trial import ProgramSeen
-from labconsole.verdict.observed import TrialObservations
+from labconsole.model.record.crew_trial import ProgramRecord
+from labconsole.verdict.observations import TrialObservations
 
 
 class CrewAttempt:
@@ -28,14 +28,14 @@ class CrewAttempt:
         self.observations = TrialObservations(run_id=new_run_id(datetime.now(UTC)), started_at=utc_now())
         self.observations.attestation = crew.crew.attestation  # which guests are ours, where no process says so
         self.set_up = crew.begin_trial()
-        self.program: ProgramSeen | None = None
+        self.program: ProgramRecord | None = None
         self.swapped_pages: int | None = None
         self.problems: list[str] = []
         self.nodes: tuple[AgentLink, ...] = ()
 
     async def find_program(self, name: str, guests: Sequence[str]) -> None:
         """What these guests have under this name."""
-        self.program = await program_seen(self.crew, name, guests)
+        self.program = await identify_program(self.crew, name, guests)
 
     @asynccontextmanager
     async def watched(self, nodes: Mapping[AgentLink, Sequence[str]]) -> AsyncIterator[None]:
@@ -50,11 +50,11 @@ class CrewAttempt:
             {uut.name: pids},
             self.stage.inventory,
         )
-        before = await swapped_pages(uut)
+        before = await read_swapped_pages(uut)
         await readings.open()
         yield
         await readings.close()
-        after = await swapped_pages(uut)
+        after = await read_swapped_pages(uut)
         if before is None or after is None:
             detail = "does not say whether pages were moved in or out of swap"
             self.observations.notes.append({"node": uut.name, "kind": "not_observed", "detail": detail})
@@ -66,4 +66,4 @@ class CrewAttempt:
         for who does not answer a line says nothing of itself either.
         """
         found = [f"{guest}: {why}" for guest, why in silent]
-        self.problems += found or await changed_since(self.crew)
+        self.problems += found or await find_attestation_drift(self.crew)

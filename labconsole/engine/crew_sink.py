@@ -9,7 +9,7 @@ import asyncio
 
 from labconsole.contracts.crew import StandingCrew
 from labconsole.errors import NodeError
-from labconsole.verdict.observed import Snapshot, TrialObservations, parse_snapshot
+from labconsole.verdict.observations import Snapshot, TrialObservations, parse_snapshot
 from labconsole.verdict.reasons import reason
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import ReadCounters
@@ -21,7 +21,7 @@ MOST_DRAIN_S = 10.0
 _RX = STAT_NAMES.index("rx_packets")
 
 
-async def mac_of_sink(crew: StandingCrew) -> str:
+async def find_sink_mac(crew: StandingCrew) -> str:
     """Of the sink's NIC. Raises NodeError where the node does not say it."""
     links = {link.name: link.mac for link in (await crew.timekeeper.ask(ReadLinks())).links if not link.namespace}
     if not (mac := links.get(crew.stream.sink.interface)):
@@ -29,21 +29,23 @@ async def mac_of_sink(crew: StandingCrew) -> str:
     return mac.lower()
 
 
-async def counters(crew: StandingCrew) -> tuple[Snapshot, Snapshot]:
+async def read_counters(crew: StandingCrew) -> tuple[Snapshot, Snapshot]:
     """Of the UUT and of the sink. Raises NodeError."""
     replies = await asyncio.gather(crew.uut.ask(ReadCounters()), crew.timekeeper.ask(ReadCounters()))
     uut, sink = map(parse_snapshot, replies)
     return uut, sink
 
 
-async def counters_at_rest(crew: StandingCrew, drain_s: float, seen: TrialObservations) -> tuple[Snapshot, Snapshot]:
+async def read_counters_after_drain(
+    crew: StandingCrew, drain_s: float, seen: TrialObservations
+) -> tuple[Snapshot, Snapshot]:
     """Once nothing comes to the sink any more: what waits in queues on the way is not lost. ``seen`` is told where that
     does not come to be. Raises NodeError.
     """
-    port, found = ("", crew.stream.sink.interface), await counters(crew)
+    port, found = ("", crew.stream.sink.interface), await read_counters(crew)
     for _ in range(max(1, round(MOST_DRAIN_S / drain_s))):
         await asyncio.sleep(drain_s)
-        former, found = found, await counters(crew)
+        former, found = found, await read_counters(crew)
         if port in found[1] and port in former[1] and found[1][port].values[_RX] == former[1][port].values[_RX]:
             return found
     detail = f"packets still came to the sink {MOST_DRAIN_S:g} s after the last was sent"

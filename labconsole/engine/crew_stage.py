@@ -30,9 +30,9 @@ from labconsole.contracts.crew import (
 )
 from labconsole.contracts.driver import Driver, DriverFor
 from labconsole.contracts.ports import AgentLink
+from labconsole.engine.deferred_cleanup import DeferredCleanup
 from labconsole.engine.links import LinkPool
 from labconsole.engine.live.events import Event, Notice, Phase, PhaseChanged
-from labconsole.engine.owed import OwedRestores
 from labconsole.engine.trial.saving import node_facts
 from labconsole.errors import Aborted, ConfigError, LabError, NodeError, NodeLost, NodeSilent, TooLittleMemory
 from labconsole.model.cpus import cpu_set
@@ -42,7 +42,7 @@ from labconsole.model.record.environment import Environment
 from labconsole.model.record.run import SetUp
 from labconsole.network.links import LinkUp
 from labconsole.network.routing import Address
-from labconsole.verdict.node_settings import with_settings
+from labconsole.verdict.node_settings import add_settings
 from labconsole.wire.changes import AnyChange, ApplyChanges, UndoChanges
 from labconsole.wire.counters import CountersSampled, StartCounters
 from labconsole.wire.execution import Execute
@@ -104,7 +104,7 @@ class CrewStage:
         self.on_rates: Callable[[RatesTaken], None] | None = None
         self._stands: tuple[Hashable, list[Undo], StandingCrew | None] | None = None
         self._changing = asyncio.Lock()
-        self._owed = OwedRestores(inventory, pool, emit)
+        self._owed = DeferredCleanup(inventory, pool, emit)
         self._cannot: dict[Hashable, NodeError] = {}
 
     async def guest_cpus(self, platform: str) -> Sequence[int]:
@@ -168,7 +168,7 @@ class CrewStage:
         self, nodes: Iterable[AgentLink], settings: Mapping[str, NodeSettings | None] | None = None
     ) -> Environment:
         told = node_facts({link.name: link for link in nodes}, self._pool.facts)
-        return {"uut": self.inventory.uut, "nodes": with_settings(told, settings or {}, self.inventory)}
+        return {"uut": self.inventory.uut, "nodes": add_settings(told, settings or {}, self.inventory)}
 
     def refuse(self, platform: str, members: Sequence[CrewMember]) -> None:
         """Refuse what this platform cannot have, before anything is touched. Raises ConfigError."""
@@ -184,9 +184,11 @@ class CrewStage:
             for key, address in (("source_ip", stream.source_ip), ("sink_ip", stream.sink_ip)):
                 if ipaddress.ip_address(address) in NETWORK:
                     raise self.inventory.complaint(
-                        ("streams", index, key), "lies where the guests of jobs have their addresses", address,
+                        ("streams", index, key),
+                        "lies where the guests of jobs have their addresses",
+                        address,
                         f"an address outside of {NETWORK}",
-                    )  # fmt: skip
+                    )
 
     async def stand(
         self, platform: str, members: Sequence[CrewMember], turn: Hashable, how: HowMade = USUAL
@@ -321,7 +323,7 @@ class CrewStage:
         try:
             await driver.restore(uut)
         except NodeLost:
-            self._owed.owe(driver)
+            self._owed.defer(driver)
             raise
 
     @property

@@ -16,8 +16,8 @@ from labconsole.contracts.crew import CrewOffer
 from labconsole.contracts.experiment import Bench, ExperimentStore, Step, StepRecord
 from labconsole.errors import Aborted, ConfigError, GuestLacks, MeasurementError
 from labconsole.model.design_point import DesignPoint
-from labconsole.model.plan.conduct import Retry
 from labconsole.model.plan.crews import CrewPoint, CrewTrial
+from labconsole.model.plan.execution_options import Retry
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.crew_trial import CrewTrialRef
 from labconsole.model.record.kind import ExperimentRecord, RecordKind
@@ -72,8 +72,10 @@ class CrewStep(ABC, Generic[P, R]):
     def in_columns(self) -> dict[str, str]:
         """What tells it from the plan's others, by the headings of a table's columns."""
         return {
-            **self.trial.point.in_columns(), "set-up": str(self.trial.block), "repetition": str(self.trial.repetition),
-        }  # fmt: skip
+            **self.trial.point.in_columns(),
+            "set-up": str(self.trial.block),
+            "repetition": str(self.trial.repetition),
+        }
 
     async def take(self, bench: Bench) -> R:
         """Take it, again while it comes out invalid; returns the last attempt's record.
@@ -100,7 +102,7 @@ class CrewStep(ABC, Generic[P, R]):
                 record = unmeasured
             await asyncio.to_thread(self.store.save_experiment, self.kind, record)
             verdict = self.verdict_of(record)
-            if not self.stood(record):
+            if not self.has_started_guests(record):
                 return record  # no trial that says how the testbed fares
             more = mended and verdict.status == "invalid" and attempt < self.attempts
             again = self._again(verdict) if more else ""
@@ -137,7 +139,7 @@ class CrewStep(ABC, Generic[P, R]):
         """The record of a trial whose last attempt gave none, with why; None: this kind has no such record."""
         return None
 
-    def stood(self, record: R) -> bool:
+    def has_started_guests(self, record: R) -> bool:
         """Whether its guests did. Those that did not come are not set up again for each of a crew's trials."""
         return True
 
@@ -172,13 +174,13 @@ class CrewStep(ABC, Generic[P, R]):
         )
 
 
-def trials_at(plan: Plan, trials: Iterable[CrewTrial[P]], only: frozenset[int] | None) -> list[CrewTrial[P]]:
+def filter_trials(plan: Plan, trials: Iterable[CrewTrial[P]], only: frozenset[int] | None) -> list[CrewTrial[P]]:
     """Those on the platforms that these points of the plan have; None: all."""
     platforms = {point.request.platform for point in plan.points if only is None or point.index in only}
     return [trial for trial in trials if trial.point.platform in platforms]
 
 
-def refused(steps: Sequence[CrewStep[P, Any]], refuse: Callable[[P], None]) -> dict[str, ConfigError]:
+def find_refusals(steps: Sequence[CrewStep[P, Any]], refuse: Callable[[P], None]) -> dict[str, ConfigError]:
     """Those at whose point ``refuse`` raises ConfigError, by hash. Raises the first where that is every step."""
     at: dict[int, ConfigError | None] = {}
     found: dict[str, ConfigError] = {}
@@ -197,7 +199,7 @@ def refused(steps: Sequence[CrewStep[P, Any]], refuse: Callable[[P], None]) -> d
     return found
 
 
-def refuse_without(program: str, offer: CrewOffer) -> None:
+def require_program(program: str, offer: CrewOffer) -> None:
     """Raises ConfigError where the local lab's guests have no such program. Of the images of others nobody knows."""
     if offer.no_programs is not None:
         raise ConfigError(
@@ -207,7 +209,7 @@ def refuse_without(program: str, offer: CrewOffer) -> None:
         )
 
 
-def refusal_words(steps: Iterable[Step], refusals: Mapping[str, ConfigError]) -> list[str]:
+def describe_refusals(steps: Iterable[Step], refusals: Mapping[str, ConfigError]) -> list[str]:
     """A sentence for each reason, with which trials it is that cannot be taken."""
     of: dict[str, list[Step]] = {}
     for step in steps:
@@ -218,7 +220,7 @@ def refusal_words(steps: Iterable[Step], refusals: Mapping[str, ConfigError]) ->
     ]
 
 
-def of_plan(
+def build_step(
     make: Callable[..., S], plan: Plan, trial: CrewTrial[P], hash_of: Callable[[CrewTrial[P]], str], **own: Any
 ) -> S:
     """The step of a plan that is resolved for its testbed, told what every one is told and what its kind has of its
@@ -245,7 +247,7 @@ def of_plan(
     )
 
 
-def stored_by_hash(
+def load_by_hash(
     store: ExperimentStore[R], kind: RecordKind[R], hashes: Sequence[str], testbed_fingerprint: str
 ) -> Iterator[R]:
     """Every attempt of trials with these hashes, of each the oldest first. Blocking."""
@@ -255,10 +257,13 @@ def stored_by_hash(
         yield from reversed(store.experiments(kind, where))
 
 
-def stored_of_blocks(
-    store: ExperimentStore[R], kind: RecordKind[R], steps: Sequence[CrewStep[Any, R]], testbed_fingerprint: str,
+def load_usable_records(
+    store: ExperimentStore[R],
+    kind: RecordKind[R],
+    steps: Sequence[CrewStep[Any, R]],
+    testbed_fingerprint: str,
     another: Callable[[R], bool] = lambda record: False,
-) -> dict[str, R]:  # fmt: skip
+) -> dict[str, R]:
     """The newest of each trial that can be stood behind, where its crew came to the end of its block. Blocking.
 
     ``another``: whether a record is of other guests than are asked for, which its hash does not say.
@@ -268,7 +273,7 @@ def stored_of_blocks(
     """
     done: dict[str, R] = {}
     tried: dict[str, int] = {}
-    for record in stored_by_hash(store, kind, [each.hash for each in steps], testbed_fingerprint):
+    for record in load_by_hash(store, kind, [each.hash for each in steps], testbed_fingerprint):
         found: Any = record
         if found.format == kind.format and not another(record):
             tried[found.plan.hash] = found.plan.repetitions
@@ -297,28 +302,30 @@ def _refuse_outgrown(steps: Sequence[CrewStep[Any, Any]], tried: Mapping[str, in
             raise ConfigError(
                 f"plan {held[0].plan_name} asks for more trials in a set-up than block {block} had, and its set-ups "
                 "are gone: raise set_ups instead",
-                key="repetitions", value=held[0].repetitions, allowed=str(before),
-            )  # fmt: skip
+                key="repetitions",
+                value=held[0].repetitions,
+                allowed=str(before),
+            )
 
 
-def in_broken_blocks(taken: Iterable[Step], lacking: Iterable[Step]) -> int:
+def count_steps_in_broken_blocks(taken: Iterable[Step], lacking: Iterable[Step]) -> int:
     """How many of those taken share their guests with one that was not, so that they will be taken again."""
-    return len(of_broken_blocks(taken, lacking))
+    return len(find_steps_in_broken_blocks(taken, lacking))
 
 
-def of_broken_blocks(taken: Iterable[Step], lacking: Iterable[Step]) -> list[Step]:
+def find_steps_in_broken_blocks(taken: Iterable[Step], lacking: Iterable[Step]) -> list[Step]:
     """Which those are."""
     broken = {(each.trial.point.crew, each.trial.block) for each in lacking if isinstance(each, CrewStep)}
     held = [each for each in taken if isinstance(each, CrewStep) and each.set_up_shared]
     return [each for each in held if (each.trial.point.crew, each.trial.block) in broken]
 
 
-def trials_of(step: Step, record: StepRecord | None) -> int:
+def count_trials(step: Step, record: StepRecord | None) -> int:
     """How many trials a crew's step counted as: one, unless its guests did not come."""
-    return int(isinstance(step, CrewStep) and record is not None and step.stood(record))
+    return int(isinstance(step, CrewStep) and record is not None and step.has_started_guests(record))
 
 
-def in_whole_blocks(steps: Sequence[Step], stored: Mapping[str, StepRecord]) -> dict[str, StepRecord]:
+def drop_incomplete_blocks(steps: Sequence[Step], stored: Mapping[str, StepRecord]) -> dict[str, StepRecord]:
     """Without the blocks of crews' trials in which one is missing, or does not enter: whole ones only are compared."""
     of_crews = [step for step in steps if isinstance(step, CrewStep)]
     doubted = set()
@@ -330,7 +337,7 @@ def in_whole_blocks(steps: Sequence[Step], stored: Mapping[str, StepRecord]) -> 
     return {key: record for key, record in stored.items() if key not in again}
 
 
-def failure_of(verdict: Verdict) -> str | None:
+def describe_failure(verdict: Verdict) -> str | None:
     """Why nothing can be concluded; None: something can."""
     if verdict.status != "invalid":
         return None

@@ -14,7 +14,7 @@ from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory, Stream
 
 
-def foretold_wiring(stream: Stream, uut: str) -> StreamWiring:
+def build_placeholder_wiring(stream: Stream, uut: str) -> StreamWiring:
     """A stream with a word for each MAC that its nodes would be asked for."""
     return StreamWiring(
         name=stream.name,
@@ -35,10 +35,10 @@ def set_up_commands(request: DesignPoint, inventory: Inventory, driver_for: Driv
     if sentence is not None:
         return [f"# refused: {sentence}"]
     own = inventory.second_stream(request.sources) if request.background != "none" else None
-    first = [foretold_wiring(s, inventory.uut) for s in inventory.streams[: request.sources] if s != own]
+    first = [build_placeholder_wiring(s, inventory.uut) for s in inventory.streams[: request.sources] if s != own]
     if request.background == "none":
         return driver.commands(first)
-    return driver.commands(first, [foretold_wiring(own, inventory.uut)] if own is not None else [])
+    return driver.commands(first, [build_placeholder_wiring(own, inventory.uut)] if own is not None else [])
 
 
 def set_ups(requests: Iterable[DesignPoint]) -> list[DesignPoint]:

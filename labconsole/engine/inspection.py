@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import AgentError
 from labconsole.wire.facts import NodeFacts, ReadFacts
+from labconsole.wire.host_activity import NodeSurroundings, ReadSurroundings
 from labconsole.wire.lease import ReadLease, StatedNodeHolder
 from labconsole.wire.message import R, Request
 from labconsole.wire.settings import NodeSettings, ReadSettings
-from labconsole.wire.surroundings import NodeSurroundings, ReadSurroundings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from labconsole.contracts.ports import AgentLink
-from labconsole.engine.gather import together
+from labconsole.engine.concurrent_requests import run_concurrently
 from labconsole.engine.live.events import Phase
-from labconsole.engine.live.observed import ObservedTrial
+from labconsole.engine.live.observed_trial import ObservedTrial
 from labconsole.errors import AgentError, LeaseHeld, LeaseTaken, NodeError
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.record.run import Figures
@@ -58,7 +58,7 @@ class LeaseHolder:
         return text
 
 
-def holder_from(told: StatedHolder, *, clock_offset_ns: int = 0) -> LeaseHolder:
+def build_holder(told: StatedHolder, *, clock_offset_ns: int = 0) -> LeaseHolder:
     """A holder as an agent tells it; ``clock_offset_ns`` is the node's clock minus ours."""
 
     def when(at_ns: int | None) -> datetime | None:
@@ -76,10 +76,10 @@ def holder_from(told: StatedHolder, *, clock_offset_ns: int = 0) -> LeaseHolder:
         quiet=bool(told.quiet),
         own=False,
     )
-    return holder if told.trial is None else replace(holder, trial=_trial_from(told.trial, holder, when))
+    return holder if told.trial is None else replace(holder, trial=_build_trial(told.trial, holder, when))
 
 
-def _trial_from(told: TrialNow, holder: LeaseHolder, when: Callable[[int | None], datetime | None]) -> ObservedTrial:
+def _build_trial(told: TrialNow, holder: LeaseHolder, when: Callable[[int | None], datetime | None]) -> ObservedTrial:
     """What came from the agent of a node that ``holder`` has; ``when`` reckons the node's clock back to ours."""
     return ObservedTrial(
         run_id=told.run_id,
@@ -155,7 +155,7 @@ class Leases:
                 raise LeaseHeld(name, exc.message, code=exc.code, operation=wish.op, detail=exc.detail) from None
             self._held.append(link)
             if taken.taken_from is not None:
-                holder = holder_from(taken.taken_from, clock_offset_ns=link.clock_offset_ns)
+                holder = build_holder(taken.taken_from, clock_offset_ns=link.clock_offset_ns)
                 self._taken_from.append(
                     {
                         "node": name,
@@ -176,7 +176,7 @@ class Leases:
             except NodeError as exc:
                 log.info("renewing the lease on %s: %s", link.name, exc.message)
 
-        await together(tell(link) for link in self._held)
+        await run_concurrently(tell(link) for link in self._held)
 
     async def release(self) -> None:
         """Give back what is held. A node that cannot answer has let go by itself."""
@@ -208,7 +208,7 @@ class Leases:
         if event.holder is None:
             self.holders.pop(node, None)
         else:
-            self.holders[node] = holder_from(event.holder, clock_offset_ns=clock_offset_ns)
+            self.holders[node] = build_holder(event.holder, clock_offset_ns=clock_offset_ns)
 
     def forget(self, node: str) -> None:
         """The link to a node is gone, and what was known with it."""

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from labconsole.contracts.ports import AgentLink, Connect, OnAgentEvent
-from labconsole.engine.gather import together
+from labconsole.engine.concurrent_requests import run_concurrently
 from labconsole.engine.live.events import Event, NodeChanged, NodeState, Notice
 from labconsole.engine.live.history import RecordedLink
 from labconsole.engine.live.telemetry import Telemetry
@@ -127,7 +127,7 @@ class LinkPool:
         beginning would start sources a tenth of a second apart, and find no skew when it reckons back with itself.
         """
         asked = list(links)
-        await together(link.measure_clock() for link in asked)
+        await run_concurrently(link.measure_clock() for link in asked)
         for link in asked:
             self.tell_clock(link)
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from labconsole.engine.execution.progress import Outcome
     from labconsole.engine.inspection import Inspection
     from labconsole.engine.leases import LeaseHolder
-    from labconsole.engine.live.observed import ObservedTrial
+    from labconsole.engine.live.observed_trial import ObservedTrial
     from labconsole.model.plan.plan import Plan
     from labconsole.model.record.envelope import Envelope
 
@@ -64,7 +64,7 @@ class RunsStore(Protocol):
         """The first runs that are meant, in order, after a place and leaving out ``skip``."""
         ...
 
-    def count_found(self, query: Query) -> int:
+    def count_matching(self, query: Query) -> int:
         """How many are meant."""
         ...
 

@@ -15,16 +15,16 @@ from datetime import UTC, datetime
 
 from labconsole.contracts.driver import DriverFor
 from labconsole.contracts.ports import Connect
-from labconsole.engine.connected import ConnectedTestbed, StoreT
+from labconsole.engine.connections import ConnectedTestbed, StoreT
 from labconsole.engine.crew_stage import CrewStage
 from labconsole.engine.live.events import GuestTrialStarted, Notice, Phase, PhaseChanged
-from labconsole.engine.telling import TrialTelling
-from labconsole.engine.trial.order import Take, TrialOrder
 from labconsole.engine.trial.platform import UutPlatform
+from labconsole.engine.trial.recorder import TrialRecorder
+from labconsole.engine.trial.request import Take, TrialRequest
 from labconsole.engine.trial.second_guest import second_guest_setup
 from labconsole.engine.trial.stream_wiring import check_mtu
-from labconsole.engine.trial.taking import TrialTaker
 from labconsole.engine.trial.trial import Trial
+from labconsole.engine.trial_announcer import TrialAnnouncer
 from labconsole.errors import Aborted, LabError, MeasurementError
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.identity import new_run_id
@@ -68,7 +68,7 @@ class Session(ConnectedTestbed[StoreT]):
             shell_argv=shell_argv,
             read_only=read_only,
         )
-        self._telling = TrialTelling(self._pool.links, inventory.streams[0].source.node)
+        self._telling = TrialAnnouncer(self._pool.links, inventory.streams[0].source.node)
         self.subscribe(self._telling.hear)
         self._batch = asyncio.Lock()
         self._stop = asyncio.Event()
@@ -88,7 +88,7 @@ class Session(ConnectedTestbed[StoreT]):
             stop=self._stop,
             guest_processes=guest_processes,
         )
-        self._taker = TrialTaker(
+        self._taker = TrialRecorder(
             inventory=inventory,
             telemetry=self.telemetry,
             links=self._pool,
@@ -192,7 +192,7 @@ class Session(ConnectedTestbed[StoreT]):
             for repetition in range(1, repetitions + 1):
                 if repetition > 1:
                     await self.renew_lease(each_s * (repetitions - repetition + 1))
-                order = TrialOrder(request=request, repetition=repetition, repetitions=repetitions, role=role)
+                order = TrialRequest(request=request, repetition=repetition, repetitions=repetitions, role=role)
                 records.append(await take(order))
                 if repetition < repetitions and not self.stopping:
                     await self.settle(self.inventory.defaults.settle_s)

@@ -12,11 +12,11 @@ from labconsole.engine.calibration.calibration import OnProgress, calibrate
 from labconsole.engine.calibration.offer import (
     CalibrationMeans,
     CalibrationOffer,
+    add_bypass,
     calibration_offer,
     calibration_request,
-    with_bypass,
 )
-from labconsole.engine.connected import StoreT
+from labconsole.engine.connections import StoreT
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Outcome
 from labconsole.engine.execution.runner import PlanRunner
@@ -41,7 +41,7 @@ def _imported_checks() -> Callable[..., Awaitable[list[CheckResult]]]:
 
 
 @asynccontextmanager
-async def _in_a_thread(blocking: AbstractContextManager[None] | None) -> AsyncIterator[None]:
+async def _enter_in_thread(blocking: AbstractContextManager[None] | None) -> AsyncIterator[None]:
     """Enter and leave a context manager that blocks; None is none."""
     if blocking is None:
         yield
@@ -116,7 +116,7 @@ class Testbed(Session[StoreT]):
         assert self.calibration is not None
         self._stop.clear()
         rewired = await asyncio.to_thread(self.calibration.rewire, self.inventory) if offer.bypass == "lab" else None
-        async with _in_a_thread(rewired):
+        async with _enter_in_thread(rewired):
             if self.stopping:
                 raise Aborted("the calibration was stopped by the operator")
             if rewired is not None:
@@ -140,7 +140,7 @@ class Testbed(Session[StoreT]):
     def _bypass_among_platforms(self) -> Iterator[None]:
         """As long as the block runs there is a platform without a UUT, and nothing is held against a calibration."""
         own, envelope = self.inventory, self.envelope
-        changed = with_bypass(own)[1]
+        changed = add_bypass(own)[1]
         self.inventory = self._taker.inventory = self._platform.inventory = changed
         self._taker.envelope = None
         try:

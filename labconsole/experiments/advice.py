@@ -17,6 +17,7 @@ from typing import Any, Final
 from labconsole.contracts.measured import FROM_MEMORY, HELD, MeasuredKind, MeasuredTrial, MeasuredValue, Quantity
 from labconsole.engine.execution.advice import APART, Dimension, dimension, seconds_between
 from labconsole.errors import MeasurementError
+from labconsole.measure.paired_blocks import newest_trials
 from labconsole.measure.statistics.components import (
     MINIMUM_REPETITIONS,
     MINIMUM_SET_UPS,
@@ -29,7 +30,6 @@ from labconsole.measure.statistics.components import (
     upper_variance_of_mean,
 )
 from labconsole.measure.statistics.set_ups import deviation, mean_of
-from labconsole.measure.trials_of_guests import newest_trials
 from labconsole.model.plan.plan import Plan
 from labconsole.report.compared_effect import LOSS_UNKNOWN
 
@@ -39,8 +39,11 @@ CHANGES_RATIO: Final = (0.01, 0.02, 0.05, 0.1)
 BOTH: Final = "some trials may have read from memory, and some did not"
 NOT_ITS_OWN: Final[Mapping[str, str]] = {
     "at least": "nothing was lost of all that could be offered, so that it varies as the source or the link does",
-    "unknown": LOSS_UNKNOWN, HELD: HELD, FROM_MEMORY: FROM_MEMORY, BOTH: BOTH,
-}  # fmt: skip
+    "unknown": LOSS_UNKNOWN,
+    HELD: HELD,
+    FROM_MEMORY: FROM_MEMORY,
+    BOTH: BOTH,
+}
 """Of values that vary for other reasons than the guests, why."""
 
 
@@ -130,7 +133,7 @@ def guests_advice(
             trials_left_out.append((own[0].words, out))
         for quantity in dict.fromkeys(name for measured in own for name in measured.values):
             try:
-                each.append(_of_quantity(plan, own, quantity, costs_s[_crew(point)], accuracy_ratio, claims))
+                each.append(_build_quantity_advice(plan, own, quantity, costs_s[_crew(point)], accuracy_ratio, claims))
             except MeasurementError as exc:
                 also = f"; left out: {out}" if out else ""
                 left_out.append((f"{own[0].words}: {quantity.name}", f"{exc}{also}"))
@@ -161,10 +164,14 @@ def _crew(point: Any) -> Hashable:
     return (point.platform, point.index) if point.crew is None else (point.platform, point.crew)
 
 
-def _of_quantity(
-    plan: Plan, own: Sequence[MeasuredTrial], quantity: Quantity, costs_s: tuple[float, float], accuracy_ratio: float,
+def _build_quantity_advice(
+    plan: Plan,
+    own: Sequence[MeasuredTrial],
+    quantity: Quantity,
+    costs_s: tuple[float, float],
+    accuracy_ratio: float,
     claims: int,
-) -> QuantityAdvice:  # fmt: skip
+) -> QuantityAdvice:
     asked = plan.of_guests
     assert asked is not None
     by_set_up: dict[Hashable, list[float]] = {}

@@ -11,7 +11,7 @@ from labconsole import experiments, plugins
 from labconsole.contracts.report import ReportUnit
 from labconsole.report.material import Material, Unit
 
-OUTSIDE = "units"
+ENTRY_POINT_GROUP = "units"
 """The entry points of other packages: modules with ``UNITS``."""
 
 
@@ -34,19 +34,19 @@ def report_units(of: str | None = None, *, outside: bool = True) -> list[Unit]:
             package = import_module(f"{kind.name}.units")
             for file in iter_modules(package.__path__, f"{package.__name__}."):
                 found += import_module(file.name).UNITS
-    return found if of is not None or not outside else [*found, *_outside({unit.name for unit in found})]
+    return found if of is not None or not outside else [*found, *_find_plugin_units({unit.name for unit in found})]
 
 
 def load_units(name: str) -> tuple[Unit, ...]:
     """Those of a plug-in. Raises PluginError for one that cannot be used."""
-    held = getattr(plugins.load(OUTSIDE, name), "UNITS", None)
+    held = getattr(plugins.load(ENTRY_POINT_GROUP, name), "UNITS", None)
     if not isinstance(held, tuple) or not all(isinstance(unit, ReportUnit) for unit in held):
         raise plugins.PluginError(f"plug-in {name} cannot be used: its UNITS is not a tuple of ReportUnit")
     return held
 
 
-def _outside(taken: set[str]) -> Iterator[Unit]:
-    for name in plugins.outside(OUTSIDE):
+def _find_plugin_units(taken: set[str]) -> Iterator[Unit]:
+    for name in plugins.find_external_names(ENTRY_POINT_GROUP):
         try:
             held = load_units(name)
         except plugins.PluginError as exc:

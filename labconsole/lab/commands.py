@@ -21,12 +21,12 @@ from labconsole.lab.files import alias
 from labconsole.lab.guests.containers import remove_control_groups
 from labconsole.lab.guests.programs import LOAD_TOOLS
 from labconsole.lab.layout import SSH_PORT, lay_out
-from labconsole.lab.machines.words import SERIAL_LOG, kernel_words
-from labconsole.lab.offers import check_rights, tools_of
+from labconsole.lab.machines.boot_log import SERIAL_LOG, find_panic_message
+from labconsole.lab.platforms import check_rights, find_tools
 from labconsole.lab.prerequisites import check_tools
 from labconsole.lab.spec import LabSpec
-from labconsole.lab.starting import DOWN_S, MACHINE_UP_S, start_supervisor
 from labconsole.lab.state import LabFile, lab_directory, labs_directory, locked
+from labconsole.lab.supervisor_start import DOWN_S, MACHINE_UP_S, start_supervisor
 from labconsole.network import control_groups
 
 WIRE_S = 60.0
@@ -105,7 +105,7 @@ def up(spec: LabSpec, *, install: bool = False) -> LabStatus:
     check_tools(
         openssh=spec.ssh_server == "openssh",
         machine=spec.generator == "pktgen" or spec.uut == "machine",
-        more=tools_of(spec.platforms, jobs=spec.jobs),
+        more=find_tools(spec.platforms, jobs=spec.jobs),
         useful=LOAD_TOOLS,
         install=install,
     )
@@ -130,9 +130,9 @@ def up(spec: LabSpec, *, install: bool = False) -> LabStatus:
                 )
             else:
                 _bring_back(directory)
-            return _status_of(directory, known, already_up=True)
+            return _build_status(directory, known, already_up=True)
         if known is not None:
-            _bury(known)
+            _await_exit(known)
         _empty(directory)
         try:
             start_supervisor(spec, directory, lock)
@@ -142,7 +142,7 @@ def up(spec: LabSpec, *, install: bool = False) -> LabStatus:
         started = LabFile.read(directory)
         if started is None:
             raise LabSetupError(f"the lab {spec.name} reported that it was ready but is not; see {directory / 'log'}")
-        return _status_of(directory, started, already_up=False)
+        return _build_status(directory, started, already_up=False)
 
 
 def down(name: str = "local") -> bool:
@@ -157,7 +157,7 @@ def down(name: str = "local") -> bool:
             # The supervisor kills the lab's process 1 and waits for it; the kernel ends the rest before that returns.
             if not known.supervisor.signal_and_wait(signal.SIGTERM, DOWN_S):
                 known.supervisor.signal_and_wait(signal.SIGKILL, DOWN_S)
-            _bury(known)
+            _await_exit(known)
             if "lxc" in known.spec.platforms:
                 remove_control_groups(name)
             control_groups.sweep()
@@ -172,7 +172,7 @@ def status(name: str = "local") -> LabStatus | None:
     deadline = time.monotonic() + DOWN_S
     while known is not None:
         try:
-            return _status_of(directory, known, already_up=True)
+            return _build_status(directory, known, already_up=True)
         except LabSetupError:
             # It is going down, or just died: the next look tells.
             if time.monotonic() > deadline:
@@ -203,7 +203,7 @@ def hosts_files() -> list[Path]:
     return found
 
 
-def truth(name: str = "local") -> dict[str, dict[str, int]]:
+def read_loss_counts(name: str = "local") -> dict[str, dict[str, int]]:
     """What the lab itself dropped: ``uut/eth5`` to ``seen_packets`` and ``dropped_packets``. Raises LabSetupError."""
     return dict(control.request(_existing(name), "truth")["interfaces"])
 
@@ -243,7 +243,7 @@ def bypassed(name: str) -> Iterator[None]:
             control.ask(connection, directory.name, "wire", wait_s=WIRE_S, how="through")
 
 
-def of_inventory(addresses: Mapping[str, str]) -> str | None:
+def find_lab(addresses: Mapping[str, str]) -> str | None:
     """The running lab whose nodes these are (node to address as in hosts.yaml), None when it is none of this user's.
 
     Raises LabSetupError if it is none of those that can be read, and there are others.
@@ -308,7 +308,7 @@ def _check_options(spec: LabSpec) -> None:
         raise ConfigError("is not a program", key="python", value=spec.python, allowed="path of a python3")
 
 
-def _status_of(directory: Path, known: LabFile, *, already_up: bool) -> LabStatus:
+def _build_status(directory: Path, known: LabFile, *, already_up: bool) -> LabStatus:
     running = known.supervisor.alive
     alive: dict[str, Any] = {}
     wired = "through"
@@ -322,7 +322,7 @@ def _status_of(directory: Path, known: LabFile, *, already_up: bool) -> LabStatu
     for node in lay_out(known.spec, known.index).nodes:
         process = "uut" if node.role == "host" else node.name
         lives = bool(alive.get(process, {}).get("alive", False))
-        said = kernel_words(directory / SERIAL_LOG) if node.role == "uut" and not lives else None
+        said = find_panic_message(directory / SERIAL_LOG) if node.role == "uut" and not lives else None
         words = alias(known.spec, node.name)
         nodes.append(NodeStatus(node.name, node.role, node.address, SSH_PORT, words, lives, said))
     return LabStatus(
@@ -340,7 +340,7 @@ def _status_of(directory: Path, known: LabFile, *, already_up: bool) -> LabStatu
     )
 
 
-def _bury(known: LabFile) -> None:
+def _await_exit(known: LabFile) -> None:
     """Wait until the first process of a lab whose supervisor is gone is gone too: it holds the addresses."""
     if not known.init.signal_and_wait(signal.SIGKILL, DOWN_S):
         raise LabSetupError(f"process {known.init.pid} of the former lab {known.spec.name} does not end")

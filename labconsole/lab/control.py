@@ -203,14 +203,14 @@ def _number(message: dict[str, Any]) -> int:
     return number if isinstance(number, int) else -1
 
 
-async def peer_on(connection: socket.socket, handler: Handler | None) -> Peer:
+async def open_peer(connection: socket.socket, handler: Handler | None) -> Peer:
     """A peer on a connected stream socket."""
     connection.setblocking(False)
     reader, writer = await asyncio.open_connection(sock=connection, limit=MAX_LINE_BYTES)
     return Peer(reader, writer, handler)
 
 
-async def serve_on(listener: socket.socket, handler: Handler) -> asyncio.Server:
+async def serve_socket(listener: socket.socket, handler: Handler) -> asyncio.Server:
     """Answer whoever connects to the lab's control socket."""
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -12,7 +12,7 @@ from labconsole.lab.guests import domains, uml
 from labconsole.lab.guests.containers import CREW_ROOT, write_containers, write_crew_root
 from labconsole.lab.guests.containers import DIRECTORY as CONTAINERS
 from labconsole.lab.layout import SSH_PORT, LabNode, Layout, carriers_of
-from labconsole.lab.offers import (
+from labconsole.lab.platforms import (
     DISKS,
     MACHINE_DISK,
     GuestFiles,
@@ -161,7 +161,10 @@ def write_client_files(
     if "xen" in spec.platforms:
         assert guest is not None
         domains.write_domains(
-            directory / domains.DIRECTORY, layout, kernel=guest.kernel, initrd=guest.initrd,
+            directory / domains.DIRECTORY,
+            layout,
+            kernel=guest.kernel,
+            initrd=guest.initrd,
             disks=MACHINE_DISK if may_have_disk(directory) else None,
-        )  # fmt: skip
+        )
     write_private(directory / "hosts.yaml", hosts_yaml(spec, layout, str(directory / "ssh_config"), guest))

@@ -96,19 +96,25 @@ class LabSpec:
             raise ConfigError("must be one or more names, each given once", key="platforms", value=self.platforms)
         if self.generator == "pktgen" and needs_guest(self.platforms):
             raise ConfigError(
-                "is not possible in a lab with pktgen, which runs in a machine itself", key="platforms",
-                value=", ".join(self.platforms), allowed=", ".join(DEFAULT_PLATFORMS),
-            )  # fmt: skip
+                "is not possible in a lab with pktgen, which runs in a machine itself",
+                key="platforms",
+                value=", ".join(self.platforms),
+                allowed=", ".join(DEFAULT_PLATFORMS),
+            )
         if UML in self.platforms and (self.generator == "pktgen" or self.uut == "machine"):
             raise ConfigError(
-                "is not possible on a node inside a machine", key="platforms", value=UML,
+                "is not possible on a node inside a machine",
+                key="platforms",
+                value=UML,
                 allowed="uut namespace, generator afpacket",
-            )  # fmt: skip
+            )
         if "lxc" in self.platforms and self.sources > MAX_LXC_STREAMS:
             raise ConfigError(
-                "is more than an lxc container has NICs for", key="sources", value=self.sources,
+                "is more than an lxc container has NICs for",
+                key="sources",
+                value=self.sources,
                 allowed=f"at most {MAX_LXC_STREAMS} with platform lxc",
-            )  # fmt: skip
+            )
         if not isinstance(self.loss, dict):
             raise ConfigError("is not a table of hops and ratios", key="loss", value=self.loss)
         for hop, ratio in self.loss.items():
@@ -128,14 +134,18 @@ class LabSpec:
             return
         if self.generator == "pktgen":
             raise ConfigError(
-                "is not possible in a lab with pktgen, which runs in a machine itself", key="uut", value=self.uut,
+                "is not possible in a lab with pktgen, which runs in a machine itself",
+                key="uut",
+                value=self.uut,
                 allowed="namespace",
-            )  # fmt: skip
+            )
         if self.ssh_server == "openssh":
             raise ConfigError(
-                "is not possible with a UUT that is a machine", key="ssh_server", value=self.ssh_server,
+                "is not possible with a UUT that is a machine",
+                key="ssh_server",
+                value=self.ssh_server,
                 allowed="builtin",
-            )  # fmt: skip
+            )
 
     def injected_digest(self) -> str | None:
         """Tells labs with different faults apart; slow to make, so that nobody tries all ratios. None: no fault."""

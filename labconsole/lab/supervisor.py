@@ -117,10 +117,10 @@ def _hold(spec: LabSpec, directory: Path, ready: TextIO, lock: int) -> int:
     )
     uut_case = None
     if spec.uut == "machine":
-        from labconsole.lab.machines.uut import MachineCase, write_boot_files
+        from labconsole.lab.machines.uut import QemuMachineHost, write_boot_files
 
         write_boot_files(spec, directory)
-        uut_case = MachineCase
+        uut_case = QemuMachineHost
     listener = control.listen(directory)
     blueprint = init.Blueprint(spec, layout, listeners, keys.host_private, keys.client_public, user_name(), uut_case)
     enter_namespaces()

@@ -10,9 +10,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from labconsole.measure.groups import STANDING, design_of, is_search_trial, kept_out
+from labconsole.measure.contiguous_set_ups import (
+    ContiguousSetUps,
+    SetUpStarts,
+    find_set_up_starts,
+    number_contiguous_set_ups,
+)
+from labconsole.measure.groups import STANDING, design_of, find_exclusion_reason, is_search_trial
 from labconsole.measure.run_row import RunRow
-from labconsole.measure.stretches import Begun, Stretches, first_begun, stretches
 
 Place = tuple[str, str, int | None, int, int]
 """Plan, testbed, block, point, repetition."""
@@ -27,8 +32,8 @@ class Admission:
 
     entered: tuple[RunRow, ...]
     left_out: dict[str, str]
-    stretches: Stretches = field(default_factory=dict)
-    begun: Begun = field(default_factory=dict)
+    stretches: ContiguousSetUps = field(default_factory=dict)
+    begun: SetUpStarts = field(default_factory=dict)
 
 
 def place_of(run: RunRow) -> Place | None:
@@ -44,25 +49,25 @@ def admit(runs: Sequence[RunRow], meant: Collection[str] | None = None) -> Admis
     ``meant``: ids of those that a report is about, None: all. Runs without a block give way to blocks only among them:
     beside blocks that are not part of the report there is nothing that they could be mixed with.
     """
-    left_out = {run.run_id: why for run in runs if (why := kept_out(run)) is not None}
+    left_out = {run.run_id: why for run in runs if (why := find_exclusion_reason(run)) is not None}
     planned = [run for run in runs if run.role not in ("pilot", "telemetry") and not is_search_trial(run)]
     for why, found in (
         ("set_up_contradicts", _contradictory(planned)),
-        ("set_up_broke_off", _broken_off(planned)),
-        ("attempts_missing", _without_earlier(planned)),
+        ("set_up_broke_off", _find_incomplete(planned)),
+        ("attempts_missing", _find_missing_attempts(planned)),
     ):
         for run_id in found:
             left_out.setdefault(run_id, why)
-    for run_id, why in _of_one_place([run for run in planned if run.run_id not in left_out]):
+    for run_id, why in _find_superseded([run for run in planned if run.run_id not in left_out]):
         left_out.setdefault(run_id, why)
     standing = [run for run in runs if run.run_id not in left_out and (meant is None or run.run_id in meant)]
-    for run_id in _outside_blocks(standing):
+    for run_id in _find_unblocked(standing):
         left_out[run_id] = "outside_blocks"
     entered = tuple(run for run in runs if run.run_id not in left_out)
-    return Admission(entered, left_out, stretches(runs), first_begun(runs))
+    return Admission(entered, left_out, number_contiguous_set_ups(runs), find_set_up_starts(runs))
 
 
-def _by_set_up(runs: Iterable[RunRow]) -> dict[str, list[RunRow]]:
+def _group_by_set_up(runs: Iterable[RunRow]) -> dict[str, list[RunRow]]:
     found: dict[str, list[RunRow]] = {}
     for run in runs:
         if run.set_up is not None and run.block:
@@ -73,7 +78,7 @@ def _by_set_up(runs: Iterable[RunRow]) -> dict[str, list[RunRow]]:
 def _contradictory(runs: Iterable[RunRow]) -> list[str]:
     """Runs of set-ups that say to be several, or to hold more trials than they do."""
     found = []
-    for held in _by_set_up(runs).values():
+    for held in _group_by_set_up(runs).values():
         said = {(run.platform, run.background, run.testbed_fingerprint, run.plan_hash, run.block) for run in held}
         boots = {run.boot_id for run in held} - {None}  # of a trial that ended early it may not have been read
         trials = held[0].set_up_trials
@@ -82,10 +87,10 @@ def _contradictory(runs: Iterable[RunRow]) -> list[str]:
     return found
 
 
-def _broken_off(runs: Iterable[RunRow]) -> list[str]:
+def _find_incomplete(runs: Iterable[RunRow]) -> list[str]:
     """Runs of set-ups of which fewer places are filled than they have."""
     found = []
-    for held in _by_set_up(runs).values():
+    for held in _group_by_set_up(runs).values():
         trials = max((run.set_up_trials or 0 for run in held), default=0)
         if len({place_of(run) for run in held if _fills_its_place(run)}) < trials:
             found += [run.run_id for run in held]
@@ -97,7 +102,7 @@ def _fills_its_place(run: RunRow) -> bool:
     return run.verdict in STANDING or run.attempt is None or run.attempts is None or run.attempt >= run.attempts
 
 
-def _without_earlier(runs: Iterable[RunRow]) -> list[str]:
+def _find_missing_attempts(runs: Iterable[RunRow]) -> list[str]:
     """Runs of places whose attempts do not count from 1 without a gap: some are not here."""
     attempts: dict[Place, list[tuple[int, str]]] = {}
     for run in runs:
@@ -114,7 +119,7 @@ def _without_earlier(runs: Iterable[RunRow]) -> list[str]:
     return found
 
 
-def _of_one_place(runs: Iterable[RunRow]) -> list[tuple[str, str]]:
+def _find_superseded(runs: Iterable[RunRow]) -> list[tuple[str, str]]:
     """Of several standing runs of one place the last attempt enters; where there are two of it, none does."""
     places: dict[Place, list[RunRow]] = {}
     for run in runs:
@@ -128,13 +133,12 @@ def _of_one_place(runs: Iterable[RunRow]) -> list[tuple[str, str]]:
         last = max(run.attempt or 0 for run in held)
         twice = sum((run.attempt or 0) == last for run in held) > 1 or len({run.set_up for run in held}) > 1
         found += [
-            (run.run_id, "doubled_place" if twice else "superseded")
-            for run in held if twice or run.attempt != last
-        ]  # fmt: skip
+            (run.run_id, "doubled_place" if twice else "superseded") for run in held if twice or run.attempt != last
+        ]
     return found
 
 
-def _outside_blocks(runs: Iterable[RunRow]) -> list[str]:
+def _find_unblocked(runs: Iterable[RunRow]) -> list[str]:
     """Runs without a block whose design point has blocks: nobody drew when they were taken."""
     blocked, bare = set(), []
     for run in runs:

@@ -25,7 +25,7 @@ class EndCounts:
     received: int
 
 
-def count_at(points: Sequence[tuple[int, int]], at_ns: int) -> float | None:
+def interpolate_count(points: Sequence[tuple[int, int]], at_ns: int) -> float | None:
     """A running count at an instant, from (instant, count) in order: a straight line between two of them, else None."""
     place = bisect_right(points, at_ns, key=lambda point: point[0])
     if place == 0 or place == len(points):
@@ -85,7 +85,7 @@ class StreamAlignment:
             elif self._ended and at_ns >= self._sent[-1][0]:
                 sent = float(self._sent[-1][1])
             else:
-                sent = count_at(self._sent, at_ns)
+                sent = interpolate_count(self._sent, at_ns)
             if sent is None and self._waiting[-1][0] - at_ns < PATIENCE_NS:
                 return
             self._waiting.popleft()

@@ -20,7 +20,7 @@ Samples = Sequence[tuple[int, int]]
 """(time of the sink's monotonic clock in ns, packets that its NIC had received until then), in order of time."""
 
 
-def by_capture(streams: Sequence[CapturedStream], packets: int) -> Arrivals | None:
+def build_capture_arrivals(streams: Sequence[CapturedStream], packets: int) -> Arrivals | None:
     """The window by the capture's own time stamps; None where it does not hold just the one stream's ``packets``."""
     if not packets and not streams:
         return Arrivals(
@@ -46,7 +46,7 @@ def by_capture(streams: Sequence[CapturedStream], packets: int) -> Arrivals | No
     )
 
 
-def by_counters(
+def build_counter_arrivals(
     samples: Samples, packets: int, sending_s: float | None, captured: Sequence[CapturedStream] = ()
 ) -> Arrivals | None:
     """The window by samples of the sink's counter: from the one that first shows a packet to the first with the last.
@@ -67,12 +67,12 @@ def by_counters(
         window_s=(samples[last][0] - samples[first][0]) / 1e9,
         window_from="counters",
         resolution_s=max(apart_ns) / 1e9,
-        late_packets=_at_least(_late(samples, first, sending_s, 0.0), captured, "late_packets"),
-        queued_packets=_at_least(_late(samples, first, sending_s, QUEUED_S), captured, "queued_packets"),
+        late_packets=_lower_bound(_late(samples, first, sending_s, 0.0), captured, "late_packets"),
+        queued_packets=_lower_bound(_late(samples, first, sending_s, QUEUED_S), captured, "queued_packets"),
     )
 
 
-def _at_least(sampled: int | None, captured: Sequence[CapturedStream], name: str) -> int | None:
+def _lower_bound(sampled: int | None, captured: Sequence[CapturedStream], name: str) -> int | None:
     """What surely came late by either witness; None where neither shows a packet and the samples do not rule it out."""
     held = getattr(captured[0], name) or 0 if len(captured) == 1 else 0
     return max(sampled or 0, held) if sampled is not None or held else None

@@ -28,7 +28,7 @@ def nic_stamps(readings: Sequence[NicClock], refused: str | None, ends_ns: Seque
     return CaptureStamps(seconds_ahead=seconds, clock_bound_ns=bound_ns)
 
 
-def with_nics_clock(clocks_ns: int | None, stamps: CaptureStamps | None) -> int | None:
+def add_nic_clock_bound(clocks_ns: int | None, stamps: CaptureStamps | None) -> int | None:
     """How far a source's clock may be from the one that stamped the capture, by how far it may be from the sink's."""
     if stamps is None or clocks_ns is None:
         return clocks_ns

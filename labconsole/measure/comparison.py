@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from labconsole.measure.ledger_picture import hop_words
+from labconsole.measure.ledger_picture import format_hop
 from labconsole.model.design_point import INCLUDES_FCS
 from labconsole.model.record.run import Requested, RunRecord, StreamRecord
 
@@ -72,9 +72,9 @@ class Pair:
 
 def compare(left: RunRecord, right: RunRecord) -> list[Pair]:
     """What two runs have in common and where they differ, section by section."""
-    pairs = [*_asked(left, right), *_result(left, right)]
+    pairs = [*_requested(left, right), *_result(left, right)]
     pairs += _streams(left, right)
-    environments = [_without_settings(r.environment) for r in (left, right)]
+    environments = [_drop_settings(r.environment) for r in (left, right)]
     for section, a, b in (
         ("Background load", left.background, right.background),
         ("Influences", list(left.influences) or None, list(right.influences) or None),
@@ -103,7 +103,7 @@ def _setting(values: Sequence[Any]) -> Any:
     return plain[0] if len(plain) == 1 else f"varies: {', '.join(sorted(map(str, plain)))}"
 
 
-def _without_settings(environment: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_settings(environment: Mapping[str, Any]) -> dict[str, Any]:
     found = {name: value for name, value in environment.items() if name not in NOT_COMPARED}
     if isinstance(nodes := found.get("nodes"), dict):
         found["nodes"] = {
@@ -116,12 +116,15 @@ def _without_settings(environment: Mapping[str, Any]) -> dict[str, Any]:
 def _settings(environment: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Of each node that tells them; a record may come from elsewhere."""
     nodes = environment.get("nodes")
-    told = {name: said.get("settings") for name, said in (nodes if isinstance(nodes, dict) else {}).items()
-            if isinstance(said, dict)}  # fmt: skip
+    told = {
+        name: said.get("settings")
+        for name, said in (nodes if isinstance(nodes, dict) else {}).items()
+        if isinstance(said, dict)
+    }
     return {name: settings for name, settings in told.items() if isinstance(settings, dict)}
 
 
-def _asked(left: RunRecord, right: RunRecord) -> Iterator[Pair]:
+def _requested(left: RunRecord, right: RunRecord) -> Iterator[Pair]:
     kinds: dict[str, Kind] = {"frame_size_bytes": "bytes", "sources": "count", "duration_s": "seconds"}
     for name in type(left.requested).model_fields:
         a, b = getattr(left.requested, name), getattr(right.requested, name)
@@ -154,9 +157,15 @@ def _result(left: RunRecord, right: RunRecord) -> Iterator[Pair]:
 def _quantities(section: str, left: Any, right: Any, *, expected: bool) -> Iterator[Pair]:
     """Rates and counts: never exactly the same twice."""
     names: tuple[tuple[str, Kind], ...] = (
-        ("offered_packets", "packets"), ("offered_pps", "pps"), ("offered_bps", "bps"), ("measured_packets", "packets"),
-        ("measured_pps", "pps"), ("measured_bps", "bps"), ("loss_packets", "packets"), ("loss_ratio", "ratio"),
-    )  # fmt: skip
+        ("offered_packets", "packets"),
+        ("offered_pps", "pps"),
+        ("offered_bps", "bps"),
+        ("measured_packets", "packets"),
+        ("measured_pps", "pps"),
+        ("measured_bps", "bps"),
+        ("loss_packets", "packets"),
+        ("loss_ratio", "ratio"),
+    )
     for name, kind in names:
         quantity = name.rpartition("_")[0]
         loss = quantity == "loss"
@@ -188,7 +197,7 @@ def _lost_where(section: str, a: StreamRecord, b: StreamRecord) -> Iterator[Pair
     theirs = {hop.hop: hop.lost_packets for hop in b.ledger}
     for hop in [*ours, *(hop for hop in theirs if hop not in ours)]:
         if ours.get(hop) or theirs.get(hop):
-            yield Pair(section, f"lost before {hop_words(hop)}", ours.get(hop), theirs.get(hop), "packets")
+            yield Pair(section, f"lost before {format_hop(hop)}", ours.get(hop), theirs.get(hop), "packets")
     if a.unplaced_packets or b.unplaced_packets:
         yield Pair(section, "lost, unplaced", a.unplaced_packets, b.unplaced_packets, "packets")
 

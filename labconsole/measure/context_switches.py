@@ -13,7 +13,7 @@ def context_switches(stat: str) -> int | None:
     return None if found is None else int(found[1])
 
 
-def switched_between(before: str, after: str) -> int | None:
+def count_switches(before: str, after: str) -> int | None:
     """Between two readings; None: one does not say, or they are not one after the other."""
     first, last = context_switches(before), context_switches(after)
     return None if first is None or last is None or last < first else last - first

@@ -11,7 +11,7 @@ from operator import gt
 from typing import Literal, NamedTuple, TypeVar
 
 from labconsole.errors import CounterInconsistency
-from labconsole.model.record.run import CaptureCounts, LostTogether, Side
+from labconsole.model.record.run import CaptureCounts, JointLoss, Side
 from labconsole.wire.codec import STAT_NAMES
 
 Number = TypeVar("Number", int, float)
@@ -76,7 +76,7 @@ def offered_packets(generator_packets: int | None, source_tx_packets: int | None
 
 
 @dataclass(frozen=True, slots=True)
-class Sides:
+class LossBySide:
     """Packets lost before the wire, at the unit under test, and after it. None: the counter beside it was not read.
 
     Any sign: frames of others that the unit sends by the same port stand on its side with one sign, on the sink's with
@@ -86,7 +86,7 @@ class Sides:
     source_packets: int | None
     uut_packets: int | None
     sink_packets: int | None
-    together: tuple[LostTogether, ...]
+    together: tuple[JointLoss, ...]
 
 
 def lost_by_side(
@@ -94,11 +94,11 @@ def lost_by_side(
     source_tx_packets: int | None,
     uut_out_packets: int | None,
     measured_packets: int | None,
-) -> Sides:
+) -> LossBySide:
     """Where a stream's packets went missing; sides that no counter keeps apart are told as one sum."""
     on_wire = None if source_tx_packets is None else offered_packets(generator_packets, source_tx_packets)
     alone: dict[Side, int] = {}
-    together: list[LostTogether] = []
+    together: list[JointLoss] = []
     before, between = generator_packets, list[Side]()
     steps: tuple[tuple[Side, int | None], ...] = (
         ("source", on_wire),
@@ -112,9 +112,9 @@ def lost_by_side(
         if before is not None and len(between) == 1:
             alone[side] = before - packets
         elif before is not None:
-            together.append(LostTogether(sides=tuple(between), packets=before - packets))
+            together.append(JointLoss(sides=tuple(between), packets=before - packets))
         before, between = packets, []
-    return Sides(alone.get("source"), alone.get("uut"), alone.get("sink"), tuple(together))
+    return LossBySide(alone.get("source"), alone.get("uut"), alone.get("sink"), tuple(together))
 
 
 def loss_packets(offered_packets: int | None, measured_packets: int | None) -> int | None:

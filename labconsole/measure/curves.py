@@ -12,10 +12,10 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from labconsole.measure.groups import Alike, DesignPoints, GroupConditions, Repetitions, maxima, told_apart
+from labconsole.measure.groups import Alike, DesignPoints, GroupConditions, Repetitions, disambiguate_platforms, maxima
 from labconsole.measure.run_row import RunRow
 from labconsole.measure.statistics.set_ups import SetUpMean, finite, mean_of
-from labconsole.model.design_point import target_words
+from labconsole.model.design_point import format_target_per_source
 
 Quantity = Literal["offered", "measured", "loss"]
 X = Literal["offered", "measured", "sources", "size"]
@@ -107,7 +107,7 @@ class CurveData:
         runs, suspect, unknown = 0, 0, self._grouped.unknown
         apart = _apart(self._grouped.points)
         for design, repetitions in self._grouped.points.items():
-            where = _x_of(design, repetitions, x, spec.unit)
+            where = _x_value(design, repetitions, x, spec.unit)
             quantity = _column("measured" if spec.y == "maximum" else spec.y, spec.unit)
             what = repetitions.summary(quantity)
             if where is None or what is None:
@@ -117,9 +117,9 @@ class CurveData:
             suspect += len(repetitions.suspect)
             unknown += repetitions.runs - what.trials
             key: tuple[object, ...] = tuple(_FACTORS[factor](design) for factor in spec.lines_by if factor != x)
-            key += (apart[design.platform, _told(design)],)
+            key += (apart[design.platform, _label_conditions(design)],)
             if x in X_FACTORS and spec.y != "maximum":  # else a line would jump between targets
-                key += (_by_rate(design.frame.wish(design.target_bps)),)
+                key += (_target_order(design.frame.wish(design.target_bps)),)
             lines.setdefault(key, []).append(CurvePoint(where, what, design, _replicates(repetitions.values[quantity])))
         made = [
             Curve(_label(spec, key, points[0].design), _arranged(spec, points)) for key, points in sorted(lines.items())
@@ -135,7 +135,7 @@ class CurveData:
                 continue
             values = sorted({of(design) for design in self._grouped.points})
             if len(values) > 1:
-                found[name] = tuple(_words(name, value) for value in values)
+                found[name] = tuple(_format_factor(name, value) for value in values)
         return found
 
 
@@ -149,7 +149,7 @@ _FACTORS: dict[Factor, Callable[[Alike], tuple[int | str, ...]]] = {
 }
 
 
-def _words(factor: str, value: tuple[int | str, ...]) -> str:
+def _format_factor(factor: str, value: tuple[int | str, ...]) -> str:
     if factor == "size":
         return f"{value[0]} B" + (" with FCS" if value[1] else "")
     if factor == "sources":
@@ -157,16 +157,16 @@ def _words(factor: str, value: tuple[int | str, ...]) -> str:
     return str(value[0])
 
 
-def _by_rate(target: int | str) -> tuple[int, int]:
+def _target_order(target: int | str) -> tuple[int, int]:
     """Sorts targets by their rate, then 1ns, which is one target at all sizes, and max."""
     return (1, int(target == "max")) if isinstance(target, str) else (0, target)
 
 
 def _label(spec: CurveSpec, key: tuple[object, ...], design: Alike) -> str:
     factors = [factor for factor in spec.lines_by if factor != spec.effective_x]
-    words = [_words(factor, _FACTORS[factor](design)) for factor in factors]
+    words = [_format_factor(factor, _FACTORS[factor](design)) for factor in factors]
     if len(key) > len(factors) + 1:
-        words.append(f"at {target_words(design.target_bps, design.frame)}")
+        words.append(f"at {format_target_per_source(design.target_bps, design.frame)}")
     words += [str(key[len(factors)])] if key[len(factors)] else []
     return " ".join(words) or "all"
 
@@ -182,7 +182,7 @@ def _replicates(values: Mapping[Hashable, Sequence[float]]) -> tuple[float, ...]
     return tuple(mean_of(trials) for trials in by_set_up.values())
 
 
-def _x_of(design: Alike, repetitions: Repetitions, x: X, unit: Unit) -> float | None:
+def _x_value(design: Alike, repetitions: Repetitions, x: X, unit: Unit) -> float | None:
     if x == "sources":
         return float(design.sources)
     if x == "size":
@@ -198,7 +198,7 @@ def _arranged(spec: CurveSpec, points: list[CurvePoint]) -> tuple[CurvePoint, ..
     return tuple(sorted(points, key=lambda point: (point.x, point.y.mean)))
 
 
-def _told(design: Alike) -> GroupConditions:
+def _label_conditions(design: Alike) -> GroupConditions:
     """Conditions that no choice of lines shows: all but generator and testbed."""
     return design.conditions._replace(generator=None, testbed=None)
 
@@ -208,11 +208,11 @@ def _apart(designs: Iterable[Alike]) -> dict[tuple[str, GroupConditions], str]:
     held = list(designs)
     beds = {(design.conditions.testbed, design.conditions.fingerprint) for design in held}
     if len(beds) == len({testbed for testbed, _ in beds}):  # then its name tells a testbed
-        named = {d: d._replace(conditions=_told(d)._replace(fingerprint=None)) for d in held}
+        named = {d: d._replace(conditions=_label_conditions(d)._replace(fingerprint=None)) for d in held}
     else:
-        named = {d: d._replace(conditions=_told(d)) for d in held}
-    names = told_apart(named.values())
+        named = {d: d._replace(conditions=_label_conditions(d)) for d in held}
+    names = disambiguate_platforms(named.values())
     return {
-        (d.platform, _told(d)): names[d.platform, other.conditions].removeprefix(d.platform).strip()
+        (d.platform, _label_conditions(d)): names[d.platform, other.conditions].removeprefix(d.platform).strip()
         for d, other in named.items()
     }

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from labconsole.model.record.extension import read_extension
-from labconsole.model.record.kernel_drops import EXTENSION, HOST_EXTENSION, DropsTold
+from labconsole.model.record.kernel_drops import EXTENSION, HOST_EXTENSION, DropsRecord
 from labconsole.model.record.run import RunRecord
 from labconsole.units import format_count
 
@@ -126,9 +126,9 @@ class OffPath(NamedTuple):
     packets: int
 
 
-def off_path(extensions: Mapping[str, Any]) -> list[OffPath]:
+def find_off_path_drops(extensions: Mapping[str, Any]) -> list[OffPath]:
     """What the kernel dropped at no hop of a stream of this record, the most first."""
-    told = [read_extension(extensions, name, DropsTold) for name in (EXTENSION, HOST_EXTENSION)]
+    told = [read_extension(extensions, name, DropsRecord) for name in (EXTENSION, HOST_EXTENSION)]
     rows = []
     for node, row in ((each.node, row) for each in told if each is not None for row in each.elsewhere):
         place = f"{node}/" if node else ""
@@ -152,21 +152,21 @@ def kernel_counts(record: RunRecord) -> Counter[tuple[str, str]]:
 
 def drops_of_run(record: RunRecord) -> dict[str, int | bool | str] | None:
     """By the columns of a table with a row per run, without those that are empty; None: no kernel told of drops."""
-    told = [read_extension(record.extensions, name, DropsTold) for name in (EXTENSION, HOST_EXTENSION)]
+    told = [read_extension(record.extensions, name, DropsRecord) for name in (EXTENSION, HOST_EXTENSION)]
     if not any(told):
         return None
     found = kernel_counts(record)
-    for row in off_path(record.extensions):
+    for row in find_off_path_drops(record.extensions):
         found[f"off the path, at {row.place}", row.label] += row.packets
     words = "; ".join(f"{place} {label} {packets}" for (place, label), packets in found.most_common())
     values = {"kernel_drops_packets": found.total(), "kernel_drops_complete": not lower_bounds(record.extensions)}
     return {**values, "kernel_drops": words} if words else {**values}
 
 
-def elsewhere_words(record: RunRecord) -> list[str]:
+def describe_off_path_drops(record: RunRecord) -> list[str]:
     """What the kernel dropped at no hop of a stream, the most first, a line each."""
     words = []
-    for row in off_path(record.extensions):
+    for row in find_off_path_drops(record.extensions):
         noun = "packet" if row.packets == 1 else "packets"
         whose = f"test {noun} of no stream" if row.stream is None else f"{noun} of {row.stream}"
         cause = cause_of(row.label)

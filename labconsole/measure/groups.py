@@ -129,7 +129,7 @@ def _set_up_of(run: RunRow) -> Hashable:
     return block if block == ONE_SET_UP else (run.set_up, block)
 
 
-def _taken_again(run: RunRow) -> Hashable:
+def _retake_key(run: RunRow) -> Hashable:
     """What a later set-up has in common with the one that it was taken again for; None outside blocks."""
     block = block_of(run)
     return None if block == ONE_SET_UP else (block, run.platform, run.background)
@@ -152,12 +152,12 @@ _WORDS: dict[str, Callable[[object], str]] = {
 }
 
 
-def condition_words(name: str, value: object) -> str:
+def format_condition(name: str, value: object) -> str:
     """One condition as a name says it: ``kernel 6.1.0``, ``60 s``."""
     return f"{name} unknown" if value is None else _WORDS[name](value)
 
 
-def told_apart(designs: Iterable[Alike]) -> dict[tuple[str, GroupConditions], str]:
+def disambiguate_platforms(designs: Iterable[Alike]) -> dict[tuple[str, GroupConditions], str]:
     """The name of each platform under each of its conditions: ``raw``, or ``raw (kernel 6.1.0, 60 s)``.
 
     What differs is told, and nothing else. What belongs to a platform (kernel, hypervisor) is told where that platform
@@ -170,7 +170,7 @@ def told_apart(designs: Iterable[Alike]) -> dict[tuple[str, GroupConditions], st
     names = {}
     for platform, conditions in found:
         own = _differing([held for name, held in found if name == platform], OF_THE_PLATFORM)
-        words = [condition_words(name, getattr(conditions, name)) for name in CONDITIONS if name in (*common, *own)]
+        words = [format_condition(name, getattr(conditions, name)) for name in CONDITIONS if name in (*common, *own)]
         names[platform, conditions] = f"{platform} ({', '.join(words)})" if words else platform
     return names
 
@@ -266,7 +266,7 @@ class DesignPoints:
         """Take more runs. Those that do not enter are only counted."""
         for run in runs:
             superseded = self._is_superseded(run)
-            why = kept_out(run)
+            why = find_exclusion_reason(run)
             if why == NO_RATE:
                 self.unknown += 1
                 continue
@@ -286,7 +286,7 @@ class DesignPoints:
 
     def _is_superseded(self, run: RunRow) -> bool:
         """Whether a later set-up was made in place of this run's. An earlier one that this run shows goes out."""
-        place, set_up = _taken_again(run), _set_up_of(run)
+        place, set_up = _retake_key(run), _set_up_of(run)
         if place is None:
             return False
         at, last = self._last.get(place, (run.started_at, set_up))
@@ -325,7 +325,7 @@ WHY: dict[str, str] = {
 """Why a run enters no mean: the code that tables and files use, and in words."""
 
 
-def kept_out(run: RunRow) -> str | None:
+def find_exclusion_reason(run: RunRow) -> str | None:
     """Why this run enters no mean, looked at by itself: a key of WHY; None: nothing speaks against it."""
     if run.verdict not in STANDING:
         return "invalid"

@@ -65,6 +65,6 @@ def frozen(counts: Sequence[HopCount]) -> list[int]:
     ]
 
 
-def without(counts: Sequence[HopCount], places: Sequence[int]) -> list[HopCount]:
+def mask_counts(counts: Sequence[HopCount], places: Sequence[int]) -> list[HopCount]:
     """The counts with those at ``places`` as not known."""
     return [replace(count, packets=None) if place in places else count for place, count in enumerate(counts)]

@@ -21,7 +21,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 _HOPS = {"source_nic": "source", "uut_in": "UUT in", "uut_out": "UUT out", "sink_nic": "sink"}
 
 
-def hop_words(hop: str) -> str:
+def format_hop(hop: str) -> str:
     """A hop where people read it: ``UUT in`` for ``uut_in``, which records keep."""
     return _HOPS.get(hop, hop.replace("_", " "))
 
@@ -30,7 +30,7 @@ def ledger_rows(stream: StreamRecord, width: int) -> list[Row]:
     """Hop after hop with its count and a bar on a common scale; between two hops what went missing, and why."""
     known = [hop.packets for hop in stream.ledger if hop.packets is not None]
     most = max(known, default=0)
-    names = max((len(hop_words(hop.hop)) for hop in stream.ledger), default=0)
+    names = max((len(format_hop(hop.hop)) for hop in stream.ledger), default=0)
     places = max((len(_place(hop)) for hop in stream.ledger), default=0)
     counts = max((len(_count(hop.packets)) for hop in stream.ledger), default=1)
     room = width - names - places - counts - 6
@@ -42,7 +42,7 @@ def ledger_rows(stream: StreamRecord, width: int) -> list[Row]:
     for hop in stream.ledger:
         rows += _loss_rows(hop, sent, width)
         row: Row = [
-            (f"{hop_words(hop.hop):<{names}}  ", ""),
+            (f"{format_hop(hop.hop):<{names}}  ", ""),
             (f"{_place(hop)[:places]:<{places}}  ", "muted"),
             (f"{_count(hop.packets):>{counts}}", "warn" if hop.packets is None else ""),
         ]
@@ -60,7 +60,7 @@ def ledger_rows(stream: StreamRecord, width: int) -> list[Row]:
     return [cut(row, width) for row in rows]
 
 
-def drop_words(hop: LedgerHop) -> str:
+def format_drops(hop: LedgerHop) -> str:
     """The drop counters that moved at a hop, the largest first, or ""."""
     return ", ".join(_drops(hop))
 
@@ -78,13 +78,13 @@ def _loss_rows(hop: LedgerHop, sent: int | None, width: int) -> list[Row]:
 
     Counters that have no room beside the loss stand below it, one a line, and then what the kernel's words mean.
     """
-    words = drop_words(hop)
+    words = format_drops(hop)
     if not hop.lost_packets:
         return [[("  │  ", "muted"), (f"counted as dropped: {words}", "muted")]] if words else []
     if hop.lost_packets < 0:
         return [[("  ├─ ", "muted"), (f"{_signed(-hop.lost_packets)} that are not the stream's joined here", "warn")]]
     share = f" ({100 * hop.lost_packets / sent:.3g} %)" if sent else ""
-    lost = f"{_signed(-hop.lost_packets)}{share} lost before {hop_words(hop.hop)}"
+    lost = f"{_signed(-hop.lost_packets)}{share} lost before {format_hop(hop.hop)}"
     told: Row = [("  ├─ ", "muted"), (lost, "bad"), (f": {words or 'no counter says why'}", "")]
     if sum(len(text) for text, _ in told) <= width or not words:
         return [told, *_causes(hop, width)]

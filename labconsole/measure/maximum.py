@@ -64,7 +64,7 @@ def choose_maximum(
     ``by_load``: values by load (any one unit; infinity for "as fast as it goes") and block; ``pilot_load``: what a
     pilot chose, if there was one; ``first_block``: the one to choose on without a pilot, else the lowest block number.
     """
-    known = {load: _with_values(values) for load, values in by_load.items()}
+    known = {load: _drop_empty(values) for load, values in by_load.items()}
     known = {load: values for load, values in sorted(known.items()) if values}
     highest = max(known, default=None)
     if len(known) == 1 and (pilot_load is None or pilot_load in known):
@@ -119,7 +119,7 @@ def second_guest_loses(
     return paired_effect(forwarded, received, packets=packets, null=SECOND_GUEST_RATIO, alternative="less")
 
 
-def _with_values(values: Values) -> Values:
+def _drop_empty(values: Values) -> Values:
     return {block: trials for block, trials in values.items() if len(trials)}
 
 

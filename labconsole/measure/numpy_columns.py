@@ -82,9 +82,15 @@ class NumpyRuns:
         return int(every.min()), int(every.max())
 
     def count_stream(
-        self, buffer: bytes, start: int, stride: int, records: int, layout: RecordLayout, number_at: int,
+        self,
+        buffer: bytes,
+        start: int,
+        stride: int,
+        records: int,
+        layout: RecordLayout,
+        number_at: int,
         stream: StreamCounts,
-    ) -> tuple[int, int]:  # fmt: skip
+    ) -> tuple[int, int]:
         """Add alike records of one stream; sequence numbers are ``number_at`` in a record. (earliest, latest) in ns."""
         add_numbers(stream.sequence, _column(buffer, start + number_at, stride, records, ">u4"))
         units = self._units(buffer, start, stride, records, layout)
@@ -101,7 +107,7 @@ class NumpyRuns:
         else:
             earliest, latest = first_ns, last_ns
         _count_gaps(stream, gaps, layout.low_ns)
-        stream.seen_between(earliest, latest)
+        stream.extend_span(earliest, latest)
         stream.previous_at_ns = last_ns
         return earliest, latest
 

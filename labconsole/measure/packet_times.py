@@ -59,8 +59,8 @@ def build_packet_times(
         reason = "the sum of the delays is longer than the node can count"
     elif reason is None and least_ns is not None and most_ns is not None and sum_ns is not None:
         exact = {"min": least_ns, "mean": sum_ns / counted.packets, "max": most_ns}
-        times = DelayTimes(**{**times_of(delays, most_ns).model_dump(), **exact})
-        due = times_of(TimeHistogram.of(counted.due), counted.due_max_ns) if counted.due else None
+        times = DelayTimes(**{**build_times(delays, most_ns).model_dump(), **exact})
+        due = build_times(TimeHistogram.of(counted.due), counted.due_max_ns) if counted.due else None
     known = counted.packets > 1 and first_ns is not None and last_ns is not None
     return PacketTimes(
         packets=counted.packets,
@@ -76,15 +76,15 @@ def build_packet_times(
         reason=reason,
         delay_ns=times,
         due_ns=due,
-        spacing_ns=times_of(TimeHistogram.of(counted.spacing)) if counted.spacing else None,
-        variation_ns=times_of(TimeHistogram.of(counted.variation)) if counted.variation else None,
+        spacing_ns=build_times(TimeHistogram.of(counted.spacing)) if counted.spacing else None,
+        variation_ns=build_times(TimeHistogram.of(counted.variation)) if counted.variation else None,
     )
 
 
-def times_of(histogram: TimeHistogram, longest_ns: int | None = None) -> Times:
+def build_times(histogram: TimeHistogram, longest_ns: int | None = None) -> Times:
     """What is told of a histogram. ``longest_ns``: where it is known exactly. Raises ValueError without packets."""
     most_ns = histogram.quantile_ns(1) if longest_ns is None else longest_ns
-    found = told_quantiles(histogram, most_ns)
+    found = find_supported_quantiles(histogram, most_ns)
     return Times(
         packets=histogram.total,
         p50=min(histogram.quantile_ns(0.5), most_ns),
@@ -97,9 +97,9 @@ def times_of(histogram: TimeHistogram, longest_ns: int | None = None) -> Times:
     )
 
 
-def told_quantiles(histogram: TimeHistogram, longest_ns: int) -> dict[str, int | None]:
+def find_supported_quantiles(histogram: TimeHistogram, longest_ns: int) -> dict[str, int | None]:
     """Those of QUANTILES, none longer than the longest; None where it would take more packets."""
-    told = {name: histogram.told_ns(ratio) for name, ratio in QUANTILES.items()}
+    told = {name: histogram.supported_quantile_ns(ratio) for name, ratio in QUANTILES.items()}
     return {name: None if ns is None else min(ns, longest_ns) for name, ns in told.items()}
 
 
@@ -119,11 +119,11 @@ def times_of_run(streams: Sequence[StreamRecord]) -> dict[str, int] | None:
     found = {"timed_packets": sum(each.packets for each in known)}
     for name in TIMES_OF_RUNS:
         parts: list[Times] = [part for each in known if (part := getattr(each, f"{name}_ns")) is not None]
-        histograms = [histogram for part in parts if (histogram := histogram_of(part)) is not None]
+        histograms = [histogram for part in parts if (histogram := decode_histogram(part)) is not None]
         if len(histograms) < len(known):
             continue
         longest_ns = max(part.max for part in parts)
-        told_ns = told_quantiles(reduce(TimeHistogram.added, histograms), longest_ns)
+        told_ns = find_supported_quantiles(reduce(TimeHistogram.added, histograms), longest_ns)
         found |= {column_of(name, quantile): ns for quantile, ns in told_ns.items() if ns is not None}
         found[column_of(name, "max")] = longest_ns
     return found
@@ -140,12 +140,12 @@ def times_by_word(times: PacketTimes) -> dict[str, Times | None]:
     return {"delay": times.delay_ns, **due, "spacing": times.spacing_ns, "variation": times.variation_ns}
 
 
-def by_words(times: PacketTimes) -> str:
+def format_timed_by(times: PacketTimes) -> str:
     """Where in the kernel they were timed, if not as usual."""
     return "" if times.by == SOCKET_FILTER else f" by {times.by}"
 
 
-def xdp_words(times: PacketTimes) -> str | None:
+def describe_xdp(times: PacketTimes) -> str | None:
     """What timing by XDP makes different: arrivals, and the port; None: it was not by XDP."""
     if times.by == SOCKET_FILTER:
         return None
@@ -168,13 +168,13 @@ def xdp_words(times: PacketTimes) -> str | None:
     return "; ".join(words)
 
 
-def number_words(times: PacketTimes) -> str:
+def describe_sequence(times: PacketTimes) -> str:
     """What the sequence numbers say."""
     words = f"{format_count(times.skipped_packets)} numbers passed over, {format_count(times.late_packets)} late"
     return words if times.processors < 2 else f"{words} (estimated: {times.processors} processors took them)"
 
 
-def histogram_of(times: Times) -> TimeHistogram | None:
+def decode_histogram(times: Times) -> TimeHistogram | None:
     """None: what a record from elsewhere calls one is none."""
     try:
         return TimeHistogram.decoded(times.histogram)

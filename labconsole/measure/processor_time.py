@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from labconsole.model.record.extension import read_extension
 from labconsole.model.record.run import RunRecord, StreamRecord
-from labconsole.model.record.telemetry import EXTENSION, ProcessorDid, WorkRefused, WorkTold
+from labconsole.model.record.telemetry import EXTENSION, ProcessorRecord, WorkRecord, WorkRefused
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class ProcessorTime:
     nodes: tuple[str, ...]
     """Those that run on the same machine, the unit under test among them."""
 
-    def by_packet(self, amount: float | None) -> float | None:
+    def per_packet(self, amount: float | None) -> float | None:
         """An amount of one packet; None: not known."""
         return None if amount is None or not self.packets else amount / self.packets
 
@@ -58,9 +58,9 @@ class ProcessorTime:
         return self.stack_packets / self.received_softirqs
 
 
-def work_told(record: RunRecord) -> WorkTold | None:
+def read_work(record: RunRecord) -> WorkRecord | None:
     """What the unit under test told; None: nothing that this version understands."""
-    return read_extension(record.extensions, EXTENSION, WorkTold)
+    return read_extension(record.extensions, EXTENSION, WorkRecord)
 
 
 def work_refused(record: RunRecord) -> str | None:
@@ -71,7 +71,7 @@ def work_refused(record: RunRecord) -> str | None:
 
 def processor_time(record: RunRecord) -> ProcessorTime | None:
     """None of a run whose telemetry is not known."""
-    told = work_told(record)
+    told = read_work(record)
     if told is None or not told.processors:
         return None
     second = record.background.streams if record.background is not None else ()
@@ -93,16 +93,16 @@ def processor_time(record: RunRecord) -> ProcessorTime | None:
         stack_packets=_known(did, lambda each: each.stack_packets),
         backlog_dropped_packets=_known(did, lambda each: each.backlog_dropped_packets),
         squeezed=_known(did, lambda each: each.squeezed),
-        nodes=_of_one_machine(record, told.node),
+        nodes=_find_machine_nodes(record, told.node),
     )
 
 
-def busy_ns(did: ProcessorDid) -> int:
+def busy_ns(did: ProcessorRecord) -> int:
     """All but idle and steal."""
     return did.user_ns + did.system_ns + did.interrupt_ns + did.softirq_ns
 
 
-def busy_ratio(did: ProcessorDid) -> float:
+def busy_ratio(did: ProcessorRecord) -> float:
     """Of the time that it had: without idle and steal; 0 of one that was offline."""
     whole = busy_ns(did) + did.idle_ns + did.steal_ns
     return busy_ns(did) / whole if whole else 0.0
@@ -115,20 +115,20 @@ def forwarded(streams: Iterable[StreamRecord]) -> int | None:
     return sum(known) if found and len(known) == len(found) else None
 
 
-def _busiest(did: Iterable[ProcessorDid]) -> tuple[int, float] | None:
+def _busiest(did: Iterable[ProcessorRecord]) -> tuple[int, float] | None:
     ratios = [(busy_ratio(each), -each.number) for each in did]
     ratio, number = max(ratios, default=(0.0, 0))
     return (-number, ratio) if ratio else None
 
 
-def _known(did: Iterable[ProcessorDid], of: Callable[[ProcessorDid], int | None]) -> int | None:
+def _known(did: Iterable[ProcessorRecord], of: Callable[[ProcessorRecord], int | None]) -> int | None:
     """A sum, of a kernel that says it of every processor."""
     found = [of(each) for each in did]
     known = [each for each in found if each is not None]
     return sum(known) if len(known) == len(found) else None
 
 
-def _of_one_machine(record: RunRecord, node: str) -> tuple[str, ...]:
+def _find_machine_nodes(record: RunRecord, node: str) -> tuple[str, ...]:
     nodes = record.environment.get("nodes") or {}
     boots = {name: _boot(said) for name, said in nodes.items()} if isinstance(nodes, dict) else {}
     own = boots.get(node)

@@ -70,7 +70,7 @@ class TimeHistogram:
                 return highest_ns(bucket)
         raise ValueError("a histogram of nothing has no quantiles")
 
-    def told_ns(self, ratio: float | Fraction) -> int | None:
+    def supported_quantile_ns(self, ratio: float | Fraction) -> int | None:
         """The quantile, None where it would take more packets."""
         return self.quantile_ns(ratio) if self.total * (1 - _exact(ratio)) >= 1 else None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from labconsole.model.record.timing import Delay, OneWay, Quantiles, StreamSpacing, Variation
+from labconsole.model.record.timing import Delay, OneWayDelay, Quantiles, StreamSpacing, Variation
 from labconsole.wire.capture import CountedDelay, CountedSpacing
 from labconsole.wire.message import Message
 
@@ -49,7 +49,7 @@ def build_delay(
     """
     if counted is None:
         return None
-    raw = {name: getattr(counted.raw_ns, name) - ahead_ns for name in OneWay.model_fields}
+    raw = {name: getattr(counted.raw_ns, name) - ahead_ns for name in OneWayDelay.model_fields}
     bound_ns, reason = one_way_doubt(clocks_ns, stamp_lead_ns, raw["p50"])
     return Delay(
         packets=counted.packets,
@@ -57,9 +57,9 @@ def build_delay(
         one_way=reason is None,
         reason=reason,
         clock_bound_ns=bound_ns,
-        one_way_ns=None if reason is not None else OneWay(**raw),
-        pdv_ns=_kept(Quantiles, counted.pdv_ns),
-        ipdv_ns=None if counted.ipdv_ns is None else _kept(Variation, counted.ipdv_ns),
+        one_way_ns=None if reason is not None else OneWayDelay(**raw),
+        pdv_ns=_copy_fields(Quantiles, counted.pdv_ns),
+        ipdv_ns=None if counted.ipdv_ns is None else _copy_fields(Variation, counted.ipdv_ns),
         sampling="random",
     )
 
@@ -81,7 +81,7 @@ def _coarsest(clocks_ns: int | None, stamp_lead_ns: int) -> str:
     return "the generator stamps frames, before it waits," if stamp_lead_ns else "frames are stamped"
 
 
-def _kept(kind: type[Kept], figures: Message) -> Kept:
+def _copy_fields(kind: type[Kept], figures: Message) -> Kept:
     return kind(**{name: getattr(figures, name) for name in kind.model_fields})
 
 

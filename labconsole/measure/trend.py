@@ -93,7 +93,7 @@ class Segmentation(NamedTuple):
     known: Resolution = EXACT
 
     @property
-    def latest_is_off(self) -> bool:
+    def is_latest_outlier(self) -> bool:
         """Whether the latest result belongs to no level."""
         return bool(self.outliers) and self.outliers[-1] == self.levels[-1].last
 
@@ -110,7 +110,7 @@ def segment(values: Sequence[float], known: Resolution = EXACT) -> Segmentation:
     everything = list(range(len(values)))
     if len(values) < MINIMUM_RESULTS:
         return Segmentation(_levels([everything], values, {}))
-    known, fewest = _held_known(values, known), fewest_results(len(values))
+    known, fewest = _widen_resolution(values, known), fewest_results(len(values))
     kept, groups = everything, _groups(everything, values, known)
     while apart := _apart(groups, values, known, fewest):
         kept = [place for place in kept if place not in apart]
@@ -138,7 +138,7 @@ def segment(values: Sequence[float], known: Resolution = EXACT) -> Segmentation:
     return Segmentation(_levels(groups, values, outliers), tuple(outliers), known)
 
 
-def _held_known(values: Sequence[float], known: Resolution) -> Resolution:
+def _widen_resolution(values: Sequence[float], known: Resolution) -> Resolution:
     """What the results of a series are known to, where most of them may be alike."""
     if _spread(values) > max(known.least_spread, LEAST_SPREAD_RATIO * max(values)):
         return known
@@ -241,7 +241,7 @@ def wandering_error(groups: Sequence[Sequence[float]], least_spread: float = 0.0
     the root of (1 + r) / (1 - r), r being the lag-1 autocorrelation about a line in each level, less its bias (M. G.
     Kendall, Biometrika 41, 1954, for a line). About a line, since a drift is no resemblance.
     """
-    count, about_line = sum(map(len, groups)), [_about_line(group) for group in groups]
+    count, about_line = sum(map(len, groups)), [_residuals(group) for group in groups]
     squares = math.fsum((value - statistics.fmean(group)) ** 2 for group in groups for value in group)
     of_line = math.fsum(value * value for group in about_line for value in group)
     if not squares or count <= len(groups):
@@ -251,7 +251,7 @@ def wandering_error(groups: Sequence[Sequence[float]], least_spread: float = 0.0
     return max(math.sqrt(squares / (count - len(groups))), least_spread) * math.sqrt((1 + r) / (1 - r))
 
 
-def _about_line(values: Sequence[float]) -> list[float]:
+def _residuals(values: Sequence[float]) -> list[float]:
     if len(values) < MINIMUM_RESULTS:
         mean = statistics.fmean(values)
         return [value - mean for value in values]

@@ -9,15 +9,35 @@ from typing import Final, NamedTuple
 from labconsole.measure.trend import Segmentation
 
 FOUND_STEPS: Final[dict[int, float]] = {
-    4: 17.8, 5: 14.7, 6: 11.7, 8: 8.3, 10: 7.0, 12: 6.0, 16: 4.7, 20: 3.9, 30: 3.0, 60: 2.0, 100: 1.5,
-}  # fmt: skip
+    4: 17.8,
+    5: 14.7,
+    6: 11.7,
+    8: 8.3,
+    10: 7.0,
+    12: 6.0,
+    16: 4.7,
+    20: 3.9,
+    30: 3.0,
+    60: 2.0,
+    100: 1.5,
+}
 """The step in the middle of so many results that is found in 8 of 10 series, in standard deviations of a result: of
 simulated series of normal results, validated by the table of trends in docs/validation.md.
 """
 
 LATEST_STEPS: Final[dict[int, float]] = {
-    4: 16.2, 5: 12.9, 6: 10.6, 8: 8.4, 10: 7.5, 12: 7.0, 16: 6.4, 20: 6.0, 30: 5.7, 60: 5.3, 100: 5.2,
-}  # fmt: skip
+    4: 16.2,
+    5: 12.9,
+    6: 10.6,
+    8: 8.4,
+    10: 7.5,
+    12: 7.0,
+    16: 6.4,
+    20: 6.0,
+    30: 5.7,
+    60: 5.3,
+    100: 5.2,
+}
 """How far off the latest of so many results is told to be off in 8 of 10 series. A single one is no change yet."""
 
 NORMAL_80: Final = 0.8416

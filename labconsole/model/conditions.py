@@ -14,16 +14,16 @@ MOST_LENGTH = 200
 """Of a version as a node tells it."""
 
 
-def conditions_of(record: RunRecord) -> Conditions:
+def derive_conditions(record: RunRecord) -> Conditions:
     """As the record says, or as its environment shows where it is of format 1."""
     if record.conditions is not None:
         return record.conditions
     stream = record.streams[0] if record.streams else None
     uut = next((hop.node for hop in stream.ledger if hop.hop == "uut_in"), None) if stream is not None else None
-    return seen_conditions(record.environment, uut)
+    return read_conditions(record.environment, uut)
 
 
-def seen_conditions(environment: Mapping[str, Any], uut: str | None) -> Conditions:
+def read_conditions(environment: Mapping[str, Any], uut: str | None) -> Conditions:
     """From the environment of a record. ``uut``: the unit under test's name among the nodes; None: not known."""
     facts = _mapping(_mapping(_mapping(environment.get("nodes")).get(uut or "")).get("facts"))
     platform = _mapping(environment.get("platform"))
@@ -40,7 +40,7 @@ def seen_conditions(environment: Mapping[str, Any], uut: str | None) -> Conditio
     )
 
 
-def hypervisor_words(held: Conditions) -> str | None:
+def format_hypervisor(held: Conditions) -> str | None:
     """The platform's driver, and the versions of what runs the guests and of what they start from."""
     if held.hypervisor is None or not held.hypervisor_version:
         return held.hypervisor

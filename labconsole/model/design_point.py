@@ -109,7 +109,7 @@ class FrameSize:
         return {"frame_size_bytes": self.bytes, INCLUDES_FCS: self.includes_fcs}
 
 
-def target_words(target_bps: Target | None, frame: FrameSize | None, *, cells: int | None = None) -> str:
+def format_target_per_source(target_bps: Target | None, frame: FrameSize | None, *, cells: int | None = None) -> str:
     """A target per source as people ask for it, rounded where ``cells`` are too few; None: max; no ``frame``: a mix."""
     target = "max" if target_bps is None else target_bps
     wish = target if frame is None else frame.wish(target)
@@ -168,9 +168,16 @@ class DesignPoint:
     def meaning(self) -> list[object]:
         """What is measured, for the hash of a plan that is no matrix."""
         return [
-            self.platform, self.background, self.sources, self.frame.bytes, self.target, float(self.duration_s),
-            self.frame.includes_fcs, self.generator, self.observe,
-        ]  # fmt: skip
+            self.platform,
+            self.background,
+            self.sources,
+            self.frame.bytes,
+            self.target,
+            float(self.duration_s),
+            self.frame.includes_fcs,
+            self.generator,
+            self.observe,
+        ]
 
     @property
     def delay_ns(self) -> int:
@@ -200,15 +207,15 @@ class DesignPoint:
     def words(self) -> str:
         """One line for people: platform, size with its convention, sources, target, background, duration."""
         return (
-            f"{self.platform}, {self.frame.words()}, {self.sources_words} at {format_target(self.wish)} each, "
+            f"{self.platform}, {self.frame.words()}, {self.sources_text} at {format_target(self.wish)} each, "
             f"background {self.background}, {self.duration_s:g} s"
         )
 
-    def loadless_words(self) -> str:
+    def format_without_load(self) -> str:
         """One line for people, without target and duration."""
-        return f"{self.platform}, {self.frame.words()}, {self.sources_words}, background {self.background}"
+        return f"{self.platform}, {self.frame.words()}, {self.sources_text}, background {self.background}"
 
     @property
-    def sources_words(self) -> str:
+    def sources_text(self) -> str:
         """``1 source``, ``3 sources``."""
         return f"{self.sources} source" + ("" if self.sources == 1 else "s")

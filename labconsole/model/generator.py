@@ -25,9 +25,9 @@ from pydantic import BaseModel, ValidationError
 
 from labconsole import plugins
 from labconsole.errors import ConfigError
-from labconsole.model.complaint import complaint
 from labconsole.model.generator_names import BUILT_IN, PACKAGE, generator_names
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
+from labconsole.model.validation_message import describe_problem
 from labconsole.model.yaml_file import key_text
 
 CONTRACT: Final = "labconsole.agent.sending.contract"
@@ -132,7 +132,7 @@ def generator_options(name: str, given: Mapping[str, Mapping[str, Any]]) -> str 
         told = model.model_validate(given.get(name, {}))
     except ValidationError as exc:
         problem = exc.errors(include_url=False)[0]
-        message, allowed = complaint(problem)
+        message, allowed = describe_problem(problem)
         if problem["type"] == "extra_forbidden":
             message, allowed = f"unknown option of generator {name}", ", ".join(model.model_fields) or "(none)"
         where, value = key_text(("generators", name, *problem["loc"])), problem.get("input")
@@ -188,7 +188,7 @@ def _wrong_field(about: GeneratorInfo) -> str | None:
 def usable_generators() -> dict[str, Generator]:
     """Those of other packages that can be used, by name."""
     found = {}
-    for name in plugins.outside(PACKAGE):
+    for name in plugins.find_external_names(PACKAGE):
         try:
             found[name] = load_generator(name)
         except plugins.PluginError:  # told where somebody asks for it, and by `labconsole doctor`

@@ -12,4 +12,4 @@ BUILT_IN: Final = ("auto", "pktgen", "afpacket")
 
 def generator_names() -> tuple[str, ...]:
     """All that can be asked for: ours first."""
-    return (*BUILT_IN, *(name for name in plugins.outside(PACKAGE) if name not in BUILT_IN))
+    return (*BUILT_IN, *(name for name in plugins.find_external_names(PACKAGE) if name not in BUILT_IN))

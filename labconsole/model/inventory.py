@@ -16,8 +16,8 @@ from labconsole.errors import ConfigError
 from labconsole.model.design_point import FrameSize
 from labconsole.model.generator import known_generator
 from labconsole.model.generator_names import BUILT_IN
-from labconsole.model.strict import StrictModel
-from labconsole.model.yaml_file import key_text, line_of, load_yaml, register_keys, validate
+from labconsole.model.strict_model import StrictModel
+from labconsole.model.yaml_file import find_line, key_text, load_yaml, register_keys, validate
 from labconsole.units import parse_rate_bps
 
 Role = Literal["source", "uut", "sink", "host"]
@@ -214,7 +214,7 @@ class Inventory(StrictModel):
         return ConfigError(
             message,
             file=str(self._file) if self._file else None,
-            line=line_of(self._lines, location) if self._lines is not None else None,
+            line=find_line(self._lines, location) if self._lines is not None else None,
             key=key_text(location),
             value=value,
             allowed=allowed,
@@ -257,9 +257,7 @@ class Inventory(StrictModel):
         return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]
 
 
-for _section, _model in (
-    (None, Inventory), ("nodes", Node), ("streams", Stream), ("defaults", Defaults)
-):  # fmt: skip
+for _section, _model in ((None, Inventory), ("nodes", Node), ("streams", Stream), ("defaults", Defaults)):
     register_keys("Inventory", _section, _model)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from labconsole.errors import ConfigError, LackingHere
+from labconsole.errors import ConfigError, MissingOnTestbed
 from labconsole.model.design_point import (
     BACKGROUNDS,
     FORWARDING_SHARES,
@@ -44,7 +44,7 @@ def refusals(request: DesignPoint, inventory: Inventory, *, where: str = "") -> 
         return ConfigError(message, key=told(key), value=value, allowed=allowed)
 
     def lacks(need: str, key: str, message: str, value: object, allowed: str) -> ConfigError:
-        return LackingHere(message, need=need, key=told(key), value=value, allowed=allowed)
+        return MissingOnTestbed(message, need=need, key=told(key), value=value, allowed=allowed)
 
     def told(key: str) -> str:
         return where + (key.replace("_", "-") if where else key)

@@ -153,7 +153,7 @@ def parse_query(text: str) -> Query:
     return Query(text, tuple(_term(token) for token in tokens))
 
 
-def bare_words(text: str) -> list[str]:
+def find_bare_words(text: str) -> list[str]:
     """Its words, as typed, that name no field. Raises QueryError about the first word that makes no sense."""
     return [token for token in _TOKEN.findall(text) if not _term(token).field]
 

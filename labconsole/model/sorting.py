@@ -23,7 +23,7 @@ SORTS: dict[str, Callable[[RunSummary], Any]] = {
     "loss": lambda run: run.loss_ratio,
     "note": lambda run: run.note,
 }
-"""What runs can be sorted by, under the names of the list's columns. ``store.finding`` has the same for a database."""
+"""What runs can be sorted by, under the names of the list's columns. ``store.run_queries`` has the same for a database."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 
 Ratio = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)]
 Packets = Annotated[int, Field(strict=True, ge=0)]

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 
 MOST_WEIGHT, MOST_STEPS = 1000, 1000
 Weights = tuple[int, ...]

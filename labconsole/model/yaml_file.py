@@ -18,7 +18,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.scalarbool import ScalarBoolean
 
 from labconsole.errors import SHOWN_CHARACTERS, ConfigError
-from labconsole.model.complaint import complaint
+from labconsole.model.validation_message import describe_problem
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -78,8 +78,9 @@ def read_text(path: Path) -> str:
 
 
 BYTE_ORDER_MARKS = {
-    "UTF-32": (b"\xff\xfe\0\0", b"\0\0\xfe\xff"), "UTF-16": (b"\xff\xfe", b"\xfe\xff"),
-}  # fmt: skip
+    "UTF-32": (b"\xff\xfe\0\0", b"\0\0\xfe\xff"),
+    "UTF-16": (b"\xff\xfe", b"\xfe\xff"),
+}
 """How files in these encodings begin."""
 
 
@@ -100,7 +101,7 @@ def _not_yaml(problem: str, path: Path, line: int | None = None) -> ConfigError:
     return ConfigError(f"not valid YAML: {words}", file=str(path), line=line)
 
 
-def line_of(data: Any, location: Sequence[str | int]) -> int | None:
+def find_line(data: Any, location: Sequence[str | int]) -> int | None:
     """1-based line of a value in a loaded file, or of the nearest thing around it that has one."""
     line = None
     node = data
@@ -119,7 +120,7 @@ def line_of(data: Any, location: Sequence[str | int]) -> int | None:
 
 
 @contextmanager
-def about(path: Path) -> Iterator[None]:
+def locate_errors(path: Path) -> Iterator[None]:
     """What is refused meanwhile under a key of this file or of a section of it, without a place, gets file and line."""
     try:
         yield
@@ -128,17 +129,21 @@ def about(path: Path) -> Iterator[None]:
             raise
         data, steps = load_yaml(path), exc.key.split(".")
         sections = [[name] for name, value in data.items() if isinstance(value, CommentedMap)]
-        found = [place for place in ([], *sections) if _is_there(data, [*place, *steps])]
+        found = [place for place in ([], *sections) if _has_path(data, [*place, *steps])]
         if len(found) != 1:
             raise
         place = [*found[0], *steps]
         raise ConfigError(
-            exc.message, file=str(path), line=line_of(data, place), key=".".join(place), value=exc.value,
+            exc.message,
+            file=str(path),
+            line=find_line(data, place),
+            key=".".join(place),
+            value=exc.value,
             allowed=exc.allowed,
-        ) from None  # fmt: skip
+        ) from None
 
 
-def _is_there(node: Any, steps: Sequence[str]) -> bool:
+def _has_path(node: Any, steps: Sequence[str]) -> bool:
     for step in steps:
         if not isinstance(node, CommentedMap) or step not in node:
             return False
@@ -228,12 +233,14 @@ def config_error(exc: ValidationError, data: CommentedMap, path: Path) -> Config
     found: dict[str | None, ConfigError] = {}
     for problem in problems:
         if problem["type"] != "too_short" or problem["loc"] not in within:
-            each = _complaint_of(exc, problem, data, path)
+            each = _build_error(exc, problem, data, path)
             found.setdefault(each.key, each)
     meant = {
         ".".join(filter(None, [each.key.rpartition(".")[0], name]))
-        for each in found.values() if each.key is not None for name in _NEAR.findall(each.message)
-    }  # fmt: skip
+        for each in found.values()
+        if each.key is not None
+        for name in _NEAR.findall(each.message)
+    }
     missing = [each for each in found.values() if each.message == MISSING]
     left = [each for each in found.values() if each.message != MISSING or each.key not in meant]
     left.sort(key=lambda each: (each in missing, each.line or 0))
@@ -248,7 +255,7 @@ MISSING = "is required"
 _NEAR = re.compile(r"\(did you mean (.*)\?\)$")
 
 
-def _complaint_of(exc: ValidationError, problem: ErrorDetails, data: CommentedMap, path: Path) -> ConfigError:
+def _build_error(exc: ValidationError, problem: ErrorDetails, data: CommentedMap, path: Path) -> ConfigError:
     location = tuple(p for p in problem["loc"] if not (isinstance(p, str) and p.startswith(("function-", "tagged-"))))
     kind, context = problem["type"], problem.get("ctx", {})
     value: object = problem.get("input")
@@ -271,13 +278,13 @@ def _complaint_of(exc: ValidationError, problem: ErrorDetails, data: CommentedMa
     elif kind in ("literal_error", "enum"):
         message, allowed = "is not one of the allowed words", str(context.get("expected"))
     else:
-        message, allowed = complaint(problem)
+        message, allowed = describe_problem(problem)
         if isinstance(value, (dict, list)):
             value = None
     return ConfigError(
         message,
         file=str(path),
-        line=line_of(data, location),
+        line=find_line(data, location),
         key=key_text(location),
         value=value,
         allowed=allowed or None,

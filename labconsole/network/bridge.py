@@ -11,11 +11,11 @@ from labconsole.network.iproute import (
     GONE,
     delete_link,
     error_number,
-    existing,
+    ignore_missing,
     link_index,
     open_route,
-    quietly,
     refuse_existing,
+    require_link_index,
 )
 from labconsole.network.sysctl import no_ipv6, silence
 from labconsole.wire.rules import Most
@@ -33,11 +33,11 @@ class Bridge(NetworkChange, do="bridge"):
     def apply(self, node: ChangedNode) -> None:
         with open_route() as route:
             refuse_existing(route, self.name)
-            found = [_as_it_is(route, port) for port in self.ports]
+            found = [_read_port_state(route, port) for port in self.ports]
             node.promise(self.kind, name=self.name, ports=found)
             # It must add no frame of its own and delay none: no STP, no learning delay, no snooping and so no querier.
             route.link("add", ifname=self.name, kind="bridge", br_stp_state=0, br_forward_delay=0)
-            bridge = existing(route, self.name)
+            bridge = require_link_index(route, self.name)
             for option in ("br_mcast_snooping", "br_mcast_querier", "br_vlan_filtering"):
                 try:
                     route.link("set", index=bridge, kind="bridge", **{option: 0})
@@ -75,7 +75,7 @@ class BridgePort(NetworkChange, do="bridge_port"):
 
     def apply(self, node: ChangedNode) -> None:
         with open_route() as route:
-            bridge, entry = existing(route, self.name), _as_it_is(route, self.port)
+            bridge, entry = require_link_index(route, self.name), _read_port_state(route, self.port)
             node.promise(self.kind, name=self.name, port=entry)
             route.link("set", index=entry["index"], master=bridge, state="up")
 
@@ -88,7 +88,7 @@ class BridgePort(NetworkChange, do="bridge_port"):
             if index is None:
                 return
             if bridge is not None and list(route.get_links(index))[0].get("IFLA_MASTER") == bridge:
-                quietly(functools.partial(route.link, "set", index=index, master=0))
+                ignore_missing(functools.partial(route.link, "set", index=index, master=0))
             _put_back(route, port)
 
     def commands(self) -> List[str]:
@@ -103,7 +103,7 @@ class BridgeStation(NetworkChange, do="bridge_station"):
 
     def apply(self, node: ChangedNode) -> None:
         with open_route() as route:
-            index = existing(route, self.port)
+            index = require_link_index(route, self.port)
             node.promise(self.kind, port=self.port, mac=self.mac)
             route.neigh("replace", ifindex=index, lladdr=self.mac, **_STATION)
 
@@ -129,9 +129,9 @@ _STATION = {"family": 7, "state": 0x40, "flags": 0x04}
 """AF_BRIDGE; NUD_NOARP, which is "static" here; NTF_MASTER."""
 
 
-def _as_it_is(route: Any, port: str) -> Dict[str, Any]:
+def _read_port_state(route: Any, port: str) -> Dict[str, Any]:
     """What is to be put back of a port."""
-    link = list(route.get_links(existing(route, port)))[0]
+    link = list(route.get_links(require_link_index(route, port)))[0]
     master = link.get("IFLA_MASTER")
     former = list(route.get_links(master))[0].get("IFLA_IFNAME") if master else None
     return {"name": port, "index": link["index"], "master": former, "up": link["state"] == "up"}
@@ -145,4 +145,4 @@ def _put_back(route: Any, port: Dict[str, Any]) -> None:
         former["master"] = master
     index = link_index(route, port["name"]) if former else None
     if index is not None:
-        quietly(functools.partial(route.link, "set", index=index, **former))
+        ignore_missing(functools.partial(route.link, "set", index=index, **former))

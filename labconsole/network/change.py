@@ -47,7 +47,7 @@ def _address(parse: Callable[[str], Any], what: str) -> Check:
     return check
 
 
-def _with_prefix(text: str) -> Any:
+def _parse_interface_address(text: str) -> Any:
     if "/" not in text:
         raise ValueError("%r has no prefix length" % text)
     return ipaddress.ip_interface(text)
@@ -56,7 +56,7 @@ def _with_prefix(text: str) -> Any:
 InterfaceName = Annotated[str, Rule(_interface)]
 Mac = Annotated[str, Rule(_mac)]
 IpAddress = Annotated[str, Rule(_address(ipaddress.ip_address, "an IP address"))]
-IpInterface = Annotated[str, Rule(_address(_with_prefix, "an IP address with its prefix length"))]
+IpInterface = Annotated[str, Rule(_address(_parse_interface_address, "an IP address with its prefix length"))]
 IpNetwork = Annotated[str, Rule(_address(ipaddress.ip_network, "an IP network"))]
 
 

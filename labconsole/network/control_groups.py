@@ -100,10 +100,10 @@ class ControlGroups(NetworkChange, do="control_groups"):
     namespace: ClassVar[None] = None  # type: ignore[misc]  # a mount's, not a network's
 
     def apply(self, node: ChangedNode) -> None:
-        if list(_all_of(self.name)):
+        if list(_find_groups(self.name)):
             raise WireError("exists", "control group %s already exists and does not belong to this session" % self.name)
         second = os.path.exists(SECOND_VERSION)
-        enabled = self._to_be_enabled() if second else []
+        enabled = self._find_missing_controllers() if second else []
         node.promise(self.kind, name=self.name, enabled=enabled, beside=_directly_below() if enabled else [])
         sweep()
         above = _above()
@@ -124,7 +124,7 @@ class ControlGroups(NetworkChange, do="control_groups"):
                     with open(os.path.join(*top, limits.group, file), "w", encoding="ascii") as setting:
                         setting.write(value)
 
-    def _to_be_enabled(self) -> List[str]:
+    def _find_missing_controllers(self) -> List[str]:
         """The controllers that these limits need and groups below the root do not have yet."""
         with open(os.path.join(ROOT, CONTROL), encoding="ascii") as control:
             there = control.read().split()
@@ -158,7 +158,7 @@ class ControlGroups(NetworkChange, do="control_groups"):
         return lines
 
 
-def _all_of(name: str) -> Any:
+def _find_groups(name: str) -> Any:
     """Every group of this name: LXC makes one in each hierarchy, wherever its own are."""
     for above, names, _ in os.walk(ROOT):
         if name in names:
@@ -175,7 +175,7 @@ def _above() -> Optional[str]:
 def _below(name: str) -> List[str]:
     """The directories of every group of this name, each after those in it; the one that is locked comes last."""
     above = _above()
-    tops = sorted(_all_of(name), key=lambda top: os.path.realpath(os.path.dirname(top)) == above)
+    tops = sorted(_find_groups(name), key=lambda top: os.path.realpath(os.path.dirname(top)) == above)
     return [directory for top in tops for directory, _, _ in os.walk(top, topdown=False)]
 
 
@@ -226,11 +226,11 @@ def _remove(directory: str, deadline: float) -> None:
         except OSError as exc:
             if exc.errno != errno.EBUSY or time.monotonic() > deadline:
                 raise
-        _kill_in(directory)
+        _kill_members(directory)
         time.sleep(0.005)
 
 
-def _kill_in(directory: str) -> None:
+def _kill_members(directory: str) -> None:
     """Whoever is in a group of ours is a guest of ours."""
     try:
         with open(os.path.join(directory, "cgroup.procs"), encoding="ascii") as members:

@@ -10,7 +10,7 @@ import struct
 SIOCETHTOOL = 0x8946
 
 
-def asked(asking: socket.socket, interface: str, command: bytes) -> bytes:
+def query_driver(asking: socket.socket, interface: str, command: bytes) -> bytes:
     """The answer, as long as the command. Raises OSError when the driver has none."""
     data = array.array("B", command)
     request = struct.pack("16sP", interface.encode("utf-8"), data.buffer_info()[0]).ljust(40, b"\0")

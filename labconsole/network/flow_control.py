@@ -9,7 +9,7 @@ import struct
 from typing import ClassVar, List, Optional, Tuple
 
 from labconsole.network.change import ChangedNode, Entry, InterfaceName, NetworkChange, line
-from labconsole.network.ethtool import asked
+from labconsole.network.ethtool import query_driver
 from labconsole.wire.codec import WireError
 
 GET_PAUSE, SET_PAUSE = 0x12, 0x13
@@ -62,7 +62,7 @@ class FlowControl(NetworkChange, do="flow_control"):
 def _settings(interface: str) -> Optional[Settings]:
     """None: the interface is gone, or its driver has none."""
     try:
-        _, negotiated, obeyed, sent = struct.unpack("=4I", _asked(interface, struct.pack("=I12x", GET_PAUSE)))
+        _, negotiated, obeyed, sent = struct.unpack("=4I", _query_interface(interface, struct.pack("=I12x", GET_PAUSE)))
     except OSError as exc:
         if exc.errno in (*_ABSENT, errno.ENODEV):
             return None
@@ -71,10 +71,10 @@ def _settings(interface: str) -> Optional[Settings]:
 
 
 def _set(interface: str, settings: Settings) -> None:
-    _asked(interface, struct.pack("=4I", SET_PAUSE, *settings))
+    _query_interface(interface, struct.pack("=4I", SET_PAUSE, *settings))
 
 
-def _asked(interface: str, command: bytes) -> bytes:
+def _query_interface(interface: str, command: bytes) -> bytes:
     """By ioctl: the netlink library has no call for this."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        return asked(asking, interface, command)
+        return query_driver(asking, interface, command)

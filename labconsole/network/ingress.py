@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, List, Optional
 
 from labconsole.network.change import line
-from labconsole.network.iproute import existing, link_index, open_route, quietly
+from labconsole.network.iproute import ignore_missing, link_index, open_route, require_link_index
 from labconsole.network.sysctl import no_ipv6, silence
 from labconsole.wire.codec import WireError
 
@@ -18,9 +18,9 @@ EVERY_PROTOCOL = 0x0003
 """ETH_P_ALL."""
 
 
-def without_ingress(route: Any, interface: str) -> int:
+def require_no_ingress(route: Any, interface: str) -> int:
     """The number of an interface that hands over nothing yet. Raises WireError when it does, or is not there."""
-    index = existing(route, interface)
+    index = require_link_index(route, interface)
     if _has_ingress(route, index):
         raise WireError("exists", "interface %s has an ingress queueing discipline already" % interface)
     return index
@@ -30,10 +30,10 @@ def make_queue_device(route: Any, name: str, **settings: Any) -> int:
     """An ifb device of this name, which is down; its number. There is none of it yet: ask refuse_existing() before."""
     route.link("add", ifname=name, kind="ifb", **settings)
     silence(name)
-    return existing(route, name)
+    return require_link_index(route, name)
 
 
-def hand_over(route: Any, index: int, queue: int) -> None:
+def redirect_ingress(route: Any, index: int, queue: int) -> None:
     """Everything that comes in at an interface goes through the queue of a device first."""
     route.tc("add", "ingress", index, INGRESS)
     everything = {"protocol": EVERY_PROTOCOL, "prio": 1, "target": ROOT, "keys": ["0x0/0x0+0"]}
@@ -41,12 +41,12 @@ def hand_over(route: Any, index: int, queue: int) -> None:
     route.tc("add-filter", "u32", index, parent=INGRESS, action=[redirect], **everything)
 
 
-def take_back(interface: str) -> None:
+def remove_ingress(interface: str) -> None:
     """The filter goes with the ingress discipline, which goes with the interface where that is gone already."""
     with open_route() as route:
         index = link_index(route, interface)
         if index is not None and _has_ingress(route, index):
-            quietly(lambda: route.tc("del", "ingress", index, INGRESS))
+            ignore_missing(lambda: route.tc("del", "ingress", index, INGRESS))
 
 
 def device_commands(name: str, namespace: Optional[str]) -> List[str]:
@@ -55,7 +55,7 @@ def device_commands(name: str, namespace: Optional[str]) -> List[str]:
     return [line("ip", *there, "link", "add", name, "type", "ifb"), *no_ipv6(name, namespace).commands()]
 
 
-def hand_over_commands(interface: str, queue: str, namespace: Optional[str]) -> List[str]:
+def build_redirect_commands(interface: str, queue: str, namespace: Optional[str]) -> List[str]:
     """The lines that hand over."""
     there = ["-n", namespace] if namespace else []
     redirect = ["action", "mirred", "egress", "redirect", "dev", queue]

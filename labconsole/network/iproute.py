@@ -34,7 +34,7 @@ def error_number(exc: BaseException) -> Optional[int]:
     return number if isinstance(number, int) else None
 
 
-def quietly(work: Callable[[], Any]) -> None:
+def ignore_missing(work: Callable[[], Any]) -> None:
     """Do it; what is gone already is fine."""
     try:
         work()
@@ -53,10 +53,10 @@ def delete_link(route: Any, name: str) -> None:
     """Delete an interface, if there is one of this name."""
     index = link_index(route, name)
     if index is not None:
-        quietly(lambda: route.link("del", index=index))
+        ignore_missing(lambda: route.link("del", index=index))
 
 
-def existing(route: Any, name: str) -> int:
+def require_link_index(route: Any, name: str) -> int:
     """The interface's number. Raises WireError when there is none of this name."""
     index = link_index(route, name)
     if index is None:

@@ -7,7 +7,14 @@ import struct
 from typing import Any, ClassVar, Dict, List, Optional
 
 from labconsole.network.change import ChangedNode, Entry, InterfaceName, IpInterface, Mac, NetworkChange, line
-from labconsole.network.iproute import delete_link, existing, link_index, open_route, quietly, refuse_existing
+from labconsole.network.iproute import (
+    delete_link,
+    ignore_missing,
+    link_index,
+    open_route,
+    refuse_existing,
+    require_link_index,
+)
 from labconsole.network.sysctl import no_ipv6, silence
 from labconsole.wire.codec import WireError
 from labconsole.wire.rules import Word, bad
@@ -22,7 +29,7 @@ comes from a guest does not say how many frames it is.
 """
 
 
-class MadeLink(NetworkChange):
+class LinkCreation(NetworkChange):
     """What makes an interface, and deletes it."""
 
     @staticmethod
@@ -31,7 +38,7 @@ class MadeLink(NetworkChange):
             delete_link(route, entry["name"])
 
 
-class Veth(MadeLink, do="veth", kind="link"):
+class Veth(LinkCreation, do="veth", kind="link"):
     """Make a pair of veth interfaces, without IPv6; the peer in a namespace of its own, if one is named."""
 
     name: InterfaceName
@@ -105,7 +112,7 @@ class NamespaceNic(NetworkChange, do="namespace_nic"):
         silence(self.peer)
         address, _, prefix = self.address.partition("/")
         with open_route() as route:
-            index = existing(route, self.peer)
+            index = require_link_index(route, self.peer)
             route.addr("add", index=index, address=address, prefixlen=int(prefix))
             route.link("set", index=index, state="up")
 
@@ -125,7 +132,7 @@ class NamespaceNic(NetworkChange, do="namespace_nic"):
         ]
 
 
-class Tap(MadeLink, do="tap", kind="link"):
+class Tap(LinkCreation, do="tap", kind="link"):
     """Make a tap that lasts until it is deleted, without IPv6: for a guest's NIC.
 
     ``whole_frames``: large segments of TCP are cut to frames in front of it, whatever its guest tells the tap that it
@@ -155,7 +162,7 @@ class Tap(MadeLink, do="tap", kind="link"):
         silence(self.name)
         if self.whole_frames:
             with open_route() as route:
-                route.link("set", index=existing(route, self.name), gso_max_size=GSO_BYTES)
+                route.link("set", index=require_link_index(route, self.name), gso_max_size=GSO_BYTES)
 
     def commands(self) -> List[str]:
         made = self._ip("tuntap", "add", "dev", self.name, "mode", "tap")
@@ -170,7 +177,7 @@ class LinkUp(NetworkChange, do="link_up", kind="link_down"):
 
     def apply(self, node: ChangedNode) -> None:
         with open_route() as route:
-            index = existing(route, self.interface)
+            index = require_link_index(route, self.interface)
             if list(route.get_links(index))[0]["state"] == "up":
                 return
             node.promise(self.kind, interface=self.interface)
@@ -181,7 +188,7 @@ class LinkUp(NetworkChange, do="link_up", kind="link_down"):
         with open_route() as route:
             index = link_index(route, entry["interface"])
             if index is not None:
-                quietly(lambda: route.link("set", index=index, state="down"))
+                ignore_missing(lambda: route.link("set", index=index, state="down"))
 
     def commands(self) -> List[str]:
         return [self._ip("link", "set", self.interface, "up")]

@@ -28,13 +28,13 @@ class NicStamps(NetworkChange, do="nic_stamps"):
 
     def apply(self, node: ChangedNode) -> None:
         try:
-            before = _asked(self.interface, GET_STAMPS, [0, 0, 0])
+            before = _query_driver(self.interface, GET_STAMPS, [0, 0, 0])
             node.promise(self.kind, interface=self.interface, before=before)
             now = before
             if before[2] != ALL_FRAMES:  # setting even the same may reset what a NIC's clock is steered by
-                now = _asked(self.interface, SET_STAMPS, [before[0], before[1], ALL_FRAMES])
+                now = _query_driver(self.interface, SET_STAMPS, [before[0], before[1], ALL_FRAMES])
             if now[2] != ALL_FRAMES:
-                _asked(self.interface, SET_STAMPS, before)
+                _query_driver(self.interface, SET_STAMPS, before)
         except OSError as exc:
             why = os.strerror(exc.errno or 0)
             raise WireError("not_supported", "the NIC of %s stamps no frames: %s" % (self.interface, why)) from exc
@@ -44,9 +44,9 @@ class NicStamps(NetworkChange, do="nic_stamps"):
     @staticmethod
     def undo(entry: Entry) -> None:
         try:
-            now = _asked(entry["interface"], GET_STAMPS, [0, 0, 0])
+            now = _query_driver(entry["interface"], GET_STAMPS, [0, 0, 0])
             if now[2] == ALL_FRAMES and now != entry["before"]:
-                _asked(entry["interface"], SET_STAMPS, entry["before"])
+                _query_driver(entry["interface"], SET_STAMPS, entry["before"])
         except OSError as exc:
             if exc.errno != errno.ENODEV:
                 raise
@@ -55,7 +55,7 @@ class NicStamps(NetworkChange, do="nic_stamps"):
         return [line("hwstamp_ctl", "-i", self.interface, "-r", str(ALL_FRAMES))]
 
 
-def _asked(interface: str, command: int, config: List[int]) -> List[int]:
+def _query_driver(interface: str, command: int, config: List[int]) -> List[int]:
     """``struct hwtstamp_config`` as the driver leaves it. Raises OSError."""
     data = array.array("i", config)
     request = struct.pack("16sP", interface.encode("utf-8"), data.buffer_info()[0]).ljust(40, b"\0")

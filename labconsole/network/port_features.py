@@ -8,7 +8,7 @@ import struct
 from contextlib import suppress
 from typing import Dict, List
 
-from labconsole.network.ethtool import asked
+from labconsole.network.ethtool import query_driver
 
 GET_STRINGS, GET_COUNTS, GET_FEATURES, SET_FEATURES = 0x1B, 0x37, 0x3A, 0x3B
 NAMES_OF_FEATURES = 4
@@ -21,10 +21,10 @@ Features = Dict[str, bool]
 
 
 def _names(tool: socket.socket, interface: str) -> List[str]:
-    said = asked(tool, interface, struct.pack("=IIQI", GET_COUNTS, 0, 1 << NAMES_OF_FEATURES, 0))
+    said = query_driver(tool, interface, struct.pack("=IIQI", GET_COUNTS, 0, 1 << NAMES_OF_FEATURES, 0))
     count = struct.unpack_from("=I", said, 16)[0]
     head = struct.pack("=III", GET_STRINGS, NAMES_OF_FEATURES, count)
-    names = asked(tool, interface, head + bytes(NAME_BYTES * count))[len(head) :]
+    names = query_driver(tool, interface, head + bytes(NAME_BYTES * count))[len(head) :]
     rows = [names[at : at + NAME_BYTES] for at in range(0, len(names), NAME_BYTES)]
     return [row.split(b"\0")[0].decode("ascii", "replace") for row in rows]
 
@@ -39,7 +39,7 @@ def read(interface: str) -> Features:
         try:
             names = _names(tool, interface)
             head = struct.pack("=II", GET_FEATURES, _blocks(names))
-            said = asked(tool, interface, head + bytes(16 * _blocks(names)))[len(head) :]
+            said = query_driver(tool, interface, head + bytes(16 * _blocks(names)))[len(head) :]
         except OSError as exc:
             if exc.errno == errno.ENODEV:
                 return {}
@@ -58,7 +58,7 @@ def write(interface: str, wanted: Features) -> None:
                 words[place // 32][0] |= 1 << place % 32
                 words[place // 32][1] |= wanted[name] << place % 32
         head = struct.pack("=II", SET_FEATURES, len(words))
-        asked(tool, interface, head + b"".join(struct.pack("=II", *pair) for pair in words))
+        query_driver(tool, interface, head + b"".join(struct.pack("=II", *pair) for pair in words))
 
 
 def differing(before: Dict[str, Features]) -> Dict[str, Features]:

@@ -11,12 +11,12 @@ from typing import Annotated, List
 
 from labconsole.network.change import ChangedNode, Entry, InterfaceName, NetworkChange, line
 from labconsole.network.ingress import (
+    build_redirect_commands,
     device_commands,
-    hand_over,
-    hand_over_commands,
     make_queue_device,
-    take_back,
-    without_ingress,
+    redirect_ingress,
+    remove_ingress,
+    require_no_ingress,
 )
 from labconsole.network.iproute import QueueSender, delete_link, open_route, refuse_existing
 from labconsole.wire.rules import Rule, whole
@@ -75,18 +75,18 @@ class RateLimit(NetworkChange, do="rate_limit"):
 
     def apply(self, node: ChangedNode) -> None:
         with open_route() as route:
-            index = without_ingress(route, self.interface)
+            index = require_no_ingress(route, self.interface)
             refuse_existing(route, self.queue)
             node.promise(self.kind, interface=self.interface, queue=self.queue)
             queue = make_queue_device(route, self.queue)
             for number in QueueSender.ask(tbf_message(queue, self.rate_bps // 8, self.burst_bytes, self.queue_bytes)):
                 raise OSError(number, os.strerror(number))
             route.link("set", index=queue, state="up")
-            hand_over(route, index, queue)
+            redirect_ingress(route, index, queue)
 
     @staticmethod
     def undo(entry: Entry) -> None:
-        take_back(entry["interface"])
+        remove_ingress(entry["interface"])
         with open_route() as route:
             delete_link(route, entry["queue"])
 
@@ -97,5 +97,5 @@ class RateLimit(NetworkChange, do="rate_limit"):
             *device_commands(self.queue, self.namespace),
             line("tc", *there, "qdisc", "add", "dev", self.queue, "root", *tbf),
             self._ip("link", "set", self.queue, "up"),
-            *hand_over_commands(self.interface, self.queue, self.namespace),
+            *build_redirect_commands(self.interface, self.queue, self.namespace),
         ]

@@ -12,14 +12,14 @@ from typing import Annotated, Any, List, Sequence
 from labconsole.network.change import ChangedNode, Entry, InterfaceName, IpAddress, NetworkChange, line
 from labconsole.network.ingress import (
     ROOT,
+    build_redirect_commands,
     device_commands,
-    hand_over,
-    hand_over_commands,
     make_queue_device,
-    take_back,
-    without_ingress,
+    redirect_ingress,
+    remove_ingress,
+    require_no_ingress,
 )
-from labconsole.network.iproute import delete_link, existing, open_route, refuse_existing
+from labconsole.network.iproute import delete_link, open_route, refuse_existing, require_link_index
 from labconsole.wire.message import Message
 from labconsole.wire.queues import MAX_CLASSES, MOST_BURST_S, Burst, ChangeRates, ClassRate, QueueClass
 from labconsole.wire.rules import Most, Rule, bad, whole
@@ -70,7 +70,7 @@ class SharedQueue(NetworkChange, do="shared_queue"):
 
     def apply(self, node: ChangedNode) -> None:
         with open_route() as route:
-            indices = [without_ingress(route, each.interface) for each in self.guests]
+            indices = [require_no_ingress(route, each.interface) for each in self.guests]
             refuse_existing(route, self.queue)
             node.promise(self.kind, queue=self.queue, interfaces=[each.interface for each in self.guests])
             queue = make_queue_device(route, self.queue, txqlen=self.queue_packets)  # each class's queue is as long
@@ -87,12 +87,12 @@ class SharedQueue(NetworkChange, do="shared_queue"):
                 of = {"protocol": IPV4, "prio": 1, "target": FIRST_CLASS + number, "keys": keys}
                 route.tc("add-filter", "u32", queue, parent=ROOT, **of)
             for index in indices:
-                hand_over(route, index, queue)
+                redirect_ingress(route, index, queue)
 
     @staticmethod
     def undo(entry: Entry) -> None:
         for interface in entry["interfaces"]:
-            take_back(interface)
+            remove_ingress(interface)
         with open_route() as route:
             delete_link(route, entry["queue"])
 
@@ -117,7 +117,7 @@ class SharedQueue(NetworkChange, do="shared_queue"):
                 line("tc", *there, "filter", "add", *dev, "parent", "1:", *match),
             ]
         for each in self.guests:
-            lines += hand_over_commands(each.interface, self.queue, self.namespace)
+            lines += build_redirect_commands(each.interface, self.queue, self.namespace)
         return lines
 
 
@@ -132,12 +132,12 @@ class QueueInUse:
 
     def __init__(self, route: Any, queue: str) -> None:
         """Raises WireError when there is none of this name."""
-        self._route, self._index = route, existing(route, queue)
+        self._route, self._index = route, require_link_index(route, queue)
 
     def classes(self, number: int) -> List[QueueClass]:
         """So many, in turn."""
         found = {each["handle"]: each for each in self._route.get_classes(index=self._index)}
-        return [_class_seen(found.get(FIRST_CLASS + place)) for place in range(number)]
+        return [_parse_class(found.get(FIRST_CLASS + place)) for place in range(number)]
 
     def compiled(self, wanted: ChangeRates) -> List[bytes]:
         """What is to be sent for each set of rates. Ahead of its time: to compile takes a hundred times as long as to
@@ -159,7 +159,7 @@ class QueueInUse:
         return found
 
 
-def _class_seen(said: Any) -> QueueClass:
+def _parse_class(said: Any) -> QueueClass:
     """A class of the kernel's answer; None: it is not in it."""
     options = None if said is None else said.get_attr("TCA_OPTIONS")
     limits = None if options is None else options.get_attr("TCA_HTB_PARMS")

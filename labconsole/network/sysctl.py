@@ -52,7 +52,7 @@ def write(name: str, value: str) -> None:
         raise WireError("sysctl_failed", "cannot set %s to %r: %s" % (name, value, exc.strerror)) from exc
 
 
-def before(name: str) -> List[Tuple[str, str]]:
+def read_affected(name: str) -> List[Tuple[str, str]]:
     """(file, value) of the setting and of every one that the kernel overwrites with it, in the order to restore.
 
     ``ip_forward`` and ``conf.all.*`` are copied by the kernel into each interface's own setting; restoring only the one
@@ -60,7 +60,7 @@ def before(name: str) -> List[Tuple[str, str]]:
     """
     own = path_of(name)
     saved = [(own, read(name))]
-    family, key = _spreads(own)
+    family, key = _find_propagation(own)
     if family:
         directory = "%snet/%s/conf" % (ROOT, family)
         try:
@@ -80,7 +80,7 @@ def before(name: str) -> List[Tuple[str, str]]:
     return saved
 
 
-def _spreads(path: str) -> Tuple[str, str]:
+def _find_propagation(path: str) -> Tuple[str, str]:
     parts = path[len(ROOT) :].split("/")
     if parts == ["net", "ipv4", "ip_forward"]:
         return "ipv4", "forwarding"
@@ -109,7 +109,7 @@ class Sysctl(NetworkChange, do="sysctl"):
     value: Word
 
     def apply(self, node: ChangedNode) -> None:
-        saved = before(self.name)
+        saved = read_affected(self.name)
         if saved[0][1].split() == self.value.split():
             return
         node.promise(self.kind, values=saved)

@@ -40,9 +40,9 @@ SHIPPED_ROOMS = ("agent", "network", "packets", "wire")
 """The packages whose modules go to nodes: they import the standard library, pyroute2 and each other."""
 
 GENERATORS = "labconsole_generators"
-"""The package of what plug-ins send along (agent/sending/outside.py)."""
+"""The package of what plug-ins send along (agent/sending/plugin.py)."""
 
-FOR_PLUG_INS = ("labconsole/agent/sending/contract.py", "labconsole/agent/sending/outside.py")
+FOR_PLUG_INS = ("labconsole/agent/sending/contract.py", "labconsole/agent/sending/plugin.py")
 """What is sent only with them."""
 
 _ROOTS = ("pyroute2.iproute.linux",)
@@ -150,7 +150,7 @@ def _own_files(generators: Mapping[str, Generator]) -> dict[str, bytes]:
     return files
 
 
-def without_docstrings(source: bytes) -> bytes:
+def strip_docstrings(source: bytes) -> bytes:
     """The same program on the same lines, without the strings that only say what something is: an eighth of all."""
     lines = source.splitlines(keepends=True)
     said = [
@@ -188,8 +188,7 @@ def _key(own: dict[str, bytes], library: Path) -> str:
 def _build(own: dict[str, bytes], library: Path) -> bytes:
     # A plug-in's file goes as it is: the record names its digest, and how it is coded is its own affair.
     files = {
-        name: source if name.startswith(f"{GENERATORS}/") else without_docstrings(source)
-        for name, source in own.items()
+        name: source if name.startswith(f"{GENERATORS}/") else strip_docstrings(source) for name, source in own.items()
     }
     files["pyroute2/__init__.py"] = b""
     for source in _library_subset(library):
@@ -212,7 +211,7 @@ def _compiled(sources: Mapping[str, bytes]) -> dict[str, bytes]:
 
     By another process, whose bytes depend on nothing that this one has done before.
     """
-    data = marshal.dumps([(name, without_docstrings(source)) for name, source in sorted(sources.items())])
+    data = marshal.dumps([(name, strip_docstrings(source)) for name, source in sorted(sources.items())])
     done = subprocess.run(
         [sys.executable, "-P", "-X", "no_debug_ranges", "-c", _COMPILE], input=data, capture_output=True, check=False
     )

@@ -17,7 +17,7 @@ from typing import Any
 import asyncssh
 from pydantic_core import from_json
 
-from labconsole.nodes.inbound import read_hello
+from labconsole.nodes.agent_messages import read_hello
 from labconsole.wire.clean import clean, last_line
 from labconsole.wire.codec import MAX_LINE_BYTES, WireError, decode
 from labconsole.wire.session import Hello
@@ -38,7 +38,7 @@ WireMessage = dict[str, Any]
 Receive = Callable[[WireMessage], None]
 
 
-def message_of(line: bytes) -> WireMessage:
+def decode_line(line: bytes) -> WireMessage:
     """What decode() makes of a line, in half the time for the short ones that come by the thousand.
 
     What pydantic's decoder refuses (half a surrogate pair, a number too long), decode() takes, or refuses in words.
@@ -158,9 +158,9 @@ class AgentSession(asyncssh.SSHClientSession[bytes]):
 
     def _line(self, line: bytes) -> None:
         if not self.hello.done():
-            self._before_hello(line)
+            self._read_hello(line)
             return
-        message = message_of(line)
+        message = decode_line(line)
         if self.receive is not None:
             self.receive(message)
         elif len(self._early) < MAX_JUNK_LINES and self._early_bytes + len(line) <= MAX_LINE_BYTES:
@@ -169,7 +169,7 @@ class AgentSession(asyncssh.SSHClientSession[bytes]):
         else:
             raise WireError("bad_line", "too much data arrived before anything was asked")
 
-    def _before_hello(self, line: bytes) -> None:
+    def _read_hello(self, line: bytes) -> None:
         # A greeting without a line feed is glued to the front of it.
         found = _HELLO.search(line)
         if found is not None:

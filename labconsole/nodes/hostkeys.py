@@ -26,8 +26,8 @@ from asyncssh.public_key import (
     get_default_public_key_algs,
 )
 
-from labconsole.nodes.route import JumpHost
 from labconsole.nodes.ssh_config import pattern_list_matches
+from labconsole.nodes.ssh_route import JumpHost
 from labconsole.wire.clean import clean
 
 log = logging.getLogger("labconsole.nodes")
@@ -38,7 +38,7 @@ _named: set[str] = set()
 
 
 @dataclass(frozen=True, slots=True)
-class ShownKey:
+class UntrustedKey:
     """The key a server showed and which was not trusted."""
 
     address: str
@@ -49,11 +49,11 @@ class ShownKey:
         return f"{self.algorithm} {self.fingerprint}"
 
 
-class Witness(asyncssh.SSHClient):
+class HostKeyClient(asyncssh.SSHClient):
     """Remembers the key that was refused; refuses all that known_hosts does not have."""
 
     def __init__(self) -> None:
-        self.shown: ShownKey | None = None
+        self.shown: UntrustedKey | None = None
 
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
         """Called before keys are exchanged: certificates are judged as OpenSSH does."""
@@ -62,7 +62,7 @@ class Witness(asyncssh.SSHClient):
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
         """Called for keys that are not in known_hosts: note it, and refuse."""
-        self.shown = ShownKey(addr, key.get_algorithm(), key.get_fingerprint())
+        self.shown = UntrustedKey(addr, key.get_algorithm(), key.get_fingerprint())
         return False
 
 
@@ -213,7 +213,7 @@ def key_algorithms(known: KnownHosts) -> list[str] | None:
     return list(dict.fromkeys(name.decode("ascii") for name in algorithms))
 
 
-def refusal(hop: JumpHost, shown: ShownKey | None, accept: str, *, revoked: bool = False) -> str:
+def refusal(hop: JumpHost, shown: UntrustedKey | None, accept: str, *, revoked: bool = False) -> str:
     """The sentence for a host key that was refused: unknown, changed or revoked, and what to do. Blocking."""
     where = hop.host_key_alias or (hop.host if hop.port == 22 else f"[{hop.host}]:{hop.port}")
     showed = f" (it showed {shown})" if shown else ""

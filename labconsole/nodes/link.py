@@ -13,10 +13,10 @@ import asyncssh
 from labconsole.contracts.ports import OnAgentEvent
 from labconsole.errors import AgentError, CapabilityMissing, NodeError, NodeLost, NodeSilent, NodeUnreachable
 from labconsole.model.inventory import Inventory
+from labconsole.nodes.agent_messages import read_event, read_reply
 from labconsole.nodes.channel import AgentSession
-from labconsole.nodes.dial import STARTS, Dialled, dial
-from labconsole.nodes.inbound import read_event, read_reply
-from labconsole.nodes.route import find_route
+from labconsole.nodes.ssh_connection import STARTS, SshConnection, dial
+from labconsole.nodes.ssh_route import find_route
 from labconsole.nodes.startup import explain, lacks_library, too_old, version_command
 from labconsole.wire.clean import clean, last_line
 from labconsole.wire.codec import MAX_LINE_BYTES, encode
@@ -50,7 +50,7 @@ class NodeLink:
     def __init__(
         self,
         name: str,
-        dialled: Dialled,
+        dialled: SshConnection,
         channel: asyncssh.SSHClientChannel[bytes],
         session: AgentSession,
         on_event: OnAgentEvent,
@@ -273,7 +273,7 @@ def program(python: str, become: str | None) -> tuple[str, bytes]:
 
 
 async def _start(
-    name: str, inventory: Inventory, dialled: Dialled, user: str
+    name: str, inventory: Inventory, dialled: SshConnection, user: str
 ) -> tuple[asyncssh.SSHClientChannel[bytes], AgentSession]:
     node, timeout_s = inventory.nodes[name], inventory.defaults.connect_timeout_s
     command, data = await asyncio.to_thread(program, node.python, node.become)
@@ -298,10 +298,12 @@ async def _start(
             raise NodeUnreachable(name, text, operation="connect") from exc
     if session.hello.done() and not session.hello.cancelled():
         return channel, session
-    raise await _why_not(name, inventory, dialled, session, user)
+    raise await _build_start_error(name, inventory, dialled, session, user)
 
 
-async def _why_not(name: str, inventory: Inventory, dialled: Dialled, session: AgentSession, user: str) -> NodeError:
+async def _build_start_error(
+    name: str, inventory: Inventory, dialled: SshConnection, session: AgentSession, user: str
+) -> NodeError:
     node = inventory.nodes[name]
     if session.exit_status is None:
         return NodeUnreachable(name, f"no agent: {session.ended.result()}", operation="connect")
@@ -309,9 +311,14 @@ async def _why_not(name: str, inventory: Inventory, dialled: Dialled, session: A
         hint = "set another `python:` in hosts.yaml"
         return CapabilityMissing(name, f"{session.refusal}: {hint}", operation="connect")
     error = explain(
-        name, user=user, python=node.python, become=node.become, exit_status=session.exit_status,
-        stderr=bytes(session.stderr), junk=bytes(session.junk),
-    )  # fmt: skip
+        name,
+        user=user,
+        python=node.python,
+        become=node.become,
+        exit_status=session.exit_status,
+        stderr=bytes(session.stderr),
+        junk=bytes(session.junk),
+    )
     if not isinstance(error, NodeUnreachable):
         return error
     try:

@@ -57,15 +57,39 @@ _ALLOWED = {
 """Part of a message of ssh, and what is allowed there."""
 
 _PLAIN = {
-    "hostname", "user", "port", "identityfile", "certificatefile", "identitiesonly", "identityagent", "proxyjump",
-    "userknownhostsfile", "globalknownhostsfile", "hostkeyalias",
-}  # fmt: skip
+    "hostname",
+    "user",
+    "port",
+    "identityfile",
+    "certificatefile",
+    "identitiesonly",
+    "identityagent",
+    "proxyjump",
+    "userknownhostsfile",
+    "globalknownhostsfile",
+    "hostkeyalias",
+}
 """Keywords that are read without ssh. Their words hold no quote but a pair around them, no =, # or $."""
 _IGNORED = {
-    "controlmaster", "controlpath", "controlpersist", "stricthostkeychecking", "forwardagent", "forwardx11", "sendenv",
-    "setenv", "serveraliveinterval", "serveralivecountmax", "connecttimeout", "loglevel", "requesttty",
-    "addkeystoagent", "hashknownhosts", "updatehostkeys", "visualhostkey", "batchmode",
-}  # fmt: skip
+    "controlmaster",
+    "controlpath",
+    "controlpersist",
+    "stricthostkeychecking",
+    "forwardagent",
+    "forwardx11",
+    "sendenv",
+    "setenv",
+    "serveraliveinterval",
+    "serveralivecountmax",
+    "connecttimeout",
+    "loglevel",
+    "requesttty",
+    "addkeystoagent",
+    "hashknownhosts",
+    "updatehostkeys",
+    "visualhostkey",
+    "batchmode",
+}
 _WORD = re.compile(r"""[ \t]*(?:"([^"\\]+)"|([^\s"'\\#$=]+))(?=[ \t]|$)""")
 
 
@@ -114,10 +138,19 @@ def tokens(host: str, settings: Settings) -> dict[str, str]:
     last_jump = settings.get("proxyjump", ("",))[0].rpartition(",")[2]
     jump = re.fullmatch(r"(?:ssh://)?(?:.*@)?\[?(.*?)\]?(?::\d+)?/?", last_jump)
     values = {
-        "%": "%", "d": str(Path.home()), "h": settings["hostname"][0], "i": str(os.getuid()),
-        "j": jump[1] if jump else "", "k": alias[0] if alias else host, "L": local.partition(".")[0], "l": local,
-        "n": host, "p": settings["port"][0], "r": settings["user"][0], "u": _local_user(),
-    }  # fmt: skip
+        "%": "%",
+        "d": str(Path.home()),
+        "h": settings["hostname"][0],
+        "i": str(os.getuid()),
+        "j": jump[1] if jump else "",
+        "k": alias[0] if alias else host,
+        "L": local.partition(".")[0],
+        "l": local,
+        "n": host,
+        "p": settings["port"][0],
+        "r": settings["user"][0],
+        "u": _local_user(),
+    }
     return values | ({"C": settings["conn_hash"][0]} if "conn_hash" in settings else {})
 
 
@@ -311,7 +344,7 @@ def _read_plain_lines(host: str, user: str | None, port: int | None, path: str |
         if not line or line.startswith("#"):
             continue
         keyword, _, rest = line.replace("\t", " ").partition(" ")
-        key, words = keyword.lower(), _words(rest)
+        key, words = keyword.lower(), _split_words(rest)
         if key == "host" and words:
             active = pattern_list_matches(host, words)
         elif key not in _PLAIN | _IGNORED or (active and key in _PLAIN and not _readable(key, words)):
@@ -334,7 +367,7 @@ def _read_plain_lines(host: str, user: str | None, port: int | None, path: str |
     return found
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     """The words of a value; [] if there are none, or if they are not plain."""
     words, end = [], 0
     while match := _WORD.match(text, end):

@@ -42,9 +42,10 @@ def explain(
         return _missing(name, f"{python} cannot be run there{quoted}: set another `python:` in hosts.yaml")
     status = "" if exit_status is None else f" (exit status {exit_status})"
     return NodeUnreachable(
-        name, f"the agent did not start{status}" + (f": {said}" if said else " without a message"),
+        name,
+        f"the agent did not start{status}" + (f": {said}" if said else " without a message"),
         operation="connect",
-    )  # fmt: skip
+    )
 
 
 def too_old(name: str, python: str, answer: str) -> NodeError | None:

@@ -148,7 +148,7 @@ class CaptureAnalysis:
     def _count(self, buffer: Buffer, start: int, following: int, end: int) -> int:
         """Count the record the reader stands on, and those after it that are like it. Where the counted ones end."""
         reader = self._reader
-        seen = self._whose(buffer) if self._tells_apart else _UNTOLD
+        seen = self._identify_stream(buffer) if self._tells_apart else _UNTOLD
         layout, stride = reader.layout, following - start
         if layout is not None:
             if self._singly:
@@ -161,7 +161,7 @@ class CaptureAnalysis:
         if reader.at_ns is None:
             self._untimed_packets += 1
         else:
-            self._seen_between(reader.at_ns, reader.at_ns)
+            self._extend_span(reader.at_ns, reader.at_ns)
         if stream is not None:
             at = reader.frame_start + seen.sequence_offset
             stream.sequence.add_run(int.from_bytes(buffer[at : at + 4], "big"), 1)
@@ -174,7 +174,7 @@ class CaptureAnalysis:
                 self._count_late(stream, (reader.at_ns, reader.at_ns), 1, tuple)
         return following
 
-    def _whose(self, buffer: Buffer) -> Dissection:
+    def _identify_stream(self, buffer: Buffer) -> Dissection:
         reader = self._reader
         return self._dissector.dissect(buffer, reader.frame_start, reader.captured_bytes, reader.interface.link_type)
 
@@ -191,9 +191,9 @@ class CaptureAnalysis:
 
     def _count_alike(
         self, buffer: Buffer, start: int, stride: int, complete: int, layout: RecordLayout, seen: Dissection
-    ) -> int:  # fmt: skip
+    ) -> int:
         """Count many records at once; how many. 0 where it would not pay, and then it is not tried for a while."""
-        alike_columns, mixed_columns = self._columns_of(layout, seen)
+        alike_columns, mixed_columns = self._find_columns(layout, seen)
         limit = min(complete, self._run_limit)
         alike = self._runs.matching(buffer, start, stride, limit, alike_columns)
         if alike >= FEW_RECORDS:
@@ -246,9 +246,9 @@ class CaptureAnalysis:
             if stream.arrivals is not None:
                 stream.arrivals.add(RecordRuns.times(buffer, start, stride, records, layout))
             self._count_late(stream, span, records, lambda: RecordRuns.times(buffer, start, stride, records, layout))
-        self._seen_between(span[0], span[1])
+        self._extend_span(span[0], span[1])
 
-    def _columns_of(self, layout: RecordLayout, seen: Dissection) -> Tuple[Tuple[int, ...], Tuple[int, ...]]:
+    def _find_columns(self, layout: RecordLayout, seen: Dissection) -> Tuple[Tuple[int, ...], Tuple[int, ...]]:
         """(columns equal in one stream's records, those equal in several streams' records or none)."""
         known = (layout.constant, layout.header_bytes, seen.decided_by, seen.key_bytes)
         columns = self._columns.get(known)
@@ -287,7 +287,7 @@ class CaptureAnalysis:
         stream.bytes += original_bytes
         return stream
 
-    def _seen_between(self, earliest_ns: int, latest_ns: int) -> None:
+    def _extend_span(self, earliest_ns: int, latest_ns: int) -> None:
         if self._first_at_ns is None or earliest_ns < self._first_at_ns:
             self._first_at_ns = earliest_ns
         if self._last_at_ns is None or latest_ns > self._last_at_ns:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from operator import sub
 from typing import Any, List, Tuple
 
-from labconsole.packets.delay import delays_of
+from labconsole.packets.delay import derive_delays
 from labconsole.packets.pcap import Buffer, RecordLayout
 from labconsole.packets.sequence import SequenceTracker, StreamCounts
 
@@ -60,9 +60,15 @@ class RecordRuns:
         return (words[0], words[-1]) if ascends(words) else (min(words), max(words))
 
     def count_stream(
-        self, buffer: Buffer, start: int, stride: int, records: int, layout: RecordLayout, number_at: int,
+        self,
+        buffer: Buffer,
+        start: int,
+        stride: int,
+        records: int,
+        layout: RecordLayout,
+        number_at: int,
         stream: StreamCounts,
-    ) -> Tuple[int, int]:  # fmt: skip
+    ) -> Tuple[int, int]:
         """Add alike records of one stream; sequence numbers are ``number_at`` in a record. (earliest, latest) in ns."""
         stop = start + records * stride
         numbers = bytearray(4 * records)
@@ -114,9 +120,9 @@ class RecordRuns:
             _count_bytes(pending, differences[0::4])
         else:
             differences[3::4] = bytes(gaps)
-            pending.update(_array_of(differences))
+            pending.update(_build_array(differences))
         stream.gaps.settle()
-        stream.seen_between(first_ns, last_ns)
+        stream.extend_span(first_ns, last_ns)
         stream.previous_at_ns = last_ns
         return first_ns, last_ns
 
@@ -131,11 +137,11 @@ class RecordRuns:
         stream.gaps.pending(1).update(forward)
         stream.gaps.settle()
         earliest, latest = min(times), max(times)
-        stream.seen_between(earliest, latest)
+        stream.extend_span(earliest, latest)
         stream.previous_at_ns = times[-1]
         return earliest, latest
 
-    delays = staticmethod(delays_of)
+    delays = staticmethod(derive_delays)
 
     def span(self, buffer: Buffer, start: int, stride: int, records: int, layout: RecordLayout) -> Tuple[int, int]:
         """(earliest, latest) time stamp of alike records, in ns."""
@@ -150,7 +156,7 @@ class RecordRuns:
             for place in range(4):
                 at = start + offset + (place if layout.little else 3 - place)
                 column[place::4] = buffer[at : start + records * stride : stride]
-            words.append(_array_of(column))
+            words.append(_build_array(column))
         base_ns, high_ns, low_ns = layout.base_ns, layout.high_ns, layout.low_ns
         return [base_ns + high * high_ns + low * low_ns for high, low in zip(*words)]
 
@@ -176,7 +182,7 @@ def ascends(words: Any) -> bool:
     return differences[3::4].translate(None, _HIGH_BYTES) == b""
 
 
-def _array_of(little_endian: Buffer) -> Any:
+def _build_array(little_endian: Buffer) -> Any:
     words = array("I")
     words.frombytes(little_endian)
     if _BIG_ENDIAN_MACHINE:

@@ -40,7 +40,7 @@ WINDOWS_NS = {"1": 1_000_000, "10": 10_000_000, "100": 100_000_000}
 PERMILLES = (("p50", 500), ("p99", 990), ("p999", 999))
 
 
-def words(buffer: Buffer, start: int, stop: int, step: int, *, little: bool) -> "array[int]":
+def read_words(buffer: Buffer, start: int, stop: int, step: int, *, little: bool) -> "array[int]":
     """A field of four bytes, taken every ``step`` bytes, as numbers."""
     first = buffer[start:stop:step]
     column = bytearray(4 * len(first))
@@ -54,15 +54,15 @@ def words(buffer: Buffer, start: int, stop: int, step: int, *, little: bool) -> 
     return found
 
 
-def delays_of(
+def derive_delays(
     buffer: Buffer, start: int, count: int, step: int, layout: RecordLayout, number_at: int
 ) -> Tuple[bytes, int]:
     """(delays in ns of ``count`` frames as 64-bit numbers of this machine, how many of them have no usable time)."""
     stop = start + (count - 1) * step + number_at + STAMP_BYTES
-    high = words(buffer, start + layout.time_high, stop, step, little=layout.little)
-    low = words(buffer, start + layout.time_low, stop, step, little=layout.little)
-    seconds = words(buffer, start + number_at + 4, stop, step, little=False)
-    microseconds = words(buffer, start + number_at + 8, stop, step, little=False)
+    high = read_words(buffer, start + layout.time_high, stop, step, little=layout.little)
+    low = read_words(buffer, start + layout.time_low, stop, step, little=layout.little)
+    seconds = read_words(buffer, start + number_at + 4, stop, step, little=False)
+    microseconds = read_words(buffer, start + number_at + 8, stop, step, little=False)
     base_ns, high_ns, low_ns = layout.base_ns, layout.high_ns, layout.low_ns
     if high.count(high[0]) == count == seconds.count(seconds[0]):
         at_ns = base_ns + high[0] * high_ns - seconds[0] * 1_000_000_000
@@ -79,7 +79,7 @@ def delays_of(
 
 
 Reckon = Callable[[Buffer, int, int, int, RecordLayout, int], Tuple[bytes, int]]
-"""``delays_of``, or something faster with the same result."""
+"""``derive_delays``, or something faster with the same result."""
 
 
 _AT_LEAST = [bytes(level >= least for level in range(256)) for least in range(MAX_LEVEL + 1)]
@@ -133,7 +133,7 @@ class DelaySamples:
         """Frames in records of one length, ``stride`` bytes apart; their sequence numbers are ``number_at`` in each."""
         began, stop = self.seen, self.seen + records
         self.seen = stop
-        places, last_levels = self._places.between(began, stop)
+        places, last_levels = self._places.find_places(began, stop)
         awaited = len(self._first) > len(self._second)  # the frame before this run began a pair
         if len(places) == records:
             count, part = records, buffer
@@ -230,11 +230,11 @@ class Lateness:
         late_ns = first_ns + self._sending_ns
         if span[1] <= late_ns:
             return
-        self.late_packets += _later(late_ns, span, packets, times)
-        self.queued_packets += _later(late_ns + QUEUED_NS, span, packets, times)
+        self.late_packets += _count_later(late_ns, span, packets, times)
+        self.queued_packets += _count_later(late_ns + QUEUED_NS, span, packets, times)
 
 
-def _later(than_ns: int, span: Tuple[int, int], packets: int, times: Callable[[], Sequence[int]]) -> int:
+def _count_later(than_ns: int, span: Tuple[int, int], packets: int, times: Callable[[], Sequence[int]]) -> int:
     if span[1] <= than_ns:
         return 0
     return packets if span[0] > than_ns else sum(at_ns > than_ns for at_ns in times())

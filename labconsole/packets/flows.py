@@ -15,7 +15,7 @@ from collections import Counter
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from labconsole.packets.columns import FEW_RECORDS, RecordRuns
-from labconsole.packets.frame import CONTROL, name_of
+from labconsole.packets.frame import CONTROL, classify_frame
 from labconsole.packets.pcap import LINK_ETHERNET, Buffer, CaptureReader, RecordLayout
 
 MAX_FLOWS = 256
@@ -119,12 +119,12 @@ class FlowBins:
                 self._singly = alike + (1 << self._failures)
         self.packets += 1
         if plain:
-            self._add(_key_at(buffer, frame_at), reader.original_bytes, 1, reader.at_ns, reader.at_ns)
+            self._add(_read_flow_key(buffer, frame_at), reader.original_bytes, 1, reader.at_ns, reader.at_ns)
         else:
             self.other_packets += 1
             if reader.interface.link_type == LINK_ETHERNET:
                 frame = bytes(buffer[frame_at : frame_at + min(reader.captured_bytes, _NAMED_BYTES)])
-                self.control_packets += name_of(frame, ()) in CONTROL
+                self.control_packets += classify_frame(frame, ()) in CONTROL
             if _is_fragment(buffer, frame_at, reader.captured_bytes, reader.interface.link_type):
                 self.fragments += 1
         return following
@@ -138,7 +138,7 @@ class FlowBins:
                 part = min(records, _FEW_AT_ONCE)
                 self._add_few(buffer, start, stride, part, layout)
             else:
-                base_ns = layout.base_ns + _word_at(buffer, start + high, layout) * layout.high_ns
+                base_ns = layout.base_ns + _read_word(buffer, start + high, layout) * layout.high_ns
                 lows = self._runs.lower_words(buffer, start, stride, part, layout)
                 self._add_second(buffer, start, stride, layout, base_ns, lows)
             start += part * stride
@@ -170,13 +170,13 @@ class FlowBins:
 
         def add(first: int, last: int, packets: int) -> None:
             first_at_ns, last_at_ns = (base_ns + lows[place] * layout.low_ns for place in (first, last))
-            key = _key_at(buffer, frame_at + first * stride)
+            key = _read_flow_key(buffer, frame_at + first * stride)
             self._add(key, self._reader.original_bytes, packets, first_at_ns, last_at_ns)
 
         if not differing:
             add(0, records - 1, records)
             return
-        apart = _told_apart(differing)
+        apart = _find_distinguishing_column(differing)
         if apart is not None:
             column, counts = apart
             for value, packets in counts.items():
@@ -189,9 +189,12 @@ class FlowBins:
 
     def _add_few(self, buffer: Buffer, start: int, stride: int, records: int, layout: RecordLayout) -> None:
         for at in range(start, start + records * stride, stride):
-            high, low = _word_at(buffer, at + layout.time_high, layout), _word_at(buffer, at + layout.time_low, layout)
+            high, low = (
+                _read_word(buffer, at + layout.time_high, layout),
+                _read_word(buffer, at + layout.time_low, layout),
+            )
             at_ns = layout.base_ns + high * layout.high_ns + low * layout.low_ns
-            self._add(_key_at(buffer, at + layout.header_bytes), self._reader.original_bytes, 1, at_ns, at_ns)
+            self._add(_read_flow_key(buffer, at + layout.header_bytes), self._reader.original_bytes, 1, at_ns, at_ns)
 
     def _add(
         self, key: FlowKey, frame_bytes: int, packets: int, first_at_ns: Optional[int], last_at_ns: Optional[int]
@@ -283,21 +286,21 @@ def _is_fragment(buffer: Buffer, at: int, captured_bytes: int, link_type: int) -
     )
 
 
-def _key_at(buffer: Buffer, at: int) -> FlowKey:
+def _read_flow_key(buffer: Buffer, at: int) -> FlowKey:
     ports = struct.unpack_from(">HH", buffer, at + 34)
     return FlowKey(bytes(buffer[at + 6 : at + 12]), *ports)
 
 
-def _word_at(buffer: Buffer, at: int, layout: RecordLayout) -> int:
+def _read_word(buffer: Buffer, at: int, layout: RecordLayout) -> int:
     return int.from_bytes(buffer[at : at + 4], "little" if layout.little else "big")
 
 
-def _told_apart(columns: List[Buffer]) -> Optional[Tuple[Buffer, Dict[int, int]]]:
+def _find_distinguishing_column(columns: List[Buffer]) -> Optional[Tuple[Buffer, Dict[int, int]]]:
     """(a column by whose value alone all are known, how often it has each value); None: there is none, or it has many
     values, which are faster counted otherwise.
     """
     for column in columns:
-        counts = _counts_of(column)
+        counts = _count_values(column)
         if counts is None:
             return None
         if all(_follows(other, column, counts) for other in columns if other is not column):
@@ -313,7 +316,7 @@ def _follows(other: Buffer, column: Buffer, counts: Dict[int, int]) -> bool:
     return bool(column.translate(bytes(table)) == other)
 
 
-def _counts_of(column: Buffer) -> Optional[Dict[int, int]]:
+def _count_values(column: Buffer) -> Optional[Dict[int, int]]:
     """Value to how often it is there; None: there are many values. Deleting one from bytes costs 0.3 ns each."""
     counts: Dict[int, int] = {}
     while column:

@@ -179,7 +179,7 @@ class FrameRing:
         self._words.release()
 
 
-class Own(NamedTuple):
+class StreamAddresses(NamedTuple):
     """What tells a stream's frames: addresses in network order, and the UDP port of the sink."""
 
     source: bytes
@@ -187,12 +187,12 @@ class Own(NamedTuple):
     udp_sink_port: int
 
 
-def discovery(kind: int) -> Optional[str]:
+def classify_discovery(kind: int) -> Optional[str]:
     """Of ICMPv6's types, those of neighbour and of listener discovery."""
     return "nd" if kind in NEIGHBOUR_DISCOVERY else "mld" if kind in LISTENER_DISCOVERY else None
 
 
-def name_of(frame: bytes, streams: Sequence[Own]) -> str:
+def classify_frame(frame: bytes, streams: Sequence[StreamAddresses]) -> str:
     """One word for the protocol of a frame that begins with these bytes."""
     at = 12
     kind = int.from_bytes(frame[at : at + 2], "big")
@@ -213,7 +213,7 @@ def name_of(frame: bytes, streams: Sequence[Own]) -> str:
     return ETHERTYPES.get(kind, "0x%04x" % kind)
 
 
-def _ipv4(packet: bytes, streams: Sequence[Own]) -> str:
+def _ipv4(packet: bytes, streams: Sequence[StreamAddresses]) -> str:
     if len(packet) < 20:
         return "ipv4"
     name, body = IPV4.get(packet[9], "ipv4"), packet[(packet[0] & 15) * 4 :]
@@ -228,7 +228,7 @@ def _ipv4(packet: bytes, streams: Sequence[Own]) -> str:
     return name
 
 
-def _icmp(sender: bytes, body: bytes, streams: Sequence[Own]) -> str:
+def _icmp(sender: bytes, body: bytes, streams: Sequence[StreamAddresses]) -> str:
     """``icmp``, or by its type an error that quotes a stream's packet."""
     name, quoted = ICMP_ERRORS.get(body[0] if body else -1, "icmp"), body[8:]
     own = next((each for each in streams if quoted[9:10] == b"\x11" and quoted[12:20] == each.source + each.sink), None)
@@ -248,7 +248,7 @@ def _ipv6(packet: bytes) -> str:
         following, at = packet[40], 40 + 8 * (packet[41] + 1)
     name = IPV6.get(following, "ipv6")
     if name == "icmpv6" and at < len(packet):
-        return discovery(packet[at]) or name
+        return classify_discovery(packet[at]) or name
     if name == "udp" and packet[at + 8 : at + 12] == _MAGIC_BYTES:
         return "udp_test"
     return name

@@ -29,7 +29,7 @@ def _mixed(value: int) -> int:
 
 
 @lru_cache(maxsize=4)
-def _drawn(seed: int) -> Tuple[List[int], List[List[int]], List[bytes]]:
+def _draw_order(seed: int) -> Tuple[List[int], List[List[int]], List[bytes]]:
     """(each place's last level, and by level the places that are left in order, and their last levels)."""
     order = list(range(_BLOCK))
     state = _mixed(seed)
@@ -51,12 +51,12 @@ class PairPlaces:
 
     def __init__(self, seed: int) -> None:
         self._seed = _mixed(seed)
-        self._last_levels, self._left, self._left_levels = _drawn(seed)
+        self._last_levels, self._left, self._left_levels = _draw_order(seed)
         self.level = 0
         self._turn: Tuple[int, int, int] = (-1, 0, 0)
         self._of_block: Tuple[int, int, List[int], bytes] = (-1, -1, [], b"")
 
-    def between(self, first: int, stop: int) -> Tuple[List[int], bytes]:
+    def find_places(self, first: int, stop: int) -> Tuple[List[int], bytes]:
         """The places from ``first`` on and below ``stop``, in order, and the last level of each."""
         places: List[int] = []
         last_levels = b""

@@ -34,9 +34,16 @@ class SequenceTracker:
     """Follows one stream's numbers. ``error`` says why there is no result, or is None."""
 
     __slots__ = (
-        "_ends", "_run_lengths", "_settled_below", "_starts",
-        "duplicate_packets", "error", "first", "highest", "reordered_packets",
-    )  # fmt: skip
+        "_ends",
+        "_run_lengths",
+        "_settled_below",
+        "_starts",
+        "duplicate_packets",
+        "error",
+        "first",
+        "highest",
+        "reordered_packets",
+    )
 
     def __init__(self) -> None:
         self.first = 0
@@ -269,9 +276,19 @@ class StreamCounts:
     """Everything that is counted of one stream."""
 
     __slots__ = (
-        "arrivals", "began_at_ns", "bytes", "delays", "first_at_ns", "gaps", "last_at_ns", "lateness", "packets",
-        "previous_at_ns", "sequence", "untimed_packets",
-    )  # fmt: skip
+        "arrivals",
+        "began_at_ns",
+        "bytes",
+        "delays",
+        "first_at_ns",
+        "gaps",
+        "last_at_ns",
+        "lateness",
+        "packets",
+        "previous_at_ns",
+        "sequence",
+        "untimed_packets",
+    )
 
     def __init__(self) -> None:
         self.packets = 0
@@ -304,10 +321,10 @@ class StreamCounts:
                 pending[at_ns - previous] = pending.get(at_ns - previous, 0) + 1
                 if len(pending) >= MAX_EXACT_GAPS:
                     self.gaps.settle()
-            self.seen_between(at_ns, at_ns)
+            self.extend_span(at_ns, at_ns)
         self.previous_at_ns = at_ns
 
-    def seen_between(self, earliest_ns: int, latest_ns: int) -> None:
+    def extend_span(self, earliest_ns: int, latest_ns: int) -> None:
         """Packets were stamped within this span."""
         if self.first_at_ns is None or earliest_ns < self.first_at_ns:
             self.first_at_ns = earliest_ns

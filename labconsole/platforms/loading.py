@@ -49,7 +49,7 @@ def guest_processes() -> tuple[str, ...]:
     return tuple(dict.fromkeys(pattern for about in known_drivers().values() for pattern in about.processes))
 
 
-def driver_for(platform: str, inventory: Inventory) -> Driver:
+def build_driver(platform: str, inventory: Inventory) -> Driver:
     """The driver of a platform of hosts.yaml. Raises ConfigError for an unknown driver or option."""
     entry = inventory.platforms[platform]
     key = f"platforms.{platform}.driver"

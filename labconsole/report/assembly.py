@@ -17,19 +17,19 @@ from labconsole.model.record.run import InForce
 from labconsole.model.record.search import SearchRecord
 from labconsole.model.record.summary import RunSummary
 from labconsole.plugins import PluginError
-from labconsole.report.conclusions import conclusions
+from labconsole.report.conclusions import draw_conclusions
 from labconsole.report.digest import Digest
 from labconsole.report.evaluation import Evaluation, evaluate
-from labconsole.report.judged_by import Unusual, judged_by, unusual
 from labconsole.report.material import Material, Unit
-from labconsole.report.panels import checked_figure
-from labconsole.report.planned_trials import PlannedTrials, trials_of
+from labconsole.report.panels import check_figure
+from labconsole.report.planned_trials import PlannedTrials, select_guest_trials
 from labconsole.report.points import platform_order
-from labconsole.report.reference import PaperTables, matched
-from labconsole.report.sample import Coverage, KeptRuns, missing_words, sample
+from labconsole.report.reference import PaperTables, match_platforms
+from labconsole.report.sample import Coverage, RunSample, describe_missing, select_sample
 from labconsole.report.selection import Selection
 from labconsole.report.tables import check_table
-from labconsole.text.axis import MOST_CHARACTERS, MOST_POINTS, Undrawable, checked_count, checked_number, checked_words
+from labconsole.report.tolerances_used import NonDefaultTolerances, describe_tolerances, find_non_default_tolerances
+from labconsole.text.axis import MOST_CHARACTERS, MOST_POINTS, Undrawable, check_count, check_number, check_text
 
 log = logging.getLogger("labconsole.report")
 
@@ -69,8 +69,8 @@ PAPERS = {
 """By whom the papers are, by the names that units call them."""
 
 
-def assemble(
-    kept: KeptRuns,
+def assemble_report(
+    kept: RunSample,
     digest: Digest,
     made: Evaluation,
     units: Sequence[Unit],
@@ -106,23 +106,25 @@ def assemble(
         searches=tuple(searches),
         search_runs=search_runs or {},
         paper=reference,
-        paper_names={} if reference is None else matched([*platforms, *others], reference, names or {}),
+        paper_names={} if reference is None else match_platforms([*platforms, *others], reference, names or {}),
         experiments=experiments or {},
     )
-    parts, failed = _parts(units, material, (*chosen.warnings, *([EMULATED] if material.emulated else [])))
+    parts, failed = _make_parts(units, material, (*chosen.warnings, *([EMULATED] if material.emulated else [])))
     tables = [part for part in parts if isinstance(part, Table) and part.rows]
     return Report(
         title=_title(platforms, others, of_runs=bool(kept.run_ids)),
         selection=chosen,
         material=material,
         conclusions=tuple(
-            conclusions(
+            draw_conclusions(
                 made,
                 (*found, *planned),
                 chosen,
                 unreadable=digest.unreadable,
-                trials=None if kept.run_ids else trials_of(each for of in (experiments or {}).values() for each in of),
-                judged=judged_by([*digest.unusual, *_unusual(experiments or {})]),
+                trials=None
+                if kept.run_ids
+                else select_guest_trials(each for of in (experiments or {}).values() for each in of),
+                judged=describe_tolerances([*digest.unusual, *_unusual(experiments or {})]),
             )
         ),
         figures=tuple(part for part in parts if isinstance(part, Figure)),
@@ -136,14 +138,14 @@ def assemble(
     )
 
 
-def figures_of(kind: str, records: Sequence[ExperimentRecord], units: Sequence[Unit]) -> list[Figure]:
+def build_figures(kind: str, records: Sequence[ExperimentRecord], units: Sequence[Unit]) -> list[Figure]:
     """The figures that units make of one kind's records alone, without any run. Which are left out is logged."""
     admission = admit((), set())
-    kept = sample((), admission)
+    kept = select_sample((), admission)
     material = Material(
         kept=kept, digest=Digest(set(), {}), evaluation=evaluate((), admission=admission), experiments={kind: records}
     )
-    parts, failures = _parts(units, material, ())
+    parts, failures = _make_parts(units, material, ())
     for failure in failures:
         log.warning("%s", failure)
     return [part for part in parts if isinstance(part, Figure)]
@@ -155,11 +157,11 @@ def _title(platforms: Sequence[str], others: Sequence[str], *, of_runs: bool) ->
     return f"Work in guests of {', '.join(others)}"
 
 
-def _unusual(experiments: Mapping[str, Sequence[ExperimentRecord]]) -> Iterator[Unusual]:
+def _unusual(experiments: Mapping[str, Sequence[ExperimentRecord]]) -> Iterator[NonDefaultTolerances]:
     for record in chain.from_iterable(experiments.values()):
         in_force: InForce | None = getattr(record, "in_force", None)
         if in_force is not None:
-            yield unusual(in_force.tolerances)
+            yield find_non_default_tolerances(in_force.tolerances)
 
 
 def platform_of(record: ExperimentRecord) -> str:
@@ -167,7 +169,7 @@ def platform_of(record: ExperimentRecord) -> str:
     return str(getattr(getattr(record, "requested", None), "platform", ""))
 
 
-def _parts(units: Sequence[Unit], material: Material, told: Sequence[str]) -> tuple[list[Part], list[str]]:
+def _make_parts(units: Sequence[Unit], material: Material, told: Sequence[str]) -> tuple[list[Part], list[str]]:
     """What the units make, in the order of their places, numbered as in their papers, and why a unit is left out. Every
     caption says ``told``.
     """
@@ -176,14 +178,14 @@ def _parts(units: Sequence[Unit], material: Material, told: Sequence[str]) -> tu
     names: set[str] = set()
     for unit in sorted(units, key=lambda unit: (unit.place, unit.name)):
         try:
-            parts = [checked_part(part) for part in unit.parts(material)]
+            parts = [check_part(part) for part in unit.parts(material)]
             own = {f"{type(part).__name__} {part.name}" for part in parts if isinstance(part, Figure | Table)}
             if twice := sorted(names & own):
                 raise Undrawable(f"another unit already makes {twice[0]}")
         except PluginError as exc:
             failures.append(str(exc))
         except Undrawable as exc:
-            failures.append(f"{_unit_words(unit)} is left out: {exc}")
+            failures.append(f"{_format_unit(unit)} is left out: {exc}")
         except Exception as exc:  # of a plug-in's code, whatever it raises; of labconsole's own it is a fault
             if not unit.plugin:
                 raise
@@ -204,11 +206,11 @@ def _parts(units: Sequence[Unit], material: Material, told: Sequence[str]) -> tu
     return found, failures
 
 
-def checked_part(part: object) -> Part:
+def check_part(part: object) -> Part:
     """The part, of a figure with plain floats. Raises Undrawable naming what cannot be shown."""
     if isinstance(part, Figure):
         try:
-            return checked_figure(part)
+            return check_figure(part)
         except Undrawable as exc:
             raise Undrawable(f"figure {str(part.name)[:100]!r}: {exc}") from None
     if isinstance(part, Table):
@@ -217,25 +219,25 @@ def checked_part(part: object) -> Part:
         except Undrawable as exc:
             raise Undrawable(f"table {str(part.name)[:100]!r}: {exc}") from None
     elif isinstance(part, Findings):
-        checked_count(part.found, "found", MOST_POINTS)
+        check_count(part.found, "found", MOST_POINTS)
         for finding in part.found:
-            checked_words(finding.sentence, "a finding's sentence", 100 * MOST_CHARACTERS)
-            checked_count(finding.run_ids, "run_ids", sys.maxsize)
+            check_text(finding.sentence, "a finding's sentence", 100 * MOST_CHARACTERS)
+            check_count(finding.run_ids, "run_ids", sys.maxsize)
         for words in (part.kind, part.heading, part.evidence):
-            checked_words(words, "a kind, heading or evidence of findings")
+            check_text(words, "a kind, heading or evidence of findings")
     elif isinstance(part, MethodNote):
-        checked_words(part.heading, "a method note's heading")
-        checked_words(part.words, "a method note's words", 100 * MOST_CHARACTERS)
+        check_text(part.heading, "a method note's heading")
+        check_text(part.words, "a method note's words", 100 * MOST_CHARACTERS)
     else:
         raise Undrawable(f"it makes a {type(part).__name__}; allowed: Figure, Table, Findings, MethodNote")
     return part
 
 
-def _unit_words(unit: Unit) -> str:
+def _format_unit(unit: Unit) -> str:
     return f"unit {unit.name}" + (f" of plug-in {unit.plugin}" if unit.plugin else "")
 
 
-def claimed(
+def collect_claims(
     units: Sequence[Unit],
     experiments: Mapping[str, Sequence[ExperimentRecord]],
     paper: PaperTables | None = None,
@@ -246,7 +248,7 @@ def claimed(
     """
     own = sorted({platform_of(each) for records in experiments.values() for each in records}, key=platform_order)
     given = {name: theirs for name, theirs in (names or {}).items() if name in own}
-    theirs = {} if paper is None else matched(own, paper, given)
+    theirs = {} if paper is None else match_platforms(own, paper, given)
     kept: list[Unit] = []
     p_values: list[float] = []
     failures: list[str] = []
@@ -259,7 +261,7 @@ def claimed(
         except Exception as exc:  # of a plug-in's code, whatever it raises; of labconsole's own it is a fault
             if not unit.plugin:
                 raise
-            failures.append(f"{_unit_words(unit)} is left out: its claims failed: {type(exc).__name__}: {exc}")
+            failures.append(f"{_format_unit(unit)} is left out: its claims failed: {type(exc).__name__}: {exc}")
         else:
             kept.append(unit)
             p_values += found
@@ -267,7 +269,7 @@ def claimed(
 
 
 def _checked_p(value: object) -> float:
-    p = checked_number(value, "a p value")
+    p = check_number(value, "a p value")
     if not 0 <= p <= 1:
         raise Undrawable(f"a p value is {p:g}; allowed: 0 to 1")
     return p
@@ -297,11 +299,15 @@ def counts(made: Report) -> dict[str, Any]:
         "retaken": sum(each.retaken for each in coverage),
         "entered": len(kept.entered),
         "left_out": dict(kept.excluded_by_reason),
-        "missing_of_plans": missing_words((*coverage, *made.material.planned_trials)),
-        "claims": {"tested": family.size, "different": family.different,
-                   "margin_ratio": family.margin_ratio, "margin_declared": family.declared},
+        "missing_of_plans": describe_missing((*coverage, *made.material.planned_trials)),
+        "claims": {
+            "tested": family.size,
+            "different": family.different,
+            "margin_ratio": family.margin_ratio,
+            "margin_declared": family.declared,
+        },
         **({"trials": trials} if trials else {}),
-    }  # fmt: skip
+    }
 
 
 def _trial_counts(found: Sequence[PlannedTrials]) -> dict[str, dict[str, int]]:

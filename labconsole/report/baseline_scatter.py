@@ -11,16 +11,16 @@ from typing import Any, Final
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS
 from labconsole.measure.statistics.gate_power import OccasionCounts, noncentrality_of_known_spread
 from labconsole.measure.statistics.set_ups import deviation
-from labconsole.report.changes import Side, set_ups_of
+from labconsole.report.changes import Side, collect_set_ups
 from labconsole.report.compared_effect import SideSetUps, find_occasion_means
+from labconsole.report.formatting import format_design_point, format_noun_count, format_percent
 from labconsole.report.set_up_outliers import (
     describe_outlier,
-    find_occasion_off,
+    find_outlying_occasion,
+    format_outlier,
     name_block,
     name_set_up,
-    outlier_words,
 )
-from labconsole.report.words import asked_words, count, percent
 
 FEW: Final = (
     "fewer than three occasions do not tell how far occasions differ: where packets are lost, a gate finds nothing but "
@@ -48,9 +48,13 @@ class PointScatter:
     def to_json(self) -> dict[str, Any]:
         """As commands tell it to machines."""
         return {
-            "point": self.point, "occasions": self.occasions, "boots": self.boots, "sd_ratio": self.sd_ratio,
-            "passing_margin_ratio": self.passing_margin_ratio, "off": list(self.off),
-        }  # fmt: skip
+            "point": self.point,
+            "occasions": self.occasions,
+            "boots": self.boots,
+            "sd_ratio": self.sd_ratio,
+            "passing_margin_ratio": self.passing_margin_ratio,
+            "off": list(self.off),
+        }
 
 
 def find_scatter(side: Side) -> list[PointScatter]:
@@ -60,7 +64,10 @@ def find_scatter(side: Side) -> list[PointScatter]:
     plan_names: dict[Hashable, str] = {key: facts.name for (key, _), facts in side.digest.planned.items()}
     found = [
         _scatter(
-            asked_words(point.design), set_ups_of(point), partial(name_block, plan_names=plan_names), plan_names.get
+            format_design_point(point.design),
+            collect_set_ups(point),
+            partial(name_block, plan_names=plan_names),
+            plan_names.get,
         )
         for point in side.points
         if point.missing_ratio is not None and not point.full_run_ids
@@ -86,16 +93,21 @@ def _scatter(
         sd = margin = None
     else:
         margin = math.expm1(noncentrality_of_known_spread(counts.degrees) * counts.error_ratio * sd)
-    outlier = find_occasion_off(side)
+    outlier = find_outlying_occasion(side)
     off = (
-        [] if outlier is None else [outlier_words(outlier, name_occasion(outlier.key) or str(outlier.key), "occasions")]
+        []
+        if outlier is None
+        else [format_outlier(outlier, name_occasion(outlier.key) or str(outlier.key), "occasions")]
     )
     set_up = describe_outlier([side], name)
     return PointScatter(
-        point=point, occasions=len(means), boots=None if None in side.boots.values() else side.boot_count,
-        sd_ratio=sd, passing_margin_ratio=margin,
+        point=point,
+        occasions=len(means),
+        boots=None if None in side.boots.values() else side.boot_count,
+        sd_ratio=sd,
+        passing_margin_ratio=margin,
         off=(*off, *([] if set_up is None else [set_up])),
-    )  # fmt: skip
+    )
 
 
 def describe_scatter(found: Sequence[PointScatter], named: int) -> Iterator[str]:
@@ -106,8 +118,8 @@ def describe_scatter(found: Sequence[PointScatter], named: int) -> Iterator[str]
         sd, margin, most = max(spread, key=lambda each: each[1])
         most_of_all = "at most " if len(spread) > 1 else ""
         yield (
-            f"{count(most.occasions, 'occasion')} scatter by {most_of_all}{percent(sd, 2)}, at {most.point}: one later "
-            f"occasion passes there 8 times in 10 within a margin of {percent(margin, 2)} if nothing has changed"
+            f"{format_noun_count(most.occasions, 'occasion')} scatter by {most_of_all}{format_percent(sd, 2)}, at {most.point}: one later "
+            f"occasion passes there 8 times in 10 within a margin of {format_percent(margin, 2)} if nothing has changed"
         )
     off = [
         f"{each.point}: {words}; while it is in the baseline, a gate finds less" for each in found for words in each.off

@@ -19,17 +19,17 @@ INTERVALS = (
 JAIN = "Jain: at least what its lower bound says (97.5 %), as noise lowers the index of each trial."
 
 
-def sizes_of(points: Iterable[PointSummary]) -> list[FrameSize]:
+def collect_sizes(points: Iterable[PointSummary]) -> list[FrameSize]:
     """Frame sizes with their conventions, the smallest first: a figure has a panel for each."""
     return sorted({point.frame for point in points})
 
 
-def platforms_of(points: Iterable[PointSummary]) -> list[str]:
+def collect_platforms(points: Iterable[PointSummary]) -> list[str]:
     """In the same order in every figure."""
     return sorted({point.platform for point in points}, key=platform_order)
 
 
-def mark_of(x: float, summary: SetUpMean, dots: Sequence[float] = (), scale: float = MEGA) -> Mark:
+def build_mark(x: float, summary: SetUpMean, dots: Sequence[float] = (), scale: float = MEGA) -> Mark:
     """A mean with its interval at ``x``; ``dots``: the means of its set-ups, drawn where there are several."""
     low, high = summary.ci_low, summary.ci_high
     return Mark(
@@ -43,7 +43,7 @@ def mark_of(x: float, summary: SetUpMean, dots: Sequence[float] = (), scale: flo
     )
 
 
-def told_once(names: Sequence[Sequence[str]]) -> tuple[str, list[str]]:
+def split_shared_parts(names: Sequence[Sequence[str]]) -> tuple[str, list[str]]:
     """Of names in parts, each with a platform or the like at its head: what all have in common behind that, in
     parentheses for a figure's title, and each name without it. Of a single one nothing is common.
     """
@@ -65,7 +65,7 @@ def _span(counts: Sequence[int]) -> str:
     return str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
 
 
-def caption(text: str, panels: Sequence[Panel], of: str = "mean") -> str:
+def build_caption(text: str, panels: Sequence[Panel], of: str = "mean") -> str:
     """``text`` with what stands behind the marks of these panels, and what their error bars are ``of``."""
     marks = [mark for panel in panels for curve in panel.curves for mark in curve.marks]
     bars = f"error bars: 95 % confidence interval of the {of}"

@@ -31,24 +31,24 @@ from labconsole.report.compared_effect import (
     OFFERED_LESS,
     ONE_FULL,
     ComparedEffect,
-    Found,
     Scope,
+    ScopedEffect,
     SideSetUps,
+    adjust_in_family,
     are_boots_mixed,
-    in_family,
-    over_replicates,
-    told,
+    build_scoped_effect,
+    derive_unpaired_effect,
 )
-from labconsole.report.comparisons import blocks_in_one_go
+from labconsole.report.comparisons import find_contiguous_blocks
 from labconsole.report.digest import Digest
-from labconsole.report.drawn_order import Drawn, drawn, why_not_drawn
-from labconsole.report.measured_points import MeasuredPoint, differing_conditions, points_of
+from labconsole.report.measured_points import MeasuredPoint, build_points, differing_conditions
 from labconsole.report.points import PointSummary, make_points
 from labconsole.report.quantity_changes import MatchedQuantities, QuantityChange, match_quantities
-from labconsole.report.sample import KeptRuns
+from labconsole.report.randomization import SetUpOrders, collect_orders, find_order_objection
+from labconsole.report.sample import RunSample
 
 POOLED: Final = tuple(name for name in CONDITIONS if name not in ("duration", "method"))
-SAID: Final = ("labconsole_version", "observe", "sender", "witness", "flow control")
+COMPARED_FACTS: Final = ("labconsole_version", "observe", "sender", "witness", "flow control")
 """Of all runs of a side, beside their conditions and what nodes and platforms are."""
 
 SOME_FULL: Final = "some trials lost nothing of what they were offered, and others did"
@@ -73,7 +73,7 @@ class Side:
 
     words: str
     place: str
-    kept: KeptRuns
+    kept: RunSample
     admission: Admission
     digest: Digest
     planned_set_ups: int = 0
@@ -91,7 +91,7 @@ class Side:
     @property
     def quantities(self) -> list[MeasuredPoint]:
         """What its other trials measured, point by point."""
-        return points_of(self.trials)
+        return build_points(self.trials)
 
     @property
     def pooled(self) -> list[str]:
@@ -122,7 +122,7 @@ class Change(ComparedEffect):
     @property
     def sides(self) -> tuple[SideSetUps, SideSetUps]:
         """What it may be over, before and after."""
-        return set_ups_of(self.before), set_ups_of(self.after)
+        return collect_set_ups(self.before), collect_set_ups(self.after)
 
     @property
     def bound_words(self) -> str:
@@ -167,9 +167,13 @@ class Changes:
 
 
 def find_changes(
-    before: Side, after: Side, margin_ratio: float | None, kinds: Sequence[MeasuredKind] = (), *,
+    before: Side,
+    after: Side,
+    margin_ratio: float | None,
+    kinds: Sequence[MeasuredKind] = (),
+    *,
     across_factors: bool = True,
-) -> Changes:  # fmt: skip
+) -> Changes:
     """``before`` and ``after`` share no run and no trial. ``margin_ratio``: None, what all their plans declare.
 
     ``kinds``: of the trials that are no runs. ``across_factors``: whether points match that differ in a factor with one
@@ -179,7 +183,7 @@ def find_changes(
         margin_ratio = declared_margin([before, after])
     points = before.points, after.points
     factors = _compared_factors(*points) if across_factors else ()
-    ours, theirs = (_by_key(held, factors) for held in (points[1], points[0]))
+    ours, theirs = (_group_by_key(held, factors) for held in (points[1], points[0]))
     changes = [
         _change(key, theirs[key][0], held[0], (before, after))
         for key, held in ours.items()
@@ -187,24 +191,29 @@ def find_changes(
     ]
     matched = {id(point) for each in changes for point in (each.before, each.after)}
     quantities = match_quantities(
-        before.quantities, after.quantities,
+        before.quantities,
+        after.quantities,
         {kind.kind.name: kind.compared if across_factors else () for kind in kinds},
         one_place=before.place == after.place,
-    )  # fmt: skip
-    family = in_family([*changes, *quantities.changes], margin_ratio)
+    )
+    family = adjust_in_family([*changes, *quantities.changes], margin_ratio)
     own, others = family[: len(changes)], family[len(changes) :]
     quantities = replace(
         quantities,
         changes=tuple(replace(each, **said._asdict()) for each, said in zip(quantities.changes, others, strict=True)),
     )
     return Changes(
-        before=before, after=after, factors=factors,
+        before=before,
+        after=after,
+        factors=factors,
         changes=tuple(replace(each, **said._asdict()) for each, said in zip(changes, own, strict=True)),
         only_before=tuple(point for point in points[0] if id(point) not in matched),
         only_after=tuple(point for point in points[1] if id(point) not in matched),
-        quantities=quantities, differences=tuple(differences(before, after)), margin_ratio=margin_ratio,
+        quantities=quantities,
+        differences=tuple(find_differences(before, after)),
+        margin_ratio=margin_ratio,
         size=sum(each.effect is not None for each in (*changes, *quantities.changes)),
-    )  # fmt: skip
+    )
 
 
 def declared_margin(sides: Iterable[Side]) -> float | None:
@@ -226,9 +235,14 @@ def design_key(point: PointSummary) -> DesignKey:
     """What the same point on another side is found by."""
     held = point.design.conditions
     return DesignKey(
-        point.design.platform, point.frame, point.sources, point.design.target_bps, point.background,
-        held.duration, held.method,
-    )  # fmt: skip
+        point.design.platform,
+        point.frame,
+        point.sources,
+        point.design.target_bps,
+        point.background,
+        held.duration,
+        held.method,
+    )
 
 
 def _compared_factors(before: Sequence[PointSummary], after: Sequence[PointSummary]) -> tuple[str, ...]:
@@ -241,7 +255,7 @@ def _compared_factors(before: Sequence[PointSummary], after: Sequence[PointSumma
     return tuple(found)
 
 
-def _by_key(points: Sequence[PointSummary], factors: Sequence[str]) -> dict[DesignKey, list[PointSummary]]:
+def _group_by_key(points: Sequence[PointSummary], factors: Sequence[str]) -> dict[DesignKey, list[PointSummary]]:
     found: dict[DesignKey, list[PointSummary]] = {}
     for point in points:
         found.setdefault(design_key(point)._replace(**dict.fromkeys(factors)), []).append(point)
@@ -249,16 +263,22 @@ def _by_key(points: Sequence[PointSummary], factors: Sequence[str]) -> dict[Desi
 
 
 def _change(key: DesignKey, before: PointSummary, after: PointSummary, sides: tuple[Side, Side]) -> Change:
-    effect, scope, why = _effect(before, after, sides)
-    bound, why_not = _bound(before, after)
+    effect, scope, why = _derive_effect(before, after, sides)
+    bound, why_not = _judge_bound(before, after)
     if why_not is not None and (why is None or why_not == NOTHING_LOST):
         effect, scope, why = None, None, why_not
     if effect is not None and bound:
         effect = widen_effect(effect, 1 / min(censored_sd_ratio(point.full_ratio) for point in (before, after)))
     return Change(
-        key=key, before=before, after=after, effect=effect, scope=scope, why=why, bound=bound,
+        key=key,
+        before=before,
+        after=after,
+        effect=effect,
+        scope=scope,
+        why=why,
+        bound=bound,
         has_mixed_boots=scope == "boots" and _are_boots_mixed(before, after, sides),
-    )  # fmt: skip
+    )
 
 
 def _are_boots_mixed(before: PointSummary, after: PointSummary, sides: tuple[Side, Side]) -> bool:
@@ -266,11 +286,11 @@ def _are_boots_mixed(before: PointSummary, after: PointSummary, sides: tuple[Sid
     for point, side in zip((before, after), sides, strict=True):
         begun, design = side.admission.begun, point.design
         times = {block: begun.get((block, design.platform, design.background), "") for block in point.values_bps}
-        held.append(set_ups_of(point)._replace(begun=times))
+        held.append(collect_set_ups(point)._replace(begun=times))
     return are_boots_mixed(*held)
 
 
-def _bound(before: PointSummary, after: PointSummary) -> tuple[bool, str | None]:
+def _judge_bound(before: PointSummary, after: PointSummary) -> tuple[bool, str | None]:
     """Whether a difference is only a lower bound, and why there is none: a rate that was offered says nothing.
 
     Of the side with more, trials that lost nothing have no upper limit; of the side with less alone they say nothing.
@@ -288,7 +308,7 @@ def _bound(before: PointSummary, after: PointSummary) -> tuple[bool, str | None]
     return bool(more.full_run_ids), None if more.full_run_ids or not less.full_run_ids else SOME_FULL
 
 
-def _effect(before: PointSummary, after: PointSummary, sides: tuple[Side, Side]) -> Found:
+def _derive_effect(before: PointSummary, after: PointSummary, sides: tuple[Side, Side]) -> ScopedEffect:
     """Over the highest level that both have enough of; or why over none."""
     if ONE_SET_UP in before.values_bps or ONE_SET_UP in after.values_bps:
         return None, None, NO_SET_UPS
@@ -296,28 +316,28 @@ def _effect(before: PointSummary, after: PointSummary, sides: tuple[Side, Side])
     packets = float(min(counts)) if len(counts) == 2 else None
     ours, theirs = set_up_means(after.values_bps), set_up_means(before.values_bps)
     # Blocks of two stores may have one name, and were not taken together.
-    shared = blocks_in_one_go(after, before) if sides[0].place == sides[1].place else []
+    shared = find_contiguous_blocks(after, before) if sides[0].place == sides[1].place else []
     if len(shared) >= MINIMUM_BLOCKS:
-        why = why_not_drawn(after, before, shared, {**_drawn(sides[0]), **_drawn(sides[1])})
+        why = find_order_objection(after, before, shared, {**_read_order(sides[0]), **_read_order(sides[1])})
         if why is not None:
             return None, None, why
         one, other = ({block: means[block] for block in shared} for means in (ours, theirs))
-        return told(paired_effect(one, other, packets=packets), "blocks")
-    return over_replicates(set_ups_of(after), set_ups_of(before), lambda replicates: packets)
+        return build_scoped_effect(paired_effect(one, other, packets=packets), "blocks")
+    return derive_unpaired_effect(collect_set_ups(after), collect_set_ups(before), lambda replicates: packets)
 
 
-def set_ups_of(point: PointSummary) -> SideSetUps:
+def collect_set_ups(point: PointSummary) -> SideSetUps:
     """Those of a design point; an occasion of a plan has a hash of its own."""
     means = set_up_means(point.values_bps)
     occasions = {block: occasion_of_block(block) for block in means}
     return SideSetUps(means, point.boots, occasions, known_ratio=1 / point.packets if point.packets else 0.0)
 
 
-def _drawn(side: Side) -> Drawn:
-    return drawn(side.kept.entered, side.admission.begun, side.digest.facts)
+def _read_order(side: Side) -> SetUpOrders:
+    return collect_orders(side.kept.entered, side.admission.begun, side.digest.facts)
 
 
-def differences(before: Side, after: Side) -> list[Pair]:
+def find_differences(before: Side, after: Side) -> list[Pair]:
     """What is not alike around the runs. Of what differs from run to run on one side, the newest."""
     found = []
     ours, theirs = after.digest, before.digest
@@ -330,13 +350,14 @@ def differences(before: Side, after: Side) -> list[Pair]:
     words = [(name, ", ".join(before.conditions(name)), ", ".join(after.conditions(name))) for name in POOLED]
     words += [
         (name, ", ".join(sorted(theirs.said.get(name, {}))), ", ".join(sorted(ours.said.get(name, {}))))
-        for name in SAID
+        for name in COMPARED_FACTS
     ]
     found = [*differing_conditions(before.trials, after.trials, told), *found]
     of_runs = [
-        Pair("Runs", name, one_of or None, other_of or None) for name, one_of, other_of in words
+        Pair("Runs", name, one_of or None, other_of or None)
+        for name, one_of, other_of in words
         if one_of != other_of and (name, one_of, other_of) not in told and before.kept.entered and after.kept.entered
-    ]  # fmt: skip
+    ]
     return [*of_runs, *found]
 
 

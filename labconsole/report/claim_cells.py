@@ -12,13 +12,30 @@ from labconsole.contracts.report import Cell
 from labconsole.measure.statistics.effects import digits_to_tell
 from labconsole.report.claims import NO_MARGIN, Claim, Family
 from labconsole.report.comparisons import NOT_REACHED, Comparison
+from labconsole.report.formatting import (
+    SIZE_COLUMNS,
+    UNKNOWN,
+    format_bounds,
+    format_number,
+    format_p_value,
+    format_percent,
+    size_cells,
+)
 from labconsole.report.points import MaximumReading
-from labconsole.report.words import SIZE_COLUMNS, UNKNOWN, bounds_words, number, p_words, percent, size_cells
 
 CLAIM_COLUMNS = (
-    "change_ratio", "change_ci_low_ratio", "change_ci_high_ratio", "blocks", "p", "adjusted_p", "equivalence_p",
-    "smallest_effect_ratio", "smallest_effect_of_family_ratio", "word", "why",
-)  # fmt: skip
+    "change_ratio",
+    "change_ci_low_ratio",
+    "change_ci_high_ratio",
+    "blocks",
+    "p",
+    "adjusted_p",
+    "equivalence_p",
+    "smallest_effect_ratio",
+    "smallest_effect_of_family_ratio",
+    "word",
+    "why",
+)
 SETTING_COLUMNS = (*SIZE_COLUMNS, "platform", "sources")
 CLAIM_HEADINGS = ("change, %", "95 % interval, %", "blocks", "p", "p, Holm", "would have shown, %", "finding")
 
@@ -27,41 +44,45 @@ def claim_cells(claim: Claim, plain_ratio: float | None) -> tuple[Cell, ...]:
     """A claim for the CSV; ``plain_ratio``: the change of the means where no blocks give one."""
     effect = claim.effect
     return (
-        change_of(claim, plain_ratio), *((None, None, None, None) if effect is None else (
-            effect.ci_low, effect.ci_high, effect.blocks, effect.p
-        )), claim.adjusted_p, claim.equivalence_p, claim.smallest_ratio, claim.smallest_of_family_ratio, claim.word,
+        derive_change_ratio(claim, plain_ratio),
+        *((None, None, None, None) if effect is None else (effect.ci_low, effect.ci_high, effect.blocks, effect.p)),
+        claim.adjusted_p,
+        claim.equivalence_p,
+        claim.smallest_ratio,
+        claim.smallest_of_family_ratio,
+        claim.word,
         claim.why,
-    )  # fmt: skip
+    )
 
 
-def claim_words(claim: Claim, plain_ratio: float | None, family: Family) -> tuple[str, ...]:
+def format_claim(claim: Claim, plain_ratio: float | None, family: Family) -> tuple[str, ...]:
     """The same for paper."""
-    effect, change = claim.effect, change_of(claim, plain_ratio)
+    effect, change = claim.effect, derive_change_ratio(claim, plain_ratio)
     small, smaller = claim.smallest_ratio, claim.smallest_of_family_ratio
     return (
-        UNKNOWN if change is None else number(100 * change),
-        UNKNOWN if effect is None else bounds_words(effect.ci_low, effect.ci_high),
+        UNKNOWN if change is None else format_number(100 * change),
+        UNKNOWN if effect is None else format_bounds(effect.ci_low, effect.ci_high),
         UNKNOWN if effect is None else str(effect.blocks),
-        p_words(claim.p),
-        p_words(claim.adjusted_p),
+        format_p_value(claim.p),
+        format_p_value(claim.adjusted_p),
         UNKNOWN if small is None or smaller is None else f"{_little(small)}; {_little(smaller)}",
-        finding_words(claim, family),
+        format_finding(claim, family),
     )
 
 
 def _little(ratio: float) -> str:
     """A change in percent, never so rounded that it is none."""
-    return number(100 * ratio, digits_to_tell(100 * ratio))
+    return format_number(100 * ratio, digits_to_tell(100 * ratio))
 
 
-def change_of(claim: Claim, plain_ratio: float | None) -> float | None:
+def derive_change_ratio(claim: Claim, plain_ratio: float | None) -> float | None:
     """Mean of the blocks' ratios; of the plain means where there are none; None where a maximum was not reached."""
     if claim.effect is not None and claim.effect.change is not None:
         return claim.effect.change
     return plain_ratio if claim.effect is None and claim.why != NOT_REACHED else None
 
 
-def finding_words(claim: Claim, family: Family) -> str:
+def format_finding(claim: Claim, family: Family) -> str:
     """``different``, ``equivalent within ± 2 %``, ``inconclusive``, ``no claim: one set-up``."""
     if claim.why is not None:
         return f"no claim: {claim.why}"
@@ -87,10 +108,10 @@ def family_note(family: Family) -> str:
     return " ".join(words)
 
 
-def maximum_words(reading: MaximumReading) -> str:
+def format_maximum(reading: MaximumReading) -> str:
     """Mbit/s; ``≥`` where the highest load was still carried."""
     mark = "≥ " if reading.at_least else ""
-    return f"{mark}{number(reading.rate.mean / 1e6)}"
+    return f"{mark}{format_number(reading.rate.mean / 1e6)}"
 
 
 def setting_cells(reading: MaximumReading) -> tuple[Cell, ...]:
@@ -98,15 +119,15 @@ def setting_cells(reading: MaximumReading) -> tuple[Cell, ...]:
     return (*size_cells(reading.setting.frame), reading.setting.platform, reading.setting.sources)
 
 
-def effect_words(claim: Claim) -> str:
+def format_claim_effect(claim: Claim) -> str:
     """``−0.4 % (95 % interval −1.0 to −0.02 %)``, with digits enough to tell the side of 0."""
     effect = claim.effect
     if effect is None:
         return ""
-    return f"{percent(effect.change or 0.0)} (95 % interval {bounds_words(effect.ci_low, effect.ci_high)} %)"
+    return f"{format_percent(effect.change or 0.0)} (95 % interval {format_bounds(effect.ci_low, effect.ci_high)} %)"
 
 
-def grouped(found: Iterable[Comparison], key: Callable[[Comparison], object]) -> list[list[Comparison]]:
+def group_comparisons(found: Iterable[Comparison], key: Callable[[Comparison], object]) -> list[list[Comparison]]:
     """Comparisons that are told in one sentence, in the order of the first of each."""
     groups: dict[object, list[Comparison]] = {}
     for each in found:
@@ -114,6 +135,6 @@ def grouped(found: Iterable[Comparison], key: Callable[[Comparison], object]) ->
     return list(groups.values())
 
 
-def run_ids_of(found: Iterable[Comparison]) -> tuple[str, ...]:
+def collect_run_ids(found: Iterable[Comparison]) -> tuple[str, ...]:
     """The runs behind their claims, each once."""
     return tuple(dict.fromkeys(run_id for each in found for run_id in each.claim.run_ids))

@@ -19,8 +19,8 @@ from labconsole.measure.statistics.effects import (
     Effect,
     Word,
     equivalence_p,
+    find_detectable_effect,
     holm,
-    smallest_effect_of,
     word,
 )
 
@@ -104,7 +104,7 @@ class Family:
         return t, t / math.sqrt(blocks)
 
 
-def answer(
+def answer_questions(
     questions: Sequence[Question],
     *,
     margin_ratio: float | None = None,
@@ -160,8 +160,8 @@ def _claim(
         why=why,
         adjusted_p=adjusted,
         equivalence_p=equal,
-        smallest_ratio=smallest_effect_of(effect) if able and effect is not None else None,
-        smallest_of_family_ratio=smallest_effect_of(effect, SIGNIFICANCE / size)
+        smallest_ratio=find_detectable_effect(effect) if able and effect is not None else None,
+        smallest_of_family_ratio=find_detectable_effect(effect, SIGNIFICANCE / size)
         if able and effect is not None
         else None,
         run_ids=question.run_ids,

@@ -18,18 +18,18 @@ from labconsole.measure.statistics.effects import (
     Effect,
     Word,
     equivalence_p,
+    find_detectable_effect,
     holm,
     one_spread_effect,
-    smallest_effect_of,
     unpaired_effect,
     word,
 )
 from labconsole.measure.statistics.set_ups import deviation, mean_of, pooled_deviation
-from labconsole.report.comparisons import UNKNOWN_BOOTS, means_of_boots
-from labconsole.report.words import UNKNOWN
+from labconsole.report.comparisons import UNKNOWN_BOOTS, average_by_boot
+from labconsole.report.formatting import UNKNOWN
 
 Scope = Literal["blocks", "occasions", "boots", "set-ups"]
-Found = tuple[Effect | None, Scope | None, str | None]
+ScopedEffect = tuple[Effect | None, Scope | None, str | None]
 """The effect and what it is over, or why there is none."""
 
 FEW_SET_UPS: Final = "fewer than 3 set-ups a side"
@@ -48,9 +48,12 @@ OF_BOOTS: Final = "between these boots"
 MIXED_SHARE: Final = 0.25
 """Of all pairs of a boot of either side: in as many each side has to be first, or both are of times of their own."""
 
-OVER: Final[dict[Scope, str]] = {
-    "blocks": "blocks of both", "occasions": "occasions", "boots": "boots", "set-ups": "set-ups",
-}  # fmt: skip
+SCOPE_NAMES: Final[dict[Scope, str]] = {
+    "blocks": "blocks of both",
+    "occasions": "occasions",
+    "boots": "boots",
+    "set-ups": "set-ups",
+}
 
 
 class SideSetUps(NamedTuple):
@@ -71,7 +74,7 @@ class SideSetUps(NamedTuple):
         return len(set(self.boots.values()) - {None})
 
     @property
-    def by_occasion(self) -> list[list[Hashable]]:
+    def set_ups_by_occasion(self) -> list[list[Hashable]]:
         """The set-ups of each occasion."""
         found: dict[Hashable, list[Hashable]] = {}
         for set_up in self.means:
@@ -138,20 +141,20 @@ class ComparedEffect:
         return word(self.adjusted_p, self.equivalence_adjusted_p)
 
 
-def over_words(change: ComparedEffect, sides: tuple[SideSetUps, SideSetUps]) -> str:
+def format_replicates(change: ComparedEffect, sides: tuple[SideSetUps, SideSetUps]) -> str:
     """What the effect is over, and how many of these either side has, before and after."""
     if change.effect is None or change.scope is None:
         return UNKNOWN
     if change.scope == "blocks":
-        return f"{change.effect.blocks} {OVER['blocks']}"
-    many = replicate_counts(change.scope, sides)
-    return f"{many[0]} and {many[1]} {OVER[change.scope]}"
+        return f"{change.effect.blocks} {SCOPE_NAMES['blocks']}"
+    many = count_replicates(change.scope, sides)
+    return f"{many[0]} and {many[1]} {SCOPE_NAMES[change.scope]}"
 
 
-def replicate_counts(scope: Scope, sides: tuple[SideSetUps, SideSetUps]) -> tuple[int, int]:
+def count_replicates(scope: Scope, sides: tuple[SideSetUps, SideSetUps]) -> tuple[int, int]:
     """How many either side has of what is no block of both."""
     if scope == "occasions":
-        before, after = (len(_moments(side, _boots_of(*sides))) for side in sides)
+        before, after = (len(_moments(side, _collect_boots(*sides))) for side in sides)
     else:
         before, after = (side.boot_count if scope == "boots" else len(side.means) for side in sides)
     return before, after
@@ -165,7 +168,7 @@ class InFamily(NamedTuple):
     smallest_ratio: float | None
 
 
-def in_family(changes: Sequence[ComparedEffect], margin_ratio: float | None) -> list[InFamily]:
+def adjust_in_family(changes: Sequence[ComparedEffect], margin_ratio: float | None) -> list[InFamily]:
     """Of each, in the order given. Equivalence is tested where both values are the unit under test's own."""
     effects = {place: each.effect for place, each in enumerate(changes) if each.effect is not None}
     p_values = {place: effect.p for place, effect in effects.items() if effect.p is not None}
@@ -178,54 +181,56 @@ def in_family(changes: Sequence[ComparedEffect], margin_ratio: float | None) -> 
     alike = dict(zip(alike, holm(list(alike.values())), strict=True))
     return [
         InFamily(
-            adjusted.get(place), alike.get(place), smallest_effect_of(effects[place]) if place in adjusted else None
+            adjusted.get(place), alike.get(place), find_detectable_effect(effects[place]) if place in adjusted else None
         )
         for place in range(len(changes))
     ]
 
 
-def over_replicates(ours: SideSetUps, theirs: SideSetUps, packets: Callable[[float], float | None]) -> Found:
+def derive_unpaired_effect(
+    ours: SideSetUps, theirs: SideSetUps, packets: Callable[[float], float | None]
+) -> ScopedEffect:
     """Over occasions where a side has three or more; else over boots, where both have three; else over set-ups.
 
     Welch's t, or Student's where one side has fewer than three occasions: these vary by as much as the others do, and
     by no less than their own set-ups show. ``packets`` as in unpaired_effect(), by how many replicates each side has,
     as their harmonic mean.
     """
-    moments = [_moments(side, _boots_of(ours, theirs)) for side in (ours, theirs)]
+    moments = [_moments(side, _collect_boots(ours, theirs)) for side in (ours, theirs)]
     if max(map(len, moments)) >= MINIMUM_BLOCKS:
-        known = packets(_each_side(moments))
+        known = packets(_average_replicates(moments))
         if min(map(len, moments)) >= MINIMUM_BLOCKS:
-            return told(unpaired_effect(*moments, packets=known), "occasions")
+            return build_scoped_effect(unpaired_effect(*moments, packets=known), "occasions")
         few, many = (ours, theirs) if len(moments[0]) < MINIMUM_BLOCKS else (theirs, ours)
         effect = one_spread_effect(
             *moments, packets=known, least_sd_log=_least_deviation(few, many), own_sd_log=_own_deviation(few)
         )
-        return told(effect, "occasions")
-    by_boot = [means_of_boots(side.means, side.boots) for side in (ours, theirs)]
+        return build_scoped_effect(effect, "occasions")
+    by_boot = [average_by_boot(side.means, side.boots) for side in (ours, theirs)]
     if min(map(len, by_boot)) >= MINIMUM_BLOCKS:
         if by_boot[0].keys() & by_boot[1].keys():
             return None, None, SHARED_BOOTS
         values = [list(each.values()) for each in by_boot]
-        return told(unpaired_effect(*values, packets=packets(_each_side(values))), "boots")
+        return build_scoped_effect(unpaired_effect(*values, packets=packets(_average_replicates(values))), "boots")
     if min(len(ours.means), len(theirs.means)) < MINIMUM_BLOCKS:
         return None, None, FEW_SET_UPS
     if None in (*ours.boots.values(), *theirs.boots.values()):
         return None, None, UNKNOWN_BOOTS
     values = [list(side.means.values()) for side in (ours, theirs)]
-    return told(unpaired_effect(*values, packets=packets(_each_side(values))), "set-ups")
+    return build_scoped_effect(unpaired_effect(*values, packets=packets(_average_replicates(values))), "set-ups")
 
 
-def _each_side(values: Sequence[Sequence[float]]) -> float:
+def _average_replicates(values: Sequence[Sequence[float]]) -> float:
     return harmonic_mean([len(each) for each in values]) if all(values) else 1.0
 
 
-def _boots_of(*sides: SideSetUps) -> set[str | None]:
+def _collect_boots(*sides: SideSetUps) -> set[str | None]:
     return {boot for side in sides for boot in side.boots.values()}
 
 
 def find_occasion_means(side: SideSetUps) -> list[float]:
     """Of one side by itself, in its unit; none where a boot is not known."""
-    return _moments(side, _boots_of(side))
+    return _moments(side, _collect_boots(side))
 
 
 def _moments(side: SideSetUps, of_both: Collection[str | None]) -> list[float]:
@@ -235,7 +240,7 @@ def _moments(side: SideSetUps, of_both: Collection[str | None]) -> list[float]:
     if None in of_both:
         return []
     moments: list[tuple[set[str | None], list[float]]] = []
-    for set_ups in side.by_occasion:
+    for set_ups in side.set_ups_by_occasion:
         boots, held = {side.boots[each] for each in set_ups}, [mean_of([side.means[each] for each in set_ups])]
         alike = [each for each in moments if each[0] & boots] if len(of_both) > 1 else []
         for each in alike:
@@ -250,10 +255,14 @@ def _least_deviation(few: SideSetUps, many: SideSetUps) -> float:
     """
     if not few.means or min([*few.means.values(), *many.means.values()]) <= 0:
         return 0.0
-    within = [[math.log(side.means[each]) for each in held] for side in (few, many) for held in side.by_occasion]
-    between = [[mean_of([math.log(side.means[each]) for each in held]) for held in side.by_occasion]
-               for side in (few, many)]  # fmt: skip
-    thinner = 1 / min(map(len, few.by_occasion)) - mean_of([1 / len(held) for held in many.by_occasion])
+    within = [
+        [math.log(side.means[each]) for each in held] for side in (few, many) for held in side.set_ups_by_occasion
+    ]
+    between = [
+        [mean_of([math.log(side.means[each]) for each in held]) for held in side.set_ups_by_occasion]
+        for side in (few, many)
+    ]
+    thinner = 1 / min(map(len, few.set_ups_by_occasion)) - mean_of([1 / len(held) for held in many.set_ups_by_occasion])
     return math.hypot(
         pooled_deviation(between) or 0.0, (pooled_deviation(within) or 0.0) * math.sqrt(max(0.0, thinner))
     )
@@ -265,10 +274,10 @@ def _own_deviation(few: SideSetUps) -> float:
     """
     if not few.means or min(few.means.values()) <= 0:
         return 0.0
-    held = [[math.log(few.means[each]) for each in set_ups] for set_ups in few.by_occasion]
+    held = [[math.log(few.means[each]) for each in set_ups] for set_ups in few.set_ups_by_occasion]
     return math.sqrt(mean_of([(deviation(each) or 0.0) ** 2 / len(each) for each in held]))
 
 
-def told(effect: Effect, scope: Scope) -> Found:
+def build_scoped_effect(effect: Effect, scope: Scope) -> ScopedEffect:
     """The effect, or why it is absent."""
     return (effect, scope, None) if effect.absent is None else (None, None, effect.absent)

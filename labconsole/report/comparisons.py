@@ -18,7 +18,6 @@ from labconsole.measure.maximum import collapse, second_guest_loses
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, Effect, paired_effect, share_effect, unpaired_effect
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_of, set_up_means
 from labconsole.report.claims import Claim, Question
-from labconsole.report.drawn_order import Drawn, why_not_drawn
 from labconsole.report.points import (
     DEDICATED,
     FORWARDING,
@@ -31,6 +30,7 @@ from labconsole.report.points import (
     Values,
     mean_of_point,
 )
+from labconsole.report.randomization import SetUpOrders, find_order_objection
 
 CPU_BASELINES = (IDLE, DEDICATED)
 """Of table 1: section 3.4 of the paper starts from a second guest without load. Without one, no second guest."""
@@ -42,7 +42,7 @@ ONE_SET_UP_WHY = "one set-up"
 NOT_REACHED = "a maximum was not reached"
 NO_LOAD_CHOSEN = "too few set-ups to choose the load by"
 PILOTS_LOAD_MISSING = "no run entered at the load that the pilot chose"
-TAKEN_APART = "set-ups of one block were taken at different times: raise set_ups and replay the whole plan"
+NOT_IN_ONE_STRETCH = "set-ups of one block were taken at different times: raise set_ups and replay the whole plan"
 UNKNOWN_BOOTS = "which boots of the machine the set-ups belong to is not known"
 UNKNOWN_REACHED = "whether the maximum was reached is not known"
 
@@ -98,10 +98,10 @@ class StreamShare:
     claim: Claim
 
 
-class AskedQuestions:
+class QuestionList:
     """The questions of a report in the order of its tables. ``drawn``: in which order set-ups were taken."""
 
-    def __init__(self, drawn: Drawn) -> None:
+    def __init__(self, drawn: SetUpOrders) -> None:
         self.drawn = drawn
         self.questions: list[Question] = []
 
@@ -109,16 +109,16 @@ class AskedQuestions:
         self.questions.append(Question(**question))
 
 
-Compared = tuple[MaximumReading, MaximumReading, int]
+MaximumPair = tuple[MaximumReading, MaximumReading, int]
 
 
-def against(
+def compare_with_baseline(
     settings: Mapping[Setting, SettingPoints],
     backgrounds: Sequence[str],
     baselines: Sequence[str],
     table: str,
-    asked: AskedQuestions,
-) -> list[Compared]:
+    asked: QuestionList,
+) -> list[MaximumPair]:
     """Maxima beside each background against the first of ``baselines`` that was measured for the same setting.
 
     Over the loads at which both were measured: a platform that collapses beyond its maximum would else seem slowed by
@@ -137,7 +137,7 @@ def against(
     return found
 
 
-def pairs(settings: Mapping[Setting, SettingPoints], asked: AskedQuestions) -> list[Compared]:
+def compare_platforms(settings: Mapping[Setting, SettingPoints], asked: QuestionList) -> list[MaximumPair]:
     """Every two platforms beside no second guest, the one that forwards more first."""
     groups: dict[tuple[Any, ...], list[SettingPoints]] = {}
     for setting, held in settings.items():
@@ -155,18 +155,20 @@ def pairs(settings: Mapping[Setting, SettingPoints], asked: AskedQuestions) -> l
 
 
 def _compare(
-    one: SettingPoints, other: SettingPoints, common: frozenset[float], table: str, asked: AskedQuestions
-) -> Compared:
+    one: SettingPoints, other: SettingPoints, common: frozenset[float], table: str, asked: QuestionList
+) -> MaximumPair:
     subject = one.read(None if common == one.loads else common)
     baseline = other.read(None if common == other.loads else common)
-    effect, why = effect_of(subject, baseline, asked.drawn)
+    effect, why = derive_effect(subject, baseline, asked.drawn)
     ids = (*baseline.point.run_ids, *subject.point.run_ids)
     kind = "pair" if table == "ranking" else "background"
     asked.ask(table=table, kind=kind, effect=effect, why=why, run_ids=ids)
     return subject, baseline, len(common)
 
 
-def effect_of(subject: MaximumReading, baseline: MaximumReading, drawn: Drawn) -> tuple[Effect | None, str | None]:
+def derive_effect(
+    subject: MaximumReading, baseline: MaximumReading, drawn: SetUpOrders
+) -> tuple[Effect | None, str | None]:
     """The effect and why it may not be claimed: paired by block where set-ups belong together, else over boots."""
     if subject.at_least or baseline.at_least:
         return None, NOT_REACHED
@@ -179,11 +181,13 @@ def effect_of(subject: MaximumReading, baseline: MaximumReading, drawn: Drawn) -
         return None, UNKNOWN_REACHED
     counts = (subject.point.packets, baseline.point.packets)
     packets = None if None in counts else float(min(count for count in counts if count is not None))
-    of_one_boot = _of_one_boot(subject, baseline)
-    shared = pairs_of(subject, baseline)
+    of_one_boot = _find_blocks_of_one_boot(subject, baseline)
+    shared = find_paired_blocks(subject, baseline)
     if len(shared) < min(len(of_one_boot), MINIMUM_BLOCKS):
-        return None, TAKEN_APART
-    undrawn = why_not_drawn(subject.point, baseline.point, blocks_in_one_go(subject.point, baseline.point), drawn)
+        return None, NOT_IN_ONE_STRETCH
+    undrawn = find_order_objection(
+        subject.point, baseline.point, find_contiguous_blocks(subject.point, baseline.point), drawn
+    )
     if undrawn is not None:
         return None, undrawn
     if shared:
@@ -193,7 +197,7 @@ def effect_of(subject: MaximumReading, baseline: MaximumReading, drawn: Drawn) -
             packets=packets or None,
         )
         return effect, effect.absent
-    ours, theirs = (means_of_boots(reading.means_bps, reading.point.boots) for reading in (subject, baseline))
+    ours, theirs = (average_by_boot(reading.means_bps, reading.point.boots) for reading in (subject, baseline))
     if ours.keys() & theirs.keys():
         return None, "set-ups of one boot that share no block"
     if min(len(ours), len(theirs)) < 3:
@@ -204,32 +208,36 @@ def effect_of(subject: MaximumReading, baseline: MaximumReading, drawn: Drawn) -
     return effect, effect.absent
 
 
-def pairs_of(subject: MaximumReading, baseline: MaximumReading) -> list[Hashable]:
+def find_paired_blocks(subject: MaximumReading, baseline: MaximumReading) -> list[Hashable]:
     """The blocks whose two set-ups may be held against each other: of one boot, and taken in one go."""
-    return [block for block in _of_one_boot(subject, baseline) if _in_one_go(subject.point, baseline.point, block)]
+    return [
+        block
+        for block in _find_blocks_of_one_boot(subject, baseline)
+        if _is_contiguous(subject.point, baseline.point, block)
+    ]
 
 
-def _of_one_boot(subject: MaximumReading, baseline: MaximumReading) -> list[Hashable]:
+def _find_blocks_of_one_boot(subject: MaximumReading, baseline: MaximumReading) -> list[Hashable]:
     """Blocks whose two set-ups are known to share a boot: two that are not known are not shown to be the same."""
     boots, others = subject.point.boots, baseline.point.boots
     common = [block for block in subject.means_bps if block in baseline.means_bps]
     return [block for block in common if boots[block] is not None and boots[block] == others[block]]
 
 
-def blocks_in_one_go(one: PointSummary, other: PointSummary) -> list[Hashable]:
+def find_contiguous_blocks(one: PointSummary, other: PointSummary) -> list[Hashable]:
     """The same over all blocks of two points, also one that a load was chosen on: its order was drawn as well."""
     common = [block for block in one.boots if block in other.boots]
     of_one_boot = [block for block in common if one.boots[block] is not None and one.boots[block] == other.boots[block]]
-    return [block for block in of_one_boot if _in_one_go(one, other, block)]
+    return [block for block in of_one_boot if _is_contiguous(one, other, block)]
 
 
-def _in_one_go(one: PointSummary, other: PointSummary, block: Hashable) -> bool:
-    """Whether no set-up of another block of the plan was begun between the two: measure/stretches.py."""
+def _is_contiguous(one: PointSummary, other: PointSummary, block: Hashable) -> bool:
+    """Whether no set-up of another block of the plan was begun between the two: measure/contiguous_set_ups.py."""
     stretch = one.stretches[block]
     return stretch is not None and stretch == other.stretches[block]
 
 
-def means_of_boots(means: Mapping[Hashable, float], boots: Mapping[Hashable, str | None]) -> dict[str, float]:
+def average_by_boot(means: Mapping[Hashable, float], boots: Mapping[Hashable, str | None]) -> dict[str, float]:
     """Mean of each boot's set-ups, from those of the blocks; boots that are not known make none."""
     found: dict[str, list[float]] = {}
     for block, mean in means.items():
@@ -239,11 +247,11 @@ def means_of_boots(means: Mapping[Hashable, float], boots: Mapping[Hashable, str
     return {boot: mean_of(held) for boot, held in found.items()}
 
 
-def change_of_means(subject: MaximumReading, baseline: MaximumReading) -> float | None:
+def derive_change_of_means(subject: MaximumReading, baseline: MaximumReading) -> float | None:
     return subject.rate.mean / baseline.rate.mean - 1 if baseline.rate.mean > 0 else None
 
 
-def collapses(settings: Mapping[Setting, SettingPoints], asked: AskedQuestions) -> list[MaximumReading]:
+def find_collapses(settings: Mapping[Setting, SettingPoints], asked: QuestionList) -> list[MaximumReading]:
     """One question for each setting whose maximum lies below its highest load.
 
     Both loads are of one set-up: what else its platform did falls out, but not when in it they were taken.
@@ -258,17 +266,20 @@ def collapses(settings: Mapping[Setting, SettingPoints], asked: AskedQuestions) 
         effect = collapse(reading.choice, reading.highest.values_bps, packets=packets or None)
         if effect is not None:
             ids = (*reading.point.run_ids, *reading.highest.run_ids)
-            undrawn = why_not_drawn(reading.point, reading.highest, tuple(reading.means_bps), asked.drawn)
+            undrawn = find_order_objection(reading.point, reading.highest, tuple(reading.means_bps), asked.drawn)
             asked.ask(
-                table="collapse", kind="collapse", effect=effect if undrawn is None else None,
-                why=undrawn or effect.absent, run_ids=ids,
-            )  # fmt: skip
+                table="collapse",
+                kind="collapse",
+                effect=effect if undrawn is None else None,
+                why=undrawn or effect.absent,
+                run_ids=ids,
+            )
             found.append(reading)
     return found
 
 
-def second_guests(
-    points: Sequence[PointSummary], facts: Mapping[str, RunFacts], all_loads: bool, asked: AskedQuestions | None
+def summarize_second_guests(
+    points: Sequence[PointSummary], facts: Mapping[str, RunFacts], all_loads: bool, asked: QuestionList | None
 ) -> list[SecondGuestSummary]:
     """Offered and measured of the second guest beside each point of the first, or beside all its loads together.
 
@@ -296,9 +307,11 @@ def second_guests(
             table = f"table-{2 + FORWARDING.index(held[0].background)}"
             packets = [known for run_id in run_ids if (known := facts[run_id].second_packets) is not None]
             asked.ask(
-                table=table, kind="second-guest", run_ids=tuple(run_ids),
-                **_in_and_out(offered, measured, min(packets, default=None)),
-            )  # fmt: skip
+                table=table,
+                kind="second-guest",
+                run_ids=tuple(run_ids),
+                **_derive_second_guest_effect(offered, measured, min(packets, default=None)),
+            )
         found.append(
             SecondGuestSummary(
                 setting=held[0].key,
@@ -312,22 +325,27 @@ def second_guests(
     return found
 
 
-def _in_and_out(offered: Values, measured: Values, packets: int | None) -> dict[str, Any]:
+def _derive_second_guest_effect(offered: Values, measured: Values, packets: int | None) -> dict[str, Any]:
     if ONE_SET_UP in offered:
         return {"effect": None, "why": ONE_SET_UP_WHY}
     effect = second_guest_loses(set_up_means(measured), set_up_means(offered), packets=packets)
     return {"effect": effect, "why": effect.absent}
 
 
-def with_claim(guest: SecondGuestSummary, claim: Claim) -> SecondGuestSummary:
+def add_claim(guest: SecondGuestSummary, claim: Claim) -> SecondGuestSummary:
     return SecondGuestSummary(
-        setting=guest.setting, target_bps=guest.target_bps, all_loads=guest.all_loads, offered_bps=guest.offered_bps,
-        measured_bps=guest.measured_bps, run_ids=guest.run_ids, claim=claim,
-    )  # fmt: skip
+        setting=guest.setting,
+        target_bps=guest.target_bps,
+        all_loads=guest.all_loads,
+        offered_bps=guest.offered_bps,
+        measured_bps=guest.measured_bps,
+        run_ids=guest.run_ids,
+        claim=claim,
+    )
 
 
-def streams(
-    settings: Mapping[Setting, SettingPoints], facts: Mapping[str, RunFacts], asked: AskedQuestions
+def compare_streams(
+    settings: Mapping[Setting, SettingPoints], facts: Mapping[str, RunFacts], asked: QuestionList
 ) -> list[tuple[MaximumReading, str, int, float]]:
     """How far each stream lies from its fair share at a setting's maximum; of two, one says what the other does."""
     found = []

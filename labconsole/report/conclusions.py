@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from labconsole.measure.paired_blocks import newest_trials
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS
-from labconsole.measure.trials_of_guests import newest_trials
 from labconsole.model.plan.claims import CLAIMS
 from labconsole.report.claims import NO_MARGIN, Family
 from labconsole.report.evaluation import Evaluation
-from labconsole.report.planned_trials import TrialOfPlan, enters
-from labconsole.report.sample import Planned, missing_words
+from labconsole.report.formatting import format_noun_count, format_number
+from labconsole.report.planned_trials import TrialOfPlan, is_included
+from labconsole.report.sample import PlannedCounts, describe_missing
 from labconsole.report.selection import Selection
-from labconsole.report.words import count, number
 
 ONE_SET_UP = (
     "One set-up: every platform was set up once, and its trials say nothing about how much another set-up would "
@@ -21,20 +21,25 @@ ONE_SET_UP = (
 )
 
 
-def conclusions(
-    made: Evaluation, found: Sequence[Planned], selection: Selection, *, unreadable: Sequence[str] = (),
-    trials: Sequence[TrialOfPlan] | None = None, judged: Sequence[str] = (),
-) -> list[str]:  # fmt: skip
+def draw_conclusions(
+    made: Evaluation,
+    found: Sequence[PlannedCounts],
+    selection: Selection,
+    *,
+    unreadable: Sequence[str] = (),
+    trials: Sequence[TrialOfPlan] | None = None,
+    judged: Sequence[str] = (),
+) -> list[str]:
     """Sentences, most important first. ``unreadable``: runs of which only the columns of the store can be read;
     ``trials``: what the report is of where it is of no run; ``judged``: by which tolerances, in sentences.
     """
     words = [*selection.warnings, *judged]
     if trials is not None:
-        return words + _of_guests(trials, made.claims) + _family(made.claims, 0) + _missing(found)
+        return words + _describe_guest_trials(trials, made.claims) + _family(made.claims, 0) + _missing(found)
     if unreadable:
         words.append(
             f"The {'record' if len(unreadable) == 1 else 'records'} of {', '.join(unreadable[:5])}"
-            f"{' and others' if len(unreadable) > 5 else ''} ({count(len(unreadable), 'run')}) could not be read. If "
+            f"{' and others' if len(unreadable) > 5 else ''} ({format_noun_count(len(unreadable), 'run')}) could not be read. If "
             f"the store's columns say that such a run enters, it is part of the means, but this report cannot vouch "
             f"for it: run `labconsole verify`."
         )
@@ -51,13 +56,15 @@ def conclusions(
     return words + _missing(found)
 
 
-def _of_guests(trials: Sequence[TrialOfPlan], family: Family) -> list[str]:
-    entered = [trial for trial in newest_trials(trials) if enters(trial)]
+def _describe_guest_trials(trials: Sequence[TrialOfPlan], family: Family) -> list[str]:
+    entered = [trial for trial in newest_trials(trials) if is_included(trial)]
     if not entered:
         return ["No trial enters a mean."] if trials else []
     plans = [(each.testbed_fingerprint, each.plan.name, each.plan.plan_hash, each.plan.block) for each in entered]
     verb = "enters" if len(entered) == 1 else "enter"
-    words = [f"{count(len(entered), 'trial')} of {len(trials)} {verb}, of {count(len(set(plans)), 'block')}."]
+    words = [
+        f"{format_noun_count(len(entered), 'trial')} of {len(trials)} {verb}, of {format_noun_count(len(set(plans)), 'block')}."
+    ]
     if not family.size:
         words.append(
             "No comparison was tested, so nothing is claimed, and a difference between means may be chance. A test "
@@ -67,8 +74,8 @@ def _of_guests(trials: Sequence[TrialOfPlan], family: Family) -> list[str]:
     return words
 
 
-def _missing(found: Sequence[Planned]) -> list[str]:
-    missing = missing_words(found)
+def _missing(found: Sequence[PlannedCounts]) -> list[str]:
+    missing = describe_missing(found)
     return [f"Missing of what was planned: {'; '.join(missing)}."] if missing else []
 
 
@@ -89,7 +96,7 @@ def _set_ups(made: Evaluation) -> list[str]:
     few = sum(point.set_ups < MINIMUM_BLOCKS for point in made.points)
     if few:
         words.append(
-            f"{count(few, 'point')} of {len(made.points)} with fewer than {MINIMUM_BLOCKS} set-ups: nothing is "
+            f"{format_noun_count(few, 'point')} of {len(made.points)} with fewer than {MINIMUM_BLOCKS} set-ups: nothing is "
             f"claimed about them."
         )
     return words
@@ -108,9 +115,8 @@ def _methods(made: Evaluation) -> list[str]:
 
 def _usual_blocks(made: Evaluation) -> int:
     blocks = Counter(
-        claim.effect.blocks for claim in made.claims.claims
-        if claim.effect is not None and claim.adjusted_p is not None
-    )  # fmt: skip
+        claim.effect.blocks for claim in made.claims.claims if claim.effect is not None and claim.adjusted_p is not None
+    )
     return blocks.most_common(1)[0][0] if blocks else 0
 
 
@@ -119,15 +125,17 @@ def _family(family: Family, blocks: int) -> list[str]:
         return []
     equal = sum(claim.word == "equivalent" for claim in family.claims)
     words = [
-        f"{count(family.size, 'claim')} {'was' if family.size == 1 else 'were'} tested as one family (Holm 1979): "
+        f"{format_noun_count(family.size, 'claim')} {'was' if family.size == 1 else 'were'} tested as one family (Holm 1979): "
         "without any effect, at most one report in twenty calls anything different. "
         f"{family.different} came out different"
         + (
-            "." if family.size == family.beside
-            else f", {equal} equivalent within ± {100 * family.margin_ratio:g} %." if family.margin_ratio is not None
+            "."
+            if family.size == family.beside
+            else f", {equal} equivalent within ± {100 * family.margin_ratio:g} %."
+            if family.margin_ratio is not None
             else f"; {NO_MARGIN['margin' in family.differ]}, so that nothing is called equivalent."
         )
-    ]  # fmt: skip
+    ]
     if family.size == family.beside:
         return words
     if "claims" in family.differ:
@@ -140,8 +148,8 @@ def _family(family: Family, blocks: int) -> list[str]:
     price = family.price(blocks)
     if price is not None:
         words.append(
-            f"The price of {count(family.size, 'claim')}: with {blocks} blocks the smallest p has to come from |t| > "
-            f"{number(price[0])}, an effect of {number(price[1])} standard deviations between blocks. Fewer claims "
+            f"The price of {format_noun_count(family.size, 'claim')}: with {blocks} blocks the smallest p has to come from |t| > "
+            f"{format_number(price[0])}, an effect of {format_number(price[1])} standard deviations between blocks. Fewer claims "
             "(claims: in the plan) or more set-ups lower it, fixed before the next plan is measured: added to this "
             "plan after a look at its results, they make false findings more frequent."
         )

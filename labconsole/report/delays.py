@@ -22,7 +22,7 @@ class DelayAt:
     p99_ns: SetUpMean
 
 
-def delay_at(point: PointSummary, facts: Mapping[str, RunFacts]) -> DelayAt | None:
+def find_delay(point: PointSummary, facts: Mapping[str, RunFacts]) -> DelayAt | None:
     """None unless trials of the point know a delay; one way only where all that know any know that."""
     held = [
         (block, facts[run_id])

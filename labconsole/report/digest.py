@@ -16,13 +16,13 @@ from typing import Any
 from labconsole.measure.groups import SIDES, WHY
 from labconsole.measure.statistics.repetitions import jain_index
 from labconsole.model.design_point import INCLUDES_FCS, FrameSize
-from labconsole.report.dropped import DroppedByKernel
-from labconsole.report.judged_by import Unusual, unusual
-from labconsole.report.packet_delays import kernels_asked, packet_delays
+from labconsole.report.fact_history import FactHistory
+from labconsole.report.kernel_drops import KernelDropCounts
+from labconsole.report.packet_delays import list_kernel_probes, read_packet_delays
 from labconsole.report.points import RunFacts
 from labconsole.report.sample import PlanFacts
-from labconsole.report.seen_facts import SeenFacts
-from labconsole.report.telemetry_trials import TelemetryTrial, telemetry_trials
+from labconsole.report.telemetry_trials import TelemetryTrial, read_telemetry_trials
+from labconsole.report.tolerances_used import NonDefaultTolerances, find_non_default_tolerances
 from labconsole.units import format_rate_bps
 
 BEFORE_UUT = ("uut_in",)
@@ -31,7 +31,7 @@ BEFORE_GUEST = ("uut_in", "to_guest", "guest_in")
 
 GUEST_HOPS = frozenset({"to_guest", "guest_in", "guest_out", "from_guest"})
 
-WORTH_TELLING_RATIO = 0.001
+MIN_REPORTED_LOSS_RATIO = 0.001
 """Of what was offered; whose loss is below that needs no place."""
 
 Json = Mapping[str, Any]
@@ -49,7 +49,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
+class ExcludedRun:
     """A run that enters no mean, and why: codes with their sentences."""
 
     run_id: str
@@ -75,28 +75,28 @@ class Load:
     achieved: dict[str, list[float]] = field(default_factory=dict)
 
 
-def _target_words(asked: Json) -> str:
+def _format_target(asked: Json) -> str:
     target, size_bytes = asked["target_bps"], asked["frame_size_bytes"]
     if size_bytes is not None:
         target = FrameSize(size_bytes, asked[INCLUDES_FCS]).wish(target)
     return target if isinstance(target, str) else format_rate_bps(target)
 
 
-def asked_words(record: Json) -> tuple[str, str]:
+def format_request(record: Json) -> tuple[str, str]:
     """What was asked for, as findings name it: platform and frame size, and what they were measured with."""
     asked = record["requested"]
-    size = _size_words(asked) + (" with FCS" if asked[INCLUDES_FCS] else "")
+    size = _format_size(asked) + (" with FCS" if asked[INCLUDES_FCS] else "")
     beside = "" if asked["background"] == "none" else f" beside {asked['background']}"
-    load = _target_words(asked)
+    load = _format_target(asked)
     return f"{asked['platform']}, {size}", f"{asked['sources']} × {load}{beside}"
 
 
-def _size_words(asked: Json) -> str:
+def _format_size(asked: Json) -> str:
     size = asked["frame_size_bytes"]
     return "mixed sizes" if size is None else f"{size} B"
 
 
-FOUND = "left as it was found"
+LEFT_UNCHANGED = "left as it was found"
 """Of flow control: no platform asked for anything."""
 
 
@@ -116,7 +116,7 @@ class Digest:
         self.said: dict[str, Counter[str]] = {}
         self.plans: dict[str, tuple[str, Counter[int]]] = {}
         self.doubts: dict[str, Evidence] = {}
-        self.left_out: list[LeftOut] = []
+        self.left_out: list[ExcludedRun] = []
         self.unreadable: list[str] = []
         self.missed: list[Evidence] = []
         self.short: list[Evidence] = []
@@ -128,14 +128,14 @@ class Digest:
         self.planned: dict[tuple[str, str], PlanFacts] = {}
         self.loads: dict[tuple[str, str], Load] = {}
         self.influences: dict[tuple[str, str], Influence] = {}
-        self.nodes: dict[str, SeenFacts] = {}
-        self.settings: dict[str, SeenFacts] = {}
-        self.platforms: dict[str, SeenFacts] = {}
+        self.nodes: dict[str, FactHistory] = {}
+        self.settings: dict[str, FactHistory] = {}
+        self.platforms: dict[str, FactHistory] = {}
         self.paths: dict[tuple[str, str], str] = {}
-        self.unusual: list[Unusual] = []
+        self.unusual: list[NonDefaultTolerances] = []
         self.telemetry: list[TelemetryTrial] = []
         self.untold_telemetry = 0
-        self.dropped = DroppedByKernel()
+        self.dropped = KernelDropCounts()
 
     def add(self, record: Json) -> None:
         """Take one record."""
@@ -143,32 +143,32 @@ class Digest:
         self.emulated = self.emulated or record["emulated"]
         self.first = min(self.first or record["started_at"], record["started_at"])
         self.last = max(self.last, record["finished_at"])
-        self.unusual.append(unusual((record.get("in_force") or {}).get("tolerances", {})))
+        self.unusual.append(find_non_default_tolerances((record.get("in_force") or {}).get("tolerances", {})))
         self._choices(record)
         self._surroundings(record)
-        asked, load = asked_words(record)
+        asked, load = format_request(record)
         shows = partial(Evidence, run_id=record["run_id"], asked=asked, load=load)
         reasons = record["verdict"]["reasons"]
         for each in reasons:
             if each["code"] == "background_missed":
                 self.missed.append(shows(detail=each["detail"]))
         if record.get("role") == "telemetry":
-            told = telemetry_trials(record)
+            told = read_telemetry_trials(record)
             self.telemetry += told
             self.untold_telemetry += not told
             if told:
                 self.dropped.add(record)
         if record["run_id"] not in self._entering:
-            self._kept_out(record, shows, f"{asked}, {load}")
+            self._add_exclusion(record, shows, f"{asked}, {load}")
             return
         self._reasons(shows, reasons)
         self._streams(record, shows)
         self.dropped.add(record)
-        self.facts[record["run_id"]] = facts_of(record)
+        self.facts[record["run_id"]] = build_run_facts(record)
         if record["background"] is not None:
             self._background(record, record["background"])
 
-    def _kept_out(self, record: Json, shows: partial[Evidence], asked: str) -> None:
+    def _add_exclusion(self, record: Json, shows: partial[Evidence], asked: str) -> None:
         reasons = record["verdict"]["reasons"]
         why = self._why.get(record["run_id"], "invalid")
         words = tuple((each["code"], each["detail"]) for each in reasons if why in ("invalid", each["code"]))
@@ -178,7 +178,7 @@ class Digest:
         if why == "telemetry":
             return  # a table of its own tells of it
         self.left_out.append(
-            LeftOut(run_id=record["run_id"], asked=asked, reasons=words or ((why, WHY.get(why, why)),))
+            ExcludedRun(run_id=record["run_id"], asked=asked, reasons=words or ((why, WHY.get(why, why)),))
         )
 
     def _say(self, what: str, word: object, times: int = 1) -> None:
@@ -190,18 +190,20 @@ class Digest:
             self._say(name, record[name])
         for name in ("platform", INCLUDES_FCS, "background", "observe", "generator", "sources"):
             self._say(name, asked[name])
-        self._say("size", _size_words(asked))
+        self._say("size", _format_size(asked))
         self._say("duration", f"{asked['duration_s']:g} s")
-        self._say("target", _target_words(asked))
+        self._say("target", _format_target(asked))
         if plan is not None and record.get("role") != "telemetry":
             self.plans.setdefault(plan["hash"], (plan["name"], Counter()))[1][plan["seed"]] += 1
             key, set_ups = (plan["hash"], record["testbed_fingerprint"]), plan.get("set_ups")
             before = self.planned.get(key)
             first = None if before is None else before.first_set_ups
             self.planned[key] = PlanFacts(
-                name=plan["name"], set_ups=set_ups, repetitions=plan.get("repetitions"),
+                name=plan["name"],
+                set_ups=set_ups,
+                repetitions=plan.get("repetitions"),
                 first_set_ups=set_ups if first is None else first,
-            )  # fmt: skip
+            )
         elif plan is None:
             self._say("without a plan", "runs")
         for stream in record["streams"]:
@@ -217,11 +219,11 @@ class Digest:
             held = self.influences.setdefault((kind, node), Influence())
             held.runs, held.detail = held.runs + 1, detail
         environment = record["environment"]
-        self.see_nodes(environment.get("nodes") or {})
+        self.add_nodes(environment.get("nodes") or {})
         attested = environment.get("platform")
         if isinstance(attested, dict):
             name = record["requested"]["platform"] + (", with a second guest" if record["background"] else "")
-            self.platforms.setdefault(name, SeenFacts()).add(attested)
+            self.platforms.setdefault(name, FactHistory()).add(attested)
         self._say("flow control", _flow_control(attested))
         calibration = environment.get("calibration")
         if isinstance(calibration, dict):
@@ -229,23 +231,23 @@ class Digest:
         else:
             self._say("calibration", "none")
 
-    def see_nodes(self, nodes: Json) -> None:
+    def add_nodes(self, nodes: Json) -> None:
         """What a record says of its nodes; also one that is no run, or that enters nothing else."""
         for name, said in nodes.items():
             if isinstance(said, dict):
-                facts = self.nodes.setdefault(name, SeenFacts())
+                facts = self.nodes.setdefault(name, FactHistory())
                 facts.add(said.get("facts") or {})
                 facts.add({key: value for key, value in said.items() if key not in ("facts", "settings")})
                 told = said["settings"] if isinstance(said.get("settings"), dict) else {}
                 if told or name in self.settings:
-                    self.settings.setdefault(name, SeenFacts()).add_whole(told)
+                    self.settings.setdefault(name, FactHistory()).add_whole(told)
 
     def _reasons(self, shows: partial[Evidence], reasons: list[Json]) -> None:
         for each in reasons:
             self.doubts[each["code"]] = shows(detail=each["detail"])
         same = [each for each in reasons if each["code"] == "offered_short"]
         if same:
-            found = self.throttled if any(map(_by_flow_control, same)) else self.short
+            found = self.throttled if any(map(_is_caused_by_flow_control, same)) else self.short
             found.append(shows(detail=same[0]["detail"]))
 
     def _streams(self, record: Json, shows: partial[Evidence]) -> None:
@@ -254,7 +256,7 @@ class Digest:
             self._path(record["requested"]["platform"], stream)
         lost = sum(stream["loss_packets"] or 0 for stream in streams)
         sent = sum(stream["offered_packets"] or 0 for stream in streams)
-        if lost <= 0 or lost < WORTH_TELLING_RATIO * sent:
+        if lost <= 0 or lost < MIN_REPORTED_LOSS_RATIO * sent:
             return
         hops = [hop for stream in streams for hop in stream["ledger"]]
         guest = any(hop["hop"] in GUEST_HOPS for hop in hops)
@@ -281,11 +283,11 @@ class Digest:
                     held.setdefault(quantity, []).append(float(value))
 
 
-OFFERED_ALIKE = 0.95
+EQUAL_OFFER_JAIN = 0.95
 """Jain's index of what the streams were offered from which on their shares of what came out are compared."""
 
 
-def facts_of(record: Json) -> RunFacts:
+def build_run_facts(record: Json) -> RunFacts:
     """What conclusions need of one record."""
     plan, streams = record["plan"] or {}, record["streams"]
     fixed = plan.get("fixed")
@@ -304,9 +306,9 @@ def facts_of(record: Json) -> RunFacts:
         pdv_ns=_delays(streams, "pdv_ns"),
         witnesses=tuple(sorted({stream["measured_from"] or "neither" for stream in streams})),
         place=_place(plan),
-        packet_delays=packet_delays(streams),
-        delays_since_due=packet_delays(streams, since_due=True),
-        kernels_asked=kernels_asked(record),
+        packet_delays=read_packet_delays(streams),
+        delays_since_due=read_packet_delays(streams, since_due=True),
+        kernels_asked=list_kernel_probes(record),
     )
 
 
@@ -321,7 +323,7 @@ def _shares(streams: list[Json]) -> dict[str, float] | None:
         return None
     offered = [stream["offered_pps"] for stream in streams]
     rates = [_rate(stream) for stream in streams]
-    if None in offered or None in rates or not any(rates) or (jain_index(offered) or 0.0) < OFFERED_ALIKE:
+    if None in offered or None in rates or not any(rates) or (jain_index(offered) or 0.0) < EQUAL_OFFER_JAIN:
         return None
     total = sum(rate or 0.0 for rate in rates)
     return {stream["name"]: (rate or 0.0) / total for stream, rate in zip(streams, rates, strict=True)}
@@ -347,7 +349,7 @@ def _sum(values: list[float | None]) -> float | None:
     return sum(known) if len(known) == len(values) else None
 
 
-def _by_flow_control(reason: Json) -> bool:
+def _is_caused_by_flow_control(reason: Json) -> bool:
     """By the verdict's evidence, not by its words."""
     evidence = reason.get("evidence") or {}
     places = evidence.get("places")  # of a reason that was seen at several
@@ -363,6 +365,6 @@ def _flow_control(attested: object) -> str:
     """What a platform's option made of it (platforms/base/flow_control.py)."""
     told = attested.get("flow_control") if isinstance(attested, dict) else None
     if not isinstance(told, dict) or not told:
-        return FOUND
+        return LEFT_UNCHANGED
     on = any(isinstance(nic, dict) and nic.get("rx") for nic in told.values())
     return f"{'on' if on else 'off'} at the unit under test, as its platform asks"

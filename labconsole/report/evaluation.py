@@ -26,25 +26,24 @@ from labconsole.errors import MeasurementError
 from labconsole.measure.admission import Admission, admit
 from labconsole.measure.run_row import RunRow
 from labconsole.measure.statistics.components import Components, components, pooled_components
-from labconsole.report.claims import Family, answer
+from labconsole.report.claims import Family, answer_questions
 from labconsole.report.comparisons import (
     CPU_BASELINES,
     NETWORK_BASELINES,
-    AskedQuestions,
     Collapse,
-    Compared,
     Comparison,
+    MaximumPair,
+    QuestionList,
     SecondGuestSummary,
     StreamShare,
-    against,
-    change_of_means,
-    collapses,
-    pairs,
-    second_guests,
-    streams,
-    with_claim,
+    add_claim,
+    compare_platforms,
+    compare_streams,
+    compare_with_baseline,
+    derive_change_of_means,
+    find_collapses,
+    summarize_second_guests,
 )
-from labconsole.report.drawn_order import drawn
 from labconsole.report.points import (
     CPU_LOADS,
     DEDICATED,
@@ -60,6 +59,7 @@ from labconsole.report.points import (
     mixed,
     platform_order,
 )
+from labconsole.report.randomization import collect_orders
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,31 +112,32 @@ def evaluate(
     entered = [run for run in held if run.run_id not in judged.left_out]
     points = make_points(entered, pool, judged.stretches)
     settings = make_settings(points, known, fixed)
-    asked = AskedQuestions(drawn(entered, judged.begun, known))
-    cpu = against(settings, CPU_LOADS, CPU_BASELINES, "table-1", asked)
-    idle = against(settings, (IDLE,), (DEDICATED,), "table-1", asked)
-    network = against(settings, FORWARDING, NETWORK_BASELINES, "figure-5-numbers", asked)
-    ranked = pairs(settings, asked)
-    fallen = collapses(settings, asked)
-    second = second_guests(points, known, True, asked)
-    shares = streams(settings, known, asked)
+    asked = QuestionList(collect_orders(entered, judged.begun, known))
+    cpu = compare_with_baseline(settings, CPU_LOADS, CPU_BASELINES, "table-1", asked)
+    idle = compare_with_baseline(settings, (IDLE,), (DEDICATED,), "table-1", asked)
+    network = compare_with_baseline(settings, FORWARDING, NETWORK_BASELINES, "figure-5-numbers", asked)
+    ranked = compare_platforms(settings, asked)
+    fallen = find_collapses(settings, asked)
+    second = summarize_second_guests(points, known, True, asked)
+    shares = compare_streams(settings, known, asked)
     declared = _declared(entered, known)
-    family = answer(
+    family = answer_questions(
         asked.questions,
         margin_ratio=declared.margin_ratio if margin_ratio is None else margin_ratio,
         declared="plan" if margin_ratio is None else "option",
         tables=declared.claims if claims is None else claims,
         differ=tuple(
-            name for name, given in (("margin", margin_ratio), ("claims", claims))
+            name
+            for name, given in (("margin", margin_ratio), ("claims", claims))
             if given is None and name in declared.differ
         ),
         beside=beside,
-    )  # fmt: skip
+    )
     taken = iter(family.claims)
 
-    def compared(found: Sequence[Compared]) -> tuple[Comparison, ...]:
+    def compared(found: Sequence[MaximumPair]) -> tuple[Comparison, ...]:
         return tuple(
-            Comparison(subject=a, baseline=b, loads=loads, change_ratio=change_of_means(a, b), claim=next(taken))
+            Comparison(subject=a, baseline=b, loads=loads, change_ratio=derive_change_of_means(a, b), claim=next(taken))
             for a, b, loads in found
         )
 
@@ -149,12 +150,12 @@ def evaluate(
         network_loads=compared(network),
         ranking=compared(ranked),
         collapses=tuple(Collapse(reading=reading, claim=next(taken)) for reading in fallen),
-        second_guests=tuple(with_claim(guest, next(taken)) for guest in second),
+        second_guests=tuple(add_claim(guest, next(taken)) for guest in second),
         streams=tuple(
             StreamShare(reading=reading, stream=name, streams=count, share=share, claim=next(taken))
             for reading, name, count, share in shares
         ),
-        second_by_load=tuple(second_guests(points, known, False, None)),
+        second_by_load=tuple(summarize_second_guests(points, known, False, None)),
         claims=family,
         spread=_spread(points),
     )

@@ -13,7 +13,7 @@ from labconsole.report.digest import Digest
 from labconsole.report.evaluation import Evaluation
 from labconsole.report.planned_trials import PlannedTrials
 from labconsole.report.reference import PaperTables
-from labconsole.report.sample import Coverage, KeptRuns
+from labconsole.report.sample import Coverage, RunSample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class Material:
     ``experiments``: records of other kinds, by the kind's name.
     """
 
-    kept: KeptRuns
+    kept: RunSample
     digest: Digest
     evaluation: Evaluation
     coverage: tuple[Coverage, ...] = ()

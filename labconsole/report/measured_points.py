@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 from labconsole.contracts.measured import Bound, MeasuredTrial, MeasuredValue, Quantity, TrialTurn
 from labconsole.measure.comparison import Pair
+from labconsole.measure.paired_blocks import select_newest_per_place
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups, set_up_means
-from labconsole.measure.trials_of_guests import newest_of
 from labconsole.report.compared_effect import SideSetUps
 
 UNIFORM: Final = math.sqrt(12.0)
@@ -88,9 +88,12 @@ class MeasuredPoint:
         """With the boot and the occasion of each, which the plan's name has, and its first beginning."""
         newest_first = sorted(self.trials, key=lambda trial: trial.started_at, reverse=True)
         return SideSetUps(
-            self.set_up_means, self.boots, {trial.set_up: trial.plan_name for trial in self.trials},
-            {trial.set_up: trial.started_at for trial in newest_first}, self.known_ratio,
-        )  # fmt: skip
+            self.set_up_means,
+            self.boots,
+            {trial.set_up: trial.plan_name for trial in self.trials},
+            {trial.set_up: trial.started_at for trial in newest_first},
+            self.known_ratio,
+        )
 
     @property
     def known_ratio(self) -> float:
@@ -116,29 +119,29 @@ class MeasuredPoint:
         return found
 
 
-def newest(trials: Iterable[MeasuredTrial]) -> list[MeasuredTrial]:
+def select_newest(trials: Iterable[MeasuredTrial]) -> list[MeasuredTrial]:
     """Of those with one meaning on one testbed the last that can be stood behind, or else the last."""
-    return newest_of(trials, lambda trial: (trial.kind, trial.testbed_fingerprint, trial.hash))
+    return select_newest_per_place(trials, lambda trial: (trial.kind, trial.testbed_fingerprint, trial.hash))
 
 
-def factors_of(trial: MeasuredTrial) -> tuple[tuple[str, Hashable], ...]:
+def sort_factors(trial: MeasuredTrial) -> tuple[tuple[str, Hashable], ...]:
     """Those of its point, in the order of their names."""
     return tuple(sorted(trial.factors.items(), key=lambda factor: factor[0]))
 
 
-def points_of(trials: Sequence[MeasuredTrial]) -> list[MeasuredPoint]:
+def build_points(trials: Sequence[MeasuredTrial]) -> list[MeasuredPoint]:
     """Every quantity of every point, in the order in which it was first measured."""
     found: dict[QuantityKey, list[MeasuredTrial]] = {}
     for trial in sorted(trials, key=lambda each: (each.started_at, each.id)):
         for quantity in trial.values:
-            found.setdefault(QuantityKey(trial.kind, quantity, factors_of(trial)), []).append(trial)
+            found.setdefault(QuantityKey(trial.kind, quantity, sort_factors(trial)), []).append(trial)
     return [MeasuredPoint(key=key, trials=tuple(held)) for key, held in found.items()]
 
 
-def pooled(trials: Sequence[MeasuredTrial]) -> Mapping[str, list[str]]:
+def find_pooled_conditions(trials: Sequence[MeasuredTrial]) -> Mapping[str, list[str]]:
     """By kind, the conditions that differ among the trials of one point, with their values there."""
     differing: dict[str, dict[str, set[str]]] = {}
-    for point in points_of(trials):
+    for point in build_points(trials):
         for name, values in _conditions(point.key.kind, point.trials).items():
             if len(values) > 1:
                 differing.setdefault(point.key.kind, {}).setdefault(name, set()).update(values)

@@ -10,7 +10,7 @@ from labconsole.measure.run_row import RunRow
 from labconsole.model.plan.occasions import AT
 from labconsole.report.changes import Side
 from labconsole.report.digest import Digest
-from labconsole.report.sample import KeptRuns
+from labconsole.report.sample import RunSample
 
 
 def base_name(plan_name: str | None) -> str:
@@ -18,46 +18,50 @@ def base_name(plan_name: str | None) -> str:
     return (plan_name or "").partition(AT)[0]
 
 
-def planned_and_missing(runs: Iterable[RunRow], set_ups: int | None) -> tuple[int, int]:
+def count_planned_and_missing(runs: Iterable[RunRow], set_ups: int | None) -> tuple[int, int]:
     """Set-ups of one plan on one testbed, whose kinds were begun. ``set_ups``: of each; None: not known, none."""
     held = {(run.platform, run.background, run.block) for run in runs if run.block}
     planned = 0 if set_ups is None else set_ups * len({each[:2] for each in held})
     return planned, 0 if set_ups is None else max(0, planned - len(held))
 
 
-def incomplete_words(words: str, planned: int, missing: int, noun: str) -> str:
+def describe_incomplete(words: str, planned: int, missing: int, noun: str) -> str:
     """An occasion that is left out."""
     return f"{words} is left out: {missing} of its {planned} {noun} {'is' if missing == 1 else 'are'} missing"
 
 
-def sides_of_trials(
+def build_trial_sides(
     meant: Sequence[MeasuredTrial], every: Sequence[MeasuredTrial], place: str, tell: Callable[[str], None]
 ) -> Iterator[Side]:
     """One for each occasion that is complete; others are told. ``every``: a filter makes no occasion incomplete."""
-    groups, of_occasion = _by_occasion(meant), _by_occasion(every)
+    groups, of_occasion = _group_by_occasion(meant), _group_by_occasion(every)
     for key, trials in groups.items():
         planned, missing = _planned_and_missing(of_occasion[key])
         if missing:
-            tell(incomplete_words(key[0], planned, missing, "trials"))
+            tell(describe_incomplete(key[0], planned, missing, "trials"))
         elif not any(trial.values for trial in trials):
             tell(f"{key[0]} is left out: none of its trials enters a mean")
         else:
             digest = Digest(())
-            see_trials(digest, trials)
+            add_trials_to_digest(digest, trials)
             yield Side(
-                words=key[0], place=place, kept=KeptRuns((), (), {}), admission=Admission((), {}), digest=digest,
+                words=key[0],
+                place=place,
+                kept=RunSample((), (), {}),
+                admission=Admission((), {}),
+                digest=digest,
                 trials=tuple(trials),
-            )  # fmt: skip
+            )
 
 
-def see_trials(digest: Digest, trials: Iterable[MeasuredTrial]) -> None:
+def add_trials_to_digest(digest: Digest, trials: Iterable[MeasuredTrial]) -> None:
     """Let a digest see what trials that enter say of their nodes, the oldest first."""
     for trial in sorted(trials, key=lambda each: each.started_at):
         if trial.values:
-            digest.see_nodes(trial.nodes)
+            digest.add_nodes(trial.nodes)
 
 
-def _by_occasion(trials: Iterable[MeasuredTrial]) -> dict[tuple[str, str], list[MeasuredTrial]]:
+def _group_by_occasion(trials: Iterable[MeasuredTrial]) -> dict[tuple[str, str], list[MeasuredTrial]]:
     found: dict[tuple[str, str], list[MeasuredTrial]] = {}
     for trial in trials:
         found.setdefault((trial.plan_name, trial.testbed_fingerprint), []).append(trial)

@@ -19,7 +19,7 @@ class PacketDelays:
     longest_ns: int
 
 
-def packet_delays(streams: Sequence[Mapping[str, Any]], *, since_due: bool = False) -> PacketDelays | None:
+def read_packet_delays(streams: Sequence[Mapping[str, Any]], *, since_due: bool = False) -> PacketDelays | None:
     """None unless every stream tells the delay of each packet that came, in a histogram that can be read. By the
     sender's time stamps, or since they were due.
     """
@@ -39,7 +39,7 @@ def packet_delays(streams: Sequence[Mapping[str, Any]], *, since_due: bool = Fal
     return PacketDelays(tuple(histograms), longest_ns) if histograms else None
 
 
-def kernels_asked(record: Mapping[str, Any]) -> tuple[str, ...]:
+def list_kernel_probes(record: Mapping[str, Any]) -> tuple[str, ...]:
     """What the nodes' kernels did for a trial besides forwarding: it takes a part of a processor."""
     drops = (record.get("extensions") or {}).get("kernel_drops")
     timed = [(stream.get("extensions") or {}).get(EXTENSION) for stream in record["streams"]]

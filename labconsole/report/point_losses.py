@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from labconsole.measure.maximum import REACHED_LOSS_RATIO
 from labconsole.measure.run_row import RunRow
-from labconsole.measure.statistics.loss_interval import is_told
+from labconsole.measure.statistics.loss_interval import is_loss_known
 
 
 def lost_packets(runs: Sequence[RunRow], by_sides: bool) -> list[int | None]:
@@ -20,7 +20,7 @@ def lost_packets(runs: Sequence[RunRow], by_sides: bool) -> list[int | None]:
         some, of = (run.uut_lost_packets if by_sides else run.loss_packets), run.offered_packets
         if some is None or of is None:
             found.append(None)
-        elif not is_told(some, of):
+        elif not is_loss_known(some, of):
             return [None] * len(runs)
         else:
             found.append(max(some, 0))

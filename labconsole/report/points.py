@@ -11,6 +11,7 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
+from labconsole.measure.contiguous_set_ups import ContiguousSetUps
 from labconsole.measure.groups import (
     ONE_SET_UP,
     Alike,
@@ -18,14 +19,13 @@ from labconsole.measure.groups import (
     arrived_packets,
     block_of,
     design_of,
+    disambiguate_platforms,
     rate_of,
-    told_apart,
 )
 from labconsole.measure.maximum import REACHED_LOSS_RATIO, MaximumChoice, choose_maximum, is_at_least
 from labconsole.measure.run_row import RunRow
 from labconsole.measure.statistics.loss_interval import LossEstimate, loss_of_counts, loss_of_trials
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups, set_up_means
-from labconsole.measure.stretches import Stretches
 from labconsole.model.design_point import FrameSize
 from labconsole.report.packet_delays import PacketDelays
 from labconsole.report.point_losses import full_run_ids, lost_packets, missing_ratio
@@ -178,7 +178,7 @@ class _Group:
     runs: list[RunRow] = field(default_factory=list)
 
 
-def make_points(runs: Iterable[RunRow], pool: Collection[str], taken: Stretches) -> list[PointSummary]:
+def make_points(runs: Iterable[RunRow], pool: Collection[str], taken: ContiguousSetUps) -> list[PointSummary]:
     """Every design point of runs that enter, ordered by its factors, raw first."""
     groups: dict[Alike, _Group] = {}
     for run in runs:
@@ -195,12 +195,12 @@ def make_points(runs: Iterable[RunRow], pool: Collection[str], taken: Stretches)
         group.pps.setdefault(block, []).append(rate[0])
         group.bps.setdefault(block, []).append(rate[1])
         group.offered.setdefault(block, []).append(run.offered_bps)
-    names = told_apart(groups)
+    names = disambiguate_platforms(groups)
     made = [_point(names[design.platform, design.conditions], design, group, taken) for design, group in groups.items()]
     return sorted(made, key=point_order)
 
 
-def _point(name: str, design: Alike, group: _Group, known: Stretches) -> PointSummary:
+def _point(name: str, design: Alike, group: _Group, known: ContiguousSetUps) -> PointSummary:
     by_sides = all((run.method or 1) > 1 for run in group.runs)
     arrived = [arrived_packets(run) for run in group.runs]
     lost = lost_packets(group.runs, by_sides)
@@ -219,7 +219,7 @@ def _point(name: str, design: Alike, group: _Group, known: Stretches) -> PointSu
         values_bps=group.bps,
         packets=None if None in arrived else min(count for count in arrived if count is not None),
         boots=_boots(group),
-        stretches=_stretches(group, known),
+        stretches=_find_contiguous_set_ups(group, known),
         run_ids=tuple(group.run_ids),
         blocks_of_runs=tuple(group.blocks),
     )
@@ -238,7 +238,7 @@ def mean_of_point(values: Mapping[Hashable, Sequence[float]]) -> SetUpMean:
     return replace(found, ci_low=None, ci_high=None, sd=None, scope="too few", set_ups=found.set_ups - 1)
 
 
-def _stretches(group: _Group, known: Stretches) -> dict[Hashable, int | None]:
+def _find_contiguous_set_ups(group: _Group, known: ContiguousSetUps) -> dict[Hashable, int | None]:
     found: dict[Hashable, int | None] = {}
     for block, set_up in {(block, run.set_up or "") for run, block in zip(group.runs, group.blocks, strict=True)}:
         own = known.get((block, set_up))

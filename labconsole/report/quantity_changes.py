@@ -14,33 +14,33 @@ from itertools import chain
 from typing import Final
 
 from labconsole.contracts.measured import FROM_MEMORY, HELD, Bound, MeasuredTrial
+from labconsole.measure.paired_blocks import NOT_RANDOMIZED, is_alternating
 from labconsole.measure.statistics.censoring import censored_sd_ratio, widen_effect
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, NOTHING_VARIED, paired_effect
 from labconsole.measure.statistics.set_ups import mean_of
-from labconsole.measure.trials_of_guests import NOT_DRAWN, taken_by_turns
 from labconsole.report.compared_effect import (
     LOSS_UNKNOWN,
     NOTHING_LOST,
     OFFERED_LESS,
     ONE_FULL,
     ComparedEffect,
-    Found,
+    ScopedEffect,
     SideSetUps,
     are_boots_mixed,
-    over_replicates,
-    told,
+    build_scoped_effect,
+    derive_unpaired_effect,
 )
 from labconsole.report.measured_points import UNIFORM, MeasuredPoint, QuantityKey
 
 UNKNOWN_SET_UPS: Final = "which set-ups the trials were taken in is not known"
 SEVERAL_TESTBEDS: Final = "the trials are of several testbeds"
-OTHER_WORK: Final = "the programs in the guests are not the same"
+DIFFERENT_PROGRAMS: Final = "the programs in the guests are not the same"
 NONE_REACHED: Final = "not even the lowest load met the goal"
 SOME_FULL: Final = "some trials lost nothing of all that could be offered, and others did"
-ONE_HELD: Final = f"one side is {HELD}"
-SOME_HELD: Final = f"{HELD} in some trials, and not in others"
-SOME_FROM_MEMORY: Final = f"{FROM_MEMORY} in some trials, and not in others"
-HELD_SLOWER: Final = f"{HELD} on the side that was slower"
+ONE_LINK_LIMITED: Final = f"one side is {HELD}"
+SOME_LINK_LIMITED: Final = f"{HELD} in some trials, and not in others"
+SOME_CACHED: Final = f"{FROM_MEMORY} in some trials, and not in others"
+LINK_LIMITED_SLOWER: Final = f"{HELD} on the side that was slower"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class QuantityChange(ComparedEffect):
         held = [point.bounds for point in (self.before, self.after) if point.bounds & {"at least", HELD}]
         some = any(len(bounds) > 1 for bounds in held)
         if any(HELD in bounds for bounds in held):
-            return SOME_HELD if some else ONE_HELD
+            return SOME_LINK_LIMITED if some else ONE_LINK_LIMITED
         return SOME_FULL if some else ONE_FULL
 
     @property
@@ -108,7 +108,7 @@ def match_quantities(
     ``one_place``: both sides are of one store, so that blocks of one name are the same.
     """
     factors = {kind: found for kind, names in compared.items() if (found := _compared(kind, before, after, names))}
-    theirs, ours = (_by_key(points, factors) for points in (before, after))
+    theirs, ours = (_group_by_key(points, factors) for points in (before, after))
     changes = tuple(
         _change(key, theirs[key][0], held[0], one_place)
         for key, held in ours.items()
@@ -116,10 +116,11 @@ def match_quantities(
     )
     matched = {id(point) for each in changes for point in (each.before, each.after)}
     return MatchedQuantities(
-        changes=changes, factors=factors,
+        changes=changes,
+        factors=factors,
         only_before=tuple(point for point in before if id(point) not in matched),
         only_after=tuple(point for point in after if id(point) not in matched),
-    )  # fmt: skip
+    )
 
 
 def _compared(
@@ -134,7 +135,7 @@ def _compared(
     return tuple(found)
 
 
-def _by_key(
+def _group_by_key(
     points: Sequence[MeasuredPoint], factors: Mapping[str, tuple[str, ...]]
 ) -> dict[QuantityKey, list[MeasuredPoint]]:
     found: dict[QuantityKey, list[MeasuredPoint]] = {}
@@ -144,16 +145,22 @@ def _by_key(
 
 
 def _change(key: QuantityKey, before: MeasuredPoint, after: MeasuredPoint, one_place: bool) -> QuantityChange:
-    bound, why = _bound(before, after)
-    why = why or _why_not(before, after)
-    found: Found = (None, None, why) if why is not None else _effect(before, after, one_place)
+    bound, why = _judge_bound(before, after)
+    why = why or _find_objection(before, after)
+    found: ScopedEffect = (None, None, why) if why is not None else _derive_effect(before, after, one_place)
     effect, scope, why = found
     if effect is not None and bound:
         effect = widen_effect(effect, 1 / min(censored_sd_ratio(_full_share(point)) for point in (before, after)))
     return QuantityChange(
-        key=key, before=before, after=after, effect=effect, scope=scope, why=why, bound=bound,
+        key=key,
+        before=before,
+        after=after,
+        effect=effect,
+        scope=scope,
+        why=why,
+        bound=bound,
         has_mixed_boots=scope == "boots" and are_boots_mixed(before.replicates, after.replicates),
-    )  # fmt: skip
+    )
 
 
 def _full_share(point: MeasuredPoint) -> float:
@@ -161,14 +168,14 @@ def _full_share(point: MeasuredPoint) -> float:
     return sum(value.bound in ("at least", HELD) for value in point.values) / len(point.values)
 
 
-def _why_not(before: MeasuredPoint, after: MeasuredPoint) -> str | None:
+def _find_objection(before: MeasuredPoint, after: MeasuredPoint) -> str | None:
     def seen(name: str) -> int:
         return len(before.seen(lambda trial: _text(trial, name)) | after.seen(lambda trial: _text(trial, name)))
 
     if seen("testbed_fingerprint") > 1:
         return SEVERAL_TESTBEDS
     if seen("work") > 1:
-        return OTHER_WORK
+        return DIFFERENT_PROGRAMS
     return UNKNOWN_SET_UPS if None in before.boots or None in after.boots else None
 
 
@@ -176,14 +183,14 @@ def _text(trial: MeasuredTrial, name: str) -> str:
     return str(getattr(trial, name))
 
 
-def _bound(before: MeasuredPoint, after: MeasuredPoint) -> tuple[bool, str | None]:
+def _judge_bound(before: MeasuredPoint, after: MeasuredPoint) -> tuple[bool, str | None]:
     """Whether a difference is only a lower bound, and why there is none."""
     sides = [before.bounds, after.bounds]
     both = sides[0] | sides[1]
-    if (why := why_from_memory(both, [before.from_memory, after.from_memory])) is not None:
+    if (why := find_cache_objection(both, [before.from_memory, after.from_memory])) is not None:
         return False, why
     if HELD in both:
-        return _held(before, after)
+        return _judge_link_limited(before, after)
     if "none" in both:
         return False, NONE_REACHED
     if "unknown" in both:
@@ -209,18 +216,18 @@ def _lost_nothing(before: MeasuredPoint, after: MeasuredPoint) -> tuple[bool, st
     return (True, None) if "at least" in more.bounds else (False, SOME_FULL)
 
 
-def why_from_memory(bounds: Collection[Bound], flags: Sequence[Collection[bool]]) -> str | None:
+def find_cache_objection(bounds: Collection[Bound], flags: Sequence[Collection[bool]]) -> str | None:
     """Why times may be those of a cache; ``flags``: of each side, whether what its trials read may be from memory. It
     compares with its like alone, and a side in which some trials read from memory is like no other one.
     """
     if FROM_MEMORY in bounds:
         return FROM_MEMORY
     if any(len(each) > 1 for each in flags):
-        return SOME_FROM_MEMORY
+        return SOME_CACHED
     return FROM_MEMORY if len(set(chain(*flags))) > 1 else None
 
 
-def _held(before: MeasuredPoint, after: MeasuredPoint) -> tuple[bool, str | None]:
+def _judge_link_limited(before: MeasuredPoint, after: MeasuredPoint) -> tuple[bool, str | None]:
     """Where the link held one side alone, or some of its trials, and the other one was slower, it cannot be so by that
     link.
     """
@@ -231,30 +238,30 @@ def _held(before: MeasuredPoint, after: MeasuredPoint) -> tuple[bool, str | None
     assert free.mean is not None
     if free.mean.mean >= held.mean.mean:
         return True, None
-    return False, SOME_HELD if len(held.bounds) > 1 else HELD_SLOWER
+    return False, SOME_LINK_LIMITED if len(held.bounds) > 1 else LINK_LIMITED_SLOWER
 
 
-def _effect(before: MeasuredPoint, after: MeasuredPoint, one_place: bool) -> Found:
+def _derive_effect(before: MeasuredPoint, after: MeasuredPoint, one_place: bool) -> ScopedEffect:
     """Where nothing varied, values are known to a packet of their counts: a fall of all of them is one."""
-    found = _over_most(before, after, one_place, partial(_steps, before, after))
+    found = _derive_best_effect(before, after, one_place, partial(_steps, before, after))
     known_ratio = max(before.known_ratio, after.known_ratio)
     if found[2] != NOTHING_VARIED or not known_ratio:
         return found
-    return _over_most(before, after, one_place, lambda replicates: 1 / known_ratio)
+    return _derive_best_effect(before, after, one_place, lambda replicates: 1 / known_ratio)
 
 
-def _over_most(
+def _derive_best_effect(
     before: MeasuredPoint, after: MeasuredPoint, one_place: bool, packets: Callable[[float], float | None]
-) -> Found:
+) -> ScopedEffect:
     """Over blocks of both, or else over the highest level that there is enough of."""
     one, other = after.block_means, before.block_means
     shared = [block for block in one if block in other] if one_place else []
     if len(shared) >= MINIMUM_BLOCKS:
-        if not taken_by_turns(after.turns, before.turns):
-            return None, None, NOT_DRAWN
+        if not is_alternating(after.turns, before.turns):
+            return None, None, NOT_RANDOMIZED
         ours, theirs = ({block: means[block] for block in shared} for means in (one, other))
-        return told(paired_effect(ours, theirs, packets=packets(len(shared))), "blocks")
-    return over_replicates(after.replicates, before.replicates, packets)
+        return build_scoped_effect(paired_effect(ours, theirs, packets=packets(len(shared))), "blocks")
+    return derive_unpaired_effect(after.replicates, before.replicates, packets)
 
 
 def _steps(before: MeasuredPoint, after: MeasuredPoint, replicates: float) -> float | None:

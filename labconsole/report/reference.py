@@ -75,7 +75,7 @@ def load_reference(name: str) -> PaperTables:
     return PaperTables(name=name, tables=tables, **tomllib.loads(known[name].read_text(encoding="utf-8")))
 
 
-def matched(own: Sequence[str], paper: PaperTables, given: Mapping[str, str]) -> dict[str, str]:
+def match_platforms(own: Sequence[str], paper: PaperTables, given: Mapping[str, str]) -> dict[str, str]:
     """One's own platform names to the paper's: as ``given``, else the same name in any case.
 
     Raises ConfigError when ``given`` names a platform that is not there.
@@ -94,7 +94,7 @@ def matched(own: Sequence[str], paper: PaperTables, given: Mapping[str, str]) ->
     return found
 
 
-def matching_words(own: Iterable[str], names: Mapping[str, str], others: str) -> str:
+def describe_matching(own: Iterable[str], names: Mapping[str, str], others: str) -> str:
     """Which of these platforms is which of the paper's, by ``names``, and which are not matched; ``others``: what is
     so of those, such as ``they have no row``.
     """
@@ -106,14 +106,14 @@ def matching_words(own: Iterable[str], names: Mapping[str, str], others: str) ->
     return f"{words} Not matched: {', '.join(rest)}; {others}." if rest else words
 
 
-BESIDE_ALL = "what the paper says stands beside them whatever platform it is of"
+UNMATCHED_NOTE = "what the paper says stands beside them whatever platform it is of"
 """Of platforms that are not matched, in tables of sentences."""
 
 NO_ROW = "they have no row"
 """The same in tables of numbers."""
 
 
-def printed_words(row: Mapping[str, str]) -> str:
+def format_printed_value(row: Mapping[str, str]) -> str:
     """A number that a paper's text prints, with what it is of: ``loss of bandwidth: about 20 %, with 90 guests``."""
     unit = {"percent": " %", "ratio": " times", "per_s": " per second"}.get(row["unit"], f" {row['unit']}")
     relation = "" if row["relation"] == "equal" else f"{row['relation']} "

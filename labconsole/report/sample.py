@@ -15,7 +15,7 @@ from labconsole.report.selection import factors_match
 
 
 @dataclass(frozen=True, slots=True)
-class KeptRuns:
+class RunSample:
     """``entered``: runs that enter a mean, oldest first; ``excluded``: those that do not, with ``why`` by run id."""
 
     entered: tuple[RunRow, ...]
@@ -45,10 +45,10 @@ class KeptRuns:
         return frozenset(run.run_id for run in (*self.entered, *self.excluded))
 
 
-def sample(meant: Iterable[RunRow], admission: Admission) -> KeptRuns:
+def select_sample(meant: Iterable[RunRow], admission: Admission) -> RunSample:
     """The runs that are meant, by whether they enter. ``admission`` was judged from all that is stored."""
     held = sorted(meant, key=lambda run: (run.started_at, run.run_id))
-    return KeptRuns(
+    return RunSample(
         tuple(run for run in held if run.run_id not in admission.left_out),
         tuple(run for run in held if run.run_id in admission.left_out),
         admission.left_out,
@@ -113,8 +113,8 @@ class FilePoint:
         return self.frame.bytes
 
 
-def coverage(
-    kept: KeptRuns,
+def derive_coverage(
+    kept: RunSample,
     plans: Mapping[tuple[str, str], PlanFacts],
     file_points: Sequence[FilePoint] = (),
     query: Query | None = None,
@@ -135,14 +135,21 @@ def coverage(
         first = held[0]
         found.append(
             Coverage(
-                plan=facts.name if facts is not None else "", plan_hash=plan_hash, fingerprint=fingerprint,
-                point=number, platform=first.platform, frame=first.frame, sources=first.sources,
-                target_bps=None if first.target_bps == "max" else first.target_bps, background=first.background,
-                planned=in_file.planned if in_file is not None else _planned(facts), taken=len(held),
+                plan=facts.name if facts is not None else "",
+                plan_hash=plan_hash,
+                fingerprint=fingerprint,
+                point=number,
+                platform=first.platform,
+                frame=first.frame,
+                sources=first.sources,
+                target_bps=None if first.target_bps == "max" else first.target_bps,
+                background=first.background,
+                planned=in_file.planned if in_file is not None else _planned(facts),
+                taken=len(held),
                 retaken=len(held) - len({place_of(run) for run in held}),
                 entered=sum(run.run_id in entered for run in held),
             )
-        )  # fmt: skip
+        )
     there = {(plan_hash, number) for plan_hash, _, number in groups}
     for key, point in asked.items():
         if key in there or (platforms and point.platform not in platforms):
@@ -151,12 +158,21 @@ def coverage(
             continue
         found.append(
             Coverage(
-                plan=point.plan_name, plan_hash=point.plan_hash, fingerprint=None, point=point.plan_point,
-                platform=point.platform, frame=point.frame, sources=point.sources,
-                target_bps=point.target_bps, background=point.background, planned=point.planned, taken=0, retaken=0,
+                plan=point.plan_name,
+                plan_hash=point.plan_hash,
+                fingerprint=None,
+                point=point.plan_point,
+                platform=point.platform,
+                frame=point.frame,
+                sources=point.sources,
+                target_bps=point.target_bps,
+                background=point.background,
+                planned=point.planned,
+                taken=0,
+                retaken=0,
                 entered=0,
             )
-        )  # fmt: skip
+        )
     return sorted(found, key=lambda each: (each.plan, each.plan_hash, each.fingerprint or "", each.point))
 
 
@@ -166,7 +182,7 @@ def _planned(facts: PlanFacts | None) -> int | None:
     return facts.repetitions * (facts.set_ups or 1)
 
 
-class Planned(Protocol):
+class PlannedCounts(Protocol):
     """Of a point of a plan what is missing of it; ``noun``: what enters."""
 
     noun: ClassVar[str]
@@ -185,9 +201,9 @@ class Planned(Protocol):
     def missing(self) -> int | None: ...
 
 
-def missing_words(found: Sequence[Planned]) -> list[str]:
+def describe_missing(found: Sequence[PlannedCounts]) -> list[str]:
     """What a plan asks for and is not in the report, in words, platform by platform."""
-    groups: dict[tuple[str, str], list[Planned]] = {}
+    groups: dict[tuple[str, str], list[PlannedCounts]] = {}
     for each in found:
         if each.missing:
             groups.setdefault((each.plan, each.platform), []).append(each)

@@ -20,8 +20,17 @@ from labconsole.model.query import Query, QueryError, parse_query
 
 FACTORS = ("platform", "size", "sources", "target", "background", "duration", "point", "plan")
 FREE = (
-    *FACTORS, "generator", "testbed", "fingerprint", "emulated", "kernel", "hypervisor", "method", "format", "role",
-)  # fmt: skip
+    *FACTORS,
+    "generator",
+    "testbed",
+    "fingerprint",
+    "emulated",
+    "kernel",
+    "hypervisor",
+    "method",
+    "format",
+    "role",
+)
 """Fields of a filter that choose by design or conditions."""
 
 BY_OUTCOME = "--select-by-outcome"
@@ -66,9 +75,12 @@ class Selection:
     def to_json(self) -> dict[str, Any]:
         """For the manifest and --json."""
         return {
-            "filter": self.text, "options": list(self.options), "by_outcome": list(self.by_outcome),
-            "pool": list(self.pool), "margin_ratio": self.margin_ratio,
-        }  # fmt: skip
+            "filter": self.text,
+            "options": list(self.options),
+            "by_outcome": list(self.by_outcome),
+            "pool": list(self.pool),
+            "margin_ratio": self.margin_ratio,
+        }
 
 
 def parse_filter(words: Sequence[str]) -> Query:
@@ -90,7 +102,7 @@ def outcomes(query: Query, runs: Sequence[RunRow] | None) -> tuple[str, ...]:
         name, test = term.field, term.test()
         if name in FREE:
             continue
-        if name == "verdict" and _keeps_what_stands(test):
+        if name == "verdict" and _keeps_all_included(test):
             continue
         if name == "started" and runs is not None and _cut(test, runs) is None:
             continue
@@ -111,9 +123,8 @@ def require_free(query: Query, runs: Sequence[RunRow], *, allowed: bool, offer: 
         return found
     if found == ("started",):
         cuts = next(
-            cut for term in query.terms
-            if term.field == "started" and (cut := _cut(term.test(), runs)) is not None
-        )  # fmt: skip
+            cut for term in query.terms if term.field == "started" and (cut := _cut(term.test(), runs)) is not None
+        )
         problem = f"this time cuts {cuts}: when it was cut may depend on its outcome; select whole plans"
     else:
         problem = (
@@ -122,12 +133,13 @@ def require_free(query: Query, runs: Sequence[RunRow], *, allowed: bool, offer: 
         )
     raise ConfigError(
         problem + (f", or use {BY_OUTCOME}: page, captions and manifest then say so" if offer else ""),
-        key="FILTER", value=query.text,
+        key="FILTER",
+        value=query.text,
         allowed=", ".join((*FREE, "started where it cuts no plan")),
-    )  # fmt: skip
+    )
 
 
-def _keeps_what_stands(test: Callable[[Any], bool]) -> bool:
+def _keeps_all_included(test: Callable[[Any], bool]) -> bool:
     """``verdict!=invalid`` says what a report does anyway."""
     return all(test(SimpleNamespace(verdict=verdict)) for verdict in STANDING)
 
@@ -156,7 +168,7 @@ def factors_match(query: Query, point: RunRow) -> bool:
     return all(term.test()(point) for term in query.terms if term.field in FACTORS[:-1])
 
 
-def checked_pool(names: Collection[str] | None) -> tuple[str, ...]:
+def check_pool(names: Collection[str] | None) -> tuple[str, ...]:
     """Names of conditions. Raises ConfigError on another."""
     for name in names or ():
         if name not in CONDITIONS:

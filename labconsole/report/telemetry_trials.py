@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from labconsole.measure.drop_causes import is_kernels
-from labconsole.measure.processor_time import ProcessorTime, processor_time, work_told
+from labconsole.measure.processor_time import ProcessorTime, processor_time, read_work
 from labconsole.model.record.run import Requested, RunRecord, StreamRecord
 
 
@@ -31,15 +31,15 @@ class TelemetryTrial:
     drops: tuple[tuple[str, int], ...]
 
 
-def telemetry_trials(record: Mapping[str, Any]) -> list[TelemetryTrial]:
+def read_telemetry_trials(record: Mapping[str, Any]) -> list[TelemetryTrial]:
     """One, or none where nothing is told. Raises ValueError for what is no record."""
     run = RunRecord.model_validate_json(json.dumps(record), strict=True)
-    told, time = work_told(run), processor_time(run)
+    told, time = read_work(run), processor_time(run)
     if run.verdict.status == "invalid" or told is None or time is None:
         return []
     used: Counter[str] = Counter()
     for each in told.processes:
-        used[plain(each.name)] += each.cpu_ns
+        used[clean_name(each.name)] += each.cpu_ns
     total = run.total
     rate_pps = total.measured_pps if total.forwarding_pps is None else total.forwarding_pps
     doubts = tuple(reason.code for reason in run.verdict.reasons)
@@ -52,9 +52,9 @@ def _drops(run: RunRecord) -> tuple[tuple[str, int], ...]:
     for stream in (*run.streams, *second):
         for hop in stream.ledger:
             found.update({name: packets for name, packets in hop.drops.items() if is_kernels(name)})
-    return tuple((plain(name), packets) for name, packets in found.most_common())
+    return tuple((clean_name(name), packets) for name, packets in found.most_common())
 
 
-def plain(name: str) -> str:
+def clean_name(name: str) -> str:
     """A node's word without what a table in any format would take for its own."""
     return " ".join("".join("·" if char in "|\\<>`" else char for char in name).split())

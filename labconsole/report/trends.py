@@ -17,12 +17,12 @@ from labconsole.measure.comparison import Pair
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.measure.trend import MINIMUM_RESULTS, Level, Resolution, Segmentation, segment
 from labconsole.measure.trend_power import SmallestSteps, smallest_steps
-from labconsole.report.changes import Side, declared_margin, design_key, differences
+from labconsole.report.changes import Side, declared_margin, design_key, find_differences
 from labconsole.report.compared_effect import LOSS_UNKNOWN
+from labconsole.report.formatting import format_design_point
 from labconsole.report.measured_points import UNIFORM, MeasuredPoint
 from labconsole.report.points import PointSummary
-from labconsole.report.quantity_changes import NONE_REACHED, OTHER_WORK, UNKNOWN_SET_UPS, why_from_memory
-from labconsole.report.words import asked_words
+from labconsole.report.quantity_changes import DIFFERENT_PROGRAMS, NONE_REACHED, UNKNOWN_SET_UPS, find_cache_objection
 
 ALL_CARRIED: Final = "all that was offered was forwarded each time: the rate is the sender's"
 SOME_CARRIED: Final = "in some trials all that was offered was forwarded: their rates are the sender's"
@@ -130,7 +130,7 @@ def find_trends(
     ``told``: the same side with all that there is to know of it, which is asked for where something changed.
     ``margin_ratio``: the smallest change that matters; None: what all their plans declare.
     """
-    ordered = sorted(sides, key=_began)
+    ordered = sorted(sides, key=_start_time)
     places = _testbeds(ordered)
     if margin_ratio is None:
         margin_ratio = declared_margin(ordered)
@@ -173,7 +173,7 @@ def _testbed(side: Side) -> tuple[str, str]:
     return of.testbed, of.testbed_fingerprint
 
 
-def _began(side: Side) -> str:
+def _start_time(side: Side) -> str:
     began = [run.started_at for run in side.kept.entered] + [each.started_at for each in side.trials if each.values]
     return min(began, default="")
 
@@ -197,18 +197,26 @@ class _Series:
 def _run_series(held: Sequence[tuple[Side, PointSummary]], where: str) -> _Series:
     points = [point for _, point in held]
     why = (
-        ALL_CARRIED if all(point.carries_all for point in points)
-        else TOO_FEW if len(points) < MINIMUM_RESULTS
-        else LOSS_UNKNOWN if None in [point.missing_ratio for point in points]
-        else NOTHING_FORWARDED if not min(point.rate_bps.mean for point in points) > 0
+        ALL_CARRIED
+        if all(point.carries_all for point in points)
+        else TOO_FEW
+        if len(points) < MINIMUM_RESULTS
+        else LOSS_UNKNOWN
+        if None in [point.missing_ratio for point in points]
+        else NOTHING_FORWARDED
+        if not min(point.rate_bps.mean for point in points) > 0
         else None
-    )  # fmt: skip
+    )
     return _Series(
-        kind=RUN, quantity=RATE, words=asked_words(points[0].design) + where,
-        results=[(side, point.rate_bps) for side, point in held], bound_words=SOME_CARRIED, why=why,
+        kind=RUN,
+        quantity=RATE,
+        words=format_design_point(points[0].design) + where,
+        results=[(side, point.rate_bps) for side, point in held],
+        bound_words=SOME_CARRIED,
+        why=why,
         at_least=[bool(point.full_run_ids) for point in points],
         step=max((point.rate_bps.mean / point.packets for point in points if point.packets), default=0.0),
-    )  # fmt: skip
+    )
 
 
 def _quantity_series(held: Sequence[tuple[Side, MeasuredPoint]], where: str) -> _Series:
@@ -216,29 +224,42 @@ def _quantity_series(held: Sequence[tuple[Side, MeasuredPoint]], where: str) -> 
     means = [point.mean for point in points]
     said = set().union(*(point.bounds for point in points))
     work = set().union(*(point.seen(lambda trial: trial.work) for point in points))
-    cached = why_from_memory(said, [point.from_memory for point in points])
+    cached = find_cache_objection(said, [point.from_memory for point in points])
     why = (
-        cached if cached is not None
-        else HELD if HELD in said
-        else NONE_REACHED if "none" in said
-        else LOSS_UNKNOWN if "unknown" in said
-        else ALL_FULL if said == {"at least"}
-        else OTHER_WORK if len(work) > 1
-        else UNKNOWN_SET_UPS if any(None in point.boots for point in points)
-        else TOO_FEW if len(points) < MINIMUM_RESULTS
-        else NOTHING_MEASURED if not all(mean is not None and mean.mean > 0 for mean in means)
+        cached
+        if cached is not None
+        else HELD
+        if HELD in said
+        else NONE_REACHED
+        if "none" in said
+        else LOSS_UNKNOWN
+        if "unknown" in said
+        else ALL_FULL
+        if said == {"at least"}
+        else DIFFERENT_PROGRAMS
+        if len(work) > 1
+        else UNKNOWN_SET_UPS
+        if any(None in point.boots for point in points)
+        else TOO_FEW
+        if len(points) < MINIMUM_RESULTS
+        else NOTHING_MEASURED
+        if not all(mean is not None and mean.mean > 0 for mean in means)
         else None
-    )  # fmt: skip
+    )
     values = [value for point in points for value in point.values if value.value is not None]
     steps = [value.value * value.width_ratio for value in values if value.value and value.width_ratio]
     steps += [value.resolution for value in values if value.resolution]
     key = points[0].key
     return _Series(
-        kind=key.kind, quantity=key.quantity, words=points[0].words + where,
+        kind=key.kind,
+        quantity=key.quantity,
+        words=points[0].words + where,
         results=[(side, mean) for (side, _), mean in zip(held, means, strict=True)],
-        at_least=["at least" in point.bounds for point in points], bound_words=SOME_FULL, why=why,
+        at_least=["at least" in point.bounds for point in points],
+        bound_words=SOME_FULL,
+        why=why,
         step=max(steps, default=0.0),
-    )  # fmt: skip
+    )
 
 
 def _trend(series: _Series, told: Callable[[Side], Side], margin_ratio: float | None) -> Trend:
@@ -252,10 +273,17 @@ def _trend(series: _Series, told: Callable[[Side], Side], margin_ratio: float | 
     if why is None and any(series.at_least) and not steps and not outliers:
         why, cut = series.bound_words, Segmentation()
     return Trend(
-        kind=series.kind, quantity=series.quantity, words=series.words, levels=cut.levels, steps=steps,
-        outliers=outliers, smallest=smallest_steps(cut), margin_ratio=margin_ratio, why=why,
-        results=tuple(TrendResult(side.words, _began(side), mean) for side, mean in series.results),
-    )  # fmt: skip
+        kind=series.kind,
+        quantity=series.quantity,
+        words=series.words,
+        levels=cut.levels,
+        steps=steps,
+        outliers=outliers,
+        smallest=smallest_steps(cut),
+        margin_ratio=margin_ratio,
+        why=why,
+        results=tuple(TrendResult(side.words, _start_time(side), mean) for side, mean in series.results),
+    )
 
 
 def _steps(series: _Series, cut: Segmentation, told: Callable[[Side], Side]) -> Iterator[TrendStep]:
@@ -270,10 +298,14 @@ def _steps(series: _Series, cut: Segmentation, told: Callable[[Side], Side]) -> 
             continue
         side, ratio = series.results[after.first][0], after.mean / before.mean - 1
         yield TrendStep(
-            first=after.first, occasion=side.words, started_at=_began(side), change_ratio=ratio,
-            better=(ratio > 0) is (series.quantity.better == "higher"), at_least=at_least(higher),
-            differences=tuple(differences(told(series.results[before.last][0]), told(side))),
-        )  # fmt: skip
+            first=after.first,
+            occasion=side.words,
+            started_at=_start_time(side),
+            change_ratio=ratio,
+            better=(ratio > 0) is (series.quantity.better == "higher"),
+            at_least=at_least(higher),
+            differences=tuple(find_differences(told(series.results[before.last][0]), told(side))),
+        )
 
 
 def _outliers(series: _Series, cut: Segmentation) -> Iterator[TrendOutlier]:
@@ -287,7 +319,7 @@ def _outliers(series: _Series, cut: Segmentation) -> Iterator[TrendOutlier]:
             continue
         last = cut.levels[-1].last
         can_be_change = all(each in cut.outliers for each in range(place, last + 1))
-        yield TrendOutlier(place, side.words, _began(side), mean.mean / level.mean - 1, can_be_change)
+        yield TrendOutlier(place, side.words, _start_time(side), mean.mean / level.mean - 1, can_be_change)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

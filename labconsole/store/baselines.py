@@ -12,9 +12,14 @@ from labconsole.store.records import refuse_long_names, utc_text
 from labconsole.store.sql.schema import baselines
 
 _COLUMNS = (
-    baselines.c.name, baselines.c.plan_name, baselines.c.plan_hash, baselines.c.testbed,
-    baselines.c.testbed_fingerprint, baselines.c.author, baselines.c.set_at,
-)  # fmt: skip
+    baselines.c.name,
+    baselines.c.plan_name,
+    baselines.c.plan_hash,
+    baselines.c.testbed,
+    baselines.c.testbed_fingerprint,
+    baselines.c.author,
+    baselines.c.set_at,
+)
 
 
 def read_baselines(connection: Connection) -> list[Baseline]:

@@ -20,8 +20,8 @@ from labconsole.model.identity import RUN_ID
 from labconsole.model.record.kind import ExperimentColumns, R, RecordKind
 from labconsole.model.record.kinds import record_kinds
 from labconsole.model.record.summary import EVERYTHING, RunFilter
-from labconsole.store.records import json_object, refuse_long_names, utc_text, validation_words
-from labconsole.store.sql.schema import experiments, experiments_in
+from labconsole.store.records import describe_validation_error, json_object, refuse_long_names, utc_text
+from labconsole.store.sql.schema import experiments, find_experiments_table
 
 PAGE_EXPERIMENTS = 200
 
@@ -47,7 +47,7 @@ def parse_experiment(kind: RecordKind[R], source: str | bytes | Mapping[str, Any
     try:
         record = kind.record.model_validate_json(json.dumps(data), strict=True)
     except (ValidationError, ValueError, TypeError, RecursionError) as exc:
-        raise StoreError(f"{where}: {validation_words(exc, kind.name)}") from exc
+        raise StoreError(f"{where}: {describe_validation_error(exc, kind.name)}") from exc
     columns = kind.columns(record)
     refuse_long_names(asdict(columns).items(), where)
     if not RUN_ID.fullmatch(columns.id):
@@ -90,7 +90,7 @@ class StoredExperiments:
             for number, text in self.experiment_texts(kind, where, status=status)
         ]
 
-    def listed_experiments(
+    def iterate_experiments(
         self, kind: RecordKind[R], unreadable: Callable[[StoreError], None]
     ) -> Iterator[tuple[ExperimentColumns, R]]:
         """All of a kind, oldest first, a page at a time, each with what the table repeats of it. ``unreadable`` is told
@@ -116,7 +116,7 @@ class StoredExperiments:
     def _page(self, kind: RecordKind[Any], names: Sequence[str], after: RowMapping | None) -> Sequence[RowMapping]:
         """These columns and the records that follow this one, oldest first."""
         with self.backend.errors(f"read {kind.plural}"), self.backend.reading() as connection:
-            table = experiments_in(connection, self.version)
+            table = find_experiments_table(connection, self.version)
             if table is None:
                 return []
             place = tuple_(table.c.started_at, table.c.id)
@@ -132,7 +132,7 @@ class StoredExperiments:
     ) -> builtins.list[tuple[str, str]]:
         """The same as ids and records, each as the JSON text that it is kept as."""
         with self.backend.errors(f"read {kind.plural}"), self.backend.reading() as connection:
-            table = experiments_in(connection, self.version)
+            table = find_experiments_table(connection, self.version)
             if table is None:
                 return []
             statement = select(table.c.id, table.c.record).where(table.c.kind == kind.name)
@@ -160,7 +160,7 @@ class StoredExperiments:
     def newest_experiments(self) -> dict[str, str]:
         """Of each kind of which there are any, when the newest was begun: nothing but that is read."""
         with self.backend.errors("read experiments"), self.backend.reading() as connection:
-            table = experiments_in(connection, self.version)
+            table = find_experiments_table(connection, self.version)
             if table is None:
                 return {}
             newest = select(table.c.kind, func.max(table.c.started_at)).group_by(table.c.kind)
@@ -169,13 +169,13 @@ class StoredExperiments:
     def count_experiments(self) -> int:
         """How many there are, of all kinds."""
         with self.backend.errors("count experiments"), self.backend.reading() as connection:
-            table = experiments_in(connection, self.version)
+            table = find_experiments_table(connection, self.version)
             return 0 if table is None else int(connection.execute(select(func.count(table.c.id))).scalar_one())
 
     def unknown_experiments(self) -> builtins.list[StoreError]:
         """Of each kind that this program does not know, and so leaves out, how many there are."""
         with self.backend.errors("read experiments"), self.backend.reading() as connection:
-            table = experiments_in(connection, self.version)
+            table = find_experiments_table(connection, self.version)
             if table is None:
                 return []
             counted = select(table.c.kind, func.count()).group_by(table.c.kind).order_by(table.c.kind)

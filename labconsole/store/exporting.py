@@ -81,7 +81,7 @@ class ChosenRuns:
         """Oldest first; those of which kernels told have it."""
         told = self._told()
         rows = reversed(self.store.list() if self.chosen is None else self.chosen)
-        return [_with(row, told[row.run_id]) if row.run_id in told else row for row in rows]
+        return [_add_kernel_columns(row, told[row.run_id]) if row.run_id in told else row for row in rows]
 
     def _told(self) -> dict[str, dict[str, int | bool | str]]:
         """By run. Only records that have some of it are read."""
@@ -102,7 +102,7 @@ class ChosenRuns:
         return found
 
 
-def _with(row: RunSummary, told: Mapping[str, int | bool | str]) -> RunOfKernels:
+def _add_kernel_columns(row: RunSummary, told: Mapping[str, int | bool | str]) -> RunOfKernels:
     return RunOfKernels(**{field.name: getattr(row, field.name) for field in fields(RunSummary)}, told=told)
 
 

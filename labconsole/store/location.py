@@ -75,7 +75,7 @@ def parse_location(url: str | None) -> StoreLocation:
     return FileLocation(Path(text).expanduser().absolute())
 
 
-def would_make(url: str | None) -> bool:
+def would_create(url: str | None) -> bool:
     """Whether opening this place for writing would make a store that is not there. Raises as parse_location."""
     location = parse_location(url)
     if not isinstance(location, FileLocation):

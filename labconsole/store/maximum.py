@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from labconsole.contracts.ports import StoredMaximum
-from labconsole.measure.groups import GroupConditions, conditions_of, kept_out, rate_of
+from labconsole.measure.groups import GroupConditions, conditions_of, find_exclusion_reason, rate_of
 from labconsole.model.record.summary import RunSummary
 
 Loads = dict[int | str, list[tuple[RunSummary, float]]]
@@ -22,7 +22,7 @@ def highest(runs: Iterable[RunSummary]) -> StoredMaximum | None:
     by_conditions: dict[GroupConditions, Loads] = {}
     for run in runs:
         rate = rate_of(run)
-        if kept_out(run) is None and rate is not None:
+        if find_exclusion_reason(run) is None and rate is not None:
             loads = by_conditions.setdefault(conditions_of(run), {})
             loads.setdefault(run.target_bps, []).append((run, rate[0]))
     of = next((loads for loads in by_conditions.values() if "max" in loads), None)

@@ -43,10 +43,10 @@ def newer_than(note: RunNote, there: RunNote | None) -> RunNote:
     """The note with a time after the one that it replaces, should that come from a machine whose clock is ahead."""
     if there is None or there.written_at < note.written_at:
         return note
-    return replace(note, written_at=_just_after(there.written_at, "note"))
+    return replace(note, written_at=_add_microsecond(there.written_at, "note"))
 
 
-def _just_after(moment: str, where: str) -> str:
+def _add_microsecond(moment: str, where: str) -> str:
     return utc_text((datetime.fromisoformat(moment) + timedelta(microseconds=1)).isoformat(), where)
 
 
@@ -132,7 +132,7 @@ def write_calibration(connection: Connection, record: Mapping[str, Any]) -> None
     ).scalar()
     saved_at = now_utc()
     if newest is not None and newest >= saved_at:  # saved by a console whose clock is ahead
-        saved_at = _just_after(newest, "calibration")
+        saved_at = _add_microsecond(newest, "calibration")
     connection.execute(insert(calibrations).values(testbed_fingerprint=fingerprint, saved_at=saved_at, record=text))
 
 

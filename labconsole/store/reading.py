@@ -31,12 +31,12 @@ from labconsole.store.sql.backend import Backend
 from labconsole.store.sql.matching import matching
 from labconsole.store.sql.schema import (
     SUMMARY_COLUMNS,
+    build_summary,
+    build_summary_before_4,
     notes,
     runs,
     split_codes,
-    summary_before_4,
     summary_columns_before_4,
-    summary_of,
 )
 
 PAGE_RUNS = 200
@@ -214,9 +214,14 @@ class StoredRuns(StoredExperiments):
         place = (runs.c.plan_point.label("point"), runs.c.repetition)
         # A store of an older version that is only read has no blocks.
         since_4 = (
-            runs.c.block, runs.c.set_up, runs.c.set_up_trials, runs.c.attempt, runs.c.attempts, runs.c.offered_packets,
+            runs.c.block,
+            runs.c.set_up,
+            runs.c.set_up_trials,
+            runs.c.attempt,
+            runs.c.attempts,
+            runs.c.offered_packets,
             runs.c.uut_lost_packets,
-        )  # fmt: skip
+        )
         known = since_4 if self.version >= 4 else tuple(null().label(column.name) for column in since_4)
         rate = func.coalesce(runs.c.forwarding_pps, runs.c.measured_pps) if self.version >= 4 else runs.c.measured_pps
         stands = runs.c.verdict.in_(STANDING)
@@ -281,7 +286,7 @@ class StoredRuns(StoredExperiments):
 
     def _summary(self, row: Row[Any]) -> RunSummary:
         try:
-            return summary_of(row) if self.version >= 4 else summary_before_4(row)
+            return build_summary(row) if self.version >= 4 else build_summary_before_4(row)
         except StoreError as exc:
             raise StoreError(f"{self.name}: {exc}") from exc
 

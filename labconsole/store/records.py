@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from labconsole.errors import StoreError
-from labconsole.model.conditions import conditions_of, hypervisor_words
+from labconsole.model.conditions import derive_conditions, format_hypervisor
 from labconsole.model.identity import RUN_ID
 from labconsole.model.record.format import misplaced_key
 from labconsole.model.record.run import FORMAT, RunRecord
@@ -51,7 +51,7 @@ def parse_record(source: str | bytes | Mapping[str, Any], where: str) -> RunReco
     try:
         record = RunRecord.model_validate_json(json.dumps(data if version > 1 else {**data, "method": 1}), strict=True)
     except (ValidationError, ValueError, TypeError, RecursionError) as exc:
-        raise StoreError(f"{where}: {validation_words(exc, 'record')}") from exc
+        raise StoreError(f"{where}: {describe_validation_error(exc, 'record')}") from exc
     if not RUN_ID.fullmatch(record.run_id):
         raise StoreError(f"{where}: run_id {record.run_id!r} is not valid; allowed: letters, digits, '.', '_', '-'")
     utc_text(record.started_at, where)
@@ -95,7 +95,7 @@ def refuse_long_names(names: Iterable[tuple[str, object]], where: str) -> None:
 
 def _names(record: RunRecord) -> Iterator[tuple[str, object]]:
     """What lists and tables show of a record."""
-    held, plan, background = conditions_of(record), record.plan, record.background
+    held, plan, background = derive_conditions(record), record.plan, record.background
     for key in ("testbed", "testbed_fingerprint", "operator", "labconsole_version"):
         yield key, getattr(record, key)
     if plan is not None:
@@ -103,7 +103,7 @@ def _names(record: RunRecord) -> Iterator[tuple[str, object]]:
     yield from ((f"requested.{key}", value) for key, value in record.requested)
     yield "set_up.id", record.set_up.id if record.set_up else None
     yield from ((f"conditions.{key}", value) for key, value in held)
-    yield "the hypervisor with its version", hypervisor_words(held)
+    yield "the hypervisor with its version", format_hypervisor(held)
     if background is not None:
         yield from (("background.kind", background.kind), ("background.guest", background.guest))
     for stream in (*record.streams, *(background.streams if background else ())):
@@ -113,7 +113,7 @@ def _names(record: RunRecord) -> Iterator[tuple[str, object]]:
     yield from (("the code of a reason", reason.code) for reason in record.verdict.reasons)
 
 
-def validation_words(exc: Exception, whole: str) -> str:
+def describe_validation_error(exc: Exception, whole: str) -> str:
     """What is wrong with a record's data, with its place; ``whole``: what is said where that is the record itself."""
     if not isinstance(exc, ValidationError):
         return str(exc)

@@ -76,9 +76,16 @@ def read_file(path: Path, run_id: str) -> bytes:
 
 
 _UNREADABLE = (
-    OSError, ValueError, OverflowError, EOFError, RuntimeError, MemoryError, struct.error, zlib.error,
+    OSError,
+    ValueError,
+    OverflowError,
+    EOFError,
+    RuntimeError,
+    MemoryError,
+    struct.error,
+    zlib.error,
     zipfile.BadZipFile,
-)  # fmt: skip
+)
 """What zipfile and numpy raise for a damaged file; RuntimeError for a member that wants a password."""
 
 

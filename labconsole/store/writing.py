@@ -16,26 +16,28 @@ from labconsole.model.record.note import plan_key
 from labconsole.model.record.run import RunRecord
 from labconsole.store.baselines import write_baseline
 from labconsole.store.experiments import ExperimentsWriting
-from labconsole.store.finding import FindableRuns
 from labconsole.store.location import FileLocation, StoreLocation
 from labconsole.store.notes import checked_note, newer_than, read_notes, write_calibration, write_note
 from labconsole.store.records import checked_text, same_record
+from labconsole.store.run_queries import QueryableRuns
 from labconsole.store.series import pack_series, unpack_series
 from labconsole.store.sql.backend import Backend
-from labconsole.store.sql.opening import look, prepare
-from labconsole.store.sql.schema import SCHEMA_VERSION, row_of, runs
+from labconsole.store.sql.opening import open_for_writing, open_read_only
+from labconsole.store.sql.schema import SCHEMA_VERSION, build_row, runs
 
 
-class RunStore(FindableRuns, ExperimentsWriting):
+class RunStore(QueryableRuns, ExperimentsWriting):
     """All runs of a lab. Every method blocks and may be called from any thread, from several at once."""
 
     def __init__(self, location: StoreLocation, *, write: bool = True, foreign: bool = False) -> None:
         self.writable = write
         self.version = SCHEMA_VERSION
-        self.backend = _backend_for(location, write=write)
+        self.backend = _open_backend(location, write=write)
         with self.backend.errors("open the run store"):
             try:
-                self.version = prepare(self.backend) if write else look(self.backend, foreign=foreign)
+                self.version = (
+                    open_for_writing(self.backend) if write else open_read_only(self.backend, foreign=foreign)
+                )
             except BaseException:
                 self.backend.close()
                 raise
@@ -58,7 +60,7 @@ class RunStore(FindableRuns, ExperimentsWriting):
                     staged.append(None if packed is None else self.backend.stage(record.run_id, packed))
                 with self.backend.writing() as connection:
                     for (record, packed), text, place in zip(complete, texts, staged, strict=True):
-                        added += self._save_in(connection, record, text, packed, place)
+                        added += self._insert_run(connection, record, text, packed, place)
                 failed = False
             finally:
                 for (record, _), place in zip(complete, staged, strict=False):
@@ -119,7 +121,9 @@ class RunStore(FindableRuns, ExperimentsWriting):
         with self.backend.errors(doing), self.backend.writing() as connection:
             yield connection
 
-    def _save_in(self, connection: Connection, record: RunRecord, text: str, packed: bytes | None, staged: Any) -> bool:
+    def _insert_run(
+        self, connection: Connection, record: RunRecord, text: str, packed: bytes | None, staged: Any
+    ) -> bool:
         """True if the run is new. Holds the write lock, so nobody else can be saving the same run."""
         there = connection.execute(
             select(runs.c.record, runs.c.has_series).where(runs.c.run_id == record.run_id)
@@ -127,7 +131,7 @@ class RunStore(FindableRuns, ExperimentsWriting):
         if there is None:
             if packed is not None:
                 self.backend.publish(connection, record.run_id, staged)
-            connection.execute(insert(runs).values(row_of(record, text, has_series=packed is not None)))
+            connection.execute(insert(runs).values(build_row(record, text, has_series=packed is not None)))
             return True
         if not same_record(there.record, text, f"{self.name}: run {record.run_id}"):
             raise StoreError(f"{self.name}: run {record.run_id} is already stored with different content")
@@ -150,7 +154,7 @@ def _same_series(run_id: str, one: bytes, other: bytes, where: str) -> bool:
     return unpack_series(one, run_id, "as given") == unpack_series(other, run_id, where)
 
 
-def _backend_for(location: StoreLocation, *, write: bool) -> Backend:
+def _open_backend(location: StoreLocation, *, write: bool) -> Backend:
     # Imported one by one: a store in a file needs no psycopg.
     if isinstance(location, FileLocation):
         from labconsole.store.sql.sqlite import SqliteBackend

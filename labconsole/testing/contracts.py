@@ -16,15 +16,21 @@ from labconsole.contracts.report import ReportUnit
 from labconsole.errors import ConfigError
 from labconsole.experiments.units import report_units
 from labconsole.model.record.summary import RunSummary
-from labconsole.report.gathering import gather
+from labconsole.report.loading import load_report
 from labconsole.report.request import ReportRequest
 from labconsole.store.exporting import ChosenRuns
 from labconsole.store.open import open_store
 
 WIRING: Final = StreamWiring(
-    name="s1", uut_in="eth1", uut_in_mac="02:00:00:00:00:01", uut_out="eth2", uut_out_mac="02:00:00:00:00:02",
-    sink_mac="02:00:00:00:00:03", source_ip="198.18.1.1", sink_ip="198.19.1.1",
-)  # fmt: skip
+    name="s1",
+    uut_in="eth1",
+    uut_in_mac="02:00:00:00:00:01",
+    uut_out="eth2",
+    uut_out_mac="02:00:00:00:00:02",
+    sink_mac="02:00:00:00:00:03",
+    source_ip="198.18.1.1",
+    sink_ip="198.19.1.1",
+)
 UNKNOWN_OPTION: Final = "an_option_that_nobody_has"
 
 
@@ -84,5 +90,7 @@ def check_units(module: ModuleType, store: str | Path) -> None:
         taken.add(unit.name)
     with open_store(str(store), write=False) as opened:
         theirs = [replace(unit, plugin=module.__name__) for unit in units]
-        made = gather(ReportRequest(), opened, [*ours, *theirs], place=str(store), on_unreadable=lambda problem: None)
+        made = load_report(
+            ReportRequest(), opened, [*ours, *theirs], place=str(store), on_unreadable=lambda problem: None
+        )
     assert not made.failures, made.failures[0]

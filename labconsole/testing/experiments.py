@@ -11,8 +11,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from labconsole.model.inventory import Inventory
-from labconsole.model.plan.outside import checked_experiment
 from labconsole.model.plan.plan import Plan
+from labconsole.model.plan.plugins import checked_experiment
 from labconsole.model.record.kind import RecordKind
 from labconsole.plugins import PluginError
 from labconsole.store.open import open_store

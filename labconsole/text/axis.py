@@ -14,7 +14,7 @@ from numbers import Real
 from operator import ne
 from typing import Any
 
-from labconsole.text.cells import count, decimal
+from labconsole.text.cells import format_decimal, format_rounded
 
 _STEPS = ((1.0, 1.0), (1.5, 0.8), (2.0, 1.0), (2.5, 0.97), (3.0, 0.9), (4.0, 0.9), (5.0, 1.0), (6.0, 0.8), (8.0, 0.8))
 """How a step may begin, and how well that reads: one that reads worse must make up for it by filling the room."""
@@ -33,18 +33,18 @@ class Undrawable(ValueError):
     """A chart that cannot be drawn. The message names the value and what is allowed."""
 
 
-def checked_number(value: object, what: str, *, log: bool = False) -> float:
+def check_number(value: object, what: str, *, log: bool = False) -> float:
     """The value as a float. Raises Undrawable unless it is a finite number of a size that an axis can have."""
     if isinstance(value, bool) or not isinstance(value, Real | Decimal):
-        raise Undrawable(f"{what} is {_shown(value)}; allowed: a number")
+        raise Undrawable(f"{what} is {_format_value(value)}; allowed: a number")
     try:
         number = float(value)
     except (OverflowError, ValueError):  # a number beyond any float; a signalling NaN
         number = math.inf
     if not abs(number) <= LARGEST:
-        raise Undrawable(f"{what} is {_shown(value)}; allowed: a finite number up to {LARGEST:g}")
+        raise Undrawable(f"{what} is {_format_value(value)}; allowed: a finite number up to {LARGEST:g}")
     if log and number < SMALLEST:
-        raise Undrawable(f"{what} is {_shown(value)}; allowed on a logarithmic axis: {SMALLEST:g} or more")
+        raise Undrawable(f"{what} is {_format_value(value)}; allowed on a logarithmic axis: {SMALLEST:g} or more")
     return number
 
 
@@ -53,33 +53,33 @@ def check_numbers(values: Sequence[Any], what: str) -> None:
     plain = {type(value) for value in values} <= {int, float}
     if not plain or any(map(ne, values, values)) or max(map(abs, values), default=0) > LARGEST:
         for place, value in enumerate(values, 1):
-            checked_number(value, f"{what} {place}")
+            check_number(value, f"{what} {place}")
 
 
-def checked_span(values: Iterable[float], what: str) -> None:
+def check_span(values: Iterable[float], what: str) -> None:
     """Raises Undrawable where these values of one axis and its zero differ by less than an axis can show."""
     reach = max(map(abs, values), default=0.0)
     if 0 < reach < SMALLEST:
         raise Undrawable(f"{what} reaches only to {reach:g}; allowed: 0, or {SMALLEST:g} or more")
 
 
-def checked_count(items: object, what: str, most: int) -> None:
+def check_count(items: object, what: str, most: int) -> None:
     """Raises Undrawable unless it is a sequence of at most so many items."""
     if isinstance(items, str | bytes) or not isinstance(items, Sequence):
-        raise Undrawable(f"{what} is {_shown(items)}; allowed: a tuple")
+        raise Undrawable(f"{what} is {_format_value(items)}; allowed: a tuple")
     if len(items) > most:
         raise Undrawable(f"{what} has {len(items)} items; allowed: up to {most}")
 
 
-def checked_words(text: object, what: str, most: int = MOST_CHARACTERS) -> None:
+def check_text(text: object, what: str, most: int = MOST_CHARACTERS) -> None:
     """Raises Undrawable unless it is a text of at most so many characters."""
     if not isinstance(text, str):
-        raise Undrawable(f"{what} is {_shown(text)}; allowed: text")
+        raise Undrawable(f"{what} is {_format_value(text)}; allowed: text")
     if len(text) > most:
         raise Undrawable(f"{what} has {len(text)} characters; allowed: up to {most}")
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     """A value in a sentence, with its type where the type is what is wrong."""
     if isinstance(value, bool | None):
         return str(value)
@@ -127,7 +127,7 @@ def fit_axis(
     ``least_step``: between their values, such as 1 where these are whole decades. Raises Undrawable for a span that no
     axis can have.
     """
-    checked_span([checked_number(end, "an end of an axis") for end in (low, high) if math.isfinite(end)], "an axis")
+    check_span([check_number(end, "an end of an axis") for end in (low, high) if math.isfinite(end)], "an axis")
     if not (math.isfinite(low) and math.isfinite(high)) or high <= low:
         low, high = (low, low + max(1.0, abs(low) / 1000)) if math.isfinite(low) else (0.0, 1.0)
     span, room = high - low, max(1, cells - 1)
@@ -159,10 +159,10 @@ def fit_upright(low: float, high: float, rows: int, *, least_step: float = 0.0) 
     return fit_axis(low, high, rows, least_cells=2 if rows >= 5 else 1, least_step=least_step)
 
 
-def tick_words(axis: Axis, unit: str = "") -> list[str]:
+def format_ticks(axis: Axis, unit: str = "") -> list[str]:
     """A label for each tick with as many decimals as the step needs, and just 0 for zero."""
     places = 0
     while places < 9 and abs(round(axis.step, places) - axis.step) > axis.step * 1e-6:
         places += 1
     values = [0.0 if abs(value) < axis.step / 2 else value for _, value in axis.ticks()]
-    return [(decimal(value, places) if places and value else count(value)) + unit for value in values]
+    return [(format_decimal(value, places) if places and value else format_rounded(value)) + unit for value in values]

@@ -41,13 +41,13 @@ def safe(text: str, width: int) -> str:
     return set_cell_size(clean, max(0, width - 1)).rstrip() + "…" if width > 0 else ""
 
 
-def wrapped(text: str, width: int, **how: Any) -> list[str]:
+def wrap_text(text: str, width: int, **how: Any) -> list[str]:
     """Lines as ``textwrap`` makes them, but that a number is not parted from its unit."""
     held = _UNIT.sub("\\1\N{NO-BREAK SPACE}", text)
     return [line.replace("\N{NO-BREAK SPACE}", " ") for line in textwrap.wrap(held, width, **how)]
 
 
-def fit_words(wordings: Iterable[str], width: int) -> str:
+def fit_wording(wordings: Iterable[str], width: int) -> str:
     """The first wording that fits, longest first; the last one is cut where none does."""
     words = ""
     for words in wordings:
@@ -80,24 +80,24 @@ def fit_parts(text: str, width: int) -> str:
     return safe(text[: ends[0]] if ends else text, width)
 
 
-def count(value: float | None) -> str:
+def format_rounded(value: float | None) -> str:
     """A count or a packet rate with thin-space thousands."""
     return UNKNOWN if value is None or not math.isfinite(value) else format_count(round(value))
 
 
-def decimal(value: float | None, places: int) -> str:
+def format_decimal(value: float | None, places: int) -> str:
     """A number with a fixed number of decimals and thin-space thousands."""
     if value is None or not math.isfinite(value):
         return UNKNOWN
     return f"{value:,.{places}f}".replace(",", "\u2009")
 
 
-def mbit(rate_bps: float | None) -> str:
+def format_mbit(rate_bps: float | None) -> str:
     """A rate in Mbit/s."""
-    return decimal(None if rate_bps is None else rate_bps / 1e6, 2)
+    return format_decimal(None if rate_bps is None else rate_bps / 1e6, 2)
 
 
-def percent(ratio: float | None, places: int = 3) -> str:
+def format_percent(ratio: float | None, places: int = 3) -> str:
     """A ratio in percent. What is not zero never reads as zero."""
     if ratio is None or not math.isfinite(ratio):
         return UNKNOWN
@@ -107,7 +107,7 @@ def percent(ratio: float | None, places: int = 3) -> str:
     return shown
 
 
-def span(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A length of time for people: ``8 s``, ``2 min 05 s``, ``1 h 03 min``."""
     whole = max(0, math.ceil(seconds - 1e-6))
     if whole < 60:
@@ -121,14 +121,14 @@ SMALL_OVERRUN_S = 3.0
 """By so much the expected length of a step may be off before it is worth a word."""
 
 
-def time_left(left_s: float) -> str:
+def format_time_left(left_s: float) -> str:
     """What of a step's time is left, after a comma; "" while it is about to end."""
     if left_s > 0:
-        return f", {span(left_s)} left"
-    return f", {span(-left_s)} longer than expected" if left_s < -SMALL_OVERRUN_S else ""
+        return f", {format_duration(left_s)} left"
+    return f", {format_duration(-left_s)} longer than expected" if left_s < -SMALL_OVERRUN_S else ""
 
 
-def short_time(stamp: str) -> str:
+def format_short_time(stamp: str) -> str:
     """``2026-01-02T03:04:05.678Z`` as ``01-02 03:04:05`` (UTC)."""
     return safe(stamp[5:19].replace("T", " "), 14)
 

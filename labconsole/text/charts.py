@@ -17,14 +17,14 @@ from labconsole.text.axis import (
     MOST_CURVES,
     MOST_POINTS,
     Undrawable,
+    check_count,
     check_numbers,
-    checked_count,
-    checked_span,
+    check_span,
     fit_axis,
     fit_upright,
 )
-from labconsole.text.cells import wrapped
-from labconsole.text.harmless import harmless
+from labconsole.text.cells import wrap_text
+from labconsole.text.sanitize import sanitize
 
 BEYOND_RATIO = 0.1
 """Of an axis, how far values may lie beyond its ends: fit_axis ends a little below the highest."""
@@ -95,7 +95,7 @@ def marker(index: int) -> str:
 
 def sentence_rows(words: str, width: int, height: int) -> list[CurveRow]:
     """Exactly ``height`` lines with a sentence in the place of a chart."""
-    lines = wrapped(harmless(words), max(10, width - 4))[: max(0, height - 1)]
+    lines = wrap_text(sanitize(words), max(10, width - 4))[: max(0, height - 1)]
     rows: list[CurveRow] = [[]]
     rows += [[(f"  {line}", None)] for line in lines]
     return rows[:height] + [[] for _ in range(height - len(rows))]
@@ -105,7 +105,7 @@ def check_chart(curves: Sequence[Sequence[CurvePointMark]], axes: CurveAxes) -> 
     """Raises Undrawable naming the first value that no chart can show. Values are those of the axes: of a logarithmic
     one, decades.
     """
-    checked_count(curves, "curves", MOST_CURVES)
+    check_count(curves, "curves", MOST_CURVES)
     if sum(map(len, curves)) > MOST_POINTS:
         raise Undrawable(f"{sum(map(len, curves))} points; allowed: up to {MOST_POINTS}")
     for number, curve in enumerate(curves, 1):
@@ -114,21 +114,24 @@ def check_chart(curves: Sequence[Sequence[CurvePointMark]], axes: CurveAxes) -> 
         ends = [end for point in curve for end in (point.low, point.high) if end is not None]
         check_numbers(ends, f"curve {number}: interval's end")
     points = [point for curve in curves for point in curve]
-    checked_span((point.x for point in points), "x")
+    check_span((point.x for point in points), "x")
     if not axes.x_ticks and min((point.x for point in points), default=0.0) < 0:
         raise Undrawable("an x is below 0; allowed: 0 or more, where the axis begins")
-    checked_span((end for p in points for end in (p.y, p.low or 0.0, p.high or 0.0)), "y")
-    checked_count(axes.x_ticks, "x_ticks", MOST_POINTS)
-    checked_count(axes.moments, "moments", MOST_CURVES)
-    checked_count(axes.levels, "levels", MOST_CURVES)
+    check_span((end for p in points for end in (p.y, p.low or 0.0, p.high or 0.0)), "y")
+    check_count(axes.x_ticks, "x_ticks", MOST_POINTS)
+    check_count(axes.moments, "moments", MOST_CURVES)
+    check_count(axes.levels, "levels", MOST_CURVES)
     for what, values in (
-        ("a tick", axes.x_ticks), ("a moment", [at for at, _ in axes.moments]), ("a level", axes.levels),
-        ("x_right", [axes.x_right]), ("y_top", [axes.y_top] if axes.y_top != -math.inf else []),
-    ):  # fmt: skip
+        ("a tick", axes.x_ticks),
+        ("a moment", [at for at, _ in axes.moments]),
+        ("a level", axes.levels),
+        ("x_right", [axes.x_right]),
+        ("y_top", [axes.y_top] if axes.y_top != -math.inf else []),
+    ):
         check_numbers(values, what)
 
 
-def require_inside(values: Sequence[float], low: float, high: float) -> None:
+def require_within_axis(values: Sequence[float], low: float, high: float) -> None:
     """Raises Undrawable for a value beyond an axis' ends: plotext raises no error for it."""
     slack = (high - low) * BEYOND_RATIO
     if not all(low - slack <= value <= high + slack for value in values):
@@ -167,8 +170,8 @@ def _curve_rows(curves: Sequence[Sequence[CurvePointMark]], axes: CurveAxes, wid
     figure.theme("colorless")
 
     def draw(xs: list[float], ys: list[float], glyph: str, number: int, *, joined: bool) -> None:
-        require_inside(xs, left, right)
-        require_inside(ys, y_axis.low, y_axis.high)
+        require_within_axis(xs, left, right)
+        require_within_axis(ys, y_axis.low, y_axis.high)
         signal = figure.signal(xs, ys, marker=plotext.marker(glyph, _FIRST_COLOUR + number))
         figure.draw(signal.lines(True) if joined and len(xs) > 1 else signal)
 
@@ -183,8 +186,13 @@ def _curve_rows(curves: Sequence[Sequence[CurvePointMark]], axes: CurveAxes, wid
     if axes.ideal:
         end = min(right, y_axis.high)
         steps = max(2, width // 3)
-        draw([end * i / steps for i in range(steps + 1)], [end * i / steps for i in range(steps + 1)], "·", _IDEAL,
-             joined=False)  # fmt: skip
+        draw(
+            [end * i / steps for i in range(steps + 1)],
+            [end * i / steps for i in range(steps + 1)],
+            "·",
+            _IDEAL,
+            joined=False,
+        )
     for number, curve in enumerate(curves):
         if axes.joined:
             draw([p.x for p in curve], [p.y for p in curve], "braille", number, joined=True)
@@ -202,9 +210,12 @@ def _curve_rows(curves: Sequence[Sequence[CurvePointMark]], axes: CurveAxes, wid
     figure.ruler("x").ticks(x_ticks, [axes.x_words(tick) for tick in x_ticks])
     rows = [_numbered(line) for line in figure.build().string().splitlines()[:height]]
     begin = max(map(len, y_labels)) + 1
-    if places := [(begin + round((at - left) / (right - left) * (wide - 1)), words) for at, words in axes.moments
-                  if left <= at <= right]:  # fmt: skip
-        rows[0] = [(_with_words("".join(text for text, _ in rows[0]), places), None)]
+    if places := [
+        (begin + round((at - left) / (right - left) * (wide - 1)), words)
+        for at, words in axes.moments
+        if left <= at <= right
+    ]:
+        rows[0] = [(_insert_labels("".join(text for text, _ in rows[0]), places), None)]
     return rows + [[] for _ in range(height - len(rows))]
 
 
@@ -224,7 +235,7 @@ def _shared(
     return [next(iter(of.values())) for of in found.values() if len(of) > 1]
 
 
-def _with_words(line: str, places: Sequence[tuple[int, str]]) -> str:
+def _insert_labels(line: str, places: Sequence[tuple[int, str]]) -> str:
     """The frame's upper line with words at these cells, those that have room before the next."""
     for (place, words), (following, _) in zip(places, [*places[1:], (len(line) - 1, "")], strict=True):
         if place + len(words) < following:
@@ -244,7 +255,7 @@ def draw_bars(
     """
     try:
         check_chart(series, axes)
-        checked_count(names, "names", MOST_CURVES)
+        check_count(names, "names", MOST_CURVES)
         return _bar_rows(series, names, axes, width, height)
     except Undrawable as exc:
         return sentence_rows(f"not drawn: {exc}", width, height)
@@ -262,7 +273,7 @@ def _bar_rows(
     figure = plotext.figure
     figure.clear.all()
     room = max(3, (width - 12) // len(names) - 1)
-    labels = [wrapped(name, room, max_lines=max(1, height // 3), placeholder="…") for name in names]
+    labels = [wrap_text(name, room, max_lines=max(1, height // 3), placeholder="…") for name in names]
     label_rows = max(1, *map(len, labels))
     top = max(axes.y_top, *(max(mark.y, mark.high or mark.y) for mark in marks))
     y_axis = fit_upright(0.0, top, height - FRAME_ROWS + 1 - label_rows)
@@ -273,8 +284,8 @@ def _bar_rows(
     wide = 0.84 / len(series)
 
     def stroke(x: float, low: float, high: float, glyph: str, number: int) -> None:
-        require_inside([x], left, right)
-        require_inside([low, high], 0.0, y_axis.high)
+        require_within_axis([x], left, right)
+        require_within_axis([low, high], 0.0, y_axis.high)
         drawn = figure.signal([x, x], [low, high], marker=plotext.marker(glyph, _FIRST_COLOUR + number))
         figure.draw(drawn.lines(True))
 

@@ -29,7 +29,7 @@ def missing(extra: str) -> list[str]:
     return [module for module in EXTRAS[extra].packages if importlib.util.find_spec(module) is None]
 
 
-def to_install(extra: str) -> str:
+def build_install_command(extra: str) -> str:
     """The command that installs it beside this labconsole, by whatever installed that."""
     packages = " ".join(EXTRAS[extra].packages.values())
     if (Path(sys.prefix) / "pipx_metadata.json").is_file():

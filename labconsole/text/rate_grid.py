@@ -20,7 +20,7 @@ GOOD_ROWS = 7
 NamedSeries = tuple[str, RateSeries]
 
 
-def places(width: int, height: int, count: int) -> tuple[int, int]:
+def fit_grid(width: int, height: int, count: int) -> tuple[int, int]:
     """(panels in a row, rows of panels) for as many of ``count`` as there is room for; each has a title above it."""
     most_across = max(1, (width - LABEL_CELLS + GAP) // (LEAST_ACROSS + GAP))
     most_rows = max(1, height // GOOD_ROWS)
@@ -32,7 +32,7 @@ def draw_grid(
     streams: Sequence[NamedSeries], chosen: int, width: int, height: int, *, span_s: float | None
 ) -> tuple[list[Cells], int]:
     """At most ``height`` lines, and how many streams found no room. Shown is the page of the ``chosen`` one, with ▸."""
-    across, rows = places(width, height, len(streams))
+    across, rows = fit_grid(width, height, len(streams))
     page = across * rows
     begin = chosen // page * page
     shown = range(begin, min(begin + page, len(streams)))
@@ -43,7 +43,7 @@ def draw_grid(
         beside = panels[first : first + across]
         titles = [("▸ " if number == chosen else "  ") + streams[number][0] for number in shown[first : first + across]]
         lines.append(_titles(titles, [sum(cell_len(text) for text, _ in panel[0]) for panel in beside]))
-        lines += [_beside(parts) for parts in zip(*beside, strict=True)]
+        lines += [_join_columns(parts) for parts in zip(*beside, strict=True)]
     return lines, len(streams) - len(shown)
 
 
@@ -56,7 +56,7 @@ def _titles(titles: Sequence[str], widths: Sequence[int]) -> Cells:
     return [(" " * labels + (" " * GAP).join(padded), "title")]
 
 
-def _beside(parts: Sequence[Cells]) -> Cells:
+def _join_columns(parts: Sequence[Cells]) -> Cells:
     line: Cells = []
     for place, part in enumerate(parts):
         if place:

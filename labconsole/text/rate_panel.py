@@ -17,10 +17,10 @@ from labconsole.text.axis import (
     Axis,
     Undrawable,
     check_numbers,
-    checked_span,
+    check_span,
     fit_axis,
     fit_upright,
-    tick_words,
+    format_ticks,
 )
 from labconsole.text.cells import safe
 from labconsole.text.dots import DOTS_ACROSS, DOTS_UP, LOWEST_DOTS, Dots, braille
@@ -108,13 +108,13 @@ def draw_panels(
         return [[[(words, "axis")], *([("", "")] for _ in range(height - 1))] for _ in shown]
     if len(all_series) > MOST_SCALED:
         all_series, shown = [all_series[i] for i in shown], range(len(shown))
-    all_series = [joined(series) for series in all_series]
+    all_series = [join_short_intervals(series) for series in all_series]
     axis_line = height >= 9
     loss_rows = max(2, min(5, height // 5))
     rate_rows = height - loss_rows - 1 - axis_line
     top = _largest(value for s in all_series for values in (s.offered_pps, s.measured_pps) for value in values)
     rates = fit_upright(0.0, top or 1.0, rate_rows)
-    label_cells = max(6, *map(len, tick_words(rates)))  # 6: "0.50 %"
+    label_cells = max(6, *map(len, format_ticks(rates)))  # 6: "0.50 %"
     cells = (width - label_cells - 1 - GAP * (across - 1)) // across
     first = min((s.seconds[0] for s in all_series if s.seconds), default=0.0)
     last = max((s.seconds[-1] for s in all_series if s.seconds), default=1.0)
@@ -134,19 +134,20 @@ def check_series(all_series: Sequence[RateSeries]) -> None:
             raise Undrawable(f"series {number} has other numbers of seconds and rates; allowed: as many of each")
         check_numbers(series.seconds, f"series {number}: second")
         for what, values in (
-            ("offered rate", series.offered_pps), ("measured rate", series.measured_pps),
+            ("offered rate", series.offered_pps),
+            ("measured rate", series.measured_pps),
             ("missing packets", series.missing_packets),
-        ):  # fmt: skip
+        ):
             known = [value for value in values if value == value]  # NaN is no value
             check_numbers(known, f"series {number}: {what}")
-            checked_span(known, what)
+            check_span(known, what)
 
 
 def _largest(values: Iterable[float]) -> float:
     return max((value for value in values if math.isfinite(value)), default=0.0)
 
 
-def joined(series: RateSeries) -> RateSeries:
+def join_short_intervals(series: RateSeries) -> RateSeries:
     """The same with every interval that is much too short joined to the one before it.
 
     A node that was kept from running between reading a counter and its clock has one interval too long and the next
@@ -168,9 +169,14 @@ def joined(series: RateSeries) -> RateSeries:
         _, offered0, measured0, _, before_s = rows.pop()
         both_s = before_s + part_s
         rows.append(
-            (second, (offered0 * before_s + offered * part_s) / both_s,
-             (measured0 * before_s + measured * part_s) / both_s, gone, both_s)
-        )  # fmt: skip
+            (
+                second,
+                (offered0 * before_s + offered * part_s) / both_s,
+                (measured0 * before_s + measured * part_s) / both_s,
+                gone,
+                both_s,
+            )
+        )
     at, offered_pps, measured_pps, missing_packets, _ = zip(*rows, strict=True)
     return RateSeries(
         at,
@@ -269,7 +275,7 @@ def _panel(columns: list[Column], scale: PanelScale, *, labels: bool) -> list[Ce
 
 def _labels(axis: Axis, rows: int, unit: str) -> list[str]:
     """The label of each row from the top, "" for rows without."""
-    by_row = dict(zip((cell for cell, _ in axis.ticks()), tick_words(axis, unit), strict=True))
+    by_row = dict(zip((cell for cell, _ in axis.ticks()), format_ticks(axis, unit), strict=True))
     return [by_row.get(row, "") for row in reversed(range(rows))]
 
 
@@ -291,7 +297,7 @@ def _loss_row(bits: list[int], *, lowest: bool) -> Cells:
 def _time_rows(scale: PanelScale, *, labels: bool) -> list[Cells]:
     """A line with ticks where there is room for it, and the seconds beneath them."""
     places = [cell for cell, _ in scale.time.ticks()]
-    words = tick_words(scale.time)
+    words = format_ticks(scale.time)
     words[-1] += " s"
     across = scale.across
     line, under = ["─"] * across, [" "] * across

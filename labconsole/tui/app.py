@@ -32,30 +32,30 @@ from labconsole.errors import LabError
 from labconsole.model.record.summary import RunSummary
 from labconsole.text.cells import safe
 from labconsole.tui.console import clock, theme
-from labconsole.tui.console.collecting import keep_for_good
 from labconsole.tui.console.first_start import FirstStart
+from labconsole.tui.console.gc_policy import freeze_garbage_collector
 from labconsole.tui.console.journal import JournalHandler
 from labconsole.tui.console.memory import ConsoleMemory
-from labconsole.tui.console.outward_text import HarmlessApp
-from labconsole.tui.console.resting_selector import RestingSelector
+from labconsole.tui.console.navigation import NavigationHistory
+from labconsole.tui.console.sanitizing_app import SanitizingApp
 from labconsole.tui.console.saved_runs import SavedRuns
 from labconsole.tui.console.settings import Settings, load_settings, memory_path, theme_path
 from labconsole.tui.console.state import ConsoleState
 from labconsole.tui.console.style_sheet import StyleSheet
 from labconsole.tui.console.terminal import HangUpDriver, detach, terminal_is_gone
-from labconsole.tui.console.trail import Trail
-from labconsole.tui.keymap import Places, check_settings, places_with, themes
+from labconsole.tui.console.throttled_selector import ThrottledSelector
+from labconsole.tui.first_start_app import FirstStartApp
+from labconsole.tui.help_entries import Sections, help_sections, list_palette_commands
+from labconsole.tui.keymap import KeyScopes, check_settings, collect_key_scopes, themes
 from labconsole.tui.parts.action import Action, HasActions
+from labconsole.tui.parts.away_notifier import SINCE
 from labconsole.tui.parts.confirm import Confirm
 from labconsole.tui.parts.help import Help
-from labconsole.tui.parts.keys_in_turn import KeysInTurn
-from labconsole.tui.parts.reaching import SINCE
+from labconsole.tui.parts.key_queue import KeyQueueApp
 from labconsole.tui.parts.screen import ConsoleScreen
-from labconsole.tui.parts.search_runs import RunsSearches
-from labconsole.tui.parts.stored_trials import KindOfTrials
+from labconsole.tui.parts.search_runner import SearchRunnerApp
+from labconsole.tui.parts.stored_trials import TrialKindView
 from labconsole.tui.screens import SCREENS, ScreenEntry
-from labconsole.tui.starting import StartsFirst
-from labconsole.tui.telling import Sections, help_sections, palette
 
 if TYPE_CHECKING:
     from labconsole.tui.parts.screen import ReadTrends
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 RUNS_SHOWN = 500
 
 
-class ConsoleApp(HasActions, RunsSearches, StartsFirst, KeysInTurn, HarmlessApp):
+class ConsoleApp(HasActions, SearchRunnerApp, FirstStartApp, KeyQueueApp, SanitizingApp):
     """The application. ``session`` is None until it is open."""
 
     TITLE = "labconsole"
@@ -73,16 +73,28 @@ class ConsoleApp(HasActions, RunsSearches, StartsFirst, KeysInTurn, HarmlessApp)
     ACTIONS = (
         *(entry.action() for entry in SCREENS),  # not in the key bar: the top bar names them all
         SINCE,
-        Action("y", "copy_run_id", "Copy", "Copy the run's id, or what the cursor is on, to the clipboard.",
-               id="copy", title="Copy run id"),
-        Action("d", "toggle_dark", "Light/dark", "Switch between the light and the dark theme.",
-               id="dark", title="Light or dark", shown=False),
+        Action(
+            "y",
+            "copy_run_id",
+            "Copy",
+            "Copy the run's id, or what the cursor is on, to the clipboard.",
+            id="copy",
+            title="Copy run id",
+        ),
+        Action(
+            "d",
+            "toggle_dark",
+            "Light/dark",
+            "Switch between the light and the dark theme.",
+            id="dark",
+            title="Light or dark",
+            shown=False,
+        ),
         Action("question_mark,f1", "help", "Help", "Show all keys and explain the terms.", id="help"),
         Action("q", "quit", "Quit", "Quit; asks first if a trial is running.", id="quit"),
-        Action("ctrl+q", "quit", "Quit", "Quit, even while typing.",
-               id="quit-always", shown=False, priority=True),
+        Action("ctrl+q", "quit", "Quit", "Quit, even while typing.", id="quit-always", shown=False, priority=True),
         Action("", "change_theme", "Theme", "Choose any theme."),
-    )  # fmt: skip
+    )
 
     def __init__(
         self,
@@ -92,7 +104,7 @@ class ConsoleApp(HasActions, RunsSearches, StartsFirst, KeysInTurn, HarmlessApp)
         *,
         first: FirstStart | None = None,
         alone: bool = False,
-        crew_kinds: Callable[[], Sequence[KindOfTrials]] = tuple,
+        crew_kinds: Callable[[], Sequence[TrialKindView]] = tuple,
         read_trends: ReadTrends | None = None,
     ) -> None:
         super().__init__(driver_class=HangUpDriver)
@@ -109,7 +121,7 @@ class ConsoleApp(HasActions, RunsSearches, StartsFirst, KeysInTurn, HarmlessApp)
         self._journal = JournalHandler(self.state.journal)
         self.runs: Sequence[RunSummary] = ()
         self.saved: SavedRuns | None = None
-        self.trail = Trail(self)
+        self.navigation = NavigationHistory(self)
         self.failure: LabError | None = None
         self._leaving = self._connecting = self.hung_up = False
         self._first = first
@@ -147,7 +159,7 @@ class ConsoleApp(HasActions, RunsSearches, StartsFirst, KeysInTurn, HarmlessApp)
 
     def _open(self) -> None:
         if self._factory is None:
-            self.start_first()
+            self.show_first_start()
             return
         try:
             session = self._factory()
@@ -173,7 +185,7 @@ class ConsoleApp(HasActions, RunsSearches, StartsFirst, KeysInTurn, HarmlessApp)
         """The bench is on screen: now there is time for everything slow."""
         if self.session is not None and not self._connecting:
             self._connecting = True
-            self._keep_for_good()
+            self._freeze_garbage_collector()
             self._connect(self.session)
 
     @work(group="connect")
@@ -199,9 +211,9 @@ class ConsoleApp(HasActions, RunsSearches, StartsFirst, KeysInTurn, HarmlessApp)
         await session.connect()
         await asyncio.to_thread(import_the_rest)
         self._style_screens()
-        self._keep_for_good()
+        self._freeze_garbage_collector()
         if not self._leaving:
-            await self.check_what_is_new()
+            await self.check_new_testbed()
 
     def _style_screens(self) -> None:
         """Read the screens' style sheets at once: else each of them, when first shown, styles all there is anew."""
@@ -210,12 +222,12 @@ class ConsoleApp(HasActions, RunsSearches, StartsFirst, KeysInTurn, HarmlessApp)
         self.stylesheet.reparse()
         self.stylesheet.update(self)
 
-    def _keep_for_good(self) -> None:
+    def _freeze_garbage_collector(self) -> None:
         """Where the process ends with the console; elsewhere nothing would ever be freed."""
         if self._alone:
-            keep_for_good()
+            freeze_garbage_collector()
 
-    def may_rest(self) -> bool:
+    def can_throttle(self) -> bool:
         """Whether what nodes tell may wait until there is more of it."""
         return self.session is not None and not self._leaving and not self.session.timing_matters
 
@@ -259,7 +271,7 @@ class ConsoleApp(HasActions, RunsSearches, StartsFirst, KeysInTurn, HarmlessApp)
     @work(group="ask", exclusive=True)
     async def _ask_and_leave(self) -> None:
         what = f"A {self.state.what_runs} is running. Quit?"
-        question = Confirm(what, f"Traffic is stopped first. {self.state.kept_words}")
+        question = Confirm(what, f"Traffic is stopped first. {self.state.kept_trials_text}")
         if not self.trial_runs() or await self.push_screen_wait(question):
             self.leave()
 
@@ -328,7 +340,7 @@ class ConsoleApp(HasActions, RunsSearches, StartsFirst, KeysInTurn, HarmlessApp)
     def action_mode(self, mode: str) -> None:
         """Go to a screen, once there is a session."""
         if self.session is not None and self.current_mode != mode:
-            self.trail.forget()
+            self.navigation.forget()
             self.switch_mode(mode)
 
     def action_copy_run_id(self) -> None:
@@ -354,17 +366,17 @@ class ConsoleApp(HasActions, RunsSearches, StartsFirst, KeysInTurn, HarmlessApp)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Everything that can be done now, each thing once."""
-        return palette(self, self.offered_actions(), screen, self.settings.keymap)
+        return list_palette_commands(self, self.offered_actions(), screen, self.settings.keymap)
 
 
-def places() -> Places:
+def places() -> KeyScopes:
     """Where which actions have keys. Imports every screen."""
-    return places_with(ConsoleApp, SCREENS)
+    return collect_key_scopes(ConsoleApp, SCREENS)
 
 
 def run_console(
     session_factory: SessionFactory | None,
-    crew_kinds: Callable[[], Sequence[KindOfTrials]] = tuple,
+    crew_kinds: Callable[[], Sequence[TrialKindView]] = tuple,
     read_trends: ReadTrends | None = None,
     *,
     first: FirstStart | None = None,
@@ -387,13 +399,13 @@ def run_console(
         crew_kinds=crew_kinds,
         read_trends=read_trends,
     )
-    selector = RestingSelector(app.may_rest)
+    selector = ThrottledSelector(app.can_throttle)
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
         status = runner.run(app.run_async())
     if app.failure is not None:
         print(f"labconsole: {app.failure}", file=sys.stderr)
     location = app.session.store.name if app.session is not None else None
-    for line in app.state.parting_words(location):
+    for line in app.state.describe_saved_runs(location):
         print(line)
     if app.afterwards is not None:
         return app.afterwards()

@@ -22,7 +22,7 @@ from labconsole.tui.parts.confirm import Confirm
 from labconsole.tui.parts.fields import Choice, Field
 from labconsole.tui.parts.help import Help
 from labconsole.tui.parts.pick import Pick
-from labconsole.tui.parts.since import SinceYouLeft
+from labconsole.tui.parts.since_you_left import SinceYouLeft
 from labconsole.tui.parts.step_screen import StepScreen
 from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens import ScreenEntry
@@ -35,7 +35,7 @@ EVERYWHERE = "everywhere"
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class KeyScopes:
     """Actions that have keys, by where they work: screens by their title, parts of screens, dialogs."""
 
     everywhere: Sequence[Action]
@@ -69,14 +69,14 @@ DIALOGS: dict[str, type[HasActions]] = {
 }
 
 
-def places_with(everywhere: type[HasActions], screens: Sequence[ScreenEntry]) -> Places:
+def collect_key_scopes(everywhere: type[HasActions], screens: Sequence[ScreenEntry]) -> KeyScopes:
     """All places; ``everywhere``: the application. Imports every screen."""
     from labconsole.tui.screens.first.screen import FirstScreen
 
     def keyed(owner: type[HasActions]) -> list[Action]:
         return [action for action in owner.declared_actions() if action.keys]
 
-    return Places(
+    return KeyScopes(
         everywhere=keyed(everywhere),
         screens={
             **{entry.title: keyed(entry.load()) for entry in screens},
@@ -92,7 +92,7 @@ def themes() -> list[str]:
     return [*(each.name for each in theme.THEMES), *BUILTIN_THEMES]
 
 
-def check_settings(settings: Settings, places: Callable[[], Places]) -> None:
+def check_settings(settings: Settings, places: Callable[[], KeyScopes]) -> None:
     """Raises ConfigError for a theme that does not exist, or a keymap that is not unambiguous everywhere.
 
     ``places`` is asked only where there is a keymap: the answer takes importing every screen.

@@ -9,9 +9,9 @@ from labconsole.errors import CounterInconsistency
 from labconsole.measure.counts import sample_difference
 from labconsole.model.record.run import Reason
 from labconsole.model.tolerances import Tolerances
-from labconsole.verdict.observed import TrialObservations
+from labconsole.verdict.observations import TrialObservations
 from labconsole.verdict.reasons import reason
-from labconsole.verdict.way import data_ports, places
+from labconsole.verdict.stream_path import counting_points, data_ports
 from labconsole.wire.settings import InterfaceSettings
 
 ADAPTIVE = {f"coalesce.{way}_{what}": f"adaptive_{way}" for way in ("rx", "tx") for what in ("usecs", "frames")}
@@ -45,7 +45,7 @@ def changes(seen: TrialObservations, limits: Tolerances, uut: str, ports: Sequen
 
 def _path(seen: TrialObservations, uut: str) -> list[tuple[str, str, str]]:
     """(node, namespace, interface) of every counter that a stream's numbers rest on."""
-    found = [(p.node, p.namespace, p.interface) for raw in seen.flows for p in places(raw, uut)]
+    found = [(p.node, p.namespace, p.interface) for raw in seen.flows for p in counting_points(raw, uut)]
     return list(dict.fromkeys(found))
 
 

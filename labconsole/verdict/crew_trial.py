@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from labconsole.model.inventory import Inventory
-from labconsole.model.record.flow import SinkSeen
-from labconsole.model.record.route import RouteSinkSeen
+from labconsole.model.record.flow import SinkRecord
+from labconsole.model.record.route import RouteSinkRecord
 from labconsole.model.record.run import Reason, Verdict
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.changes import Port, changes
-from labconsole.verdict.consequences import weighed
-from labconsole.verdict.foreign import beyond_usual
+from labconsole.verdict.foreign_packets import beyond_usual
 from labconsole.verdict.influences import doubts, unobserved
-from labconsole.verdict.observed import TrialObservations
+from labconsole.verdict.observations import TrialObservations
+from labconsole.verdict.reason_tree import weighed
 from labconsole.verdict.reasons import reason
 
 
@@ -36,7 +36,7 @@ def judged(
     return weighed(found)
 
 
-def sink_reasons(sink: SinkSeen | RouteSinkSeen, whose: str, limits: Tolerances) -> Iterator[Reason]:
+def sink_reasons(sink: SinkRecord | RouteSinkRecord, whose: str, limits: Tolerances) -> Iterator[Reason]:
     """Of a sink whose capture has all packets, of which those of ``whose`` flows are wanted: it misses some, or others
     sent, beyond the control traffic that every wire has.
     """

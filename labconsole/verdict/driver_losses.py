@@ -128,8 +128,7 @@ DRIVERS: dict[str, DriverTable] = {
         rx="rx_discards = rx_missed_errors; rx_ftq_discards = rx_missed_errors; rx_fw_discards = rx_missed_errors;"
         "rx_align_errors = rx_frame_errors; rx_fragments; rx_jabbers; rx_undersize_packets = rx_length_errors;"
         "rx_oversize_packets = rx_length_errors",
-        tx="tx_mac_errors = tx_errors; tx_late_collisions = tx_aborted_errors;"
-        "tx_excess_collisions = tx_aborted_errors",
+        tx="tx_mac_errors = tx_errors; tx_late_collisions = tx_aborted_errors;tx_excess_collisions = tx_aborted_errors",
     ),
     "tg3": DriverTable(
         rx="rx_discards = rx_missed_errors; rx_fcs_errors = rx_crc_errors; rx_align_errors = rx_frame_errors;"
@@ -224,9 +223,7 @@ DRIVERS: dict[str, DriverTable] = {
         rx="InDroppedDma = rx_dropped; InErrors = rx_errors; Queue[#] SkbAllocFails; TC# Queue[#] SkbAllocFails;"
         "Queue[#] XdpDrop; TC# Queue[#] XdpDrop; Queue[#] XdpAbort; TC# Queue[#] XdpAbort",
     ),
-    "enic": DriverTable(
-        rx="rx_no_bufs = rx_dropped; rx_drop = rx_dropped; rq[#]_no_skb", tx="tx_drops = tx_dropped"
-    ),
+    "enic": DriverTable(rx="rx_no_bufs = rx_dropped; rx_drop = rx_dropped; rq[#]_no_skb", tx="tx_drops = tx_dropped"),
     "ionic": DriverTable(
         rx="hw_rx_dropped = rx_dropped; hw_rx_over_errors = rx_over_errors; hw_rx_missed_errors = rx_missed_errors;"
         "rx_#_dropped; xdp_drop; frames_rx_bad_fcs; frames_rx_undersized; frames_rx_oversized; frames_rx_dropped",
@@ -248,9 +245,7 @@ DRIVERS: dict[str, DriverTable] = {
         "mac_tx_max_collision_fail = tx_aborted_errors; mac_tx_max_deferral_fail; tx_err_drop; tx_err_link; tx_err_pko;"
         "tx_err_pki",
     ),
-    "nicvf": DriverTable(
-        rx="rx_drops = rx_dropped; rx_fcs_errors; rx_l2_errors", tx="tx_drops = tx_dropped"
-    ),
+    "nicvf": DriverTable(rx="rx_drops = rx_dropped; rx_fcs_errors; rx_l2_errors", tx="tx_drops = tx_dropped"),
     "rvu_nicpf rvu_nicvf": _OCTEONTX2,
     "funeth": DriverTable(
         rx="rx_drops[#] = rx_dropped; rx_mapping_errors[#] = rx_dropped; rx_xdp_drops[#]; mac_rx_drop_events;"
@@ -286,8 +281,7 @@ DRIVERS: dict[str, DriverTable] = {
         tx="mmc_tx_underflow_error; mmc_tx_carrier_error; mmc_tx_latecol; mmc_tx_exesscol",
     ),
     "fec": DriverTable(
-        rx="IEEE_rx_drop; IEEE_rx_macerr; IEEE_rx_align; rx_undersize; rx_oversize; rx_fragment; rx_jabber;"
-        "rx_xdp_drop",
+        rx="IEEE_rx_drop; IEEE_rx_macerr; IEEE_rx_align; rx_undersize; rx_oversize; rx_fragment; rx_jabber;rx_xdp_drop",
         tx="IEEE_tx_drop; IEEE_tx_macerr; IEEE_tx_cserr; tx_undersize; tx_oversize; tx_xdp_xmit_errors",
     ),
     "fsl_dpaa2_eth": DriverTable(
@@ -320,7 +314,7 @@ DRIVERS: dict[str, DriverTable] = {
         "tx_carrier_sense_errors = tx_carrier_errors; q#_tx_dropped = tx_dropped",
     ),
     "xaxienet": DriverTable(),
-}  # fmt: skip
+}
 """By the name that ``ethtool -i`` shows; several that share a table are separated by spaces."""
 
 

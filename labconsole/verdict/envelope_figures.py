@@ -62,7 +62,7 @@ def _confirmed(stream: StreamRecord) -> bool:
     return made is not None and all(count is not None and count >= made for count in counts)
 
 
-def witnesses_of(taken: list[TakenTrial], index: int) -> tuple[list[LossTrial], list[LossTrial]]:
+def split_by_witness(taken: list[TakenTrial], index: int) -> tuple[list[LossTrial], list[LossTrial]]:
     """The trials of one stream as its sink's counters and as its capture saw them."""
     counters, capture = [], []
     for trial in taken:
@@ -82,7 +82,7 @@ def stream_envelope(stream: Stream, taken: list[TakenTrial], index: int) -> Stre
     records = [trial.record.streams[index] for trial in taken]
     maxima = [trial.record.streams[index] for trial in taken if trial.target_bps == "max"]
     rates = [pps for pps in map(honest_pps, maxima) if pps is not None]
-    counters, capture = map(loss_bounds, witnesses_of(taken, index))
+    counters, capture = map(loss_bounds, split_by_witness(taken, index))
     return StreamEnvelope(
         stream=stream.name,
         source=str(stream.source),
@@ -172,5 +172,5 @@ def trial_counts(trial: TakenTrial) -> CalibrationTrial:
     )
 
 
-def why_nothing(record: RunRecord) -> str:
+def explain_missing(record: RunRecord) -> str:
     return "; ".join(reason.detail for reason in record.verdict.reasons) or "no reason given"

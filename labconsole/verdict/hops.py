@@ -15,8 +15,8 @@ from labconsole.measure.counts import counter_difference
 from labconsole.measure.ledger import HopCount
 from labconsole.verdict.driver_losses import Loss, losses_of, numberless
 from labconsole.verdict.kernel_drops import hop_drops
-from labconsole.verdict.observed import StreamObservations, TrialObservations
-from labconsole.verdict.way import Place, places
+from labconsole.verdict.observations import StreamObservations, TrialObservations
+from labconsole.verdict.stream_path import CountingPoint, counting_points
 from labconsole.wire.capture import CaptureResult
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.drops import DropCounters, NamespaceDrops, QdiscCounts
@@ -81,8 +81,8 @@ def hop_counts(seen: TrialObservations, raw: StreamObservations, uut: str) -> li
     stream = raw.stream
     sent = raw.generated.sent_packets if raw.generated is not None else None
     counts = [HopCount("generator", stream.source.node, stream.source.interface, sent)]
-    previous: Place | None = None
-    way, flow = places(raw, uut), seen.flows.index(raw)
+    previous: CountingPoint | None = None
+    way, flow = counting_points(raw, uut), seen.flows.index(raw)
     for place in way:
         packets = growth(seen, place.node, place.namespace, place.interface, place.statistic)
         drops = dict(_port_drops(seen, place, previous))
@@ -132,14 +132,16 @@ def capture_drops(capture: CaptureResult) -> dict[str, int]:
     return {name: packets for name, packets in found.items() if packets}
 
 
-def _port_drops(seen: TrialObservations, place: Place, previous: Place | None) -> Iterator[tuple[str, int]]:
+def _port_drops(
+    seen: TrialObservations, place: CountingPoint, previous: CountingPoint | None
+) -> Iterator[tuple[str, int]]:
     """What counters of the hop's own interface, and of the one by which the packet came, say was dropped."""
     receiving = place.statistic.startswith("rx")
     own = _interface_drops(seen, place, RX_DETAILS if receiving else (*TX_DETAILS, "tx_dropped"))
     if not own.keys() - {"tx_dropped"}:  # the sum of all errors, for a driver that does not tell them apart
         own = _interface_drops(seen, place, ("rx_errors",) if receiving else ("tx_errors", "tx_dropped"))
     lost = driver_losses(seen, place)
-    for name, packets in without_parts(own, lost).items():
+    for name, packets in subtract_parts(own, lost).items():
         yield name, packets
     if not receiving:
         yield from _qdisc_drops(seen, place, ingress=False)
@@ -148,7 +150,7 @@ def _port_drops(seen: TrialObservations, place: Place, previous: Place | None) -
     if previous is not None and previous.node == place.node and previous.statistic.startswith("rx"):
         # Received and counted there, then dropped before it was handed on: the backlog, or a hook on ingress.
         came_by = _interface_drops(seen, previous, (*RX_DETAILS, "rx_dropped"))
-        dropped = without_parts(came_by, driver_losses(seen, previous)).get("rx_dropped")
+        dropped = subtract_parts(came_by, driver_losses(seen, previous)).get("rx_dropped")
         if dropped:
             yield f"{previous.interface}.rx_dropped", dropped
         yield from _dropped_after_counting(seen, previous)
@@ -161,20 +163,20 @@ def _port_drops(seen: TrialObservations, place: Place, previous: Place | None) -
             yield f"driver.{name}", packets
 
 
-def _dropped_after_counting(seen: TrialObservations, place: Place) -> Iterator[tuple[str, int]]:
+def _dropped_after_counting(seen: TrialObservations, place: CountingPoint) -> Iterator[tuple[str, int]]:
     """What a driver dropped of the packets that its interface had counted as received."""
     for name, (packets, loss) in driver_losses(seen, place).items():
         if loss.handed_on:
             yield f"{place.interface}.driver.{name}", packets
 
 
-def _interface_drops(seen: TrialObservations, place: Place, names: Sequence[str]) -> dict[str, int]:
+def _interface_drops(seen: TrialObservations, place: CountingPoint, names: Sequence[str]) -> dict[str, int]:
     """Those of the interface's own counters that grew."""
     grown = {name: growth(seen, place.node, place.namespace, place.interface, name) for name in names}
     return {name: packets for name, packets in grown.items() if packets}
 
 
-def driver_losses(seen: TrialObservations, place: Place) -> dict[str, tuple[int, Loss]]:
+def driver_losses(seen: TrialObservations, place: CountingPoint) -> dict[str, tuple[int, Loss]]:
     """By how much those of a driver's statistics grew that count lost packets."""
     grown = driver_growth(seen, place.node, place.namespace, place.interface)
     driver = _driver(seen, place.node, place.namespace, place.interface)
@@ -209,7 +211,7 @@ def _kind(name: str) -> tuple[str, ...]:
     return tuple(word for word in words if word and not word.isdigit())
 
 
-def without_parts(sums: dict[str, int], lost: Mapping[str, tuple[int, Loss]]) -> dict[str, int]:
+def subtract_parts(sums: dict[str, int], lost: Mapping[str, tuple[int, Loss]]) -> dict[str, int]:
     """The interface's counters minus the parts that the driver's own counters list.
 
     A part is subtracted from the first of its sums that is not smaller.
@@ -239,7 +241,7 @@ def _direction(name: str) -> bool | None:
     return None if receiving == sending else receiving
 
 
-def _node_drops(seen: TrialObservations, place: Place, previous: Place | None) -> dict[str, int]:
+def _node_drops(seen: TrialObservations, place: CountingPoint, previous: CountingPoint | None) -> dict[str, int]:
     """Counters that only a whole node or network stack has; told where a packet should have been handed on."""
     if previous is None or previous.node != place.node or place.statistic.startswith("rx"):
         return {}
@@ -256,7 +258,7 @@ def _node_drops(seen: TrialObservations, place: Place, previous: Place | None) -
     return found
 
 
-def _filtered(seen: TrialObservations, place: Place, interface: str | None, hook: str | None) -> dict[str, int]:
+def _filtered(seen: TrialObservations, place: CountingPoint, interface: str | None, hook: str | None) -> dict[str, int]:
     """Packets that a firewall's rules counted and dropped, by table and chain; ``interface`` None: those on none."""
     first, last = (drops.filters if drops else None for drops in _drops(seen, place.node, place.namespace))
     if first is None or last is None:
@@ -304,7 +306,7 @@ def qdisc_growth(seen: TrialObservations, node: str, namespace: str, interface: 
     return found
 
 
-def _qdisc_drops(seen: TrialObservations, place: Place, *, ingress: bool) -> Iterator[tuple[str, int]]:
+def _qdisc_drops(seen: TrialObservations, place: CountingPoint, *, ingress: bool) -> Iterator[tuple[str, int]]:
     for kind, grown in qdisc_growth(seen, place.node, place.namespace, place.interface):
         if (kind in ("ingress", "clsact")) == ingress and grown.drops:
             yield f"qdisc_{kind}", grown.drops

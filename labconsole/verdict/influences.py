@@ -8,22 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from labconsole.measure.packet_times import numbers_doubt, packet_times, timed_all, xdp_words
+from labconsole.measure.packet_times import describe_xdp, numbers_doubt, packet_times, timed_all
 from labconsole.model.record.clocks import EXTENSION as CLOCKS
 from labconsole.model.record.clocks import ClockAgreement
 from labconsole.model.record.extension import read_extension
 from labconsole.model.record.run import Figures, Reason, StreamRecord
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.changes import settings_changes
-from labconsole.verdict.foreign import foreign
-from labconsole.verdict.held_back import held_back
-from labconsole.verdict.machines import Machine, machines, same_machine, unseen
-from labconsole.verdict.observed import TrialObservations
+from labconsole.verdict.foreign_packets import foreign
+from labconsole.verdict.observations import TrialObservations
+from labconsole.verdict.offered_shortfall import pauses
+from labconsole.verdict.queue_drain import find_queue_drain
 from labconsole.verdict.reasons import reason
-from labconsole.verdict.shortfall import pauses
-from labconsole.verdict.way import data_ports
+from labconsole.verdict.shared_hosts import Machine, machines, same_machine, unseen
+from labconsole.verdict.stream_path import data_ports
 from labconsole.wire.facts import Login
-from labconsole.wire.surroundings import BusyProcess, CpuShares, NodeSurroundings, UsageWindow
+from labconsole.wire.host_activity import BusyProcess, CpuShares, NodeSurroundings, UsageWindow
 
 NAMED_RATIO = 0.05
 """Of one processor: a process that used more is named."""
@@ -71,7 +71,7 @@ def influences(seen: TrialObservations, streams: tuple[StreamRecord, ...], uut: 
             found.append(
                 _entry(raw.stream.sink.node, "clocks_contradicted", f"{record.name}: {clocks.unused}", **figures)
             )
-        late = held_back(record)
+        late = find_queue_drain(record)
         if late is not None:
             found.append(_entry(raw.stream.sink.node, "buffered", f"{record.name}: {late.sentence}", **late.figures))
         for node, interface in data_ports(raw, uut):
@@ -89,7 +89,7 @@ def influences(seen: TrialObservations, streams: tuple[StreamRecord, ...], uut: 
 def _timed_by_xdp(record: StreamRecord, node: str, interface: str) -> Iterator[Figures]:
     """At a sink's port: the times of all streams that end there are by one program."""
     told = packet_times(record)
-    words = None if told is None else xdp_words(told)
+    words = None if told is None else describe_xdp(told)
     if told is not None and words is not None:
         figures = {} if told.port is None else told.port.model_dump(mode="json")
         detail = f"{interface}: packets were timed by {told.by}: {words}"
@@ -133,8 +133,8 @@ def _processors(seen: TrialObservations, nodes: Machine, node: str, window: Usag
         for whose, seconds in (reading.window.used_s if reading.window is not None else {}).items():
             used_s[whose] = round(used_s.get(whose, 0.0) + seconds, 3)
     hidden = unseen(seen, nodes)
-    if hidden is not None and hidden.at_least_ratio >= NAMED_RATIO:
-        detail += f"; at least {hidden.at_least_ratio:.0%} of one used by processes that no node sees"
+    if hidden is not None and hidden.lower_bound_ratio >= NAMED_RATIO:
+        detail += f"; at least {hidden.lower_bound_ratio:.0%} of one used by processes that no node sees"
     return _entry(
         node,
         "cpu",
@@ -146,7 +146,7 @@ def _processors(seen: TrialObservations, nodes: Machine, node: str, window: Usag
         cpus=nodes[node].cpus,
         used_s=used_s,
         window_s=window.elapsed_s,
-        unseen_ratio=None if hidden is None else hidden.at_least_ratio,
+        unseen_ratio=None if hidden is None else hidden.lower_bound_ratio,
     )
 
 
@@ -158,12 +158,12 @@ def _processes(node: str, last: NodeSurroundings, attested: set[str]) -> Iterato
         ratio = process.cpu_s / window.elapsed_s if window.elapsed_s else 0.0
         if ratio < NAMED_RATIO or process.whose == "ours":
             continue
-        whose = _whose(process, last, attested)
+        whose = _find_owner(process, last, attested)
         detail = f"{process.name} ({process.pid}, {whose}) used {ratio:.0%} of a processor"
         yield _entry(node, "process", detail, name=process.name, pid=process.pid, whose=whose, cpu_ratio=ratio)
 
 
-def _whose(process: BusyProcess, last: NodeSurroundings, attested: set[str]) -> str:
+def _find_owner(process: BusyProcess, last: NodeSurroundings, attested: set[str]) -> str:
     """The agent's word, but a guest that the platform attests is ours."""
     names = {guest.pid: guest.name for guest in last.guests}
     return "ours" if names.get(process.pid) in attested else process.whose
@@ -236,11 +236,11 @@ def doubts(
                 )
     for nodes in machines(seen):
         hidden = unseen(seen, nodes)
-        if hidden is not None and hidden.at_least_ratio > limits.other_cpu_ratio:
+        if hidden is not None and hidden.lower_bound_ratio > limits.other_cpu_ratio:
             names = ", ".join(nodes)
             yield reason(
                 "unseen_cpu",
-                f"at least {hidden.at_least_ratio:.0%} of a processor went to processes that none of {names} sees, on "
+                f"at least {hidden.lower_bound_ratio:.0%} of a processor went to processes that none of {names} sees, on "
                 f"the machine they run on",
                 nodes=list(nodes),
                 cpu_ratio=hidden.cpu_ratio,
@@ -259,10 +259,10 @@ def _other_cpu(
         return
     used_s = sum(window.used_s.get(whose, 0.0) for whose in OTHERS)
     others = [process for process in window.processes if process.whose in OTHERS]
-    used_s -= sum(process.cpu_s for process in others if _whose(process, last, attested) == "ours")
+    used_s -= sum(process.cpu_s for process in others if _find_owner(process, last, attested) == "ours")
     ratio = used_s / window.elapsed_s
     if ratio > limits.other_cpu_ratio:
-        named = [process for process in others if _whose(process, last, attested) != "ours"][:5]
+        named = [process for process in others if _find_owner(process, last, attested) != "ours"][:5]
         words = ", ".join(f"{process.name} {process.cpu_s / window.elapsed_s:.0%}" for process in named)
         yield reason(
             "other_cpu",

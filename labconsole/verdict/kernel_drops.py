@@ -19,9 +19,9 @@ from itertools import pairwise
 from labconsole.model.inventory import Stream
 from labconsole.model.record.kernel_drops import EXTENSION, HOST_EXTENSION, VERSION
 from labconsole.model.record.run import Figures, Reason, StreamRecord
-from labconsole.verdict.observed import KernelWitness, TrialObservations
+from labconsole.verdict.observations import KernelWitness, TrialObservations
 from labconsole.verdict.reasons import reason
-from labconsole.verdict.way import Place
+from labconsole.verdict.stream_path import CountingPoint
 from labconsole.wire.kernel_drops import KernelDrop, KernelDrops, estimated_cost_ns
 
 COST_RATIO = 0.01
@@ -40,35 +40,35 @@ _NO_LOSS = ("pktgen_", "tpacket_rcv", "packet_rcv")
 which throw away their own when they have no room."""
 
 
-def drops_of(kernel: KernelWitness | None, stream: int) -> list[KernelDrop]:
+def find_stream_drops(kernel: KernelWitness | None, stream: int) -> list[KernelDrop]:
     """The rows of one stream that are losses."""
     if kernel is None or kernel.drops is None:
         return []
     return [row for row in kernel.drops.rows if row.stream == stream and not (row.function or "").startswith(_NO_LOSS)]
 
 
-def hop_of(row: KernelDrop, way: Sequence[Place], uut: str) -> Place | None:
+def find_hop(row: KernelDrop, way: Sequence[CountingPoint], uut: str) -> CountingPoint | None:
     """The hop that a dropped packet did not reach; None: the interface is not on the stream's way."""
     for at, place in enumerate(way):
         if place.node != uut or (place.namespace, place.interface) != (row.namespace, row.interface):
             continue
         if not place.statistic.startswith("rx"):
             return place
-        if _before_the_receiver(row):
+        if _is_before_receiver(row):
             sender = way[at - 1] if at else None
             if sender is None or not sender.statistic.startswith("tx"):
                 return place
             return place if (sender.hop, place.hop) == (_INTO_GUEST, _OUT_OF_GUEST) else sender
         if at + 1 < len(way):
             return way[at + 1]
-    return _inside(row, way)
+    return _find_guest_hop(row, way)
 
 
-def _before_the_receiver(row: KernelDrop) -> bool:
+def _is_before_receiver(row: KernelDrop) -> bool:
     return row.function == "veth_xmit" or (row.reason, row.function) == _RECEIVER_DOWN
 
 
-def _inside(row: KernelDrop, way: Sequence[Place]) -> Place | None:
+def _find_guest_hop(row: KernelDrop, way: Sequence[CountingPoint]) -> CountingPoint | None:
     """In the namespace of a guest, where nothing is counted: what was dropped there did not come out of it, or did not
     come in where the ring of its NIC was full.
     """
@@ -76,13 +76,13 @@ def _inside(row: KernelDrop, way: Sequence[Place]) -> Place | None:
         return None
     for before, place in pairwise(way):
         if before.hop == _INTO_GUEST:
-            return before if _before_the_receiver(row) else place
+            return before if _is_before_receiver(row) else place
     return None
 
 
-def host_hop_of(
-    row: KernelDrop, way: Sequence[Place], stream: Stream, carries: Mapping[str, Sequence[str]]
-) -> Place | None:
+def find_host_hop(
+    row: KernelDrop, way: Sequence[CountingPoint], stream: Stream, carries: Mapping[str, Sequence[str]]
+) -> CountingPoint | None:
     """The same of what the unit under test's host dropped."""
     if row.namespace or row.interface is None or len(way) <= MOST_WITHOUT_UUT:
         return None
@@ -91,31 +91,33 @@ def host_hop_of(
     return way[-1] if row.interface in carries.get(stream.uut_out, ()) else None
 
 
-def label(row: KernelDrop, place: Place) -> str:
+def label(row: KernelDrop, place: CountingPoint) -> str:
     """``kernel.REASON@function``, behind the interface that had received the packet where that is another one."""
-    words = _words(row)
+    words = _format_drop(row)
     if row.namespace and row.namespace != place.namespace:
         return f"{row.namespace}/{row.interface}.{words}"
-    at_the_other_end = _before_the_receiver(row) and place.statistic.startswith("tx")
+    at_the_other_end = _is_before_receiver(row) and place.statistic.startswith("tx")
     return words if row.interface == place.interface and not at_the_other_end else f"{row.interface}.{words}"
 
 
-def _words(row: KernelDrop) -> str:
+def _format_drop(row: KernelDrop) -> str:
     reason_word = row.reason or "NOT_TOLD"
     return f"kernel.{reason_word}@{row.function}" if row.function else f"kernel.{reason_word}"
 
 
-def hop_drops(seen: TrialObservations, stream: int, way: Sequence[Place], uut: str, hop: Place) -> dict[str, int]:
+def hop_drops(
+    seen: TrialObservations, stream: int, way: Sequence[CountingPoint], uut: str, hop: CountingPoint
+) -> dict[str, int]:
     """What the kernels say of one hop of one stream, by label."""
     found: dict[str, int] = {}
-    for row in drops_of(seen.kernel, stream):
-        if hop_of(row, way, uut) is hop:
+    for row in find_stream_drops(seen.kernel, stream):
+        if find_hop(row, way, uut) is hop:
             name = label(row, hop)
             found[name] = found.get(name, 0) + row.packets
     host = seen.host_kernel
-    for row in drops_of(host, stream):
-        if host is not None and host_hop_of(row, way, seen.flows[stream].stream, host.carries) is hop:
-            name = f"{host.host}/{row.interface}.{_words(row)}"
+    for row in find_stream_drops(host, stream):
+        if host is not None and find_host_hop(row, way, seen.flows[stream].stream, host.carries) is hop:
+            name = f"{host.host}/{row.interface}.{_format_drop(row)}"
             found[name] = found.get(name, 0) + row.packets
     return found
 
@@ -146,10 +148,10 @@ def _strangers(kernel: KernelWitness, drops: KernelDrops) -> str:
 
 
 def judged(
-    seen: TrialObservations, streams: Sequence[StreamRecord], ways: Sequence[Sequence[Place]], duration_s: float
+    seen: TrialObservations, streams: Sequence[StreamRecord], ways: Sequence[Sequence[CountingPoint]], duration_s: float
 ) -> Iterator[Reason]:
     """Doubts: the kernels name more packets than went missing, or asking them took too much."""
-    for kernel, drops in _asked(seen):
+    for kernel, drops in _recorded_drops(seen):
         share = cost_ns(kernel, drops) / (duration_s * 1e9)
         if kernel.asked == "on" and share > COST_RATIO:
             where = "the kernel" if kernel.host is None else f"the kernel of {kernel.host}"
@@ -183,30 +185,34 @@ def judged(
             )
 
 
-def _asked(seen: TrialObservations) -> Iterator[tuple[KernelWitness, KernelDrops]]:
+def _recorded_drops(seen: TrialObservations) -> Iterator[tuple[KernelWitness, KernelDrops]]:
     for kernel in (seen.kernel, seen.host_kernel):
         if kernel is not None and kernel.drops is not None:
             yield kernel, kernel.drops
 
 
 def _hop(
-    seen: TrialObservations, kernel: KernelWitness, row: KernelDrop, way: Sequence[Place], uut: str
-) -> Place | None:
+    seen: TrialObservations, kernel: KernelWitness, row: KernelDrop, way: Sequence[CountingPoint], uut: str
+) -> CountingPoint | None:
     if kernel.host is None or row.stream is None:
-        return hop_of(row, way, uut)
-    return host_hop_of(row, way, seen.flows[row.stream].stream, kernel.carries)
+        return find_hop(row, way, uut)
+    return find_host_hop(row, way, seen.flows[row.stream].stream, kernel.carries)
 
 
 def _located(
-    seen: TrialObservations, stream: int, way: Sequence[Place], uut: str
-) -> Iterator[tuple[KernelDrop, Place | None]]:
-    for kernel, _ in _asked(seen):
-        for row in drops_of(kernel, stream):
+    seen: TrialObservations, stream: int, way: Sequence[CountingPoint], uut: str
+) -> Iterator[tuple[KernelDrop, CountingPoint | None]]:
+    for kernel, _ in _recorded_drops(seen):
+        for row in find_stream_drops(kernel, stream):
             yield row, _hop(seen, kernel, row, way, uut)
 
 
 def _elsewhere(
-    seen: TrialObservations, kernel: KernelWitness, drops: KernelDrops, ways: Sequence[Sequence[Place]], uut: str
+    seen: TrialObservations,
+    kernel: KernelWitness,
+    drops: KernelDrops,
+    ways: Sequence[Sequence[CountingPoint]],
+    uut: str,
 ) -> Iterator[Figures]:
     """Rows that stand at no hop: test packets of none of the streams, and at interfaces that are not on the way."""
     for row in drops.rows:
@@ -218,7 +224,7 @@ def _elsewhere(
         yield {**row.to_wire(), "stream": None if stream is None else seen.flows[stream].stream.name}
 
 
-def extensions(seen: TrialObservations, ways: Sequence[Sequence[Place]], uut: str) -> dict[str, Figures]:
+def extensions(seen: TrialObservations, ways: Sequence[Sequence[CountingPoint]], uut: str) -> dict[str, Figures]:
     """What the record keeps beside the ledger's rows, of each kernel that was asked."""
     found: dict[str, Figures] = {}
     for name, kernel in ((EXTENSION, seen.kernel), (HOST_EXTENSION, seen.host_kernel)):

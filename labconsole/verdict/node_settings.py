@@ -20,8 +20,17 @@ NOT_KEPT = ("interfaces", "governors", "idle_states", "sysctls")
 """Of a node, for they are kept in a form of their own."""
 
 NOT_KEPT_OF_PORTS = (
-    "mac", "up", "carrier_changes", "irqs", "sysctls", "qdisc", "stamps", "offloads", "device", "queues",
-)  # fmt: skip
+    "mac",
+    "up",
+    "carrier_changes",
+    "irqs",
+    "sysctls",
+    "qdisc",
+    "stamps",
+    "offloads",
+    "device",
+    "queues",
+)
 """Of an interface: what says who it is or what it can do and not how it is set, or is kept in a form of its own."""
 
 NOT_KEPT_OF_RINGS = ("rx_max", "tx_max")
@@ -39,7 +48,7 @@ OF_MODULES = ("net/bridge/", "net/netfilter/")
 Kept = dict[str, str | int | float | bool | None]
 
 
-def kept_settings(settings: NodeSettings, ports: Iterable[str]) -> Kept:
+def build_recorded_settings(settings: NodeSettings, ports: Iterable[str]) -> Kept:
     """Of the node and of these ports of it."""
     told = settings.to_wire()
     found: Kept = dict(_leaves({key: value for key, value in told.items() if key not in NOT_KEPT}))
@@ -54,7 +63,7 @@ def kept_settings(settings: NodeSettings, ports: Iterable[str]) -> Kept:
         found["idle states of the first processor"] = ", ".join(states)
     for name in ports:
         if name in settings.interfaces:
-            found.update(_of_port(name, settings.interfaces[name], steady=not settings.irqbalance))
+            found.update(_port_settings(name, settings.interfaces[name], steady=not settings.irqbalance))
     return {name: value for name, value in found.items() if not _cut(value)}
 
 
@@ -69,7 +78,7 @@ def _cut(value: Any) -> bool:
     return isinstance(value, str) and len(value) >= MAX_SENTENCE - 1
 
 
-def _of_port(name: str, port: InterfaceSettings, *, steady: bool) -> Iterator[tuple[str, Any]]:
+def _port_settings(name: str, port: InterfaceSettings, *, steady: bool) -> Iterator[tuple[str, Any]]:
     told = port.to_wire()
     for key, value in {**port.offloads, **(port.device or {}), **port.sysctls}.items():
         if value is not None:
@@ -99,7 +108,7 @@ def _leaves(value: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any
             yield f"{path}{key}", inner
 
 
-def ports_of(inventory: Inventory, node: str) -> list[str]:
+def find_stream_ports(inventory: Inventory, node: str) -> list[str]:
     """The interfaces of a node that hosts.yaml has streams on."""
     found = []
     for stream in inventory.streams:
@@ -112,12 +121,12 @@ def ports_of(inventory: Inventory, node: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def with_settings(
+def add_settings(
     nodes: Mapping[str, Any], settings: Mapping[str, NodeSettings | None], inventory: Inventory
 ) -> Environment:
     """What an environment says of its nodes, with how each of those was set that told it."""
     return {
-        name: {**said, "settings": kept_settings(held, ports_of(inventory, name))}
+        name: {**said, "settings": build_recorded_settings(held, find_stream_ports(inventory, name))}
         if (held := settings.get(name)) is not None and isinstance(said, dict)
         else said
         for name, said in nodes.items()

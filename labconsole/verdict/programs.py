@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from labconsole.model.record.crew_trial import ProgramSeen
+from labconsole.model.record.crew_trial import ProgramRecord
 from labconsole.model.record.run import Reason
 from labconsole.verdict.reasons import reason
 
 
-def program_reasons(program: ProgramSeen | None) -> Iterator[Reason]:
+def program_reasons(program: ProgramRecord | None) -> Iterator[Reason]:
     """Different files, or guests of which it is not known."""
     if program is None:
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from labconsole.measure.arrivals import by_capture, by_counters, forwarding_pps
+from labconsole.measure.arrivals import build_capture_arrivals, build_counter_arrivals, forwarding_pps
 from labconsole.measure.counts import (
     choose_measured,
     loss_packets,
@@ -14,8 +14,8 @@ from labconsole.measure.counts import (
     rate_pps,
     total,
 )
-from labconsole.measure.ledger import HopCount, build_ledger, frozen, without
-from labconsole.model.conditions import seen_conditions
+from labconsole.measure.ledger import HopCount, build_ledger, frozen, mask_counts
+from labconsole.model.conditions import read_conditions
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.envelope import Envelope
@@ -35,17 +35,17 @@ from labconsole.model.record.run import (
     Total,
 )
 from labconsole.model.tolerances import Tolerances
-from labconsole.verdict.calibrated import doubted, instrument_reasons
+from labconsole.verdict.calibration_check import doubted, instrument_reasons
 from labconsole.verdict.changes import clock_moved_ns
 from labconsole.verdict.hops import capture_complete, growth, hop_counts, moved
 from labconsole.verdict.influences import influences
 from labconsole.verdict.kernel_drops import extensions
-from labconsole.verdict.node_settings import with_settings
-from labconsole.verdict.observed import StreamObservations, TrialObservations
+from labconsole.verdict.node_settings import add_settings
+from labconsole.verdict.observations import StreamObservations, TrialObservations
+from labconsole.verdict.stream_path import counting_points
 from labconsole.verdict.telemetry import telemetry_extension
-from labconsole.verdict.timing import with_timing
+from labconsole.verdict.timing import add_timing
 from labconsole.verdict.verdict import judge
-from labconsole.verdict.way import places
 from labconsole.wire.capture import CapturedStream
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.version import __version__
@@ -71,8 +71,8 @@ def build_record(
     still = [frozen(moved(hops, raw)) for hops, raw in zip(counts, seen.flows, strict=True)]
     requests = [*(request for _ in seen.streams), *(seen.second_request or request for _ in seen.second_streams)]
     flows = tuple(
-        with_timing(
-            _stream_record(seen, raw, without(hops, frozen_at), inventory, asked),
+        add_timing(
+            _stream_record(seen, raw, mask_counts(hops, frozen_at), inventory, asked),
             raw,
             environment,
             clock_moved_ns(seen, raw.stream.source.node) or 0,
@@ -87,7 +87,7 @@ def build_record(
     seen = replace(seen, background=_background(seen, second_streams, request))
     environment = {**environment, "platform": seen.attestation}
     if "nodes" in environment:
-        environment["nodes"] = with_settings(environment["nodes"], seen.settings(), inventory)
+        environment["nodes"] = add_settings(environment["nodes"], seen.settings(), inventory)
     return RunRecord(
         run_id=seen.run_id,
         started_at=seen.started_at,
@@ -112,9 +112,9 @@ def build_record(
         failure=seen.failure,
         role=role,
         set_up=set_up,
-        conditions=seen_conditions(environment, inventory.uut),
+        conditions=read_conditions(environment, inventory.uut),
         in_force=in_force,
-        extensions=extensions(seen, [places(raw, inventory.uut) for raw in seen.flows], inventory.uut)
+        extensions=extensions(seen, [counting_points(raw, inventory.uut) for raw in seen.flows], inventory.uut)
         | telemetry_extension(seen.work),
     )
 
@@ -147,7 +147,7 @@ def _stream_record(
     offered = offered_packets(generator, at["source_nic"])
     capture = _capture(raw)
     measured, witness = choose_measured(capture, at["sink_nic"])
-    uut_out = _at_port(seen, at, "uut_out", inventory.uut, stream.uut_out, "tx_packets", measured)
+    uut_out = _count_at_port(seen, at, "uut_out", inventory.uut, stream.uut_out, "tx_packets", measured)
     sides = lost_by_side(generator, at["source_nic"], uut_out, measured)
     arrivals = _arrivals(seen, raw, measured, witness, duration_s)
     forwarded = forwarding_pps(arrivals, duration_s)
@@ -181,7 +181,9 @@ def _stream_record(
         capture=capture,
         counters={
             "source_tx_packets": at["source_nic"],
-            "uut_in_rx_packets": _at_port(seen, at, "uut_in", inventory.uut, stream.uut_in, "rx_packets", measured),
+            "uut_in_rx_packets": _count_at_port(
+                seen, at, "uut_in", inventory.uut, stream.uut_in, "rx_packets", measured
+            ),
             "uut_out_tx_packets": uut_out,
             "sink_rx_packets": at["sink_nic"],
         },
@@ -199,7 +201,7 @@ def _stream_record(
     )
 
 
-def _at_port(
+def _count_at_port(
     seen: TrialObservations,
     at: dict[str, int | None],
     hop: str,
@@ -222,14 +224,14 @@ def _arrivals(
     if measured is None:
         return None
     if witness == "capture" and raw.capture is not None:
-        return by_capture(_counted(raw), measured)
+        return build_capture_arrivals(_counted(raw), measured)
     node, key = raw.stream.sink.node, ("", raw.stream.sink.interface)
     ends = [seen.before.get(node, {}).get(key), seen.after.get(node, {}).get(key)]
     first, last = ((each.monotonic_ns, each.values[RX_PACKETS]) if each is not None else None for each in ends)
     if first is None or last is None:
         return None
     between = [each for each in raw.sink_samples if first[0] < each[0] < last[0]]
-    return by_counters([first, *between, last], measured, sending_s, _counted(raw))
+    return build_counter_arrivals([first, *between, last], measured, sending_s, _counted(raw))
 
 
 def _counted(raw: StreamObservations) -> list[CapturedStream]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from labconsole.model.record.crew_trial import TimekeeperSeen
+from labconsole.model.record.crew_trial import TimekeeperRecord
 from labconsole.model.record.run import Figures, Reason
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.reasons import reason
@@ -13,7 +13,7 @@ LEAST_STEP_S, STEP_RATIO = 0.001, 0.001
 """The timekeeper's clock may be set by a thousandth of the shortest time, and by what it resolves."""
 
 
-def timekeeper_reasons(seen: TimekeeperSeen, shortest_s: float, limits: Tolerances) -> Iterator[Reason]:
+def timekeeper_reasons(seen: TimekeeperRecord, shortest_s: float, limits: Tolerances) -> Iterator[Reason]:
     """``shortest_s``: of the times that were taken; a step of the clock goes into each as it is."""
     for sender in seen.doubled:
         yield reason("mark_forged", f"a mark of {sender} came twice", node=seen.node, copy=sender)

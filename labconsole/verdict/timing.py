@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labconsole.measure.capture_stamps import SECOND_NS, nic_stamps, with_nics_clock
+from labconsole.measure.capture_stamps import SECOND_NS, add_nic_clock_bound, nic_stamps
 from labconsole.measure.clocks import agreement, is_stated
 from labconsole.measure.packet_times import build_packet_times
 from labconsole.measure.timing import build_delay, build_spacing
@@ -10,14 +10,14 @@ from labconsole.model.record.capture_stamps import EXTENSION as STAMPS
 from labconsole.model.record.capture_stamps import CaptureStamps
 from labconsole.model.record.clocks import EXTENSION as CLOCKS
 from labconsole.model.record.environment import Environment
-from labconsole.model.record.packet_times import EXTENSION, PacketTimes, PacketTimesRefused, PortChanges, WhyNotTimed
+from labconsole.model.record.packet_times import EXTENSION, PacketTimes, PacketTimesRefused, PortChanges, TimingRefusal
 from labconsole.model.record.run import Figures, StreamRecord
 from labconsole.model.record.timing import Delay
-from labconsole.verdict.observed import StreamObservations, TimedStream, UntimedStream
+from labconsole.verdict.observations import StreamObservations, TimedStream, UntimedStream
 from labconsole.wire.capture import CapturedStream
 
 
-def with_timing(
+def add_timing(
     record: StreamRecord, raw: StreamObservations, environment: Environment, source_moved_ns: int
 ) -> StreamRecord:
     """The record with ``delay`` and ``spacing``, which stay None where the capture does not hold just this stream, with
@@ -46,7 +46,7 @@ def with_timing(
         found["delay"] = _delay(counted[0], stamps, clocks_ns, stamp_lead_ns)
         found["spacing"] = build_spacing(counted[0].spacing, counted[0].pps)
     if raw.times is not None:
-        told = _told(raw.times, clocks_ns, stamp_lead_ns, source_moved_ns)
+        told = _build_times(raw.times, clocks_ns, stamp_lead_ns, source_moved_ns)
         unsaid = {"port"} if getattr(told, "port", None) is None else None
         extensions[EXTENSION] = told.model_dump(mode="json", exclude=unsaid)
     return record.model_copy(update={**found, "extensions": extensions})
@@ -57,7 +57,7 @@ def _delay(
 ) -> Delay | None:
     delay = build_delay(
         counted.delay,
-        clocks_ns=with_nics_clock(clocks_ns, stamps),
+        clocks_ns=add_nic_clock_bound(clocks_ns, stamps),
         stamp_lead_ns=stamp_lead_ns,
         ahead_ns=0 if stamps is None else (stamps.seconds_ahead or 0) * SECOND_NS,
     )
@@ -66,11 +66,11 @@ def _delay(
     return delay.model_copy(update={"reason": f"the sink's NIC stamped what was captured: {stamps.reason}"})
 
 
-def _told(
+def _build_times(
     times: TimedStream | UntimedStream, clocks_ns: int | None, stamp_lead_ns: int, source_moved_ns: int
 ) -> PacketTimes | PacketTimesRefused:
     if isinstance(times, UntimedStream):
-        refused = WhyNotTimed(code=times.code, message=times.message)
+        refused = TimingRefusal(code=times.code, message=times.message)
         return PacketTimesRefused(refused=refused, counted_packets=times.counted_packets)
     told = build_packet_times(
         times.counted,

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from labconsole.measure.ledger_picture import hop_words
+from labconsole.measure.ledger_picture import format_hop
 from labconsole.measure.packet_times import packet_times, third_count, timed_all
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.run import LedgerHop, Reason, StreamRecord, Verdict
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.changes import changes
-from labconsole.verdict.consequences import weighed
-from labconsole.verdict.held_back import coarse, held_back
 from labconsole.verdict.hops import capture_drops
 from labconsole.verdict.influences import doubts, unobserved
 from labconsole.verdict.kernel_drops import judged
-from labconsole.verdict.observed import StreamObservations, TrialObservations
+from labconsole.verdict.observations import StreamObservations, TrialObservations
+from labconsole.verdict.offered_shortfall import find_shortfall_causes
+from labconsole.verdict.queue_drain import coarse, find_queue_drain
+from labconsole.verdict.reason_tree import weighed
 from labconsole.verdict.reasons import reason
-from labconsole.verdict.shortfall import why_short
-from labconsole.verdict.way import places
+from labconsole.verdict.stream_path import counting_points
 
 FAILURES = {"node_lost": "link_lost", "lease_taken": "lease_taken"}
 """Codes for the failures that have one of their own."""
@@ -56,14 +56,14 @@ def judge(
             reasons.append(
                 reason(
                     "counter_froze",
-                    f"{record.name}: the counter at {hop_words(hop)} stood still; packets passed before and after it",
+                    f"{record.name}: the counter at {format_hop(hop)} stood still; packets passed before and after it",
                     stream=record.name,
                     hop=hop,
                 )
             )
     reasons += unobserved(seen)
     reasons += doubts(seen, streams, limits, inventory.uut, emulated=inventory.emulated)
-    reasons += judged(seen, streams, [places(raw, inventory.uut) for raw in seen.flows], request.duration_s)
+    reasons += judged(seen, streams, [counting_points(raw, inventory.uut) for raw in seen.flows], request.duration_s)
     reasons += seen.doubts
     return weighed(reasons)
 
@@ -107,7 +107,7 @@ def _generator(
     if record.intended_packets is not None:
         short = (record.intended_packets - record.offered_packets) / record.intended_packets
         if abs(short) > limits.offered_ratio:
-            yield _off_target(seen, raw, record, request, limits, short)
+            yield _judge_off_target(seen, raw, record, request, limits, short)
     if record.offered_duration_s is not None:
         stretch = record.offered_duration_s / request.duration_s - 1
         if abs(stretch) > limits.duration_ratio:
@@ -120,7 +120,7 @@ def _generator(
             )
 
 
-def _off_target(
+def _judge_off_target(
     seen: TrialObservations,
     raw: StreamObservations,
     record: StreamRecord,
@@ -137,7 +137,7 @@ def _off_target(
     told = f"{record.name}: {record.offered_packets} packets offered, {abs(short):.2%} "
     if short < 0:
         return reason("offered_over", f"{told}above the intended {record.intended_packets}", **evidence)
-    causes = list(why_short(seen, raw, request, limits))
+    causes = list(find_shortfall_causes(seen, raw, request, limits))
     failed = raw.generated.error_text if raw.generated is not None else None
     why = "; ".join(cause.detail for cause in causes) or failed or "nothing shows what held the source back"
     return reason(
@@ -177,7 +177,7 @@ def _witnesses(raw: StreamObservations, record: StreamRecord, limits: Tolerances
             drops=capture_drops(raw.capture) if raw.capture is not None else {},
         )
     yield from _disagreement(record)
-    yield from _lost_outside(record, limits)
+    yield from _judge_instrument_loss(record, limits)
     if record.sequence is not None and record.sequence.duplicate_packets:
         times = record.sequence.duplicate_packets
         yield reason("duplicates", f"{name}: {times} packets arrived more than once", stream=name, packets=times)
@@ -231,7 +231,7 @@ def _timed_otherwise(record: StreamRecord, sink_rx: int | None) -> Iterator[Reas
         yield reason("untimed_packets", detail, **figures, packets=more)
 
 
-def _lost_outside(record: StreamRecord, limits: Tolerances) -> Iterator[Reason]:
+def _judge_instrument_loss(record: StreamRecord, limits: Tolerances) -> Iterator[Reason]:
     """Packets that the instrument lost and not the unit under test, beyond the tolerance: two counters say so."""
     for hop, lost, code, where in (
         (_hop(record, "source_nic"), record.source_lost_packets, "lost_at_source", "before they were on the wire"),
@@ -267,7 +267,7 @@ def _hop(record: StreamRecord, name: str) -> LedgerHop | None:
 
 def _buffered(record: StreamRecord) -> Iterator[Reason]:
     """Doubts where counter samples alone tell when packets came: how many of them late, and how fast, is then open."""
-    late = held_back(record)
+    late = find_queue_drain(record)
     if late is not None and late.window_from == "counters":
         yield reason("buffered", f"{record.name}: {late.sentence}", stream=record.name, **late.figures)
     error = coarse(record)

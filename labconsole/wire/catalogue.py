@@ -15,6 +15,7 @@ from labconsole.wire import (
     foreign,
     generator,
     guests,
+    host_activity,
     kernel_drops,
     lease,
     links,
@@ -26,16 +27,37 @@ from labconsole.wire import (
     queues,
     session,
     settings,
-    surroundings,
     survey,
     usage,
 )
 from labconsole.wire.message import AgentEvent
 
 _TOPICS = (
-    session, facts, clocks, links, settings, survey, lease, counters, processors, processor_work, drops, kernel_drops,
-    surroundings, generator, capture, packet_times, foreign, marks, changes, queues, guests, usage, memory, execution,
-)  # fmt: skip
+    session,
+    facts,
+    clocks,
+    links,
+    settings,
+    survey,
+    lease,
+    counters,
+    processors,
+    processor_work,
+    drops,
+    kernel_drops,
+    host_activity,
+    generator,
+    capture,
+    packet_times,
+    foreign,
+    marks,
+    changes,
+    queues,
+    guests,
+    usage,
+    memory,
+    execution,
+)
 
 
 def messages(base: Type[Any]) -> Iterator[Type[Any]]:

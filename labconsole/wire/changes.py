@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Dict, List, Optional, Type
 from labconsole.wire.clean import clean
 from labconsole.wire.codec import WireError
 from labconsole.wire.message import Done, Message, Request
-from labconsole.wire.rules import MAX_ITEMS, Key, Most, Name, Rule, Sentence, Word, bad, listed
+from labconsole.wire.rules import MAX_ITEMS, Key, Most, Name, Rule, Sentence, Word, bad, list_of
 from labconsole.wire.session import Undone
 from labconsole.wire.settings import MAX_SETTINGS
 
@@ -48,7 +48,7 @@ class ApplyChanges(Request[Done], op="net.apply"):
     """Apply the changes in order and remember the inverse of each; on an error undo what this call did."""
 
     token: Word
-    changes: Annotated[List[AnyChange], Rule(listed(_change, MAX_SETTINGS))]
+    changes: Annotated[List[AnyChange], Rule(list_of(_change, MAX_SETTINGS))]
 
 
 class UndoChanges(Request[Undone], op="net.undo"):

@@ -35,7 +35,7 @@ def clean(text: object, limit: int = 400) -> str:
     return line if len(line) <= limit else line[: max(0, limit - 1)].rstrip() + "…"
 
 
-class _Kept(Dict[int, Optional[int]]):
+class _PrintableCache(Dict[int, Optional[int]]):
     """What str.translate leaves of each character, remembered for the common ones."""
 
     def __missing__(self, code: int) -> int | None:
@@ -45,7 +45,7 @@ class _Kept(Dict[int, Optional[int]]):
         return kept
 
 
-_KEPT = _Kept()
+_KEPT = _PrintableCache()
 
 
 def clean_lines(text: str) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Dict, List, Optional
 from labconsole.wire.counters import MAX_NAMESPACES
 from labconsole.wire.facts import MAX_CPUS
 from labconsole.wire.links import MAX_INTERFACES
-from labconsole.wire.message import Message, Request, check_of
+from labconsole.wire.message import Message, Request, build_check
 from labconsole.wire.rules import Count, Most, Name, Rule, Unsigned, Words, bad, count, maybe, name
 
 MAX_DRIVER_STATISTICS = 512
@@ -32,7 +32,7 @@ class QdiscCounts(Message):
 def _qdisc_row(value: Any, where: str) -> List[Any]:
     if type(value) is not list or len(value) != 3:
         raise bad(where, "has a row without exactly 3 entries")
-    return [name(value[0], "an interface"), name(value[1], where), check_of(QdiscCounts)(value[2], where)]
+    return [name(value[0], "an interface"), name(value[1], where), build_check(QdiscCounts)(value[2], where)]
 
 
 class DroppingRule(Message):

@@ -35,7 +35,7 @@ from typing import (
 )
 
 from labconsole.wire.clean import clean
-from labconsole.wire.rules import Check, Most, Rule, Sentence, bad, flag, listed, mapping, maybe, plain
+from labconsole.wire.rules import Check, Most, Rule, Sentence, bad, flag, list_of, mapping, maybe, plain
 
 if TYPE_CHECKING:
     from typing import dataclass_transform
@@ -164,7 +164,7 @@ def field_names(cls: Any) -> Tuple[str, ...]:
 
 def _compile(cls: Any) -> Check:
     fields: List[Tuple[str, Check, bool]] = [
-        (name, check_of(hint), not hasattr(cls, name)) for name, hint in _hints(cls).items()
+        (name, build_check(hint), not hasattr(cls, name)) for name, hint in _hints(cls).items()
     ]
     new = object.__new__
     together = cls.check_fields if cls.check_fields is not Message.check_fields else None
@@ -191,7 +191,7 @@ def _compile(cls: Any) -> Check:
 _reader: Callable[[Any], Check] = functools.lru_cache(maxsize=None)(_compile)
 
 
-def check_of(hint: Any) -> Check:
+def build_check(hint: Any) -> Check:
     """The check that an annotation stands for."""
     if hint is bool:
         return flag
@@ -199,13 +199,13 @@ def check_of(hint: Any) -> Check:
         return _reader(hint)
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Union and len(inner) == 2 and inner[1] is type(None):
-        return maybe(check_of(inner[0]))
+        return maybe(build_check(inner[0]))
     if origin is Annotated and isinstance(inner[-1], Rule):
         check: Check = inner[-1].check
         return check
     if origin is Annotated and isinstance(inner[-1], Most):
         most, items = inner[-1], get_args(inner[0])
         if get_origin(inner[0]) is list:
-            return listed(check_of(items[0]), most.entries)
-        return mapping(most.key, check_of(items[1]), most.entries)
+            return list_of(build_check(items[0]), most.entries)
+        return mapping(most.key, build_check(items[1]), most.entries)
     raise TypeError("%r does not say what a value must be" % (hint,))

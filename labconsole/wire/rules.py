@@ -151,7 +151,7 @@ def rising_pairs(most: int) -> Check:
     return check
 
 
-def listed(inner: Check, most: int) -> Check:
+def list_of(inner: Check, most: int) -> Check:
     """A list of at most ``most``."""
 
     def check(value: Any, where: str) -> list[Any]:

@@ -14,9 +14,9 @@ import pytest
 import pytest_asyncio
 
 from labconsole.errors import CapabilityMissing, NodeUnreachable
-from labconsole.nodes import dial, link
+from labconsole.nodes import link, ssh_connection
 from labconsole.nodes.link import connect
-from labconsole.nodes.route import CLIENT, shell_argv
+from labconsole.nodes.ssh_route import CLIENT, shell_argv
 from support.asking import asked
 from support.requirements import old_python
 from support.ssh_servers import (
@@ -127,9 +127,14 @@ async def test_known_hosts_of_the_inventory_wins_and_hashed_names_count(world: W
     (world.directory / "known_hosts").rename(elsewhere)
     assert "in no known_hosts" in await refused(world, at(server))
     process = await asyncio.create_subprocess_exec(
-        require("ssh-keygen"), "-q", "-H", "-f", str(elsewhere), stdout=asyncio.subprocess.DEVNULL,
+        require("ssh-keygen"),
+        "-q",
+        "-H",
+        "-f",
+        str(elsewhere),
+        stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,
-    )  # fmt: skip
+    )
     assert await process.wait() == 0
     await log_in(world, at(server), known_hosts=str(elsewhere))
 
@@ -170,7 +175,7 @@ KNOWN_HOSTS: dict[str, tuple[str, str, str | None]] = {
     "upper case and brackets in a pattern": ("[LAB]*,[127.0.0.1]:* {key}", "", None),
     "a file named by a token": ("", "UserKnownHostsFile {directory}/by-%p", None),
     "RevokedHostKeys": ("{at} {key}", "RevokedHostKeys {directory}/revoked", "revoked"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", KNOWN_HOSTS)
@@ -471,7 +476,7 @@ async def test_the_first_of_many_behind_a_jump_may_be_cancelled(
     world.trust(gateway)
     jump = f"{USER}@{HOST}:{gateway.port}"
     inventory = world.inventory({f"n{n}": {"address": HOST, "port": server.port, "jump": jump} for n in range(3)})
-    login, who = dial._login, []
+    login, who = ssh_connection._login, []
 
     async def slow_first_login(name: str, *args: Any) -> Any:
         who.append(name)
@@ -481,7 +486,7 @@ async def test_the_first_of_many_behind_a_jump_may_be_cancelled(
         return await login(name, *args)
 
     opening = asyncio.Event()
-    monkeypatch.setattr(dial, "_login", slow_first_login)
+    monkeypatch.setattr(ssh_connection, "_login", slow_first_login)
     tasks = {name: asyncio.ensure_future(connect(name, inventory, lambda *_: None)) for name in inventory.nodes}
     async with asyncio.timeout(20):
         await opening.wait()
@@ -629,9 +634,12 @@ async def test_a_shell_opens_by_the_same_way_through_a_jump(world: World) -> Non
     argv = shell_argv("uut", world.inventory(nodes))
     assert argv[0] == "ssh" and argv[-2:] == ["--", HOST]
     process = await asyncio.create_subprocess_exec(
-        *argv, "echo it is $((40 + 2))", stdout=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL,
+        *argv,
+        "echo it is $((40 + 2))",
+        stdout=asyncio.subprocess.PIPE,
+        stdin=asyncio.subprocess.DEVNULL,
         env=os.environ | {"HOME": str(world.directory / "home")},
-    )  # fmt: skip
+    )
     async with asyncio.timeout(20):
         stdout, _ = await process.communicate()
     assert stdout == b"it is 42\n"

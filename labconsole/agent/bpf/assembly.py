@@ -21,8 +21,15 @@ _SIZES = {1: 0x10, 2: 0x08, 4: 0x00, 8: 0x18}
 _ADD, _SUBTRACT, _MULTIPLY, _SHIFT_LEFT, _SHIFT_RIGHT, _NEGATE, _MOVE = 0, 0x10, 0x20, 0x60, 0x70, 0x80, 0xB0
 _FROM_NETWORK = 0xD8
 _CONDITIONS = {
-    "==": 0x10, ">": 0x20, ">=": 0x30, "!=": 0x50, "<": 0xA0, "<=": 0xB0, "signed >=": 0x70, "signed <=": 0xD0
-}  # fmt: skip
+    "==": 0x10,
+    ">": 0x20,
+    ">=": 0x30,
+    "!=": 0x50,
+    "<": 0xA0,
+    "<=": 0xB0,
+    "signed >=": 0x70,
+    "signed <=": 0xD0,
+}
 _CALL, _EXIT = 0x80, 0x90
 
 _Instruction = Tuple[int, int, int, Union[int, str], int]
@@ -69,7 +76,7 @@ class Assembly:
         self._put(_LOAD | _SIZES[8], to, 1, 0, descriptor)
         self._put(0)
 
-    def on_stack(self, to: int, offset: int) -> None:
+    def load_stack_address(self, to: int, offset: int) -> None:
         """to = an address on the stack."""
         self.move(to, STACK)
         self.add_value(to, offset)
@@ -106,7 +113,7 @@ class Assembly:
         """to = -to."""
         self._put(_ALU | _NEGATE, to)
 
-    def from_network(self, to: int) -> None:
+    def convert_from_network_order(self, to: int) -> None:
         """The lower 32 bits from the network's order of bytes to the machine's; the rest of the register is 0."""
         self._put(_WORD_ALU | _FROM_NETWORK, to, 0, 0, 32)
 

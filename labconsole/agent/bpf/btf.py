@@ -18,11 +18,21 @@ _HEADER = struct.Struct("=HBBIIIII")
 
 INTEGER, POINTER, ARRAY, STRUCTURE, UNION, ENUMERATION, FORWARD, ALIAS, VOLATILE, CONSTANT, RESTRICT = range(1, 12)
 _PROTOTYPE, _TAG, _LAST = 13, 18, 19
-_BEHIND = {INTEGER: (1, 0), ARRAY: (3, 0), STRUCTURE: (0, 3), UNION: (0, 3), ENUMERATION: (0, 2), _PROTOTYPE: (0, 2),
-           14: (1, 0), 15: (0, 3), 17: (1, 0), 19: (0, 3)}  # fmt: skip
+_BEHIND = {
+    INTEGER: (1, 0),
+    ARRAY: (3, 0),
+    STRUCTURE: (0, 3),
+    UNION: (0, 3),
+    ENUMERATION: (0, 2),
+    _PROTOTYPE: (0, 2),
+    14: (1, 0),
+    15: (0, 3),
+    17: (1, 0),
+    19: (0, 3),
+}
 """By kind: words behind a record's first three, and words for each of its members."""
 
-_SEEN_THROUGH = (ALIAS, VOLATILE, CONSTANT, RESTRICT, _TAG)
+_ALIAS_KINDS = (ALIAS, VOLATILE, CONSTANT, RESTRICT, _TAG)
 
 
 class Tracepoint(NamedTuple):
@@ -94,10 +104,10 @@ class KernelTypes:
             if begins and self._kind(number) == kind:
                 return number
 
-    def _seen_through(self, number: int) -> int:
+    def _resolve_alias(self, number: int) -> int:
         """The type behind its other names."""
         for _ in range(32):  # of a damaged BTF a name may stand for itself
-            if self._kind(number) not in _SEEN_THROUGH:
+            if self._kind(number) not in _ALIAS_KINDS:
                 break
             number = self._words[self._starts[number] + 2]
         return number
@@ -118,7 +128,7 @@ class KernelTypes:
         for member in self._members(number):
             if member.name == name:
                 return member
-            inner = self._seen_through(member.kind)
+            inner = self._resolve_alias(member.kind)
             if not member.name and self._kind(inner) in (STRUCTURE, UNION) and inner not in around:
                 found = self._member(inner, name, around)
                 if found is not None:
@@ -133,7 +143,7 @@ class KernelTypes:
             member = None if number is None else self._member(number, name)
             if member is None:
                 raise LookupError("this kernel has no %s" % path)
-            number, offset_bits = self._seen_through(member.kind), offset_bits + member.offset_bits
+            number, offset_bits = self._resolve_alias(member.kind), offset_bits + member.offset_bits
         return offset_bits // 8
 
     def values(self, enumeration: str) -> Dict[int, str]:
@@ -150,6 +160,6 @@ class KernelTypes:
         number = self._named("btf_trace_%s" % name, ALIAS)
         if number is None:
             return None
-        prototype = self._words[self._starts[self._seen_through(number)] + 2]
+        prototype = self._words[self._starts[self._resolve_alias(number)] + 2]
         handed = self._words[self._starts[prototype] + 1] & 0xFFFF
         return Tracepoint(number, handed - 1)  # the first is the tracer's own

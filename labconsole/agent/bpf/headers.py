@@ -15,19 +15,19 @@ _ETHERTYPE_AT, _TAG_BYTES = 12, 4
 _TAGGED = socket.htons(0x8100)
 
 
-def from_socket(p: Assembly, packet: int, header_bytes: int, length_at: int, copy_at: int) -> None:
+def copy_socket_headers(p: Assembly, packet: int, header_bytes: int, length_at: int, copy_at: int) -> None:
     """The headers are copied onto the stack. A VLAN tag has been taken out before this place."""
     p.load(2, CONTEXT, 0, 4)
     p.store(STACK, length_at, 2, 8)
     p.set(2, 0)
-    p.on_stack(3, copy_at)
+    p.load_stack_address(3, copy_at)
     p.move(packet, 3)
     p.set(4, header_bytes)
     p.call(assembly.READ_PACKET)
     p.jump_if_value(RESULT, "!=", 0, "end")
 
 
-def from_driver(p: Assembly, packet: int, header_bytes: int, length_at: int) -> None:
+def locate_xdp_headers(p: Assembly, packet: int, header_bytes: int, length_at: int) -> None:
     """The packet as XDP has it. Where a VLAN tag is still in it the address is that of the tag's end less the Ethernet
     header, so that all that follows lies where it does without one, the EtherType, too.
     """

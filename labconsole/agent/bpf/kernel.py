@@ -166,7 +166,7 @@ def missed_runs(program: int) -> int:
     return int.from_bytes(info.raw[208:216], sys.byteorder)
 
 
-def words_that_are_set(value: bytes, piece_words: int) -> List[int]:
+def find_nonzero_words(value: bytes, piece_words: int) -> List[int]:
     """Which words of 64 bits of a map's value are not 0. Most of them are, and those next to each other are looked at
     as one piece.
     """

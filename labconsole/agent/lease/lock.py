@@ -14,8 +14,8 @@ import os
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
-from labconsole.agent.reading.files import text_of
-from labconsole.agent.reading.process_table import process_of
+from labconsole.agent.reading.files import read_text
+from labconsole.agent.reading.process_table import read_process
 from labconsole.wire.codec import WireError
 from labconsole.wire.lease import TrialNow, TrialTold
 
@@ -39,7 +39,7 @@ def _outer_uid() -> int:
     return own - inside + outside if inside <= own < inside + count else own
 
 
-def directories() -> List[str]:
+def find_lease_directories() -> List[str]:
     """Where a lease may lie, best first. The first in which the file can be opened is used."""
     found = ["/run/labconsole"]
     runtime = os.environ.get("XDG_RUNTIME_DIR")
@@ -53,17 +53,17 @@ def file_name() -> str:
     return "lease-%d" % os.stat("/proc/self/ns/net").st_ino
 
 
-def places() -> List[str]:
+def find_lease_paths() -> List[str]:
     """Every path at which a session of whatever user may hold this namespace's lease."""
     name = file_name()
-    found = [os.path.join(directory, name) for directory in directories()]
+    found = [os.path.join(directory, name) for directory in find_lease_directories()]
     found += sorted(glob.glob("/tmp/labconsole-*/" + name) + glob.glob("/run/user/*/labconsole/" + name))
     return list(dict.fromkeys(found))
 
 
 def _open() -> "tuple[int, str]":
     reasons = []
-    for directory in directories():
+    for directory in find_lease_directories():
         try:
             os.makedirs(directory, mode=0o755, exist_ok=True)
             # /tmp is everybody's: a directory there that another user made is not to be trusted.
@@ -145,7 +145,7 @@ def _read_holder(descriptor: int) -> Dict[str, Any]:
 
 def _numbers(pid: int) -> List[int]:
     """The numbers of a process: ours, and those in the process namespaces between ours and its own."""
-    for line in (text_of("/proc/%d/status" % pid) or "").splitlines():
+    for line in (read_text("/proc/%d/status" % pid) or "").splitlines():
         if line.startswith("NSpid:"):
             return [int(word) for word in line.split()[1:]]
     return [pid]
@@ -153,7 +153,7 @@ def _numbers(pid: int) -> List[int]:
 
 def _describe_process(pid: int) -> str:
     """A process for a sentence, with the id of its user; both as the kernel reports them."""
-    found = process_of(pid)
+    found = read_process(pid)
     try:
         user = "user %d" % os.stat("/proc/%d" % pid).st_uid
     except OSError:
@@ -161,7 +161,7 @@ def _describe_process(pid: int) -> str:
     return "process %d (%s) of %s" % (pid, "unknown" if found is None else found.name, user)
 
 
-def holder_at(path: str) -> Optional[Dict[str, Any]]:
+def find_holder(path: str) -> Optional[Dict[str, Any]]:
     """What is said of the session that holds the lease at ``path``; None when none does, or none that we may see."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -175,8 +175,8 @@ def holder_at(path: str) -> Optional[Dict[str, Any]]:
 
 def other_holder() -> Optional[Dict[str, Any]]:
     """Who holds this node's lease; only to be asked by an agent that does not hold it itself."""
-    for path in places():
-        holder = holder_at(path)
+    for path in find_lease_paths():
+        holder = find_holder(path)
         if holder is not None:
             return holder
     return None
@@ -216,11 +216,11 @@ class Lease:
                     break
                 time.sleep(TRY_AGAIN_S)
             else:
-                raise held_by(_read_holder(descriptor), path)
-            for other in places():
+                raise build_lease_held_error(_read_holder(descriptor), path)
+            for other in find_lease_paths():
                 # Another user's lies elsewhere, and is as good as ours.
-                if other != path and holder_at(other) is not None:
-                    raise held_by(holder_at(other) or {}, other)
+                if other != path and find_holder(other) is not None:
+                    raise build_lease_held_error(find_holder(other) or {}, other)
             self._close_door = self._open_door(path)
         except BaseException:
             os.close(descriptor)
@@ -280,7 +280,7 @@ def _when(wall_ns: int) -> str:
         return "an invalid time"
 
 
-def held_by(holder: Dict[str, Any], path: str = "") -> WireError:
+def build_lease_held_error(holder: Dict[str, Any], path: str = "") -> WireError:
     """The refusal, with who, since when, until when and what for, as far as the file says."""
     owner = holder.get("owner") or "another session"
     text = "%s has this node" % owner

@@ -20,9 +20,16 @@ import time
 from typing import Any, Callable, Dict, List, Optional
 
 from labconsole.agent.debug import complain
-from labconsole.agent.lease.lock import OWNER_CHARACTERS, PURPOSE_CHARACTERS, Lease, held_by, holder_at, lock_holder
-from labconsole.agent.reading.files import bytes_of
-from labconsole.agent.reading.process_table import process_of
+from labconsole.agent.lease.lock import (
+    OWNER_CHARACTERS,
+    PURPOSE_CHARACTERS,
+    Lease,
+    build_lease_held_error,
+    find_holder,
+    lock_holder,
+)
+from labconsole.agent.reading.files import read_bytes
+from labconsole.agent.reading.process_table import read_process
 from labconsole.wire.codec import WireError
 
 LET_GO_S = 6.0
@@ -118,7 +125,7 @@ def _require_ours(path: str, holder: Dict[str, Any]) -> Optional[int]:
     except FileNotFoundError:
         return None
     if os.geteuid() not in (0, owner):
-        refusal = held_by(holder)
+        refusal = build_lease_held_error(holder)
         who = "user %d of this node; only that user and root can end it" % owner
         raise WireError("lease_held", "%s; it is a session of %s" % (refusal.message, who), refusal.detail)
     return owner
@@ -132,7 +139,7 @@ async def _ask(path: str, owner: int, line: bytes, former: Dict[str, Any]) -> bo
 
     def refuse(found: str) -> WireError:
         text = "%s; %s is %s, and not a socket of user %d, who has the lease: nothing was sent to it"
-        return WireError("lease_stuck", text % (held_by(former).message, path, found, owner), former)
+        return WireError("lease_stuck", text % (build_lease_held_error(former).message, path, found, owner), former)
 
     try:
         status = os.lstat(path)
@@ -173,14 +180,14 @@ def _peer(connected: Any) -> int:
 
 async def _end_frozen(path: str, former: Dict[str, Any]) -> None:
     """Kill the agent that holds the lock at ``path`` and wait until its keeper has undone what it did."""
-    holder = holder_at(path)
+    holder = find_holder(path)
     if holder is None:
         return
     pid = holder.get("pid")
     if not isinstance(pid, int) or lock_owner(path) != pid or not _is_agent(pid):
         text = (
             "%s, does not release the lease when asked, and is not an agent that can be ended from here"
-            % held_by(former).message
+            % build_lease_held_error(former).message
         )
         raise WireError("lease_stuck", text, former)
     keeper = _parent(pid)
@@ -192,12 +199,16 @@ async def _end_frozen(path: str, former: Dict[str, Any]) -> None:
         keeper = None
     except PermissionError:
         raise WireError(
-            "lease_stuck", "%s, and this session has no permission to end it" % held_by(former).message, former
+            "lease_stuck",
+            "%s, and this session has no permission to end it" % build_lease_held_error(former).message,
+            former,
         ) from None
     deadline = time.monotonic() + KILLED_S
-    while holder_at(path) is not None or (keeper is not None and _is_agent(keeper)):
+    while find_holder(path) is not None or (keeper is not None and _is_agent(keeper)):
         if time.monotonic() > deadline:
-            raise WireError("lease_stuck", "%s, and did not end when killed" % held_by(former).message, former)
+            raise WireError(
+                "lease_stuck", "%s, and did not end when killed" % build_lease_held_error(former).message, former
+            )
         await asyncio.sleep(0.02)
 
 
@@ -211,10 +222,10 @@ def lock_owner(path: str) -> Optional[int]:
 
 
 def _is_agent(pid: int) -> bool:
-    text = bytes_of("/proc/%d/cmdline" % pid) or b""
+    text = read_bytes("/proc/%d/cmdline" % pid) or b""
     return any(mark in text for mark in _OURS)  # a zombie has no command line: it counts as gone
 
 
 def _parent(pid: int) -> Optional[int]:
-    found = process_of(pid)
+    found = read_process(pid)
     return None if found is None else found.parent

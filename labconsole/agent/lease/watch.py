@@ -12,7 +12,7 @@ import contextlib
 import os
 from typing import Any, Callable, Dict, Optional
 
-from labconsole.agent.lease.lock import Lease, directories, file_name, other_holder, places
+from labconsole.agent.lease.lock import Lease, file_name, find_lease_directories, find_lease_paths, other_holder
 from labconsole.agent.processes import linux
 
 LOOK_S = 1.0
@@ -21,7 +21,7 @@ Changed = Callable[[Optional[Dict[str, Any]]], None]
 _SHOWN = ("owner", "purpose", "observe", "quiet", "since_wall_ns", "until_wall_ns", "trial")
 
 
-def shown(holder: Optional[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
+def fill_holder_keys(holder: Optional[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
     """What a console is told of a holder: every key, None where it is not known."""
     return None if holder is None else {key: holder.get(key) for key in _SHOWN}
 
@@ -49,8 +49,8 @@ class LeaseWatch:
         self.look()
 
     def _follow(self, create: bool) -> None:
-        wanted = {os.path.dirname(path) for path in places()}
-        common = directories()[0]
+        wanted = {os.path.dirname(path) for path in find_lease_paths()}
+        common = find_lease_directories()[0]
         try:
             if os.geteuid() == 0 and not os.path.isdir(common):
                 if not create:
@@ -81,7 +81,7 @@ class LeaseWatch:
         """Look now. The holder's own agent sees nobody."""
         if not self.watching:
             return
-        holder = None if self._lease.held else shown(other_holder())
+        holder = None if self._lease.held else fill_holder_keys(other_holder())
         if holder != self._last:
             self._last = holder
             self._on_change(holder)

@@ -7,11 +7,11 @@ import shutil
 from typing import Any, Callable, Dict, Optional, Sequence, Union
 
 from labconsole.agent.capture import RunningCapture, require_space, tcpdump_argv
+from labconsole.agent.capture_dir import CaptureFile, default_directory
 from labconsole.agent.keeper import UndoJournal
-from labconsole.agent.operations.answering import answers
+from labconsole.agent.operations.handlers import handles
 from labconsole.agent.processes import children
 from labconsole.agent.reading import facts
-from labconsole.agent.spool import CaptureSpool, default_directory
 from labconsole.packets.flows import MAX_BINS
 from labconsole.wire.capture import (
     CaptureResult,
@@ -37,7 +37,7 @@ class Captures:
         self._version: Optional["asyncio.Task[Optional[str]]"] = None
         self._running: Dict[str, RunningCapture] = {}
 
-    @answers(StartCapture)
+    @handles(StartCapture)
     async def start(self, request: StartCapture) -> CaptureStarted:
         name, namespaces = request.capture, self._to_enter(request.namespace or "")
         if name in self._running:
@@ -48,7 +48,7 @@ class Captures:
             raise WireError("tcpdump_missing", "tcpdump is not installed on this node; install the package tcpdump")
         require_space(directory, request.expected_packets or 0, request.snap_bytes)
         argv = tcpdump_argv(program, request)
-        spool = CaptureSpool(directory, self._journal)
+        spool = CaptureFile(directory, self._journal)
         flow_bins = None if request.flow_bin_ns is None else (request.flow_bin_ns, request.flow_bins or MAX_BINS)
         capture = RunningCapture(name, spool, self._died, request.spacing_gap_ns, request.sampling_seed or 0, flow_bins)
         self._running[name] = capture
@@ -62,11 +62,11 @@ class Captures:
             raise
         return CaptureStarted(path=spool.path, argv=argv, tcpdump=await self._tcpdump_version())
 
-    @answers(DrainCapture)
+    @handles(DrainCapture)
     async def drain(self, request: DrainCapture) -> CountedSoFar:
         return CountedSoFar(packets=await self._told(request).count())
 
-    @answers(StopCapture)
+    @handles(StopCapture)
     async def stop(self, request: StopCapture) -> CaptureResult:
         capture = self._told(request)
         try:

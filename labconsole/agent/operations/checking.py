@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict
 
-from labconsole.agent.operations.answering import answers
+from labconsole.agent.operations.handlers import handles
 from labconsole.agent.operations.reading import Reading
 from labconsole.wire.message import Done
 from labconsole.wire.survey import (
@@ -35,7 +35,7 @@ class Checking:
         if self._listening is not None:
             self._listening.close()
 
-    @answers(TakeSurvey)
+    @handles(TakeSurvey)
     async def survey(self, request: TakeSurvey) -> Survey:
         from labconsole.agent.reading import survey
 
@@ -44,25 +44,25 @@ class Checking:
         )
         return Survey(**found, watchdog=WatchdogState(**self._watchdog()))
 
-    @answers(RemoveLeftovers)
+    @handles(RemoveLeftovers)
     async def clean(self, request: RemoveLeftovers) -> Removed:
         from labconsole.agent.reading import survey
 
         return Removed(removed=await self._reading.in_namespace(None, survey.clean))
 
-    @answers(StartListening)
+    @handles(StartListening)
     async def start_listening(self, request: StartListening) -> Done:
-        from labconsole.agent.reading.listen import Listening
+        from labconsole.agent.reading.frame_listener import Listening
 
         if self._listening is None:
             self._listening = Listening()
         self._listening.start(request.interfaces, request.source_ip)
         return Done()
 
-    @answers(ReadListening)
+    @handles(ReadListening)
     async def read_listening(self, request: ReadListening) -> Heard:
         return Heard(heard=[], complete=True) if self._listening is None else Heard(**self._listening.read())
 
-    @answers(StopListening)
+    @handles(StopListening)
     async def stop_listening(self, request: StopListening) -> Heard:
         return Heard(heard=[], complete=True) if self._listening is None else Heard(**self._listening.stop())

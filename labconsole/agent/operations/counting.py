@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Optional
 
-from labconsole.agent.operations.answering import answers
+from labconsole.agent.operations.handlers import handles
 from labconsole.agent.reading.counters import Counters
 from labconsole.wire.counters import (
     InterfaceCounters,
@@ -27,30 +27,30 @@ class Counting:
         self._quiet = self._others_window = False
         self._held_links: Optional[List[Dict[str, Any]]] = None
 
-    @answers(ReadCounters)
+    @handles(ReadCounters)
     async def read(self, request: ReadCounters) -> InterfaceCounters:
         await self._counters.open()
         return InterfaceCounters(**self._counters.read())
 
-    @answers(StartCounters)
+    @handles(StartCounters)
     async def start(self, request: StartCounters) -> Done:
         await self._counters.open()
         self._counters.start(request.interval_s)
         return Done()
 
-    @answers(StopCounters)
+    @handles(StopCounters)
     async def stop(self, request: StopCounters) -> Done:
         self._counters.stop()
         return Done()
 
-    @answers(KeepQuiet)
+    @handles(KeepQuiet)
     async def quiet(self, request: KeepQuiet) -> KeptSamples:
         self._quiet = request.on
         self._mark_quiet(self._quiet)
         if self._quiet:
-            self._counters.quiet_on()
+            self._counters.begin_quiet()
             return KeptSamples(samples=0, missed=0)
-        sent = await self._counters.quiet_off()
+        sent = await self._counters.end_quiet()
         self._send_held_links()
         return KeptSamples(**sent)
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, Callable, Dict, List, Optional
 
 from labconsole.agent.keeper import UndoJournal
-from labconsole.agent.operations.answering import answers
+from labconsole.agent.operations.handlers import handles
 from labconsole.wire.codec import WireError
 from labconsole.wire.generator import (
     CloseGenerator,
@@ -34,7 +34,7 @@ class Generating:
         self._runner: Optional["asyncio.Task[List[Dict[str, Any]]]"] = None
         self._lock = asyncio.Lock()
 
-    @answers(PrepareGenerator)
+    @handles(PrepareGenerator)
     async def prepare(self, request: PrepareGenerator) -> PreparedStreams:
         specs = request.streams
         async with self._lock:
@@ -52,7 +52,7 @@ class Generating:
                 await self._close()
                 raise
 
-    @answers(StartGenerator)
+    @handles(StartGenerator)
     async def start(self, request: StartGenerator) -> Done:
         async with self._lock:
             session = self._prepared()
@@ -60,7 +60,7 @@ class Generating:
             self._runner = asyncio.ensure_future(self._run(session, request.progress_interval_s))
         return Done()
 
-    @answers(WaitForGenerator)
+    @handles(WaitForGenerator)
     async def wait(self, request: WaitForGenerator) -> Sent:
         """The results, when the last stream has ended."""
         self._prepared()
@@ -68,7 +68,7 @@ class Generating:
             raise WireError("not_started", "the generator was prepared but not started")
         return _sent(await asyncio.shield(self._runner))
 
-    @answers(StopGenerator)
+    @handles(StopGenerator)
     async def stop(self, request: StopGenerator) -> Done:
         await self.stop_traffic()
         return Done()
@@ -77,7 +77,7 @@ class Generating:
         """End early. Raises WireError when no generator is prepared."""
         await self._prepared().stop()
 
-    @answers(CloseGenerator)
+    @handles(CloseGenerator)
     async def close(self, request: CloseGenerator) -> Sent:
         async with self._lock:
             return _sent(await self._close())

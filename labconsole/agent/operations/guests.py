@@ -14,9 +14,9 @@ import subprocess
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Union
 
-from labconsole.agent.operations.answering import answers
+from labconsole.agent.operations.handlers import handles
 from labconsole.agent.processes import children
-from labconsole.agent.reading.process_table import process_of
+from labconsole.agent.reading.process_table import read_process
 from labconsole.wire.codec import WireError
 from labconsole.wire.guests import (
     MAX_PRINTED_BYTES,
@@ -121,15 +121,23 @@ class GuestProcess:
             if at >= 0:
                 return printed[:at]
             if before is not None and before in printed:
-                raise WireError("guest_silent", "guest %s did not wait in its line; its console ends: %s" % (
-                    self.name, self.last_words()))  # fmt: skip
+                raise WireError(
+                    "guest_silent",
+                    "guest %s did not wait in its line; its console ends: %s" % (self.name, self.last_words()),
+                )
             left_s = deadline - asyncio.get_running_loop().time()
             if self.over:
-                raise WireError("guest_ended", "guest %s ended with status %s; its console ends: %s" % (
-                    self.name, self.process.returncode, self.last_words()))  # fmt: skip
+                raise WireError(
+                    "guest_ended",
+                    "guest %s ended with status %s; its console ends: %s"
+                    % (self.name, self.process.returncode, self.last_words()),
+                )
             if left_s <= 0:
-                raise WireError("guest_silent", "guest %s did not answer within %g s; its console ends: %s" % (
-                    self.name, timeout_s, self.last_words()))  # fmt: skip
+                raise WireError(
+                    "guest_silent",
+                    "guest %s did not answer within %g s; its console ends: %s"
+                    % (self.name, timeout_s, self.last_words()),
+                )
             try:
                 await asyncio.wait_for(self._grown.wait(), left_s)
             except asyncio.TimeoutError:
@@ -148,7 +156,7 @@ class GuestProcess:
         children.kill_group(self.process)
 
 
-class _Written(NamedTuple):
+class _PendingAnswer(NamedTuple):
     """A guest to whose console a line was written; ``position``: what it had printed by then."""
 
     guest: GuestProcess
@@ -157,14 +165,14 @@ class _Written(NamedTuple):
 
 
 class Guests:
-    """The guests that run now. ``tell`` sends an event, ``to_enter`` says what leads into a namespace."""
+    """The guests that run now. ``tell`` sends an event, ``find_entry_namespaces`` says what leads into a namespace."""
 
     def __init__(self, tell: Callable[[Dict[str, Any]], None], to_enter: Callable[[str], Sequence[Any]]) -> None:
         self._tell, self._to_enter = tell, to_enter
         self._guests: Dict[str, GuestProcess] = {}
         self._starting = asyncio.Lock()
 
-    @answers(StartGuest)
+    @handles(StartGuest)
     async def start(self, request: StartGuest) -> GuestStarted:
         """Start a guest's program; ``ready`` is what its console prints when it is up."""
         name, argv, namespaces = request.guest, request.argv, self._to_enter(request.namespace or "")
@@ -179,9 +187,12 @@ class Guests:
                     raise WireError("exists", "a guest %s is already running" % name)
                 started_ns = time.monotonic_ns()
                 process = await children.spawn(
-                    argv, stdin=subprocess.PIPE, stderr=subprocess.STDOUT, namespaces=namespaces,
+                    argv,
+                    stdin=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    namespaces=namespaces,
                     own_session=request.own_session is not False,
-                )  # fmt: skip
+                )
                 children.kill_first(process)
                 guest = self._guests[name] = GuestProcess(name, process, self._guest_ended)
         except FileNotFoundError:
@@ -196,7 +207,7 @@ class Guests:
             raise
         return GuestStarted(pid=process.pid, started_ns=started_ns, ready_ns=guest.grown_ns, console=_text(printed))
 
-    @answers(AskGuest)
+    @handles(AskGuest)
     async def ask(self, request: AskGuest) -> GuestAnswer:
         """Write a line to a guest's console and return what it prints up to ``until``."""
         guest = self._find(request.guest)
@@ -212,7 +223,7 @@ class Guests:
         finally:
             guest.askers -= 1
 
-    @answers(AskGuests)
+    @handles(AskGuests)
     async def ask_all(self, request: AskGuests) -> AskedGuests:
         """Write a line to the consoles of many guests, then wait for each, which costs nothing while they work."""
         for each in request.asked:
@@ -226,7 +237,7 @@ class Guests:
         try:
             ready = written
             if request.waits is not None:
-                ready = await _begun_together(written, request.waits, request.until, request.timeout_s)
+                ready = await _begin_together(written, request.waits, request.until, request.timeout_s)
             waiting = [asyncio.ensure_future(_answer(name, each, request)) for name, each in zip(names, ready)]
             idle_s, idle_cpu_s = time.monotonic(), time.process_time()
             working = [answer for answer, each in zip(waiting, ready) if not isinstance(each, WireError)]
@@ -243,7 +254,7 @@ class Guests:
             guests=guests, waited_s=waited_s, waited_cpu_s=waited_cpu_s, cpu_s=time.process_time() - begun_cpu_s
         )
 
-    def _write(self, name: str, line: str) -> Union[_Written, WireError]:
+    def _write(self, name: str, line: str) -> Union[_PendingAnswer, WireError]:
         """Write a line that is answered later, or say why not."""
         try:
             guest = self._find(name)
@@ -252,17 +263,17 @@ class Guests:
         if guest.working or guest.askers:
             return _busy(guest)
         guest.working = True
-        written = _Written(guest, guest.printed_bytes, time.monotonic_ns())
+        written = _PendingAnswer(guest, guest.printed_bytes, time.monotonic_ns())
         guest.write(line)
         return written
 
-    @answers(GuestStatus)
+    @handles(GuestStatus)
     async def status(self, request: GuestStatus) -> GuestState:
         """Whether a guest runs, and the CPU time that its process has had."""
         guest = self._find(request.guest)
         return GuestState(running=guest.running, pid=guest.process.pid, cpu_s=cpu_s(guest.process.pid))
 
-    @answers(StopGuest)
+    @handles(StopGuest)
     async def stop(self, request: StopGuest) -> Done:
         """End a guest at once; there is nothing in it that a shutdown would save."""
         guest = self._find(request.guest)
@@ -287,19 +298,22 @@ class Guests:
         if guest.ending:
             return
         message = "guest %s ended by itself with status %s; its console ends: %s" % (
-            guest.name, guest.process.returncode, guest.last_words())  # fmt: skip
+            guest.name,
+            guest.process.returncode,
+            guest.last_words(),
+        )
         self._tell({"event": "guest.ended", "guest": guest.name, "message": message})
 
 
-async def _answer(name: str, written: Union[_Written, WireError], request: AskGuests) -> AskedGuest:
+async def _answer(name: str, written: Union[_PendingAnswer, WireError], request: AskGuests) -> AskedGuest:
     """What became of a line that was written to one of several guests."""
     if isinstance(written, WireError):
-        return _not_answered(name, None, written)
+        return _build_failed_answer(name, None, written)
     guest, position, asked_ns = written
     try:
         printed = await guest.answer(request.until, position, request.timeout_s)
     except WireError as exc:
-        return _not_answered(name, asked_ns, exc)
+        return _build_failed_answer(name, asked_ns, exc)
     finally:
         guest.working = False
     return AskedGuest(
@@ -312,12 +326,12 @@ async def _answer(name: str, written: Union[_Written, WireError], request: AskGu
     )
 
 
-async def _begun_together(
-    written: Sequence[Union[_Written, WireError]], marker: str, until: str, timeout_s: float
-) -> List[Union[_Written, WireError]]:
+async def _begin_together(
+    written: Sequence[Union[_PendingAnswer, WireError]], marker: str, until: str, timeout_s: float
+) -> List[Union[_PendingAnswer, WireError]]:
     """Let all guests begin that have read their line and wait for another, once each has said so or is given up."""
 
-    async def waits(each: Union[_Written, WireError]) -> Union[_Written, WireError]:
+    async def waits(each: Union[_PendingAnswer, WireError]) -> Union[_PendingAnswer, WireError]:
         if isinstance(each, WireError):
             return each
         try:
@@ -327,7 +341,7 @@ async def _begun_together(
         return each
 
     limit_s = min(timeout_s, TOGETHER_S)
-    begun: List[Union[_Written, WireError]] = []
+    begun: List[Union[_PendingAnswer, WireError]] = []
     for each in await asyncio.gather(*map(waits, written)):
         if not isinstance(each, WireError):
             each = each._replace(asked_ns=time.monotonic_ns())
@@ -336,7 +350,7 @@ async def _begun_together(
     return begun
 
 
-def _not_answered(name: str, asked_ns: Optional[int], why: WireError) -> AskedGuest:
+def _build_failed_answer(name: str, asked_ns: Optional[int], why: WireError) -> AskedGuest:
     return AskedGuest(guest=name, asked_ns=asked_ns, answered_ns=None, printed=None, code=why.code, message=why.message)
 
 
@@ -359,5 +373,5 @@ def _text(data: bytes) -> str:
 
 def cpu_s(pid: int) -> Optional[float]:
     """User and system time of a process and its threads so far; None when it is gone."""
-    found = process_of(pid)
+    found = read_process(pid)
     return None if found is None else found.used / float(os.sysconf("SC_CLK_TCK"))

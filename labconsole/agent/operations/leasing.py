@@ -6,8 +6,8 @@ import asyncio
 from typing import Any, Awaitable, Callable, Dict, Optional
 
 from labconsole.agent.lease.lock import Lease
-from labconsole.agent.lease.watch import LeaseWatch, shown
-from labconsole.agent.operations.answering import answers
+from labconsole.agent.lease.watch import LeaseWatch, fill_holder_keys
+from labconsole.agent.operations.handlers import handles
 from labconsole.wire.codec import WireError
 from labconsole.wire.lease import (
     LeaseGranted,
@@ -23,9 +23,19 @@ from labconsole.wire.lease import (
 from labconsole.wire.message import Done
 
 CHANGING = (
-    "generator.prepare", "generator.start", "net.apply", "capture.start", "kernel_drops.start", "packet_times.start",
-    "packet_count.start", "marks.start", "guest.start", "guest.promise_stop", "exec", "sink_ports.hold",
-)  # fmt: skip
+    "generator.prepare",
+    "generator.start",
+    "net.apply",
+    "capture.start",
+    "kernel_drops.start",
+    "packet_times.start",
+    "packet_count.start",
+    "marks.start",
+    "guest.start",
+    "guest.promise_stop",
+    "exec",
+    "sink_ports.hold",
+)
 """What a session may not do any more once its lease was taken over."""
 
 
@@ -51,7 +61,7 @@ class Leasing:
         self._ending: Optional["asyncio.Task[None]"] = None
         self._lost_to: Optional[Dict[str, Any]] = None
 
-    @answers(TakeLease)
+    @handles(TakeLease)
     async def take(self, request: TakeLease) -> LeaseGranted:
         wish: Dict[str, Any] = {
             "owner": request.owner,
@@ -69,19 +79,19 @@ class Leasing:
             taken = dict(self._lease.take(**wish), taken_from=None)
         self._lost_to = None
         self._watch.look()
-        former = shown(taken["taken_from"])
+        former = fill_holder_keys(taken["taken_from"])
         return LeaseGranted(
             since_wall_ns=taken["since_wall_ns"], taken_from=None if former is None else StatedHolder(**former)
         )
 
-    @answers(ReadLease)
+    @handles(ReadLease)
     async def read(self, request: ReadLease) -> LeaseState:
         holder = self._lease.holder()
         if holder is None:
             return LeaseState(holder=None)
-        return LeaseState(holder=StatedNodeHolder(**(shown(holder) or {}), own=holder["own"]))
+        return LeaseState(holder=StatedNodeHolder(**(fill_holder_keys(holder) or {}), own=holder["own"]))
 
-    @answers(WatchLease)
+    @handles(WatchLease)
     async def watch(self, request: WatchLease) -> Done:
         if request.on:
             self._watch.start(create=not self._only_watches())
@@ -90,12 +100,12 @@ class Leasing:
             self._keep_still(False)
         return Done()
 
-    @answers(TellTrial)
+    @handles(TellTrial)
     async def tell(self, request: TellTrial) -> Done:
         self._lease.tell(request.trial, request.left_s)
         return Done()
 
-    @answers(ReleaseLease)
+    @handles(ReleaseLease)
     async def release(self, request: ReleaseLease) -> Done:
         self._give_up()
         self._let_go()

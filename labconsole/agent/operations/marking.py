@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING, Any, Callable, Dict, NamedTuple, Optional
 
-from labconsole.agent.operations.answering import answers
+from labconsole.agent.operations.handlers import handles
 from labconsole.agent.processes import linux
 from labconsole.agent.processes.namespaces import Namespaces
 from labconsole.wire.codec import WireError
@@ -28,7 +28,7 @@ class Marking:
         self._namespaces, self._offer = namespaces, offer
         self._running: Dict[str, _TakenMarks] = {}
 
-    @answers(StartMarks)
+    @handles(StartMarks)
     async def start(self, request: StartMarks) -> Done:
         from labconsole.agent.reading import marks
 
@@ -44,11 +44,11 @@ class Marking:
         def tell(mark: TimeMark) -> bool:
             return self._offer({"event": MarkSeen.kind, **MarkSeen(marks=name, mark=mark).to_wire()})
 
-        opened = linux.in_namespace(descriptor, lambda: marks.open_socket(request.interface, address))
+        opened = linux.run_in_namespace(descriptor, lambda: marks.open_socket(request.interface, address))
         self._running[name] = _TakenMarks(namespace, marks.MarkTap(opened, address, tell))
         return Done()
 
-    @answers(StopMarks)
+    @handles(StopMarks)
     async def stop(self, request: StopMarks) -> SeenMarks:
         if request.marks not in self._running:
             raise WireError("no_such_marks", "no marks %s are being taken" % request.marks)

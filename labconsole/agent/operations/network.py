@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, List, Opt
 
 from labconsole.agent import undo
 from labconsole.agent.keeper import UndoJournal
-from labconsole.agent.operations.answering import answers
+from labconsole.agent.operations.handlers import handles
 from labconsole.agent.processes import linux
 from labconsole.agent.processes.namespaces import Namespaces
 from labconsole.network.iproute import error_number
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from labconsole.network.change import NetworkChange
 
 
-def as_wire_error(what: str, exc: BaseException) -> WireError:
+def convert_to_wire_error(what: str, exc: BaseException) -> WireError:
     """An OSError or NetlinkError as the sentence and stable word for the console."""
     if isinstance(exc, WireError):
         return exc
@@ -33,9 +33,13 @@ def as_wire_error(what: str, exc: BaseException) -> WireError:
     if number is None:
         return WireError("internal", "%s: %s: %s" % (what, type(exc).__name__, exc))
     codes = {
-        errno.EPERM: "no_permission", errno.EACCES: "no_permission", errno.EEXIST: "exists",
-        errno.ENODEV: "no_such_interface", errno.EOPNOTSUPP: "not_supported", errno.EBUSY: "busy",
-    }  # fmt: skip
+        errno.EPERM: "no_permission",
+        errno.EACCES: "no_permission",
+        errno.EEXIST: "exists",
+        errno.ENODEV: "no_such_interface",
+        errno.EOPNOTSUPP: "not_supported",
+        errno.EBUSY: "busy",
+    }
     text = exc.args[-1] if exc.args and isinstance(exc.args[-1], str) and exc.args[-1] else errno.errorcode.get(number)
     return WireError(codes.get(number, "failed"), "%s: %s" % (what, text))
 
@@ -50,7 +54,7 @@ def describe(what: Dict[str, Any]) -> str:
     return "%s %s" % (kind, values[0][0]) if values else str(kind)
 
 
-async def _to_the_end(work: Callable[..., Any], *arguments: Any) -> None:
+async def _run_to_completion(work: Callable[..., Any], *arguments: Any) -> None:
     """Run in a thread. Cancelled, it still waits for it: undoing must not overtake the change that it undoes."""
     running = asyncio.get_running_loop().run_in_executor(None, work, *arguments)
     try:
@@ -67,7 +71,7 @@ def _load_changes() -> None:
     change.load_all()
 
 
-class _Here:
+class _LocalNode:
     """This node, as a change sees it (network/change.py). Called from the change's thread."""
 
     def __init__(self, journal: UndoJournal, namespaces: Namespaces, place: Dict[str, Any]) -> None:
@@ -82,7 +86,7 @@ class _Here:
         asyncio.run_coroutine_threadsafe(self._namespaces.make(name), self._loop).result()
 
     def inside(self, namespace: str, work: Callable[[], Any]) -> None:
-        linux.in_namespace(self._namespaces.require(namespace), work)
+        linux.run_in_namespace(self._namespaces.require(namespace), work)
 
     def pid(self, namespace: str) -> int:
         return self._namespaces.pid(namespace)
@@ -102,7 +106,7 @@ class NetworkChanges:
         self._lock = asyncio.Lock()
         self._stuck: Set[int] = set()
 
-    @answers(ApplyChanges, first=_load_changes)
+    @handles(ApplyChanges, first=_load_changes)
     async def apply(self, request: ApplyChanges) -> Done:
         """All of the changes or, when one fails, none of them."""
         async with self._lock:
@@ -118,7 +122,7 @@ class NetworkChanges:
                 self._on_change(None)
         return Done()
 
-    @answers(UndoChanges)
+    @handles(UndoChanges)
     async def undo(self, request: UndoChanges) -> Undone:
         """Undo what its token did, without one everything."""
         return Undone(failed=await self.take_back(request.token))
@@ -145,13 +149,13 @@ class NetworkChanges:
     async def _apply_one(self, token: str, change: NetworkChange) -> None:
         namespace = change.namespace or ""
         descriptor = self._namespaces.require(namespace)
-        here = _Here(self._journal, self._namespaces, {"token": token, "namespace": namespace})
+        here = _LocalNode(self._journal, self._namespaces, {"token": token, "namespace": namespace})
         try:
-            await _to_the_end(linux.in_namespace, descriptor, lambda: change.apply(here))
+            await _run_to_completion(linux.run_in_namespace, descriptor, lambda: change.apply(here))
         except WireError:
             raise
         except Exception as exc:
-            raise as_wire_error("cannot make change %s" % describe(change.to_wire()), exc) from exc
+            raise convert_to_wire_error("cannot make change %s" % describe(change.to_wire()), exc) from exc
 
     async def _undo(self, token: Optional[str], since: int) -> List[str]:
         failed: List[str] = []
@@ -161,7 +165,7 @@ class NetworkChanges:
             try:
                 await self._undo_one(entry)
             except Exception as exc:  # noqa: BLE001 - reported, and the rest is undone all the same
-                failed.append(as_wire_error("cannot undo %s" % describe(entry), exc).message)
+                failed.append(convert_to_wire_error("cannot undo %s" % describe(entry), exc).message)
                 self._stuck.add(entry["number"])
             else:
                 self._stuck.discard(entry["number"])
@@ -173,4 +177,4 @@ class NetworkChanges:
             self._on_change(entry["name"])  # sockets inside it would keep it alive
             self._namespaces.remove(entry["name"])
             return
-        await _to_the_end(undo.run, entry, self._namespaces.resolve)
+        await _run_to_completion(undo.run, entry, self._namespaces.resolve)

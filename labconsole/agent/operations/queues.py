@@ -9,7 +9,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
-from labconsole.agent.operations.answering import answers
+from labconsole.agent.operations.handlers import handles
 from labconsole.wire.codec import WireError
 from labconsole.wire.queues import ChangeRates, QueueState, RatesTaken, ReadQueue, TakenChange, TakenChanges
 
@@ -39,12 +39,12 @@ class SharedQueues:
     def __init__(self, offer: Callable[[Dict[str, Any]], Any]) -> None:
         self._offer = offer
 
-    @answers(ReadQueue)
+    @handles(ReadQueue)
     async def read(self, request: ReadQueue) -> QueueState:
         """What the classes have now."""
         return await asyncio.get_running_loop().run_in_executor(None, _read, request)
 
-    @answers(ChangeRates)
+    @handles(ChangeRates)
     async def change(self, request: ChangeRates) -> TakenChanges:
         """Change them at their time. Ends early when the queue goes."""
         ended, loop = threading.Event(), asyncio.get_running_loop()
@@ -84,10 +84,10 @@ def _change(
             for place, change in enumerate(compiled if begun_ns is not None else ()):
                 due_ns = (begun_ns or 0) + round(place * request.every_s * NANO)
                 if place:
-                    if _gone_before(request.queue, due_ns - BEFORE_NS, ended):
+                    if _wait_unless_gone(request.queue, due_ns - BEFORE_NS, ended):
                         break
                     seen[-1]["kept_bps"] = _rates(queue, number)
-                if _gone_before(request.queue, due_ns, ended):
+                if _wait_unless_gone(request.queue, due_ns, ended):
                     break
                 refused = sender.send(change) if place else []
                 taken_ns = time.monotonic_ns() if place else due_ns
@@ -112,7 +112,7 @@ def _rates(queue: "QueueInUse", number: int) -> List[Optional[int]]:
     return [each.rate_bps for each in queue.classes(number)]
 
 
-def _gone_before(queue: str, due_ns: int, ended: threading.Event) -> bool:
+def _wait_unless_gone(queue: str, due_ns: int, ended: threading.Event) -> bool:
     """Wait until it is time; True as soon as the queue has gone, with which whoever asked has lost interest."""
     while (left_s := (due_ns - time.monotonic_ns()) / NANO) > 0:
         if ended.wait(min(left_s, THERE_S)):

@@ -9,9 +9,9 @@ import socket
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, AsyncIterator, List, Optional, Sequence, Tuple, Union
 
-from labconsole.agent.bpf.refused import refused
+from labconsole.agent.bpf.load_errors import build_load_error
 from labconsole.agent.keeper import UndoJournal
-from labconsole.agent.operations.answering import answers
+from labconsole.agent.operations.handlers import handles
 from labconsole.wire.codec import WireError
 from labconsole.wire.packet_times import (
     LINK_S,
@@ -57,7 +57,7 @@ class Timing:
         self._closed = 0
         self._going: Optional["asyncio.Future[None]"] = None
 
-    @answers(StartPacketTimes)
+    @handles(StartPacketTimes)
     async def start(self, request: StartPacketTimes) -> PacketTimesStarted:
         async with self._using:
             return await self._start(request)
@@ -75,7 +75,7 @@ class Timing:
         try:
             timers = await loop.run_in_executor(None, self._attached, request, offset.ns)
         except OSError as exc:
-            raise refused(exc) from None
+            raise build_load_error(exc) from None
         if self._closed != closed:
             self._let_go(timers)
             raise WireError("closing", "the node was given back before timing began")
@@ -115,7 +115,7 @@ class Timing:
             return None
         return XdpPort(interface, self._journal.promise, self._journal.done, native=by == NATIVE_XDP)
 
-    @answers(StartPacketCount)
+    @handles(StartPacketCount)
     async def start_count(self, request: StartPacketCount) -> PacketCountStarted:
         from labconsole.agent.reading.packet_count import PacketCounter
 
@@ -144,7 +144,7 @@ class Timing:
             self._looking.cancel()
         _close(self._counters)
 
-    @answers(StopPacketCount)
+    @handles(StopPacketCount)
     async def stop_count(self, request: StopPacketCount) -> CountedPackets:
         if not self._counters:
             raise WireError("not_counting", "packets are not being counted")
@@ -154,12 +154,12 @@ class Timing:
         finally:
             self._close_counters()
 
-    @answers(ReadPacketTimes)
+    @handles(ReadPacketTimes)
     async def read(self, request: ReadPacketTimes) -> DelaysRead:
         async with self._taken() as (timers, offset):
             closed = self._closed
             try:
-                ports = await asyncio.get_running_loop().run_in_executor(None, _so_far, timers)
+                ports = await asyncio.get_running_loop().run_in_executor(None, _read_port_delays, timers)
                 return DelaysRead(ports=ports, clock_moved_ns=offset.moved_ns())
             finally:
                 if self._closed == closed:
@@ -167,12 +167,12 @@ class Timing:
                 else:
                     self._let_go(timers)
 
-    @answers(StopPacketTimes)
+    @handles(StopPacketTimes)
     async def stop(self, request: StopPacketTimes) -> TimedPackets:
         async with self._taken() as (timers, offset):
             try:
                 await asyncio.get_running_loop().run_in_executor(None, _detach, timers)
-                return await _told(timers, offset)
+                return await _build_timed_packets(timers, offset)
             finally:
                 _close(timers)
 
@@ -223,7 +223,7 @@ def _close(held: Union[List[PacketTimer], List[PacketCounter]]) -> None:
         held.pop().close()
 
 
-async def _told(timers: List[PacketTimer], offset: ClockOffset) -> TimedPackets:
+async def _build_timed_packets(timers: List[PacketTimer], offset: ClockOffset) -> TimedPackets:
     moved_ns = offset.moved_ns()
     ports = await asyncio.get_running_loop().run_in_executor(None, _ports, timers)
     return TimedPackets(ports=ports, clock_moved_ns=moved_ns)
@@ -234,7 +234,7 @@ def _detach(timers: List[PacketTimer]) -> None:
         timer.detach()
 
 
-def _so_far(timers: List[PacketTimer]) -> List[PortDelays]:
+def _read_port_delays(timers: List[PacketTimer]) -> List[PortDelays]:
     return [PortDelays(interface=timer.interface, streams=timer.delays()) for timer in timers]
 
 

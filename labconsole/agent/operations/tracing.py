@@ -9,8 +9,8 @@ import socket
 import time
 from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 
-from labconsole.agent.bpf.refused import refused
-from labconsole.agent.operations.answering import answers
+from labconsole.agent.bpf.load_errors import build_load_error
+from labconsole.agent.operations.handlers import handles
 from labconsole.agent.processes import linux
 from labconsole.agent.processes.namespaces import Namespaces
 from labconsole.wire.codec import WireError
@@ -52,7 +52,7 @@ class Tracing:
         self._turn = asyncio.Lock()
         """One request at a time: each waits for the kernel or its tables in between."""
 
-    @answers(StartKernelDrops)
+    @handles(StartKernelDrops)
     async def start(self, request: StartKernelDrops) -> KernelDropsStarted:
         async with self._turn:
             return await self._start(request)
@@ -74,14 +74,14 @@ class Tracing:
             if self._closings != closings:
                 raise WireError("closing", "the node was given back before counting began")
             self._names = {inode: name for name in self._namespaces.names if (inode := self._inode(name)) is not None}
-            self._interfaces = {inode: self._interfaces_of(name) for inode, name in self._names.items()}
+            self._interfaces = {inode: self._read_interface_names(name) for inode, name in self._names.items()}
             for guest in request.guests:
                 self._follow(guest)
             self._counter = counter = self._attach(self._layout, list(self._names), request.sinks)
-        except kernel_drops.NotTold as exc:
+        except kernel_drops.DropReasonsUnavailable as exc:
             raise WireError(exc.code, str(exc)) from None
         except OSError as exc:
-            raise refused(exc) from None
+            raise build_load_error(exc) from None
         self._begun_ns, self._ended_ns = time.monotonic_ns(), 0
         self._budget_ns, self._look_every_s = request.budget_ns, request.look_every_s or USUAL_LOOK_S
         if self._budget_ns is not None:
@@ -117,7 +117,7 @@ class Tracing:
             inode = os.fstat(descriptor).st_ino
             if inode not in self._names:
                 self._names[inode] = guest.name
-                self._interfaces[inode] = dict(linux.in_namespace(descriptor, socket.if_nameindex))
+                self._interfaces[inode] = dict(linux.run_in_namespace(descriptor, socket.if_nameindex))
         except OSError:
             self._interfaces[inode] = {}  # it may not be entered: its interfaces have no names
         finally:
@@ -136,7 +136,7 @@ class Tracing:
             return
         self._looking = asyncio.get_running_loop().call_later(self._look_every_s, self._look)
 
-    @answers(StopKernelDrops)
+    @handles(StopKernelDrops)
     async def stop(self, request: StopKernelDrops) -> KernelDrops:
         async with self._turn:
             return await self._stop()
@@ -177,7 +177,8 @@ class Tracing:
         found = list(counter.rows())
         symbols = read_symbols() if found else Symbols(())
         interfaces = {
-            inode: {**those, **self._interfaces_of(self._names[inode])} for inode, those in self._interfaces.items()
+            inode: {**those, **self._read_interface_names(self._names[inode])}
+            for inode, those in self._interfaces.items()
         }
         packets: Dict[_Place, int] = {}
         for row in found:
@@ -195,9 +196,9 @@ class Tracing:
             for (name, interface, stream, reason, function), n in packets.items()
         ]
 
-    def _interfaces_of(self, name: str) -> Dict[int, str]:
+    def _read_interface_names(self, name: str) -> Dict[int, str]:
         try:
-            return dict(linux.in_namespace(self._namespaces.resolve(name), socket.if_nameindex))
+            return dict(linux.run_in_namespace(self._namespaces.resolve(name), socket.if_nameindex))
         except (LookupError, OSError):
             return {}  # the namespace is gone, and its interfaces with it
 

@@ -30,7 +30,9 @@ CHILD_ENVIRONMENT = dict(os.environ, PATH=SEARCH_PATH.strip(":"), LC_ALL="C", LA
 """Messages of tools are matched by text, so they must not be translated."""
 
 
-def before_exec(parent: int, namespaces: Sequence[Any], ignore_setgroups: bool, own_group: bool) -> Callable[[], None]:
+def build_preexec(
+    parent: int, namespaces: Sequence[Any], ignore_setgroups: bool, own_group: bool
+) -> Callable[[], None]:
     """What a child does between fork and exec. ``namespaces``: (descriptor, kind) to enter, in this order."""
 
     def prepare() -> None:
@@ -100,7 +102,7 @@ async def spawn(
             stderr=stderr,
             env=CHILD_ENVIRONMENT,
             start_new_session=own_session,
-            preexec_fn=before_exec(os.getpid(), namespaces, ignore_setgroups, not own_session),
+            preexec_fn=build_preexec(os.getpid(), namespaces, ignore_setgroups, not own_session),
         )
     )
     try:

@@ -147,7 +147,7 @@ def watch_files(directories: Sequence[str]) -> int:
     return descriptor
 
 
-def in_namespace(descriptor: Optional[int], work: Callable[[], Any]) -> Any:
+def run_in_namespace(descriptor: Optional[int], work: Callable[[], Any]) -> Any:
     """``work()`` inside the network namespace ``descriptor`` (None: where we are), in a thread of its own; blocks.
 
     A thread also for None: pyroute2's ``IPRoute`` brings an event loop along, which must not meet the agent's own.

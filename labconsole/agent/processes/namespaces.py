@@ -70,7 +70,7 @@ class Namespaces:
         except LookupError:
             raise codec.WireError("no_such_namespace", "namespace %s does not exist here" % name) from None
 
-    def to_enter(self, name: str) -> List[Tuple[int, int]]:
+    def find_entry_namespaces(self, name: str) -> List[Tuple[int, int]]:
         """What a child enters to run inside ``name``: its mounts (a fresh /sys) and its network."""
         self.require(name)
         if name == "":

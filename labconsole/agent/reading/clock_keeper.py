@@ -33,7 +33,7 @@ def _refused(what: str) -> WireError:
     return WireError("not_told", what)
 
 
-def _kept(error_ns: float, reference: str, is_reference: bool) -> KeptClock:
+def _build_kept_clock(error_ns: float, reference: str, is_reference: bool) -> KeptClock:
     if error_ns > MOST_ERROR_NS:
         raise _refused("the clock may be off by %d s" % (error_ns / 1e9))
     return KeptClock(error_ns=math.ceil(error_ns), reference=reference, is_reference=is_reference)
@@ -57,7 +57,7 @@ def chrony(said: str) -> KeptClock:
         raise _refused("chronyd follows no server but %s, which another node need not have" % own)
     offset_s, delay_s, spread_s = (_number(fields[place], "chronyc") for place in (4, 10, 11))
     error_s = abs(offset_s) + abs(delay_s) / 2 + abs(spread_s)
-    return _kept(error_s * 1e9, "%s %s" % (fields[0][:16], fields[1][:80]), False)
+    return _build_kept_clock(error_s * 1e9, "%s %s" % (fields[0][:16], fields[1][:80]), False)
 
 
 def sections(said: str) -> List[Tuple[str, Dict[str, str]]]:
@@ -100,7 +100,7 @@ def ptp4l(said: str) -> KeptClock:
         ahead_s = scale.get("currentUtcOffset", "") if scale.get("ptpTimescale") == "1" else "0"
         nic_ns, wrong_ns = offset_ns(port.get("interface", ""))
         error_ns += abs(nic_ns - round(_number(ahead_s, "currentUtcOffset") * 1e9)) + wrong_ns
-    return _kept(error_ns, status.get("gmIdentity", "")[:80], leads)
+    return _build_kept_clock(error_ns, status.get("gmIdentity", "")[:80], leads)
 
 
 async def read(keeper: str) -> KeptClock:

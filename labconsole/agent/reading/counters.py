@@ -236,11 +236,11 @@ class Counters:
             if event is not None:
                 self._outlet.send(event)
 
-    def quiet_on(self) -> None:
+    def begin_quiet(self) -> None:
         if self._kept is None:
             self._kept, self._kept_bytes, self._kept_missed = [], 0, 0
 
-    async def quiet_off(self) -> Dict[str, int]:
+    async def end_quiet(self) -> Dict[str, int]:
         """Send what was kept, as fast as it is read there, and sample live again."""
         kept, missed = self._kept or [], self._kept_missed + self._missed
         self._kept = None

@@ -21,7 +21,7 @@ from labconsole.agent.processes import linux
 from labconsole.agent.processes.namespaces import Namespaces
 from labconsole.agent.reading import filters
 from labconsole.agent.reading.ethtool import GET_STRINGS, NAME_BYTES, Ethtool
-from labconsole.agent.reading.files import text_of
+from labconsole.agent.reading.files import read_text
 
 GET_STATISTICS = 0x1D
 STATISTICS_SET = 1
@@ -46,14 +46,22 @@ MOST_CHARACTERS = 1 << 20
 """Of a file with a line for each processor."""
 
 IP_NAMES = (
-    "InHdrErrors", "InAddrErrors", "InUnknownProtos", "InDiscards", "OutDiscards", "OutNoRoutes", "FragFails",
-    "InNoRoutes", "InTruncatedPkts", "InCsumErrors",
-)  # fmt: skip
+    "InHdrErrors",
+    "InAddrErrors",
+    "InUnknownProtos",
+    "InDiscards",
+    "OutDiscards",
+    "OutNoRoutes",
+    "FragFails",
+    "InNoRoutes",
+    "InTruncatedPkts",
+    "InCsumErrors",
+)
 
 
 def softnet() -> Optional[List[List[Optional[int]]]]:
     """[cpu or None, processed, dropped, squeezed] per line of softnet_stat; of the whole kernel, not of a namespace."""
-    text = text_of("/proc/net/softnet_stat", MOST_CHARACTERS)
+    text = read_text("/proc/net/softnet_stat", MOST_CHARACTERS)
     if text is None:
         return None
     try:
@@ -82,7 +90,7 @@ def internet() -> Optional[Dict[str, int]]:
     found: Dict[str, int] = {}
     # /proc/net is the process's namespace; a thread may be in another.
     for name in ("snmp", "netstat"):
-        text = text_of("/proc/thread-self/net/" + name)
+        text = read_text("/proc/thread-self/net/" + name)
         if text is None:
             return None
         try:
@@ -109,18 +117,18 @@ def driver_statistics(
     kept: Callable[[bytes, Tuple[int, ...]], Dict[str, int]],
 ) -> Optional[Dict[str, int]]:
     """ethtool -S: what is ``kept`` of it, by name. None when the driver has no statistics of its own."""
-    count = tool.names_in(interface, STATISTICS_SET)
+    count = tool.count_names(interface, STATISTICS_SET)
     if not 0 < count <= MAX_STATISTICS:
         return None
     names = tool.ask(interface, struct.pack("=III", GET_STRINGS, STATISTICS_SET, count) + bytes(NAME_BYTES * count))
     numbers = tool.ask(interface, struct.pack("=II", GET_STATISTICS, count) + bytes(8 * count))
     # The driver may have become another between the questions: then the names would be those of other numbers.
-    if names is None or numbers is None or {_at(names, 8), _at(numbers, 4)} != {count}:
+    if names is None or numbers is None or {_read_word(names, 8), _read_word(numbers, 4)} != {count}:
         return None
     return kept(names[12:], struct.unpack_from("=%dQ" % count, numbers, 8))
 
 
-def _at(data: bytes, place: int) -> int:
+def _read_word(data: bytes, place: int) -> int:
     return int(struct.unpack_from("=I", data, place)[0])
 
 
@@ -195,7 +203,7 @@ async def read(namespaces: Namespaces, interfaces: List[str]) -> Dict[str, Any]:
         try:
             descriptor = namespaces.resolve(name)
             found["namespaces"][name] = await loop.run_in_executor(
-                None, linux.in_namespace, descriptor, lambda: read_namespace(interfaces)
+                None, linux.run_in_namespace, descriptor, lambda: read_namespace(interfaces)
             )
         except (LookupError, OSError) as exc:
             if name == "":

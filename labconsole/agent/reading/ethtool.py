@@ -7,7 +7,7 @@ import socket
 import struct
 from typing import Any, Dict, List, Optional
 
-from labconsole.network.ethtool import asked
+from labconsole.network.ethtool import query_driver
 
 GET_SETTINGS = 0x01
 GET_DRIVER = 0x03
@@ -38,7 +38,7 @@ class Ethtool:
     def ask(self, name: str, question: bytes) -> Optional[bytes]:
         """The answer to a command, as long as the question; None when the driver has none."""
         try:
-            return asked(self._socket, name, question)
+            return query_driver(self._socket, name, question)
         except OSError as exc:
             if exc.errno in UNANSWERED:
                 return None
@@ -74,7 +74,7 @@ class Ethtool:
             "autoneg": bool(autoneg),
         }
 
-    def names_in(self, name: str, which: int) -> int:
+    def count_names(self, name: str, which: int) -> int:
         """How many names a set of the driver's has; 0 where it has none."""
         answer = self.ask(name, struct.pack("=IIQI", GET_SET_SIZES, 0, 1 << which, 0))
         if answer is None or not struct.unpack_from("=Q", answer, 8)[0] & 1 << which:

@@ -6,7 +6,7 @@ import re
 from typing import Optional
 
 
-def text_of(path: str, most: int = 65536) -> Optional[str]:
+def read_text(path: str, most: int = 65536) -> Optional[str]:
     """A short file's words, ``most`` characters at most; None when it does not exist or says nothing."""
     try:
         with open(path, encoding="utf-8", errors="replace") as source:
@@ -15,13 +15,13 @@ def text_of(path: str, most: int = 65536) -> Optional[str]:
         return None
 
 
-def number_of(path: str) -> Optional[int]:
+def read_number(path: str) -> Optional[int]:
     """A file's number; None when it holds none."""
-    text = text_of(path)
+    text = read_text(path)
     return int(text) if text is not None and re.match(r"-?\d{1,18}\Z", text) else None
 
 
-def bytes_of(path: str, most: int = 65536) -> Optional[bytes]:
+def read_bytes(path: str, most: int = 65536) -> Optional[bytes]:
     """The beginning of a file that is not text; None when it cannot be read."""
     try:
         with open(path, "rb") as source:

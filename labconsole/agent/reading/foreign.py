@@ -18,9 +18,9 @@ import socket
 import struct
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from labconsole.agent.reading.files import text_of
-from labconsole.agent.reading.listen import MAGIC, PACKET_OUTGOING, SO_ATTACH_FILTER, SOL_PACKET
-from labconsole.packets.frame import Own, discovery, name_of
+from labconsole.agent.reading.files import read_text
+from labconsole.agent.reading.frame_listener import MAGIC, PACKET_OUTGOING, SO_ATTACH_FILTER, SOL_PACKET
+from labconsole.packets.frame import StreamAddresses, classify_discovery, classify_frame
 from labconsole.wire.codec import WireError
 from labconsole.wire.foreign import MAX_TAPS, OwnStream, SinkPort, SinkPortState, TapCounts, TappedPort
 
@@ -40,7 +40,7 @@ DROP_ALL = struct.pack("=HBBI", 0x06, 0, 0, 0)
 _SENT_TYPE = "Icmp6OutType"
 
 
-def program(streams: List[Own]) -> bytes:
+def program(streams: List[StreamAddresses]) -> bytes:
     """The filter: nothing of these streams' frames, the first bytes of all others."""
     per_stream = 6
     length = 8 + per_stream * len(streams) + 2
@@ -97,11 +97,11 @@ def open_raw(interface: str, ethertype: int, text: bytes) -> socket.socket:
 def sent_icmpv6(interface: str) -> Dict[str, int]:
     """Neighbour and listener discovery that the kernel has sent on an interface since it was made."""
     found = {"nd": 0, "mld": 0}
-    for line in (text_of("/proc/self/net/dev_snmp6/%s" % interface) or "").splitlines():  # none without IPv6
+    for line in (read_text("/proc/self/net/dev_snmp6/%s" % interface) or "").splitlines():  # none without IPv6
         name, _, number = line.partition(" ")
         kind = name[len(_SENT_TYPE) :] if name.startswith(_SENT_TYPE) else ""
         if kind.isdigit() and number.strip().isdigit():
-            word = discovery(int(kind))
+            word = classify_discovery(int(kind))
             if word is not None:
                 found[word] += int(number)
     return found
@@ -110,7 +110,7 @@ def sent_icmpv6(interface: str) -> Dict[str, int]:
 class PortTap:
     """What watches one interface, and what it has counted."""
 
-    def __init__(self, interface: str, streams: List[Own], every: bool) -> None:
+    def __init__(self, interface: str, streams: List[StreamAddresses], every: bool) -> None:
         self.interface, self.every = interface, every
         self._streams = streams
         self._received: Dict[str, int] = {}
@@ -136,7 +136,7 @@ class PortTap:
                 return
             self._frames += 1
             counts = self._sent if origin[2] == PACKET_OUTGOING else self._received
-            name = name_of(frame, self._streams)
+            name = classify_frame(frame, self._streams)
             if name not in counts and len(counts) >= MAX_PROTOCOLS:
                 name = "other"
             counts[name] = counts.get(name, 0) + 1
@@ -172,12 +172,12 @@ class PortTap:
         self._sockets = []
 
 
-def _own(stream: OwnStream) -> Own:
+def _own(stream: OwnStream) -> StreamAddresses:
     try:
         addresses = [socket.inet_aton(address) for address in (stream.source_ip, stream.sink_ip)]
     except OSError:
         raise WireError("bad_request", "a stream has an address that is not an IPv4 address") from None
-    return Own(addresses[0], addresses[1], stream.udp_sink_port)
+    return StreamAddresses(addresses[0], addresses[1], stream.udp_sink_port)
 
 
 class PortTaps:

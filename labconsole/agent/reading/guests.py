@@ -14,18 +14,48 @@ MAX_PATTERN_CHARACTERS = 200
 MAX_NAME_CHARACTERS = 200
 
 _NAMING = (
-    ("-name", "guest"), ("--name", "guest"), ("--comment", None), ("-comment", None), ("--startvm", None),
-    ("-startvm", None), ("--id", None), ("--api-sock", None), ("--api-socket", "path"),
-)  # fmt: skip
+    ("-name", "guest"),
+    ("--name", "guest"),
+    ("--comment", None),
+    ("-comment", None),
+    ("--startvm", None),
+    ("-startvm", None),
+    ("--id", None),
+    ("--api-sock", None),
+    ("--api-socket", "path"),
+)
 """Options of QEMU, crosvm, VirtualBox (any version takes one dash or two), Firecracker and Cloud Hypervisor that tell
 guests apart, the first one in this order; and in which of several settings, if the value is settings."""
 _XL_GLOBAL = re.compile(r"-[vftTN]+\Z")
 _XL_FILE = ("-f", "--defconfig")
 _XL_NAME = re.compile(r"""(?:\A|[;\n])\s*name\s*=\s*(["']?)([^"';\n]+)\1""")
 _LXC_MONITOR = "[lxc monitor] "
-_LXC_VALUES = ("-f", "-s", "-c", "-L", "-p", "-o", "-l", "-P", "-g", "-u", "--rcfile", "--define", "--console",
-               "--console-log", "--pidfile", "--share-net", "--share-ipc", "--share-uts", "--share-pid", "--logfile",
-               "--logpriority", "--lxcpath", "--uid", "--gid")  # fmt: skip
+_LXC_VALUES = (
+    "-f",
+    "-s",
+    "-c",
+    "-L",
+    "-p",
+    "-o",
+    "-l",
+    "-P",
+    "-g",
+    "-u",
+    "--rcfile",
+    "--define",
+    "--console",
+    "--console-log",
+    "--pidfile",
+    "--share-net",
+    "--share-ipc",
+    "--share-uts",
+    "--share-pid",
+    "--logfile",
+    "--logpriority",
+    "--lxcpath",
+    "--uid",
+    "--gid",
+)
 """Options of lxc-start and lxc-execute, LXC 1 to 6, whose value is a word of its own."""
 
 
@@ -39,7 +69,7 @@ def matching(patterns: Sequence[str]) -> Pattern[str]:
         raise WireError("bad_request", "guests has a pattern that is not a regular expression: %s" % exc) from exc
 
 
-def called(command_line: bytes) -> Optional[str]:
+def find_guest_name(command_line: bytes) -> Optional[str]:
     """What a guest's command line, its words ended by null bytes, calls it; None if it does not say.
 
     A program may be named by a path, and stand behind an interpreter or a loader and their options.

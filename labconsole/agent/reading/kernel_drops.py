@@ -31,9 +31,18 @@ OTHER_STREAM, UNREADABLE = 0xFFFFFFFF, 0xFFFFFFFE
 _WITHOUT_REASON = 0xFFFFFFFF
 
 _FIELDS = (
-    "sk_buff.head", "sk_buff.data", "sk_buff.tail", "sk_buff.mac_header", "sk_buff.network_header",
-    "sk_buff.data_len", "sk_buff.protocol", "sk_buff.dev", "net_device.ifindex", "net_device.nd_net.net", "net.ns.inum",
-)  # fmt: skip
+    "sk_buff.head",
+    "sk_buff.data",
+    "sk_buff.tail",
+    "sk_buff.mac_header",
+    "sk_buff.network_header",
+    "sk_buff.data_len",
+    "sk_buff.protocol",
+    "sk_buff.dev",
+    "net_device.ifindex",
+    "net_device.nd_net.net",
+    "net.ns.inum",
+)
 _NO_MAC_HEADER = 0xFFFF
 _ETHERNET_BYTES, _PACKET_BYTES = 14, 32
 _PROTOCOL_AT, _SINK_AT, _MAGIC_AT = 9, 16, 28
@@ -54,7 +63,7 @@ _TOTAL_AT = {name: 8 * place for place, name in enumerate(_TOTALS)}
 _TOTALS_REGISTER, _SKB, _ARGUMENTS, _NEAR = 8, 7, 6, 9
 
 
-class NotTold(Exception):
+class DropReasonsUnavailable(Exception):
     """This kernel does not say why it drops packets: ``code`` is a word, the message why."""
 
     def __init__(self, code: str, message: str) -> None:
@@ -84,13 +93,15 @@ def read_layout(path: str = btf.PATH) -> KernelLayout:
         offsets = {field: types.offset_bytes(field) for field in _FIELDS}
         names = {value: _word(name) for value, name in types.values("skb_drop_reason").items()}
     except OSError as exc:
-        raise NotTold(
+        raise DropReasonsUnavailable(
             "not_supported", "the kernel does not describe its types: %s: %s" % (path, exc.strerror)
         ) from None
     except (ValueError, LookupError, RecursionError) as exc:
-        raise NotTold("not_supported", "%s is not what a kernel says of its types: %s" % (path, exc)) from None
+        raise DropReasonsUnavailable(
+            "not_supported", "%s is not what a kernel says of its types: %s" % (path, exc)
+        ) from None
     if tracepoint is None:
-        raise NotTold("not_supported", "the kernel has no tracepoint skb:%s" % TRACEPOINT)
+        raise DropReasonsUnavailable("not_supported", "the kernel has no tracepoint skb:%s" % TRACEPOINT)
     return KernelLayout(offsets, tracepoint, names)
 
 
@@ -207,7 +218,7 @@ class DropCounter:
         p.move(_TOTALS_REGISTER, RESULT)
         self._where(p)
         self._count(p, "looked_packets")
-        self._whose(p)
+        self._identify_stream(p)
         self._why(p)
         self._add_one(p)
         p.label("elsewhere")
@@ -229,7 +240,7 @@ class DropCounter:
         self._look_up(p, self._inodes, _INODE)
         p.jump_if_value(RESULT, "==", 0, "elsewhere")
 
-    def _whose(self, p: Assembly) -> None:
+    def _identify_stream(self, p: Assembly) -> None:
         """The stream into the row; what is no test packet goes no further.
 
         The IP header is where the network header is said to be, else behind the MAC header, else at the data: below the
@@ -302,8 +313,8 @@ class DropCounter:
         p.jump_if_value(RESULT, "!=", 0, "row")
         p.store_value(STACK, _ONE, 0, 8)
         p.table(1, self._rows.descriptor)
-        p.on_stack(2, _KEY)
-        p.on_stack(3, _ONE)
+        p.load_stack_address(2, _KEY)
+        p.load_stack_address(3, _ONE)
         p.set(4, 1)  # only if it is not there: another processor may have been first
         p.call(assembly.UPDATE)
         self._look_up(p, self._rows, _KEY)
@@ -330,7 +341,7 @@ class DropCounter:
     @staticmethod
     def _read(p: Assembly, to: int, size_bytes: int, base: int, offset: int) -> None:
         """Copy kernel memory to the stack: 0 where it cannot be read."""
-        p.on_stack(1, to)
+        p.load_stack_address(1, to)
         p.set(2, size_bytes)
         p.move(3, base)
         p.add_value(3, offset)
@@ -339,7 +350,7 @@ class DropCounter:
     @staticmethod
     def _look_up(p: Assembly, table: kernel.Map, key: int) -> None:
         p.table(1, table.descriptor)
-        p.on_stack(2, key)
+        p.load_stack_address(2, key)
         p.call(assembly.LOOK_UP)
 
     @staticmethod

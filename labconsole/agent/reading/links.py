@@ -78,7 +78,7 @@ class Links:
             for name in self._namespaces.names:
                 try:
                     descriptor = self._namespaces.resolve(name)
-                    found += await self._loop.run_in_executor(None, linux.in_namespace, descriptor, _reader(name))
+                    found += await self._loop.run_in_executor(None, linux.run_in_namespace, descriptor, _reader(name))
                 except (LookupError, OSError) as exc:
                     if name == "":
                         raise

@@ -14,7 +14,7 @@ import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from labconsole.agent.reading.foreign import ETH_P_ALL, PACKET_STATISTICS, open_raw
-from labconsole.agent.reading.listen import PACKET_OUTGOING, SOL_PACKET
+from labconsole.agent.reading.frame_listener import PACKET_OUTGOING, SOL_PACKET
 from labconsole.wire.codec import WireError
 from labconsole.wire.marks import MAX_MARKS, SeenMarks, TimeMark
 from labconsole.wire.session import Clocks
@@ -81,7 +81,12 @@ def parse(frame: bytes, kind: int, address: bytes) -> Optional[Dict[str, Any]]:
     if header_bytes < IP_BYTES or not header_bytes + ICMP_BYTES <= total_bytes <= len(packet):
         return None
     icmp = packet[header_bytes:total_bytes]
-    if fragment & FRAGMENT or packet[9] != 1 or not _sums_up(packet[:header_bytes]) or not _sums_up(icmp):
+    if (
+        fragment & FRAGMENT
+        or packet[9] != 1
+        or not _is_checksum_valid(packet[:header_bytes])
+        or not _is_checksum_valid(icmp)
+    ):
         return None
     if (icmp[0], kind, packet[16:20]) == (ECHO_REQUEST, PACKET_HOST, address):
         peer, mac = packet[12:16], frame[6:12]
@@ -104,7 +109,7 @@ def parse(frame: bytes, kind: int, address: bytes) -> Optional[Dict[str, Any]]:
     }
 
 
-def _sums_up(data: bytes) -> bool:
+def _is_checksum_valid(data: bytes) -> bool:
     """Whether the checksum inside is right (RFC 1071)."""
     padded = data + bytes(len(data) % 2)
     words: Tuple[int, ...] = struct.unpack("!%dH" % (len(padded) // 2), padded)

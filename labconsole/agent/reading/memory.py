@@ -11,8 +11,8 @@ import re
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from labconsole.agent.processes import linux
-from labconsole.agent.reading.files import text_of
-from labconsole.agent.reading.process_table import processes, with_descendants
+from labconsole.agent.reading.files import read_text
+from labconsole.agent.reading.process_table import add_descendants, processes
 from labconsole.wire.codec import WireError
 
 KIB = 1024
@@ -54,7 +54,7 @@ def read(pids: Sequence[int]) -> List[Dict[str, Any]]:
     seen = processes()
     found: List[Dict[str, Any]] = []
     for pid in pids:
-        descendants = with_descendants([pid] if pid in seen else [], seen)
+        descendants = add_descendants([pid] if pid in seen else [], seen)
         members = sorted(descendants, key=lambda each: (seen[each].started, each))
         found.append({"pid": pid, "pss_bytes": _pss_bytes(members), "group_bytes": None})
         found[-1]["group_bytes"], found[-1]["group_reason"] = _group_bytes(members)
@@ -66,7 +66,7 @@ def _pss_bytes(pids: Sequence[int]) -> Optional[int]:
     memories: List[int] = []
     total_bytes = None
     for pid in pids:
-        if (pss_bytes := _pss_of(pid)) is None:
+        if (pss_bytes := _read_pss(pid)) is None:
             continue  # ended meanwhile, or a kernel's
         try:
             if any(linux.same_memory(pid, other) for other in memories):
@@ -79,8 +79,8 @@ def _pss_bytes(pids: Sequence[int]) -> Optional[int]:
     return total_bytes
 
 
-def _pss_of(pid: int) -> Optional[int]:
-    for line in (text_of("/proc/%d/smaps_rollup" % pid) or "").splitlines():
+def _read_pss(pid: int) -> Optional[int]:
+    for line in (read_text("/proc/%d/smaps_rollup" % pid) or "").splitlines():
         words = line.split()
         if len(words) > 1 and words[0] == "Pss:" and words[1].isdigit():
             return int(words[1]) * KIB
@@ -88,7 +88,7 @@ def _pss_of(pid: int) -> Optional[int]:
 
 
 def _maps(pid: int) -> Optional[str]:
-    return text_of("/proc/%d/maps" % pid)
+    return read_text("/proc/%d/maps" % pid)
 
 
 def _group_bytes(pids: Sequence[int]) -> Tuple[Optional[int], Optional[str]]:
@@ -118,7 +118,7 @@ def _group_bytes(pids: Sequence[int]) -> Tuple[Optional[int], Optional[str]]:
     if not files:
         return None, reasons[-1] if reasons else "no process of it says which control group it is in"
     ((file, own),) = files.items()
-    text = text_of(file) or ""
+    text = read_text(file) or ""
     return (int(text), None) if _NUMBER.match(text) else (None, "control group /%s does not say what it holds" % own)
 
 
@@ -126,7 +126,7 @@ def _paths(pid: int) -> Iterator[Tuple[bool, str]]:
     """The process's groups in version 1's hierarchy of memory (True) and in version 2's (False), by /proc/PID/cgroup
     as cgroups(7) has it.
     """
-    for line in (text_of("/proc/%d/cgroup" % pid) or "").splitlines():
+    for line in (read_text("/proc/%d/cgroup" % pid) or "").splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if (number, controllers) == ("0", "") or "memory" in controllers.split(","):
@@ -154,7 +154,7 @@ def _own(path: str, around: Sequence[str] = ()) -> Optional[str]:
 def _mounts() -> List[Tuple[bool, List[str], str]]:
     """Of each mounted hierarchy that may count memory: whether it is version 1's, its root, and where it is mounted."""
     found = []
-    for line in (text_of("/proc/self/mountinfo", MOUNTINFO_CHARACTERS) or "").splitlines():
+    for line in (read_text("/proc/self/mountinfo", MOUNTINFO_CHARACTERS) or "").splitlines():
         fields, _, source = line.partition(" - ")
         words, kind = fields.split(" "), source.split(" ")
         if len(words) < 5 or len(kind) < 3:

@@ -12,7 +12,7 @@ import struct
 from typing import List, Sequence, Tuple
 
 from labconsole.agent.reading.foreign import PACKET_STATISTICS
-from labconsole.agent.reading.listen import ETH_P_ALL, ETH_P_IP, MAGIC, SO_ATTACH_FILTER, SOL_PACKET
+from labconsole.agent.reading.frame_listener import ETH_P_ALL, ETH_P_IP, MAGIC, SO_ATTACH_FILTER, SOL_PACKET
 from labconsole.agent.reading.packet_times import PACKET_IGNORE_OUTGOING
 from labconsole.wire.packet_times import StreamToTime
 

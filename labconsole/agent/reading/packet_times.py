@@ -18,7 +18,7 @@ from typing import Dict, List, Optional, Sequence
 from labconsole.agent.bpf import assembly, headers, kernel
 from labconsole.agent.bpf.assembly import RESULT, STACK, Assembly
 from labconsole.agent.reading.foreign import ETH_P_ALL
-from labconsole.agent.reading.listen import SOL_PACKET
+from labconsole.agent.reading.frame_listener import SOL_PACKET
 from labconsole.agent.reading.xdp_port import XdpPort
 from labconsole.packets.pcap import PKTGEN_MAGIC
 from labconsole.wire.packet_times import BUCKET_BITS, BUCKETS, DelaysSoFar, StreamTimes, StreamToTime
@@ -35,9 +35,17 @@ _MAGIC_AT, _NUMBER_AT, _SECONDS_AT, _MICROSECONDS_AT = 42, 46, 50, 54
 _HISTOGRAMS = ("delay", "due", "spacing", "variation")
 
 _OWN = (
-    "packets", "bytes", "first_ns", "last_ns", "negative_packets", "overlapping_packets", "delay_sum_ns",
-    "delay_min_ns", "delay_max_ns", "due_max_ns",
-)  # fmt: skip
+    "packets",
+    "bytes",
+    "first_ns",
+    "last_ns",
+    "negative_packets",
+    "overlapping_packets",
+    "delay_sum_ns",
+    "delay_min_ns",
+    "delay_max_ns",
+    "due_max_ns",
+)
 _OWN_AT = {name: 8 * place for place, name in enumerate(_OWN)}
 _OWN_FORMAT = "=6Q3qQ"
 """Of one processor."""
@@ -77,7 +85,7 @@ class PacketTimer:
             self.instructions = len(code) // 8
             kind = kernel.SOCKET_FILTER if port is None else kernel.XDP
             program = self._hold(kernel.load_program(kind, code, "lc_times"))
-            self._hold(_tapped(interface, program) if port is None else port.attach(program))
+            self._hold(_open_tap(interface, program) if port is None else port.attach(program))
         except BaseException:
             self.close()
             raise
@@ -148,7 +156,7 @@ class PacketTimer:
             late_packets=shared["late_packets"],
             skipped_packets=shared["skipped_packets"],
             negative_packets=sum(of_all("negative_packets")),
-            delay_sum_ns=_summed(seen),
+            delay_sum_ns=_sum_delays(seen),
             delay_min_ns=min(of_all("delay_min_ns"), default=None),
             delay_max_ns=max(of_all("delay_max_ns"), default=None),
             due_max_ns=self._due_max_ns(number, seen),
@@ -163,7 +171,7 @@ class PacketTimer:
         packets: Dict[int, int] = {}
         for part in self._counts.get(struct.pack("=I", len(_HISTOGRAMS) * number + place)):
             words = memoryview(part).cast("Q")
-            for bucket in kernel.words_that_are_set(part, 1 << BUCKET_BITS):
+            for bucket in kernel.find_nonzero_words(part, 1 << BUCKET_BITS):
                 packets[bucket] = packets.get(bucket, 0) + words[bucket]
         return [[bucket, packets[bucket]] for bucket in sorted(packets)]
 
@@ -171,7 +179,7 @@ class PacketTimer:
 
     def _program(self, offset_ns: int) -> bytes:
         p = Assembly()
-        self._whose(p)
+        self._identify_stream(p)
         p.call(assembly.TIME_NS)
         p.move(_NOW, RESULT)
         for register, table in ((_OWN_STATE, self._own), (_SHARED_STATE, self._shared)):
@@ -181,7 +189,7 @@ class PacketTimer:
         self._add(p, _OWN_STATE, _OWN_AT["bytes"], 2)
         self._number(p)
         self._delay(p, offset_ns)
-        self._between(p)
+        self._compute_gap(p)
         self._own_totals(p)
         p.load(1, STACK, _BEFORE, 8)
         p.jump_if_value(1, "==", 0, "delay")  # no neighbour before it, or none that is known
@@ -206,12 +214,12 @@ class PacketTimer:
         p.leave(_KEEP_NOTHING if self.port is None else _XDP_PASS)
         return p.code()
 
-    def _whose(self, p: Assembly) -> None:
+    def _identify_stream(self, p: Assembly) -> None:
         """Where the header is, the length onto the stack, and the stream's number; all other packets go no further."""
         if self.port is None:
-            headers.from_socket(p, _PACKET_OR_DELAY, _HEADER_BYTES, _BYTES, _PACKET)
+            headers.copy_socket_headers(p, _PACKET_OR_DELAY, _HEADER_BYTES, _BYTES, _PACKET)
         else:
-            headers.from_driver(p, _PACKET_OR_DELAY, _HEADER_BYTES, _BYTES)
+            headers.locate_xdp_headers(p, _PACKET_OR_DELAY, _HEADER_BYTES, _BYTES)
         packet = _PACKET_OR_DELAY
         for at, size_bytes, wanted in (
             (_ETHERTYPE_AT, 2, socket.htons(0x0800)),
@@ -243,7 +251,7 @@ class PacketTimer:
     def _number(p: Assembly) -> None:
         """The highest sequence number so far, how many were skipped, how many came late."""
         p.load(1, _PACKET_OR_DELAY, _NUMBER_AT, 4)
-        p.from_network(1)
+        p.convert_from_network_order(1)
         p.load(2, _SHARED_STATE, _SHARED_AT["highest"], 8)
         p.jump_if(2, ">=", 1, "late")
         p.store(_SHARED_STATE, _SHARED_AT["highest"], 1, 8)
@@ -262,12 +270,12 @@ class PacketTimer:
         later than it was sent; the packet is not needed any more.
         """
         p.load(5, _PACKET_OR_DELAY, _NUMBER_AT, 4)
-        p.from_network(5)
+        p.convert_from_network_order(5)
         p.load(1, _PACKET_OR_DELAY, _SECONDS_AT, 4)
-        p.from_network(1)
+        p.convert_from_network_order(1)
         p.multiply_value(1, 1_000_000_000)
         p.load(2, _PACKET_OR_DELAY, _MICROSECONDS_AT, 4)
-        p.from_network(2)
+        p.convert_from_network_order(2)
         p.multiply_value(2, 1000)
         p.add(1, 2)
         p.set(_PACKET_OR_DELAY, offset_ns % (1 << 64))
@@ -292,7 +300,7 @@ class PacketTimer:
         p.label("due")
 
     @staticmethod
-    def _between(p: Assembly) -> None:
+    def _compute_gap(p: Assembly) -> None:
         """What lies between this packet and the one before it, onto the stack. Another processor may have read the
         clock later and come here first: of what lies between them nothing is known.
         """
@@ -371,7 +379,7 @@ class PacketTimer:
     def _look_up(p: Assembly, table: kernel.Map, key: int) -> None:
         """The verifier wants every look-up checked, also in an array."""
         p.table(1, table.descriptor)
-        p.on_stack(2, key)
+        p.load_stack_address(2, key)
         p.call(assembly.LOOK_UP)
         p.jump_if_value(RESULT, "==", 0, "end")
 
@@ -382,7 +390,7 @@ class PacketTimer:
         p.store(base, offset, 4, 8)
 
 
-def _tapped(interface: str, program: int) -> int:
+def _open_tap(interface: str, program: int) -> int:
     """The socket whose filter it is, as a descriptor."""
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as tap:
         tap.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
@@ -391,7 +399,7 @@ def _tapped(interface: str, program: int) -> int:
         return tap.detach()
 
 
-def _summed(parts: Sequence[Dict[str, int]]) -> Optional[int]:
+def _sum_delays(parts: Sequence[Dict[str, int]]) -> Optional[int]:
     """Of all delays; None where a processor's own sum may have run over, or that of all does."""
     most = 1 << 63
     if any(max(abs(each["delay_min_ns"]), abs(each["delay_max_ns"])) * each["packets"] >= most for each in parts):

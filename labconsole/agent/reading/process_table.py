@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Dict, Iterable, List, NamedTuple, Optional, Set
 
-from labconsole.agent.reading.files import text_of
+from labconsole.agent.reading.files import read_text
 
 PF_KTHREAD = 0x00200000
 
@@ -42,18 +42,18 @@ def parse_stat(line: str) -> Optional[Process]:
         return None
 
 
-def process_of(pid: int) -> Optional[Process]:
+def read_process(pid: int) -> Optional[Process]:
     """One process now; None when it has ended."""
-    return parse_stat(text_of("/proc/%d/stat" % pid) or "")
+    return parse_stat(read_text("/proc/%d/stat" % pid) or "")
 
 
 def processes() -> Dict[int, Process]:
     """Every process, by number."""
-    found = (process_of(int(entry)) for entry in os.listdir("/proc") if entry.isdigit())
+    found = (read_process(int(entry)) for entry in os.listdir("/proc") if entry.isdigit())
     return {each.pid: each for each in found if each is not None}
 
 
-def with_descendants(roots: Iterable[int], seen: Dict[int, Process]) -> Set[int]:
+def add_descendants(roots: Iterable[int], seen: Dict[int, Process]) -> Set[int]:
     """The roots and all that descends from them."""
     children: Dict[int, List[int]] = {}
     for each in seen.values():

@@ -12,8 +12,8 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from labconsole.agent.reading.drops import driver_statistics, named_statistics, softnet
 from labconsole.agent.reading.ethtool import Ethtool
-from labconsole.agent.reading.files import text_of
-from labconsole.agent.reading.surroundings import Snapshot, used_between
+from labconsole.agent.reading.files import read_text
+from labconsole.agent.reading.host_activity import Snapshot, derive_ticks_used
 from labconsole.wire.processor_work import MAX_LINES, MAX_QUEUES, MAX_WORKING
 
 MOST_CHARACTERS = 1 << 24
@@ -102,12 +102,12 @@ def _now(interfaces: Sequence[str]) -> WorkCounts:
                 queues.update(parse_queues(interface, driver_statistics(tool, interface, named_statistics) or {}))
     return WorkCounts(
         processes=Snapshot(),
-        interrupts=parse_table(text_of("/proc/interrupts", MOST_CHARACTERS) or ""),
-        softirqs=parse_table(text_of("/proc/softirqs", MOST_CHARACTERS) or ""),
+        interrupts=parse_table(read_text("/proc/interrupts", MOST_CHARACTERS) or ""),
+        softirqs=parse_table(read_text("/proc/softirqs", MOST_CHARACTERS) or ""),
         softnet={row[0]: [each or 0 for each in row[1:]] for row in softnet() or [] if row[0] is not None},
         queues=queues,
         # Last before the window, where time is counted; what the readings above took is not in it.
-        times=parse_times(text_of("/proc/stat", MOST_CHARACTERS) or ""),
+        times=parse_times(read_text("/proc/stat", MOST_CHARACTERS) or ""),
         at_ns=time.monotonic_ns(),
     )
 
@@ -126,16 +126,16 @@ class WorkWindow:
     def end(self) -> Optional[Dict[str, Any]]:
         """What was done since; None: no window is open."""
         first, self._begin = self._begin, None
-        return None if first is None else between(first, _ending(self._interfaces))
+        return None if first is None else derive_work(first, _ending(self._interfaces))
 
 
 def _ending(interfaces: Sequence[str]) -> WorkCounts:
     """Times first: what the other readings take is not in them."""
-    at_ns, times = time.monotonic_ns(), parse_times(text_of("/proc/stat", MOST_CHARACTERS) or "")
+    at_ns, times = time.monotonic_ns(), parse_times(read_text("/proc/stat", MOST_CHARACTERS) or "")
     return _now(interfaces)._replace(at_ns=at_ns, times=times)
 
 
-def between(first: WorkCounts, last: WorkCounts) -> Dict[str, Any]:
+def derive_work(first: WorkCounts, last: WorkCounts) -> Dict[str, Any]:
     """What happened between two moments, as NodeWork has it."""
     tick_ns = 10**9 // os.sysconf("SC_CLK_TCK")
     interrupts, unlisted = _interrupts(first.interrupts, last.interrupts)
@@ -209,12 +209,14 @@ def _occurred(interrupt: Dict[str, Any]) -> int:
 
 
 def _processes(first: Snapshot, last: Snapshot, tick_ns: int) -> List[Dict[str, Any]]:
-    used = {pid: own + ended for pid, (own, ended) in used_between(first, last).items()}
+    used = {pid: own + ended for pid, (own, ended) in derive_ticks_used(first, last).items()}
     busiest = sorted((pid for pid in used if used[pid] > 0), key=lambda pid: (-used[pid], pid))[:MAX_WORKING]
     return [
         {
-            "pid": pid, "name": last.processes[pid].name, "kernel": last.processes[pid].kernel,
+            "pid": pid,
+            "name": last.processes[pid].name,
+            "kernel": last.processes[pid].kernel,
             "cpu_ns": used[pid] * tick_ns,
         }
         for pid in busiest
-    ]  # fmt: skip
+    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Dict, Optional, Tuple
 
-from labconsole.agent.reading.files import bytes_of
+from labconsole.agent.reading.files import read_bytes
 
 MOST_OF_STAT = 1 << 18
 LEAST_NS = 950_000_000
@@ -32,7 +32,7 @@ def parse_ticks(stat: bytes) -> Dict[int, Ticks]:
     return found
 
 
-def use_between(first: Dict[int, Ticks], last: Dict[int, Ticks]) -> Optional[Dict[str, Any]]:
+def derive_use(first: Dict[int, Ticks], last: Dict[int, Ticks]) -> Optional[Dict[str, Any]]:
     """Shares of the mean and of the busiest processor; None if no time passed on any."""
     grown: Dict[int, Ticks] = {}
     for number, ticks in last.items():
@@ -73,10 +73,10 @@ class Processors:
 
     def event(self) -> Optional[Dict[str, Any]]:
         """Read now; what was done since the reading before, if there was one."""
-        at_ns, ticks = time.monotonic_ns(), parse_ticks(bytes_of("/proc/stat", MOST_OF_STAT) or b"")
+        at_ns, ticks = time.monotonic_ns(), parse_ticks(read_bytes("/proc/stat", MOST_OF_STAT) or b"")
         before_ns, self._at_ns = self._at_ns, at_ns
         before, self._ticks = self._ticks, ticks
-        use = use_between(before, ticks)
+        use = derive_use(before, ticks)
         if before_ns is None or use is None:
             return None
         return {

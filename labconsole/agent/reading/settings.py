@@ -18,7 +18,7 @@ from typing import Any, Dict, Iterator, List, Optional
 from labconsole.agent import netlink
 from labconsole.agent.reading import facts
 from labconsole.agent.reading.ethtool import Ethtool
-from labconsole.agent.reading.files import number_of, text_of
+from labconsole.agent.reading.files import read_number, read_text
 from labconsole.network import port_features
 from labconsole.wire.settings import IRQS_TOLD
 
@@ -29,31 +29,62 @@ GET_CHANNELS = 0x3C
 FLAGS = {"lro": 1 << 15}
 """Features of ETHTOOL_GFLAGS; the others have a command each."""
 
-FEATURES = {
-    "rx_checksum": 0x14, "tx_checksum": 0x16, "scatter_gather": 0x18, "tso": 0x1E, "gso": 0x23, "gro": 0x2B
-}  # fmt: skip
+FEATURES = {"rx_checksum": 0x14, "tx_checksum": 0x16, "scatter_gather": 0x18, "tso": 0x1E, "gso": 0x23, "gro": 0x2B}
 NAMED_FEATURES = {
-    "gro_hw": "rx-gro-hw", "gro_list": "rx-gro-list", "udp_gro_forwarding": "rx-udp-gro-forwarding",
-    "rx_hash": "rx-hashing", "ntuple": "rx-ntuple-filter", "tc": "hw-tc-offload",
-}  # fmt: skip
+    "gro_hw": "rx-gro-hw",
+    "gro_list": "rx-gro-list",
+    "udp_gro_forwarding": "rx-udp-gro-forwarding",
+    "rx_hash": "rx-hashing",
+    "ntuple": "rx-ntuple-filter",
+    "tc": "hw-tc-offload",
+}
 """Those that have no command of their own; older kernels lack some."""
 
 SYSCTLS = (
-    *("net/core/" + name for name in (
-        "netdev_budget", "netdev_budget_usecs", "netdev_max_backlog", "dev_weight", "dev_weight_rx_bias",
-        "dev_weight_tx_bias", "netdev_tstamp_prequeue", "rps_sock_flow_entries", "flow_limit_cpu_bitmap",
-        "gro_normal_batch", "skb_defer_max", "high_order_alloc_disable", "bpf_jit_enable", "rmem_max", "rmem_default",
-        "wmem_max", "wmem_default", "default_qdisc",
-    )),
-    *("net/ipv4/" + name for name in (
-        "ip_forward", "ip_early_demux", "ip_forward_use_pmtu", "ip_forward_update_priority",
-        "fib_multipath_hash_policy", "conf/all/rp_filter", "conf/all/forwarding", "conf/all/accept_local",
-        "neigh/default/gc_thresh3",
-    )),
+    *(
+        "net/core/" + name
+        for name in (
+            "netdev_budget",
+            "netdev_budget_usecs",
+            "netdev_max_backlog",
+            "dev_weight",
+            "dev_weight_rx_bias",
+            "dev_weight_tx_bias",
+            "netdev_tstamp_prequeue",
+            "rps_sock_flow_entries",
+            "flow_limit_cpu_bitmap",
+            "gro_normal_batch",
+            "skb_defer_max",
+            "high_order_alloc_disable",
+            "bpf_jit_enable",
+            "rmem_max",
+            "rmem_default",
+            "wmem_max",
+            "wmem_default",
+            "default_qdisc",
+        )
+    ),
+    *(
+        "net/ipv4/" + name
+        for name in (
+            "ip_forward",
+            "ip_early_demux",
+            "ip_forward_use_pmtu",
+            "ip_forward_update_priority",
+            "fib_multipath_hash_policy",
+            "conf/all/rp_filter",
+            "conf/all/forwarding",
+            "conf/all/accept_local",
+            "neigh/default/gc_thresh3",
+        )
+    ),
     "net/netfilter/nf_conntrack_max",
     *("net/bridge/bridge-nf-call-" + name for name in ("iptables", "ip6tables", "arptables")),
-    "kernel/numa_balancing", "kernel/nmi_watchdog", "kernel/sched_rt_runtime_us", "kernel/timer_migration",
-)  # fmt: skip
+    "kernel/numa_balancing",
+    "kernel/nmi_watchdog",
+    "kernel/sched_rt_runtime_us",
+    "kernel/timer_migration",
+)
 INTERFACE_SYSCTLS = ("forwarding", "rp_filter")
 QUEUE_FILES = {"rps_cpus": "rx", "rps_flow_cnt": "rx", "xps_cpus": "tx"}
 """What steers packets between processors, queue by queue, and the direction of the queues that have it."""
@@ -109,46 +140,46 @@ def _offloads(tool: Ethtool, name: str) -> Dict[str, Optional[bool]]:
     return found
 
 
-def bus_of(name: str) -> Optional[Dict[str, Any]]:
+def read_bus(name: str) -> Optional[Dict[str, Any]]:
     """Where a NIC is plugged in; None for one that is no device (veth, bridge)."""
     device = "/sys/class/net/%s/device" % name
     if not os.path.exists(device):
         return None
     real = os.path.realpath(device)
     subsystem = os.path.realpath(real + "/subsystem")
-    width = number_of(real + "/current_link_width")
+    width = read_number(real + "/current_link_width")
     return {
         "address": os.path.basename(real),
         "kind": os.path.basename(subsystem) if os.path.isdir(subsystem) else None,
-        "link_speed": text_of(real + "/current_link_speed"),
+        "link_speed": read_text(real + "/current_link_speed"),
         "link_width": width,
-        "numa_node": number_of(real + "/numa_node"),
+        "numa_node": read_number(real + "/numa_node"),
     }
 
 
-def irqs_of(name: str) -> Dict[str, Optional[str]]:
+def read_irqs(name: str) -> Dict[str, Optional[str]]:
     """The NIC's interrupts, and the processors that each may go to."""
     device = "/sys/class/net/%s/device" % name
     try:
         numbers = sorted((int(entry) for entry in os.listdir(device + "/msi_irqs") if entry.isdigit()))[:IRQS_TOLD]
     except OSError:
-        number = number_of(device + "/irq")
+        number = read_number(device + "/irq")
         numbers = [number] if number else []
-    return {str(number): text_of("/proc/irq/%d/smp_affinity_list" % number) for number in numbers}
+    return {str(number): read_text("/proc/irq/%d/smp_affinity_list" % number) for number in numbers}
 
 
-def device_of(name: str, index: int) -> Optional[Dict[str, Optional[str]]]:
+def read_device_settings(name: str, index: int) -> Optional[Dict[str, Optional[str]]]:
     """How the kernel takes packets from a device, and to which processors it hands them; None: /sys shows another's.
 
     Of its queues one after the other, or one value where all are alike.
     """
     device = "/sys/class/net/%s/" % name
-    if number_of(device + "ifindex") != index:
+    if read_number(device + "ifindex") != index:
         return None
-    found = {key: text_of(device + key) for key in DEVICE_FILES}
+    found = {key: read_text(device + key) for key in DEVICE_FILES}
     for key, way in QUEUE_FILES.items():
         queues = sorted(glob.glob("%squeues/%s-*" % (device, way)), key=lambda path: (len(path), path))
-        values = [text_of("%s/%s" % (path, key)) for path in queues[: MAX_QUEUES + 1]]
+        values = [read_text("%s/%s" % (path, key)) for path in queues[: MAX_QUEUES + 1]]
         known = [value for value in values if value]
         # Of some queues alone it would read as if nothing else differed.
         whole = bool(known) and len(known) == len(values) <= MAX_QUEUES
@@ -227,10 +258,10 @@ def _interface(tool: Ethtool, message: Any, disciplines: Dict[int, str]) -> Dict
         ),
         "stamps": tool.time_stamps(name),
         "queues": _named(tool.numbers(name, GET_CHANNELS, 8), {"rx": 4, "tx": 5, "combined": 7}),
-        "bus": bus_of(name),
-        "irqs": irqs_of(name),
-        "device": device_of(name, message["index"]),
-        "sysctls": {key: text_of("/proc/sys/net/ipv4/conf/%s/%s" % (name, key)) for key in INTERFACE_SYSCTLS},
+        "bus": read_bus(name),
+        "irqs": read_irqs(name),
+        "device": read_device_settings(name, message["index"]),
+        "sysctls": {key: read_text("/proc/sys/net/ipv4/conf/%s/%s" % (name, key)) for key in INTERFACE_SYSCTLS},
     }
 
 
@@ -248,10 +279,10 @@ def read_interfaces(ports: Optional[List[str]] = None) -> Dict[str, Dict[str, An
 
 def turbo() -> Optional[bool]:
     """Whether processors may run above their nominal frequency; None where the kernel does not say."""
-    off = number_of("/sys/devices/system/cpu/intel_pstate/no_turbo")
+    off = read_number("/sys/devices/system/cpu/intel_pstate/no_turbo")
     if off is not None:
         return off == 0
-    boost = number_of("/sys/devices/system/cpu/cpufreq/boost")
+    boost = read_number("/sys/devices/system/cpu/cpufreq/boost")
     return None if boost is None else bool(boost)
 
 
@@ -261,9 +292,9 @@ def idle_states() -> Optional[List[Dict[str, Any]]]:
     for path in sorted(glob.glob("/sys/devices/system/cpu/cpu0/cpuidle/state[0-9]*")):
         found.append(
             {
-                "name": text_of(path + "/name"),
-                "exit_latency_us": number_of(path + "/latency"),
-                "disabled": bool(number_of(path + "/disable")),
+                "name": read_text(path + "/name"),
+                "exit_latency_us": read_number(path + "/latency"),
+                "disabled": bool(read_number(path + "/disable")),
             }
         )
     return found or None
@@ -273,7 +304,7 @@ def frequencies() -> Optional[Dict[str, str]]:
     """By whom processors' clocks are set and within which bounds, in kHz; None where the kernel does not say."""
     found = {}
     for key in FREQUENCY_FILES:
-        values = {text_of(path) for path in glob.glob("/sys/devices/system/cpu/cpu[0-9]*/cpufreq/" + key)} - {None}
+        values = {read_text(path) for path in glob.glob("/sys/devices/system/cpu/cpu[0-9]*/cpufreq/" + key)} - {None}
         if values:
             found[key] = ", ".join(sorted(value for value in values if value))
     return found or None
@@ -286,7 +317,7 @@ def boot_options(line: Optional[str]) -> Optional[str]:
 
 def irqbalance() -> bool:
     """Whether irqbalance runs: it moves a NIC's interrupts while one measures."""
-    return any(text_of(path) == "irqbalance" for path in glob.glob("/proc/[0-9]*/comm"))
+    return any(read_text(path) == "irqbalance" for path in glob.glob("/proc/[0-9]*/comm"))
 
 
 def read(ports: Optional[List[str]] = None) -> Dict[str, Any]:
@@ -299,9 +330,9 @@ def read(ports: Optional[List[str]] = None) -> Dict[str, Any]:
         "turbo": turbo(),
         "idle_states": idle_states(),
         "irqbalance": irqbalance(),
-        "isolated_cpus": text_of(system + "/isolated"),
-        "online_cpus": text_of(system + "/online"),
-        "smt": text_of(system + "/smt/control"),
-        "boot_options": boot_options(text_of("/proc/cmdline")),
-        "sysctls": {name: text_of("/proc/sys/" + name) for name in SYSCTLS},
+        "isolated_cpus": read_text(system + "/isolated"),
+        "online_cpus": read_text(system + "/online"),
+        "smt": read_text(system + "/smt/control"),
+        "boot_options": boot_options(read_text("/proc/cmdline")),
+        "sysctls": {name: read_text("/proc/sys/" + name) for name in SYSCTLS},
     }

@@ -15,12 +15,12 @@ import socket
 from contextlib import closing
 from typing import Any, Dict, List, Optional, Pattern, Sequence, Tuple
 
-from labconsole.agent import netlink, spool
+from labconsole.agent import capture_dir, netlink
 from labconsole.agent.processes import children
 from labconsole.agent.reading import facts
-from labconsole.agent.reading.files import bytes_of, number_of, text_of
+from labconsole.agent.reading.files import read_bytes, read_number, read_text
 from labconsole.agent.reading.guests import matching
-from labconsole.agent.reading.process_table import process_of
+from labconsole.agent.reading.process_table import read_process
 from labconsole.agent.sending.pktgen_files import ProcFiles, cleanup_ours
 from labconsole.network.iproute import delete_link, open_route
 
@@ -63,11 +63,20 @@ class _Timex(ctypes.Structure):
     """struct timex."""
 
     _fields_ = [
-        ("modes", ctypes.c_uint), ("offset", ctypes.c_long), ("freq", ctypes.c_long), ("maxerror", ctypes.c_long),
-        ("esterror", ctypes.c_long), ("status", ctypes.c_int), ("constant", ctypes.c_long),
-        ("precision", ctypes.c_long), ("tolerance", ctypes.c_long), ("seconds", ctypes.c_long),
-        ("fraction", ctypes.c_long), ("tick", ctypes.c_long), ("rest", ctypes.c_char * 160),
-    ]  # fmt: skip
+        ("modes", ctypes.c_uint),
+        ("offset", ctypes.c_long),
+        ("freq", ctypes.c_long),
+        ("maxerror", ctypes.c_long),
+        ("esterror", ctypes.c_long),
+        ("status", ctypes.c_int),
+        ("constant", ctypes.c_long),
+        ("precision", ctypes.c_long),
+        ("tolerance", ctypes.c_long),
+        ("seconds", ctypes.c_long),
+        ("fraction", ctypes.c_long),
+        ("tick", ctypes.c_long),
+        ("rest", ctypes.c_char * 160),
+    ]
 
 
 def clock() -> Optional[Dict[str, Any]]:
@@ -105,7 +114,7 @@ def disk(directory: str) -> Dict[str, Any]:
 def memory() -> Dict[str, Optional[int]]:
     found: Dict[str, Optional[int]] = {}
     for key, name in (("total_bytes", "MemTotal"), ("available_bytes", "MemAvailable")):
-        match = re.search(r"^%s:\s+(\d+) kB" % name, text_of("/proc/meminfo") or "", re.MULTILINE)
+        match = re.search(r"^%s:\s+(\d+) kB" % name, read_text("/proc/meminfo") or "", re.MULTILINE)
         found[key] = int(match.group(1)) * 1024 if match else None
     return found
 
@@ -113,15 +122,16 @@ def memory() -> Dict[str, Optional[int]]:
 def heat() -> Dict[str, Optional[int]]:
     """How often processors were slowed down for their heat since boot, and the hottest place now."""
     counts = [
-        number_of(path) for path in glob.glob("/sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/core_throttle_count")
+        read_number(path)
+        for path in glob.glob("/sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/core_throttle_count")
     ]
     known = [count for count in counts if count is not None]
-    degrees = [number_of(path) for path in glob.glob("/sys/class/thermal/thermal_zone*/temp")]
+    degrees = [read_number(path) for path in glob.glob("/sys/class/thermal/thermal_zone*/temp")]
     hot = [value for value in degrees if value is not None and 0 < value < 200_000]
     return {"throttled": sum(known) if known else None, "hottest_millidegrees": max(hot) if hot else None}
 
 
-def without_secrets(words: Sequence[str]) -> str:
+def redact_secrets(words: Sequence[str]) -> str:
     """A command line as a report may show it: what follows a word for a secret, or ``-p``, is left out, and passwords
     in URLs. ``words``: its arguments; what is beyond COMMAND_CHARACTERS is cut. A secret that looks like something else
     is not found.
@@ -149,7 +159,7 @@ def without_secrets(words: Sequence[str]) -> str:
 
 def _process(pid: str, guests: Pattern[str]) -> Optional[Tuple[str, str]]:
     """(kind, name) of a process that a measurement should know of."""
-    name = text_of("/proc/%s/comm" % pid) or ""
+    name = read_text("/proc/%s/comm" % pid) or ""
     if name in SNIFFERS:
         return "sniffer", name
     if name in SENDERS:
@@ -164,7 +174,7 @@ def _is_ours(pid: int, command: str) -> bool:
     if command.rstrip().endswith(" --version"):
         return True
     for _ in range(4):
-        seen = process_of(pid)
+        seen = read_process(pid)
         if seen is None or seen.parent <= 1:
             return False
         pid = seen.parent
@@ -181,8 +191,8 @@ def processes(guests: Pattern[str]) -> List[Dict[str, Any]]:
         known = _process(pid, guests)
         if known is None or len(found) >= MAX_PROCESSES:
             continue
-        words = (text_of("/proc/%s/cmdline" % pid) or "").split("\0")
-        command = without_secrets(words)
+        words = (read_text("/proc/%s/cmdline" % pid) or "").split("\0")
+        command = redact_secrets(words)
         if _is_ours(int(pid), command):
             continue
         try:
@@ -208,14 +218,14 @@ def pktgen_devices() -> List[str]:
 def conntrack() -> Dict[str, Optional[int]]:
     """Connections tracked in this namespace; null where the module is not loaded."""
     return {
-        "entries": number_of("/proc/sys/net/netfilter/nf_conntrack_count"),
-        "limit": number_of("/proc/sys/net/netfilter/nf_conntrack_max"),
+        "entries": read_number("/proc/sys/net/netfilter/nf_conntrack_count"),
+        "limit": read_number("/proc/sys/net/netfilter/nf_conntrack_max"),
     }
 
 
 def icmp() -> Dict[str, Optional[int]]:
     """ICMP errors that this namespace has sent: a storm of them means that frames are not forwarded but refused."""
-    lines = [line.split() for line in (text_of("/proc/self/net/snmp") or "").splitlines() if line.startswith("Icmp:")]
+    lines = [line.split() for line in (read_text("/proc/self/net/snmp") or "").splitlines() if line.startswith("Icmp:")]
     counted = dict(zip(lines[0], lines[1])) if len(lines) == 2 else {}
     return {
         "sent_unreachable": int(counted["OutDestUnreachs"]) if "OutDestUnreachs" in counted else None,
@@ -242,14 +252,14 @@ def _ssh_server_address() -> Optional[str]:
     """Where the SSH server was reached. sudo drops the variable that says it, so the parents are asked too."""
     pid = os.getpid()
     for _ in range(12):
-        environment = bytes_of("/proc/%d/environ" % pid, 1 << 20)
+        environment = read_bytes("/proc/%d/environ" % pid, 1 << 20)
         if environment is None:
             return None
         found = re.search(rb"(?:^|\0)SSH_CONNECTION=([^\0]*)", environment)
         words = found.group(1).decode("ascii", "replace").split() if found else []
         if len(words) == 4:
             return words[2].split("%")[0]
-        own = process_of(pid)
+        own = read_process(pid)
         pid = own.parent if own is not None else 0
         if pid <= 1:
             return None
@@ -262,7 +272,7 @@ def tools(names: List[str]) -> Dict[str, Optional[str]]:
 
 
 def leftovers() -> List[Dict[str, str]]:
-    """What a session that ended badly has left. Directories of captures are swept by agent/spool.py itself."""
+    """What a session that ended badly has left. Directories of captures are swept by agent/capture_dir.py itself."""
     found = [{"kind": "pktgen", "name": device} for device in pktgen_devices() if _abandoned(device)]
     found += [{"kind": "link", "name": name} for _, name in socket.if_nameindex() if OURS.match(name)]
     return found[:MAX_LEFTOVERS]
@@ -286,10 +296,10 @@ def read(directory: Optional[str], wanted: List[str], guests: List[str]) -> Dict
     return {
         "clock": clock(),
         "conntrack": conntrack(),
-        "disk": disk(directory or spool.default_directory()),
+        "disk": disk(directory or capture_dir.default_directory()),
         "heat": heat(),
         "icmp": icmp(),
-        "iptables": (text_of("/proc/self/net/ip_tables_names") or "").split(),
+        "iptables": (read_text("/proc/self/net/ip_tables_names") or "").split(),
         "leftovers": leftovers(),
         "load": facts.load(),
         "management": management(),

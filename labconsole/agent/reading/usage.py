@@ -10,7 +10,7 @@ import os
 import time
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from labconsole.agent.reading.process_table import process_of, processes, with_descendants
+from labconsole.agent.reading.process_table import add_descendants, processes, read_process
 from labconsole.wire.codec import WireError
 
 
@@ -19,13 +19,13 @@ def read(pids: Sequence[int]) -> Dict[str, Any]:
     if not pids:
         raise WireError("bad_request", "pids must have at least one process id")
     seen = processes()
-    members = with_descendants([pid for pid in pids if pid in seen], seen)
+    members = add_descendants([pid for pid in pids if pid in seen], seen)
     monotonic_ns = time.monotonic_ns()
     tick_ns = 1000000000 // os.sysconf("SC_CLK_TCK")
     ticks = threads = 0
     sums: Optional[List[int]] = [0, 0]
     for pid in members:
-        now = process_of(pid)
+        now = read_process(pid)
         if now is None:
             continue  # ended meanwhile
         ticks += now.used

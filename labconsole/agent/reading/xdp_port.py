@@ -49,7 +49,7 @@ class XdpPort:
         links = _links()
         if self.interface not in links:
             raise WireError("no_such_interface", "there is no interface %r" % self.interface)
-        own, those = links[self.interface], _with_those_below(links, self.interface)
+        own, those = links[self.interface], _find_link_stack(links, self.interface)
         for name in those:
             if self._native and links[name].get(("linkinfo", "kind")) == "veth":
                 said = "native XDP loses and reorders packets at a veth, which %s is; generic XDP does not"
@@ -152,7 +152,7 @@ def _links() -> Dict[str, Any]:
         return {message.get("IFLA_IFNAME"): message for message in route.links()}
 
 
-def _with_those_below(links: Dict[str, Any], interface: str) -> List[str]:
+def _find_link_stack(links: Dict[str, Any], interface: str) -> List[str]:
     """It, and those that it consists of or lies on, down to the last."""
     found = [interface]
     for name in found:

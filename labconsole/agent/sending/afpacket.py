@@ -17,7 +17,7 @@ import time
 from typing import Any, Dict, List, Optional
 
 from labconsole.agent import netlink
-from labconsole.agent.processes.armed import NAP_NS, ArmedChild, ChildSide, sleep_until
+from labconsole.agent.processes.armed_child import NAP_NS, ArmedChild, ChildSide, sleep_until
 from labconsole.agent.sending import sendpath
 from labconsole.packets.frame import FrameTemplate, parse_mac
 from labconsole.wire.codec import WireError
@@ -80,7 +80,7 @@ def burst_packets(delay_ns: int) -> int:
 # -- in the sending process -------------------------------------------------------------------------------------------
 
 
-def template_of(spec: StreamSpec) -> FrameTemplate:
+def build_template(spec: StreamSpec) -> FrameTemplate:
     source = parse_mac(spec.source_mac) if spec.source_mac else sendpath.hardware_address(spec.interface)
     if source is None:
         raise WireError("bad_interface", "%s is not an Ethernet interface" % spec.interface)
@@ -101,7 +101,7 @@ def send_stream(spec: StreamSpec, shared: Shared, side: ChildSide) -> None:
     try:
         if spec.cpus:
             os.sched_setaffinity(0, spec.cpus)
-        path = sendpath.open_path(spec.interface, template_of(spec))
+        path = sendpath.open_path(spec.interface, build_template(spec))
         watch = sendpath.LinkWatch(spec.interface)
     except WireError as exc:
         side.failed(exc.code, exc.message)

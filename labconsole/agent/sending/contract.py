@@ -14,7 +14,7 @@ import json
 import time
 from typing import Any, Dict
 
-from labconsole.agent.processes.armed import NAP_NS
+from labconsole.agent.processes.armed_child import NAP_NS
 from labconsole.agent.sending import sendpath
 from labconsole.agent.sending.afpacket import (
     ERRORS,
@@ -25,7 +25,7 @@ from labconsole.agent.sending.afpacket import (
     STARTED,
     STOP,
     Shared,
-    template_of,
+    build_template,
 )
 from labconsole.wire.stream_spec import OVERTIME_NS, StreamSpec
 
@@ -39,7 +39,7 @@ class StreamJob:
         self.options: Dict[str, Any] = json.loads(spec.options or "{}")
         """What hosts.yaml says, checked by the plug-in's own ``Options``."""
         self.total, self.planned = spec.planned_packets()
-        self.template = template_of(spec)
+        self.template = build_template(spec)
         """Makes frames, one by one or in a FrameRing of labconsole.packets.frame."""
         self.ended = ""
         """Why there is no more to send: "count", "duration", "stopped" or "error"."""

@@ -48,7 +48,7 @@ def check_interface(spec: StreamSpec) -> None:
         raise WireError("link_down", "stream %s cannot be sent: %s" % (spec.stream, trouble), {"stream": spec.stream})
 
 
-async def have_pktgen(root: str = PKTGEN_ROOT) -> bool:
+async def has_pktgen(root: str = PKTGEN_ROOT) -> bool:
     """Whether this kernel has pktgen and lets us use it, loading the module if it is one and we may."""
     control = os.path.join(root, "pgctrl")
     if os.path.exists(control):
@@ -109,12 +109,12 @@ class GeneratorSession:
     async def _choose(self, wanted: str) -> Any:
         if wanted not in GENERATORS:
             try:
-                from labconsole.agent.sending.outside import OutsideBackend
+                from labconsole.agent.sending.plugin import PluginBackend
             except ImportError:  # it comes with the first plug-in
                 raise WireError("generator_missing", MISSING % wanted) from None
-            return OutsideBackend(wanted, MISSING)
+            return PluginBackend(wanted, MISSING)
         if wanted != "afpacket":
-            if await have_pktgen(self._root):
+            if await has_pktgen(self._root):
                 from labconsole.agent.sending.pktgen import PktgenBackend
                 from labconsole.agent.sending.pktgen_files import ProcFiles
 

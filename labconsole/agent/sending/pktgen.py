@@ -16,20 +16,20 @@ import time
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional
 
-from labconsole.agent.processes.armed import ArmedChild, ChildSide, sleep_until
+from labconsole.agent.processes.armed_child import ArmedChild, ChildSide, sleep_until
 from labconsole.agent.sending.pktgen_files import (
     CONTROL,
     THREAD_PREFIX,
     DeviceFile,
     ProcFiles,
     cleanup_ours,
-    owner_of,
     parse_device,
+    parse_owner,
     parse_version,
     refuse_foreign,
     thread_cpu,
 )
-from labconsole.agent.sending.pktgen_setup import choose_threads, configure, sentence_of, settings_of
+from labconsole.agent.sending.pktgen_setup import build_settings, choose_threads, configure, describe_error
 from labconsole.wire.codec import WireError
 from labconsole.wire.stream_spec import OVERTIME_NS, StreamSpec
 
@@ -54,7 +54,7 @@ def write_start(files: ProcFiles, side: ChildSide) -> None:
     try:
         files.write(CONTROL, "start")
     except OSError as exc:
-        side.failed("pktgen_refused", "pktgen did not start: %s" % sentence_of(exc))
+        side.failed("pktgen_refused", "pktgen did not start: %s" % describe_error(exc))
 
 
 def fork_writer(files: ProcFiles) -> ArmedChild:
@@ -97,7 +97,7 @@ class PktgenBackend:
                 self._add(spec, "%s@%s-%d" % (spec.interface, self._tag, number), THREAD_PREFIX + str(cpu))
             refuse_foreign(self._files, [stream.device for stream in self._streams])
         except (OSError, ValueError) as exc:
-            text = sentence_of(exc) if isinstance(exc, OSError) else str(exc)
+            text = describe_error(exc) if isinstance(exc, OSError) else str(exc)
             raise WireError("pktgen_failed", "cannot work with %s: %s" % (self._files.root, text)) from exc
         self._writer = self._make_writer(self._files)
         await self._writer.wait_ready()
@@ -115,12 +115,12 @@ class PktgenBackend:
 
     def _add(self, spec: StreamSpec, device: str, thread: str) -> None:
         count, reason = spec.planned_packets()
-        settings = settings_of(spec, count)
+        settings = build_settings(spec, count)
         try:
             self._files.write(thread, "add_device " + device)
         except OSError as exc:
             raise WireError(
-                "pktgen_refused", "pktgen did not accept %s on %s: %s" % (spec.interface, thread, sentence_of(exc))
+                "pktgen_refused", "pktgen did not accept %s on %s: %s" % (spec.interface, thread, describe_error(exc))
             ) from exc
         self._streams.append(_Stream(spec, device, thread, count, reason))
         answer = self._files.threads()[thread].result
@@ -277,8 +277,10 @@ class PktgenBackend:
             row["stopped_by"] = self._stopped_as
         else:
             row["error_text"] = "pktgen sent %d of %d packets and stopped: the link of %s went down" % (
-                device.result.packets, stream.count, spec.interface,
-            )  # fmt: skip
+                device.result.packets,
+                stream.count,
+                spec.interface,
+            )
         return row
 
     async def close(self) -> None:
@@ -311,6 +313,6 @@ class PktgenBackend:
         give_up = time.monotonic() + SETTLE_LIMIT_S
         while time.monotonic() < give_up:
             listed = [device for thread in self._files.threads().values() for device in thread.devices]
-            if not any(owner_of(device) == self._tag for device in listed):
+            if not any(parse_owner(device) == self._tag for device in listed):
                 return
             await asyncio.sleep(0.01)

@@ -160,7 +160,7 @@ def thread_cpu(thread: str) -> int:
 # -- whose device it is ----------------------------------------------------------------------------------------------
 
 
-def owner_of(device: str) -> Optional[str]:
+def parse_owner(device: str) -> Optional[str]:
     """Who put a device there: ``lc17`` for ``eth1@lc17-0``, the agent with process id 17. None: not an agent."""
     found = re.fullmatch(r".+@(lc\d+)-\d+", device)
     return found.group(1) if found else None
@@ -199,7 +199,7 @@ def cleanup_ours(
     wanted = {os.path.basename(path) for path in paths or ()}
 
     def is_ours(device: str) -> bool:
-        return device in wanted or (owner is not None and owner_of(device) == owner)
+        return device in wanted or (owner is not None and parse_owner(device) == owner)
 
     try:
         threads = files.threads()

@@ -42,12 +42,15 @@ class PktgenLine:
     """Kernels that do not know it send the same frames without it."""
 
 
-def settings_of(spec: StreamSpec, count: int) -> List[PktgenLine]:
+def build_settings(spec: StreamSpec, count: int) -> List[PktgenLine]:
     """All settings of a stream, in the order in which they are written."""
     numbers = {
-        "pkt_size": spec.pkt_size_bytes, "count": count, "delay": spec.delay_ns,
-        "udp_src_min": spec.udp_source_port, "udp_dst_min": spec.udp_sink_port,
-    }  # fmt: skip
+        "pkt_size": spec.pkt_size_bytes,
+        "count": count,
+        "delay": spec.delay_ns,
+        "udp_src_min": spec.udp_source_port,
+        "udp_dst_min": spec.udp_sink_port,
+    }
     for name, value in numbers.items():
         if len(str(value)) > MAX_DIGITS:
             raise WireError(
@@ -68,9 +71,7 @@ def settings_of(spec: StreamSpec, count: int) -> List[PktgenLine]:
     if spec.source_mac is not None:
         settings.append(PktgenLine("src_mac %s" % spec.source_mac, "src_mac", spec.source_mac.lower()))
     # With another maximum pktgen counts up from frame to frame, the maximum included.
-    texts = {
-        "src_min": spec.source_ip, "src_max": spec.source_ip, "dst_min": spec.sink_ip, "dst_max": spec.last_ip
-    }  # fmt: skip
+    texts = {"src_min": spec.source_ip, "src_max": spec.source_ip, "dst_min": spec.sink_ip, "dst_max": spec.last_ip}
     for name, text in texts.items():
         settings.append(PktgenLine("%s %s" % (name, text), name, text))
     for end, port in (("src", spec.udp_source_port), ("dst", spec.udp_sink_port)):
@@ -91,7 +92,7 @@ def configure(files: ProcFiles, device: str, settings: List[PktgenLine]) -> None
             if setting.optional and exc.errno == errno.EINVAL:
                 continue
             raise WireError(
-                "pktgen_refused", "pktgen refused %r for %s: %s" % (setting.line, device, sentence_of(exc))
+                "pktgen_refused", "pktgen refused %r for %s: %s" % (setting.line, device, describe_error(exc))
             ) from exc
         answer = parse_device(files.read(device)).result_text
         if not answer.startswith("OK:") and not setting.optional:
@@ -116,7 +117,7 @@ def configure(files: ProcFiles, device: str, settings: List[PktgenLine]) -> None
         )
 
 
-def sentence_of(exc: OSError) -> str:
+def describe_error(exc: OSError) -> str:
     """What an error that pktgen answered with means."""
     return ERRNO_SENTENCES.get(exc.errno or 0) or exc.strerror or "errno %s" % exc.errno
 

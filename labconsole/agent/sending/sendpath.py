@@ -129,11 +129,17 @@ class _Iovec(ctypes.Structure):
 
 class _Message(ctypes.Structure):
     _fields_ = [
-        ("name", ctypes.c_void_p), ("name_length", ctypes.c_uint32),
-        ("iov", ctypes.c_void_p), ("iov_length", ctypes.c_size_t),
-        ("control", ctypes.c_void_p), ("control_length", ctypes.c_size_t),
-        ("flags", ctypes.c_int), ("padding", ctypes.c_int), ("sent_bytes", ctypes.c_uint), ("padding2", ctypes.c_int),
-    ]  # fmt: skip
+        ("name", ctypes.c_void_p),
+        ("name_length", ctypes.c_uint32),
+        ("iov", ctypes.c_void_p),
+        ("iov_length", ctypes.c_size_t),
+        ("control", ctypes.c_void_p),
+        ("control_length", ctypes.c_size_t),
+        ("flags", ctypes.c_int),
+        ("padding", ctypes.c_int),
+        ("sent_bytes", ctypes.c_uint),
+        ("padding2", ctypes.c_int),
+    ]
 
 
 class PacketPath:
@@ -215,8 +221,13 @@ class XdpPath:
         self._descriptor = descriptor
         self._call = _libc.sendto
         self._call.argtypes = [
-            ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p, ctypes.c_uint,
-        ]  # fmt: skip
+            ctypes.c_int,
+            ctypes.c_void_p,
+            ctypes.c_size_t,
+            ctypes.c_int,
+            ctypes.c_void_p,
+            ctypes.c_uint,
+        ]
         self._taken = 0
 
     def send(self, slot: int, packets: int) -> Sent:

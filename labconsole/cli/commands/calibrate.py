@@ -22,7 +22,7 @@ from labconsole.cli.options import (
 )
 from labconsole.cli.output import answer
 from labconsole.errors import ConfigError, MeasurementError
-from labconsole.text.harmless import harmless, undisguised
+from labconsole.text.sanitize import sanitize, unwrap_stream
 
 if TYPE_CHECKING:
     from labconsole.engine.calibration.calibration import CalibrationProgress, CalibrationRequest
@@ -46,24 +46,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--show", action="store_true", help="print the last calibration and exit")
     parser.add_argument("--wired", action="store_true", help="the UUT is already bypassed; do not rewire or ask")
     parser.add_argument(
-        "--frame-size", type=ONE_OR_MORE, action="append", metavar="BYTES",
+        "--frame-size",
+        type=ONE_OR_MORE,
+        action="append",
+        metavar="BYTES",
         help="frame size; may be repeated (default: the plan's, else 64, 500, 1000 and 1500)",
-    )  # fmt: skip
+    )
     parser.add_argument("--includes-fcs", action="store_true", help="frame sizes include the FCS, as in RFC 2544")
     parser.add_argument(
         "--plan", type=Path, metavar="FILE", help="calibrate the frame sizes and numbers of sources of this plan"
     )
     parser.add_argument(
-        "--sources", type=ONE_OR_MORE, action="append", metavar="N",
+        "--sources",
+        type=ONE_OR_MORE,
+        action="append",
+        metavar="N",
         help="number of simultaneous sources; may be repeated (default: all; on an emulated testbed 1 and all)",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--duration", type=number, default=0.5, metavar="S", help="duration of each trial (default: 0.5)"
     )
     parser.add_argument(
-        "--time-limit", type=number, default=120.0, metavar="S",
+        "--time-limit",
+        type=number,
+        default=120.0,
+        metavar="S",
         help="stop narrowing the bounds after this time (default: 120)",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--generator",
         **choices_of_generators(),
@@ -75,9 +84,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Take a calibration, or show the last one."""
     from labconsole.api.testbed import load_testbed, open_session
-    from labconsole.cli.drive import drive
+    from labconsole.cli.session_runner import run_session
     from labconsole.engine.calibration.calibration import calibrate
-    from labconsole.engine.calibration.offer import with_bypass
+    from labconsole.engine.calibration.offer import add_bypass
 
     inventory, store = load_testbed(hosts_path(args.hosts), args.store)
     if args.show:
@@ -85,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
     wanted = _request(args, inventory)
     with _bypassed(args, inventory, wanted) as how:
         session = open_session(
-            with_bypass(inventory)[1], store, calibrated=False
+            add_bypass(inventory)[1], store, calibrated=False
         )  # it is not held against the one before
 
         async def work(session: Testbed[RunStore]) -> int:
@@ -100,7 +109,9 @@ def run(args: argparse.Namespace) -> int:
         needed = [inventory.uut, *(s.source.node for s in streams), *(s.sink.node for s in streams)]
         needed += [] if inventory.host is None else [inventory.host]
         with naming_options() if args.frame_size else contextlib.nullcontext():
-            return drive(session, list(dict.fromkeys(needed)), work, [], kept="nothing of this calibration is saved")
+            return run_session(
+                session, list(dict.fromkeys(needed)), work, [], kept="nothing of this calibration is saved"
+            )
 
 
 def _request(args: argparse.Namespace, inventory: Inventory) -> CalibrationRequest:
@@ -159,12 +170,12 @@ def _bypassed(args: argparse.Namespace, inventory: Inventory, wanted: Calibratio
 def _progress(args: argparse.Namespace) -> Callable[[CalibrationProgress], None]:
     """One line per trial on stderr; on a terminal, one that is written over."""
     over = sys.stderr.isatty() and not args.verbose
-    stream = undisguised(sys.stderr)
+    stream = unwrap_stream(sys.stderr)
 
     def tell(progress: CalibrationProgress) -> None:
         left = f", about {progress.left_s:.0f} s left" if progress.left_s is not None else ""
         which = f"{progress.trial}/{progress.expected} " if progress.trial else ""
-        text = harmless(f"{which}{progress.doing}{left}")
+        text = sanitize(f"{which}{progress.doing}{left}")
         stream.write(f"\r\x1b[K{text}" if over else f"{text}\n")
         stream.flush()
 

@@ -8,7 +8,7 @@ import argparse
 
 from labconsole.cli.commands import About
 from labconsole.cli.options import add_common
-from labconsole.cli.output import complain, json_line, plain_lines
+from labconsole.cli.output import print_error, print_json_line, print_lines
 from labconsole.errors import ConfigError
 
 about = About(
@@ -37,16 +37,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 when it is made."""
-    from labconsole.api.sides import compared
+    from labconsole.api.comparison_sides import compare_sides
     from labconsole.report import change_tables
 
     if args.json and args.markdown:
         raise ConfigError("use either --json or --markdown")
-    found = compared(args.before, args.after, args.store, args.filter, args.margin, on_unreadable=complain)
+    found = compare_sides(args.before, args.after, args.store, args.filter, args.margin, on_unreadable=print_error)
     if args.json:
-        json_line(change_tables.to_json(found))
+        print_json_line(change_tables.to_json(found))
     elif args.markdown:
-        plain_lines(*change_tables.to_markdown(found))
+        print_lines(*change_tables.to_markdown(found))
     else:
         from labconsole.cli.text.changes import show
 

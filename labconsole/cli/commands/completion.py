@@ -77,11 +77,18 @@ def _values() -> dict[str, Sequence[str]]:
     from labconsole.report.reference import papers
 
     return {
-        "--background": BACKGROUNDS, "--goals": (*PRESETS, *FURTHER), "--jobs": tuple(JOBS),
-        "--working": get_args(Working), "--cpu": get_args(Placing), "--start": get_args(Start),
-        "--pattern": get_args(Pattern), "--formats": FORMATS, "--pool": CONDITIONS, "--reference": tuple(papers()),
+        "--background": BACKGROUNDS,
+        "--goals": (*PRESETS, *FURTHER),
+        "--jobs": tuple(JOBS),
+        "--working": get_args(Working),
+        "--cpu": get_args(Placing),
+        "--start": get_args(Start),
+        "--pattern": get_args(Pattern),
+        "--formats": FORMATS,
+        "--pool": CONDITIONS,
+        "--reference": tuple(papers()),
         "labconsole lab up --platforms": KNOWN_PLATFORMS,
-    }  # fmt: skip
+    }
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Action]]:

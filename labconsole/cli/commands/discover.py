@@ -21,10 +21,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Its options."""
     add_common(parser, "--json")
     parser.add_argument(
-        "machine", nargs="+",
+        "machine",
+        nargs="+",
         help="what you type after ssh, or [user@]host[:port]; exactly one as uut=HOST; roles of the others as "
         "source=HOST, sink=HOST or source+sink=HOST, else by name and cables; NAME=HOST names a machine",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--out", type=Path, default=Path("hosts.yaml"), metavar="FILE", help="file to write (default: hosts.yaml)"
     )
@@ -37,6 +38,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 when the file is written, 1 when there is nothing to write."""
-    from labconsole.cli.discovering import discover
+    from labconsole.cli.discovery import discover
 
     return discover(args)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from labconsole.cli.commands import About
 from labconsole.cli.options import add_common, whole_number
-from labconsole.cli.output import complain, json_line, plain_lines
+from labconsole.cli.output import print_error, print_json_line, print_lines
 from labconsole.errors import ConfigError
 
 if TYPE_CHECKING:
     from labconsole.model.plan.plan import Plan
     from labconsole.model.record.baseline import Baseline
-    from labconsole.report.gating import Gate
+    from labconsole.report.gate import Gate
     from labconsole.store.writing import RunStore
 
 MOST_STATUS = 125
@@ -40,25 +40,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", type=Path, help="plan file, such as nightly.yaml")
     parser.add_argument("--baseline", required=True, metavar="NAME", help="what it is compared with")
     parser.add_argument(
-        "--occasion", metavar="NAME", action="append", default=[],
+        "--occasion",
+        metavar="NAME",
+        action="append",
+        default=[],
         help="occasion on which it was measured (default: without an occasion); may be given again: all are one side",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--margin", metavar="RATIO",
+        "--margin",
+        metavar="RATIO",
         help="largest change for the worse that does not matter, such as 2%% (default: the plan's)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--undecided", type=whole_number, default=UNDECIDED_STATUS, metavar="N",
+        "--undecided",
+        type=whole_number,
+        default=UNDECIDED_STATUS,
+        metavar="N",
         help="exit status where a point is shown neither to be worse nor not to be, or was not measured: 125 makes "
         f"`git bisect run` skip, 0 lets the undecided pass (default: {UNDECIDED_STATUS})",
-    )  # fmt: skip
+    )
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write a test case a design point as JUnit XML")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write a summary as Markdown")
 
 
 def run(args: argparse.Namespace) -> int:
     """0 where all points pass; 1 where one is worse; else what --undecided says."""
-    from labconsole.api.plan_files import plan_on
+    from labconsole.api.plan_files import load_plan_on_occasion
     from labconsole.cli.text import gate as text
     from labconsole.store.open import open_store
 
@@ -66,18 +73,20 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("is not a status", key="--undecided", value=args.undecided, allowed=f"0 to {MOST_STATUS}")
     if twice := sorted(name for name, many in Counter(args.occasion).items() if many > 1):
         raise ConfigError("is given twice", key="--occasion", value=twice[0])
-    plans = [plan_on(args.plan, occasion, args.hosts) for occasion in args.occasion or [None]]
+    plans = [load_plan_on_occasion(args.plan, occasion, args.hosts) for occasion in args.occasion or [None]]
     names = ", ".join(plan.name for plan in plans)
     with open_store(args.store, write=False) as store:
         found = _judge(args, plans, store)
     if args.junit is not None:
-        _write(args.junit, text.junit(names, args.baseline, found, undecided_fails=args.undecided == 1), "--junit")
+        _write(
+            args.junit, text.format_junit(names, args.baseline, found, undecided_fails=args.undecided == 1), "--junit"
+        )
     if args.markdown is not None:
-        _write(args.markdown, "\n".join(text.markdown(names, args.baseline, found)) + "\n", "--markdown")
+        _write(args.markdown, "\n".join(text.format_markdown(names, args.baseline, found)) + "\n", "--markdown")
     if args.json:
-        json_line(text.to_json(names, args.baseline, found))
+        print_json_line(text.to_json(names, args.baseline, found))
     else:
-        plain_lines(*text.lines(names, args.baseline, found))
+        print_lines(*text.format_lines(names, args.baseline, found))
     # What was not measured never passes; where the undecided is skipped, so is that.
     not_measured: int = args.undecided or UNDECIDED_STATUS
     status: dict[str, int] = {"passed": 0, "worse": 1, "undecided": args.undecided, "not measured": not_measured}
@@ -85,19 +94,19 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _judge(args: argparse.Namespace, plans: list[Plan], store: RunStore) -> Gate:
-    from labconsole.experiments.measured import measured_kinds
+    from labconsole.experiments.measured_kinds import load_measured_kinds
     from labconsole.model.query import parse_query
-    from labconsole.model.record.baseline import set_together
+    from labconsole.model.record.baseline import group_baselines
     from labconsole.model.record.summary import RunFilter
     from labconsole.report.changes import find_changes
-    from labconsole.report.gathering import Wanted, file_points, gather_sides, select_baseline
-    from labconsole.report.gating import judge, unmeasured
-    from labconsole.report.gating_quantities import asked_trials
-    from labconsole.report.judged_points import UNMEASURED
+    from labconsole.report.gate import build_unmeasured_gate, judge_gate
+    from labconsole.report.loading import SideSelection, load_file_points, load_sides, select_baseline
+    from labconsole.report.point_judgements import UNMEASURED
+    from labconsole.report.quantity_gate import collect_planned_trials
     from labconsole.report.selection import parse_margin
 
     known = store.baselines()
-    occasions = next((held for held in set_together(known) if held[0].name == args.baseline), None)
+    occasions = next((held for held in group_baselines(known) if held[0].name == args.baseline), None)
     if occasions is None:
         allowed = ", ".join(dict.fromkeys(each.name for each in known)) or "none: labconsole baseline set NAME PLAN"
         raise ConfigError("there is no such baseline", key="--baseline", value=args.baseline, allowed=allowed)
@@ -109,7 +118,7 @@ def _judge(args: argparse.Namespace, plans: list[Plan], store: RunStore) -> Gate
         )
     baseline, hashes = occasions[0], [each.plan_hash for each in occasions]
     _refuse_elsewhere(args.hosts, baseline)
-    asked, beside = file_points(plans), asked_trials(plans)
+    asked, beside = load_file_points(plans), collect_planned_trials(plans)
     if not asked and not beside:
         raise ConfigError(f"plan {plan.name} asks for nothing that a gate judges: no points, no load goals")
     if same := next((each for each in plans if each.hash() in hashes), None):
@@ -123,33 +132,33 @@ def _judge(args: argparse.Namespace, plans: list[Plan], store: RunStore) -> Gate
         raise ConfigError("the plan declares no margin, and a gate needs one", key="--margin", allowed="such as 2%")
     of_plan = RunFilter(plan_hash=[each.hash() for each in plans], testbed_fingerprint=baseline.testbed_fingerprint)
     for each in plans:
-        places = _measured_on(store, each)
+        places = _find_measured_testbeds(store, each)
         if not places:
             of = f"{each.name}: " if len(plans) > 1 else ""
-            why = _former(store, each) or (UNMEASURED if args.occasion else _unnamed(store, each))
-            return unmeasured(asked, margin_ratio, beside, of + why)
+            why = _describe_former_plan(store, each) or (UNMEASURED if args.occasion else _unnamed(store, each))
+            return build_unmeasured_gate(asked, margin_ratio, beside, of + why)
         if baseline.testbed_fingerprint not in places:
             fingerprint, testbed = next(iter(places.items()))
             raise ConfigError(
                 f"{each.name} was measured on testbed {testbed} ({fingerprint}), and "
                 f"baseline {baseline.name} on {baseline.testbed} ({baseline.testbed_fingerprint})"
             )
-    kinds = measured_kinds()
+    kinds = load_measured_kinds()
     # Searches and trials of guests do not say which plan they are of but by hashes of their own.
     steps = [key for each in plans for key in (*each.search_hashes, *each.step_hashes)]
     trials_of_plan = RunFilter(plan_hash=steps, testbed_fingerprint=baseline.testbed_fingerprint)
     words = ", ".join(each.name for each in plans)
-    before, after = gather_sides(
+    before, after = load_sides(
         select_baseline(occasions, store),
-        Wanted(words, store.name, store, of_plan, parse_query(""), trials_of_plan),
+        SideSelection(words, store.name, store, of_plan, parse_query(""), trials_of_plan),
         kinds,
-        on_unreadable=complain,
+        on_unreadable=print_error,
     )
     found = find_changes(before, after, margin_ratio, kinds, across_factors=False)
-    return judge(found, asked, margin_ratio, beside)
+    return judge_gate(found, asked, margin_ratio, beside)
 
 
-def _measured_on(store: RunStore, plan: Plan) -> dict[str, str]:
+def _find_measured_testbeds(store: RunStore, plan: Plan) -> dict[str, str]:
     """Testbeds on which anything of a plan was measured, by their fingerprints."""
     from labconsole.model.record.kinds import record_kinds
     from labconsole.model.record.summary import RunFilter
@@ -174,11 +183,12 @@ def _refuse_elsewhere(hosts: Path | None, baseline: Baseline) -> None:
         raise ConfigError(
             f"describes testbed {inventory.testbed} ({fingerprint}), and baseline {baseline.name} was measured on "
             f"{baseline.testbed} ({baseline.testbed_fingerprint})",
-            key="--hosts", value=str(hosts),
-        )  # fmt: skip
+            key="--hosts",
+            value=str(hosts),
+        )
 
 
-def _former(store: RunStore, plan: Plan) -> str | None:
+def _describe_former_plan(store: RunStore, plan: Plan) -> str | None:
     """That what is stored under the name of a plan which has not been measured is of another plan; None: nothing is."""
     from labconsole.model.record.kinds import record_kinds
     from labconsole.model.record.summary import RunFilter
@@ -196,11 +206,11 @@ def _former(store: RunStore, plan: Plan) -> str | None:
 
 def _unnamed(store: RunStore, plan: Plan) -> str:
     """Of a plan that was not measured without an occasion: that it was on one, if so."""
-    from labconsole.api.stored_plans import names_of
+    from labconsole.api.stored_plans import find_names_of_plan
     from labconsole.model.record.summary import RunFilter
-    from labconsole.report.judged_points import UNMEASURED
+    from labconsole.report.point_judgements import UNMEASURED
 
-    if not names_of(plan.name, store, RunFilter()):
+    if not find_names_of_plan(plan.name, store, RunFilter()):
         return UNMEASURED
     return "it has not been measured but on occasions: name those that are to be judged by --occasion"
 

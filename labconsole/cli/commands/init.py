@@ -7,7 +7,7 @@ from pathlib import Path
 
 from labconsole.cli.commands import About
 from labconsole.cli.options import add_common
-from labconsole.cli.output import plain_lines
+from labconsole.cli.output import print_lines
 
 about = About(
     23,
@@ -22,16 +22,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Its options."""
     add_common(parser)
     parser.add_argument(
-        "path", nargs="?", type=Path, default=Path("hosts.yaml"), metavar="PATH",
+        "path",
+        nargs="?",
+        type=Path,
+        default=Path("hosts.yaml"),
+        metavar="PATH",
         help="file to write (default: hosts.yaml)",
-    )  # fmt: skip
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """0 when it is written. Raises ConfigError."""
-    from labconsole.engine.discovery.blank_hosts import blank_hosts, next_words
+    from labconsole.engine.discovery.blank_hosts import blank_hosts, describe_next_steps
     from labconsole.engine.discovery.hosts_file import write_new
 
     write_new(args.path, blank_hosts())
-    plain_lines(*next_words(args.path))
+    print_lines(*describe_next_steps(args.path))
     return 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from labconsole.cli.commands import About
 from labconsole.cli.options import ONE_OR_MORE, add_common, comma_separated
-from labconsole.cli.output import answer, plain_lines
+from labconsole.cli.output import answer, print_lines
 from labconsole.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,42 +32,58 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--link-speed", default="1Gbit", metavar="RATE", help="speed of every link, or none (default: 1Gbit)"
     )
     up.add_argument(
-        "--loss", action="append", default=[], metavar="HOP=RATIO",
+        "--loss",
+        action="append",
+        default=[],
+        metavar="HOP=RATIO",
         help="drop this share of test packets at this place, such as uut/out=0.07; may be repeated",
-    )  # fmt: skip
+    )
     up.add_argument(
-        "--generator", choices=("afpacket", "pktgen"), default="afpacket",
+        "--generator",
+        choices=("afpacket", "pktgen"),
+        default="afpacket",
         help="pktgen: run the whole lab inside a QEMU machine whose kernel has pktgen (default: afpacket)",
-    )  # fmt: skip
+    )
     up.add_argument(
-        "--uut", choices=("namespace", "machine"), default="namespace",
+        "--uut",
+        choices=("namespace", "machine"),
+        default="namespace",
         help="machine: the UUT is a QEMU machine of its own, on which platforms can be compared (default: namespace)",
-    )  # fmt: skip
+    )
     up.add_argument(
-        "--boot", choices=("linux", "xen"), default="linux",
+        "--boot",
+        choices=("linux", "xen"),
+        default="linux",
         help="what that machine boots; xen: the UUT is Xen's first domain (default: linux). If the lab is up, its "
         "UUT reboots",
-    )  # fmt: skip
+    )
     up.add_argument(
-        "--ssh-server", choices=("builtin", "openssh"), default="builtin",
+        "--ssh-server",
+        choices=("builtin", "openssh"),
+        default="builtin",
         help="SSH server of the nodes; openssh needs sshd (default: builtin)",
-    )  # fmt: skip
+    )
     up.add_argument(
-        "--platforms", type=comma_separated, metavar="A,B",
+        "--platforms",
+        type=comma_separated,
+        metavar="A,B",
         help="platforms of the UUT: raw, raw-bridge, container, lxc, uml, qemu-virtio, qemu-e1000, qemu-vmxnet3; on "
         "a machine also kvm and xen (default: the first three; on a machine raw, raw-bridge, lxc, kvm, xen)",
-    )  # fmt: skip
+    )
     up.add_argument(
         "--accel", choices=("tcg", "kvm"), default="tcg", help="accelerator of machines and of qemu-* (default: tcg)"
     )
     up.add_argument(
-        "--nic", choices=("virtio", "e1000"), default="virtio",
+        "--nic",
+        choices=("virtio", "e1000"),
+        default="virtio",
         help="model of the machine's NICs; e1000 has flow control to set (default: virtio)",
-    )  # fmt: skip
+    )
     up.add_argument(
-        "--jobs", action="store_true",
+        "--jobs",
+        action="store_true",
         help="give guests the programs of jobs as well: pi, mbw, stress-ng, bonnie++, iperf, iproute2",
-    )  # fmt: skip
+    )
     up.add_argument("--install", action="store_true", help="install missing Debian packages")
     wire = actions.add_parser("wire", help="connect sources to sinks directly, or through the UUT again")
     add_common(wire, "--json")
@@ -186,7 +202,7 @@ def _status(args: argparse.Namespace) -> int:
     for status in found:
         answer(status, _lines(status), as_json=args.json)
     if not found and not args.json:
-        plain_lines(f"lab {args.name} is not up" if args.name else "no lab is up")
+        print_lines(f"lab {args.name} is not up" if args.name else "no lab is up")
     return 0 if found or not args.name else 1
 
 

@@ -6,7 +6,7 @@ import argparse
 
 from labconsole.cli.commands import About
 from labconsole.cli.options import add_common
-from labconsole.cli.output import plain_lines
+from labconsole.cli.output import print_lines
 
 about = About(130, "print the JSON Schema of a file, for editors")
 
@@ -28,5 +28,5 @@ def run(args: argparse.Namespace) -> int:
     from labconsole.tui.console.settings import Settings
 
     schemas = {"hosts": hosts_schema, "plan": PlanFile.model_json_schema, "settings": Settings.model_json_schema}
-    plain_lines(json.dumps(schemas[args.file](), indent=2))
+    print_lines(json.dumps(schemas[args.file](), indent=2))
     return 0

@@ -8,7 +8,7 @@ from typing import Any
 
 from labconsole.cli.commands import About
 from labconsole.cli.options import add_common
-from labconsole.cli.output import json_line, plain_lines
+from labconsole.cli.output import print_json_line, print_lines
 
 about = About(140, "show where the console's settings file is and what it can contain")
 
@@ -38,9 +38,9 @@ def run(args: argparse.Namespace) -> int:
         ]
         if args.json:
             for row in rows:
-                json_line(row)
+                print_json_line(row)
         else:
-            plain_lines(*_key_lines(rows))
+            print_lines(*_key_lines(rows))
         return 0
     path = settings_path()
     fields = {
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         for name, field in Settings.model_fields.items()
     }
     if args.json:
-        json_line({"file": str(path), "exists": path.exists(), "settings": fields})
+        print_json_line({"file": str(path), "exists": path.exists(), "settings": fields})
         return 0
     state = "read" if path.exists() else "does not exist; every setting has its default"
     lines = [f"{path} ({state})", ""]
@@ -65,15 +65,15 @@ def run(args: argparse.Namespace) -> int:
         "`labconsole settings --keys` lists the key bindings; `labconsole schema settings` prints a schema "
         "for editors.",
     ]
-    plain_lines(*lines)
+    print_lines(*lines)
     return 0
 
 
 def _typed(key: str) -> str:
     """A key as a keymap can have it, and as it is on the keyboard where that is the same."""
-    from labconsole.tui.parts.action import key_word
+    from labconsole.tui.parts.action import display_key
 
-    word = key_word(key)
+    word = display_key(key)
     return word if len(word) == 1 and word != "," and word.isascii() else key
 
 

@@ -35,9 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Its options."""
     add_common(parser, "--store", "--json")
     parser.add_argument(
-        "bundle", nargs="?", type=Path, metavar="FILE.tar.gz",
+        "bundle",
+        nargs="?",
+        type=Path,
+        metavar="FILE.tar.gz",
         help="a file written by report --bundle: check its files, verify its records, make its report again",
-    )  # fmt: skip
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -67,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
         searches: list[SearchRecord] = []
         there: Counter[str] = Counter()
         for kind in record_kinds().values():
-            for repeated, other in store.listed_experiments(kind, unreadable.append):
+            for repeated, other in store.iterate_experiments(kind, unreadable.append):
                 if kind is SEARCH:
                     searches.append(other)
                 else:

@@ -6,37 +6,40 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from labconsole.report.change_tables import reservations, to_markdown
+from labconsole.report.change_tables import describe_reservations, to_markdown
 from labconsole.report.change_tables import to_json as changes_json
 from labconsole.report.changes import Changes
-from labconsole.report.gating import Gate
-from labconsole.report.judged_points import JudgedPoint, Outcome
-from labconsole.text.harmless import harmless, markdown_text
+from labconsole.report.gate import Gate
+from labconsole.report.point_judgements import JudgedPoint, Outcome
+from labconsole.text.sanitize import escape_markdown, sanitize
 
-SHOWN: dict[Outcome, str] = {
-    "passed": "passed", "worse": "WORSE", "undecided": "UNDECIDED", "not measured": "NOT MEASURED",
-}  # fmt: skip
+OUTCOME_LABELS: dict[Outcome, str] = {
+    "passed": "passed",
+    "worse": "WORSE",
+    "undecided": "UNDECIDED",
+    "not measured": "NOT MEASURED",
+}
 
 
 MOST_DIFFERENCES = 12
 """Told in a line; ``--json`` has all."""
 
 
-def verdict(plan: str, baseline: str, gate: Gate) -> str:
+def format_verdict(plan: str, baseline: str, gate: Gate) -> str:
     """In one sentence."""
     counts = Counter(each.outcome for each in gate.judged)
     told = ", ".join(f"{many} {outcome}" for outcome, many in counts.items())
     return f"{plan} against baseline {baseline}: {gate.outcome} ({told})"
 
 
-def lines(plan: str, baseline: str, gate: Gate) -> Iterator[str]:
+def format_lines(plan: str, baseline: str, gate: Gate) -> Iterator[str]:
     """A line a point, then the reservations and the verdict."""
     for each in gate.judged:
-        yield f"{SHOWN[each.outcome]:12}  {each.point}: {each.detail}"
+        yield f"{OUTCOME_LABELS[each.outcome]:12}  {each.point}: {each.detail}"
     if gate.changes is not None:
-        yield from reservations(gate.changes)
+        yield from describe_reservations(gate.changes)
         yield from _differences(gate.changes)
-    yield verdict(plan, baseline, gate)
+    yield format_verdict(plan, baseline, gate)
 
 
 def _differences(changes: Changes) -> Iterator[str]:
@@ -48,11 +51,11 @@ def _differences(changes: Changes) -> Iterator[str]:
         yield f"What else differs: {'; '.join(told[:MOST_DIFFERENCES])}{rest}."
 
 
-def markdown(plan: str, baseline: str, gate: Gate) -> Iterator[str]:
+def format_markdown(plan: str, baseline: str, gate: Gate) -> Iterator[str]:
     """For the summary of a CI job: the verdict, a line a point, then the comparison."""
-    yield f"### {markdown_text(verdict(plan, baseline, gate))}"
+    yield f"### {escape_markdown(format_verdict(plan, baseline, gate))}"
     yield ""
-    yield from (f"- **{each.outcome}**: {markdown_text(f'{each.point}: {each.detail}')}" for each in gate.judged)
+    yield from (f"- **{each.outcome}**: {escape_markdown(f'{each.point}: {each.detail}')}" for each in gate.judged)
     if gate.changes is not None:
         yield ""
         yield from to_markdown(gate.changes)
@@ -83,21 +86,21 @@ def _object(judged: JudgedPoint) -> dict[str, Any]:
     }
 
 
-def junit(plan: str, baseline: str, gate: Gate, *, undecided_fails: bool = False) -> str:
+def format_junit(plan: str, baseline: str, gate: Gate, *, undecided_fails: bool = False) -> str:
     """A suite named after the plan, with a case for each judgement; an undecided one is skipped, or a failure."""
     from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
 
     differences = [] if gate.changes is None else list(_differences(gate.changes))
-    suite = TestSuite(harmless(f"{plan} against {baseline}"))
+    suite = TestSuite(sanitize(f"{plan} against {baseline}"))
     for each in gate.judged:
-        case = TestCase(harmless(each.point), classname=harmless(plan))
+        case = TestCase(sanitize(each.point), classname=sanitize(plan))
         if each.outcome != "passed":
             skipped = each.outcome == "undecided" and not undecided_fails
-            result = (Skipped if skipped else Failure)(harmless(each.detail), each.outcome)
-            result.text = "\n".join(map(harmless, [each.detail, *differences]))
+            result = (Skipped if skipped else Failure)(sanitize(each.detail), each.outcome)
+            result.text = "\n".join(map(sanitize, [each.detail, *differences]))
             case.result = [result]
         else:
-            case.system_out = harmless(each.detail)
+            case.system_out = sanitize(each.detail)
         suite.add_testcase(case)
     whole = JUnitXml()
     whole.add_testsuite(suite)

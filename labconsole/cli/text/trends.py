@@ -10,9 +10,9 @@ from rich.text import Text
 
 from labconsole.cli.text.report import show_figure
 from labconsole.cli.text.tables import show_table
-from labconsole.report.trend_tables import figures, tables
+from labconsole.report.trend_tables import build_figures, build_tables
 from labconsole.report.trends import Trend
-from labconsole.text.harmless import harmless, undisguised
+from labconsole.text.sanitize import sanitize, unwrap_stream
 
 MOST_OCCASIONS = 40
 """Told in a line, the last ones; ``--json`` lists all."""
@@ -34,12 +34,12 @@ def occasion_lines(trends: Sequence[Trend]) -> Iterator[str]:
 
 def show(trends: Sequence[Trend]) -> None:
     """Print them on stdout. What is said of several figures or tables in the same words stands under the last one."""
-    console = Console(file=undisguised(sys.stdout), highlight=False, markup=False, emoji=False)
-    drawn, told = list(figures(trends)), list(tables(trends))
+    console = Console(file=unwrap_stream(sys.stdout), highlight=False, markup=False, emoji=False)
+    drawn, told = list(build_figures(trends)), list(build_tables(trends))
     for place, figure in enumerate(drawn, 1):
         show_figure(console, figure, caption=all(figure.caption != each.caption for each in drawn[place:]))
     for line in occasion_lines(trends):
-        console.print(Text(f"\n{harmless(line)}"))
+        console.print(Text(f"\n{sanitize(line)}"))
     for place, table in enumerate(told, 1):
         again = any(table.note == each.note for each in told[place:])
         show_table(console, table, rest="--json lists all", note=not again)

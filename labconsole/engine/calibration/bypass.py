@@ -7,14 +7,14 @@ from typing import Any
 
 from labconsole.contracts.driver import Prepared, StreamPath
 from labconsole.contracts.ports import AgentLink
-from labconsole.engine.gather import together
+from labconsole.engine.concurrent_requests import run_concurrently
 from labconsole.engine.trial.forwarding_proof import send_few
 from labconsole.engine.trial.setup import SNAP_BYTES, stream_filter
 from labconsole.errors import MeasurementError
 from labconsole.measure.counts import counter_difference
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.record.envelope import BypassProof
-from labconsole.verdict.observed import Snapshot, parse_snapshot
+from labconsole.verdict.observations import Snapshot, parse_snapshot
 from labconsole.wire.capture import StartCapture, StopCapture
 from labconsole.wire.counters import ReadCounters
 
@@ -68,14 +68,14 @@ async def prove_bypass(
         result = await links[stream.sink.node].ask(StopCapture(capture=f"proof-{stream.name}"))
         counted[stream.name] = result.analysis.packets
 
-    await together(listen(stream) for stream in streams)
+    await run_concurrently(listen(stream) for stream in streams)
     try:
         before = await _uut(inventory, links)
         for node in dict.fromkeys(stream.source.node for stream in streams):
             mine = [s for s in streams if s.source.node == node]
             await send_few(inventory, links[node], prepared, mine, generator, frames=PROOF_FRAMES)
     finally:
-        await together(count(stream) for stream in streams)
+        await run_concurrently(count(stream) for stream in streams)
     after = await _uut(inventory, links)
     proofs = tuple(_proof(inventory.uut, stream, counted[stream.name], before, after) for stream in streams)
     for stream, proof in zip(streams, proofs, strict=True):

@@ -16,7 +16,7 @@ from typing import Literal
 from labconsole.contracts.ports import RunSink
 from labconsole.engine.calibration.bypass import cabling, prove_bypass
 from labconsole.engine.session import Session
-from labconsole.engine.trial.order import Take, TrialOrder
+from labconsole.engine.trial.request import Take, TrialRequest
 from labconsole.engine.trial.setup import TrialSettings
 from labconsole.engine.trial.stream_wiring import check_mtu
 from labconsole.errors import Aborted, MeasurementError
@@ -36,11 +36,11 @@ from labconsole.units import format_rate_bps
 from labconsole.verdict.envelope_figures import (
     Purpose,
     TakenTrial,
+    explain_missing,
     honest_pps,
+    split_by_witness,
     stream_envelope,
     trial_counts,
-    why_nothing,
-    witnesses_of,
 )
 from labconsole.wire.version import __version__
 
@@ -204,7 +204,7 @@ class _Calibration:
             self._tell(f"{closer}{frame.bytes} B, {sources} {plural} at {at} each", trial=self._done + 1)
             request = self._wanted.trial(frame, sources, target_bps)
             for _ in range(DISTURBED_TRIES):
-                record = await take(TrialOrder(request=request, settings=self._settings, keep=False))
+                record = await take(TrialRequest(request=request, settings=self._settings, keep=False))
                 if self._session.stopping:
                     raise Aborted("the calibration was stopped by the operator")
                 self._require_bypass(record)
@@ -221,7 +221,7 @@ class _Calibration:
         maxima = [honest_pps(stream) for stream in taken[0].record.streams]
         lowest = min((pps for pps in maxima if pps), default=None)
         if lowest is None:
-            raise MeasurementError(f"no generator sent anything at {frame.bytes} B: {why_nothing(taken[0].record)}")
+            raise MeasurementError(f"no generator sent anything at {frame.bytes} B: {explain_missing(taken[0].record)}")
         for share in RATE_SHARES:
             await one(self._target(frame, sources, share * lowest), "rate")
         for _ in range(MAXIMUM_TRIALS - 1):
@@ -248,7 +248,7 @@ class _Calibration:
     def _search(self, taken: list[TakenTrial], frame: FrameSize, sources: int) -> Iterator[TargetBps]:
         """Targets that bring the bounds closer, while there is time: first a loss is verified, then halved in."""
         for _ in range(MAX_SEARCH_TRIALS):
-            witnesses = [w for index in range(sources) for w in witnesses_of(taken, index)]
+            witnesses = [w for index in range(sources) for w in split_by_witness(taken, index)]
             target: TargetBps | None = None
             doubtful = [found for found in map(unverified, witnesses) if found is not None]
             if doubtful:
@@ -264,7 +264,7 @@ class _Calibration:
                 return
             yield target
         self._cut_short |= any(
-            loss_bounds(trials).wide for index in range(sources) for trials in witnesses_of(taken, index)
+            loss_bounds(trials).wide for index in range(sources) for trials in split_by_witness(taken, index)
         )
 
     def _time_for_search(self) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 from labconsole.contracts.ports import RunSink
 from labconsole.engine.session import Session
-from labconsole.engine.trial.order import TrialOrder
+from labconsole.engine.trial.request import TrialRequest
 from labconsole.errors import Aborted, ConfigError
 from labconsole.measure.statistics.repetitions import Difference, difference
 from labconsole.model.design_point import DesignPoint
@@ -120,7 +120,7 @@ async def observer_effect(
         for pair in range(1, pairs + 1):
             for kind in draw.sample(KINDS, k=len(KINDS)):
                 record = await take(
-                    TrialOrder(request=replace(request, observe=kind), repetition=pair, repetitions=pairs, keep=False)
+                    TrialRequest(request=replace(request, observe=kind), repetition=pair, repetitions=pairs, keep=False)
                 )
                 if session.stopping:
                     raise Aborted("the comparison of quiet and live observation was stopped by the operator")

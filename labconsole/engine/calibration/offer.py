@@ -43,7 +43,7 @@ class CalibrationOffer:
     """How long its trials take, without those that narrow bounds."""
 
 
-def with_bypass(inventory: Inventory) -> tuple[str, Inventory]:
+def add_bypass(inventory: Inventory) -> tuple[str, Inventory]:
     """The name of the bypass, and the inventory with it: its own, or one added for this purpose only."""
     for name, platform in inventory.platforms.items():
         if platform.driver == DRIVER:
@@ -74,7 +74,7 @@ def calibration_request(
     if points and not source_counts:
         counts = tuple(sorted({request.sources for request in points}))
     return CalibrationRequest(
-        platform=with_bypass(inventory)[0],
+        platform=add_bypass(inventory)[0],
         frames=tuple(FrameSize(size, includes_fcs) for size in dict.fromkeys(sizes)),
         source_counts=tuple(dict.fromkeys(counts)),
         duration_s=duration_s,

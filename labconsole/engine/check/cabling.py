@@ -53,7 +53,7 @@ def cables(bench: CheckContext) -> list[Cable]:
 
 
 @dataclass
-class Tried:
+class CableFindings:
     """What came of the marked frames: the finding on each cable, by stream and side."""
 
     findings: dict[tuple[str, str], CheckFinding]
@@ -71,9 +71,9 @@ class Tried:
         )
 
 
-async def try_cables(bench: CheckContext) -> Tried:
+async def try_cables(bench: CheckContext) -> CableFindings:
     """Send marked frames down every cable both of whose nodes are ours now, and say where each arrived."""
-    tried = Tried({})
+    tried = CableFindings({})
     ready: list[Cable] = []
     for cable in cables(bench):
         reason = _not_ready(bench, cable)

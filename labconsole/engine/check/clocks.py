@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from labconsole.engine.check.context import CheckContext, check
 from labconsole.engine.check.result import CheckFinding, Values, failed, passed, skipped, warned
-from labconsole.engine.trial.clock_statements import stated_clocks
+from labconsole.engine.trial.clock_statements import read_clock_statements
 from labconsole.engine.trial.saving import node_facts
 from labconsole.measure.clocks import agreement
 from labconsole.model.record.clocks import STATED
@@ -60,7 +60,7 @@ async def stated(bench: CheckContext, node: str) -> CheckFinding:
         return skipped("nothing is: labconsole compares the clocks itself (clock_error_ns, clock_keeper)")
     sources = {stream.source.node for stream in bench.streams() if stream.sink.node == node}
     links = {node: bench.link(node), **{name: link for name, link in bench.links.items() if name in sources}}
-    said = await stated_clocks(bench.inventory, links)
+    said = await read_clock_statements(bench.inventory, links)
     told = said[node]
     values: Values = {STATED: told.model_dump()}
     if told.error_ns is None:

@@ -85,7 +85,7 @@ def check(ident: str, title: str, **how: Any) -> Callable[[CheckOfNode], CheckOf
     return enter
 
 
-def checks_of(subjects: Iterable[ModuleType]) -> list[Check]:
+def find_checks(subjects: Iterable[ModuleType]) -> list[Check]:
     """The checks of these modules in the order of reading: what others depend on, then as they stand in the files."""
     found = [each for subject in subjects for each in _BY_MODULE.get(subject.__name__, ())]
     return sorted(found, key=lambda each: min(each.wave, Wave.OTHERS))  # sorted() is stable

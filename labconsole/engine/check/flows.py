@@ -6,7 +6,7 @@ from labconsole.engine.check.context import CheckContext
 from labconsole.engine.check.rehearsal import rehearse
 from labconsole.engine.check.result import CheckFinding, Values, failed, passed, skipped, warned
 from labconsole.errors import LabError
-from labconsole.measure.ledger_picture import hop_words
+from labconsole.measure.ledger_picture import format_hop
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.record.run import RunRecord, StreamRecord
 from labconsole.wire.survey import TakeSurvey
@@ -131,10 +131,10 @@ def _place(stream: StreamRecord) -> str:
     worst = max(stream.ledger, key=lambda hop: hop.lost_packets or 0, default=None)
     if worst is None or not worst.lost_packets:
         return ""
-    return f", {worst.lost_packets} of it before {hop_words(worst.hop)} ({worst.node}/{worst.interface})"
+    return f", {worst.lost_packets} of it before {format_hop(worst.hop)} ({worst.node}/{worst.interface})"
 
 
-async def flow_of(bench: CheckContext, platform: str) -> CheckFinding:
+async def judge_platform_flow(bench: CheckContext, platform: str) -> CheckFinding:
     """As ``flow``; what keeps a platform from being set up is its finding."""
     try:
         return await flow(bench, platform)

@@ -11,7 +11,7 @@ from typing import Any
 from labconsole.contracts.ports import AgentLink
 from labconsole.engine.check.context import CheckContext, Wave, check
 from labconsole.engine.check.result import CheckFinding, CheckStatus, passed, skipped, warned
-from labconsole.engine.trial.kernel_asking import begin, refusal
+from labconsole.engine.trial.kernel_probes import begin_probe, parse_refusal
 from labconsole.engine.trial.setup import TIMED_BY, TrialSettings, stream_to_time
 from labconsole.errors import NodeError, NodeLost
 from labconsole.wire.kernel_drops import StartKernelDrops, StopKernelDrops
@@ -39,13 +39,16 @@ async def drop_reasons(bench: CheckContext, node: str) -> CheckFinding:
     """Whether the kernel of the unit under test, and of its host, says why it drops packets."""
     asked = StartKernelDrops(sinks=[stream.sink_ip for stream in bench.streams()], budget_ns=None, look_every_s=None)
     wanted = TrialSettings.of(bench.inventory, bench.plan).drop_reasons
-    return await _asked(bench.link(node), asked, StopKernelDrops(), "drop_reasons", wanted)
+    return await _try_request(bench.link(node), asked, StopKernelDrops(), "drop_reasons", wanted)
 
 
 @check(
-    "kernel.packet_times", "times of packets", roles=("sink",), wave=Wave.LINKS,
+    "kernel.packet_times",
+    "times of packets",
+    roles=("sink",),
+    wave=Wave.LINKS,
     deadline_s=2 * (2 * LINK_S + ANSWER_S) + PORTS_S,
-)  # fmt: skip
+)
 async def packet_times(bench: CheckContext, node: str) -> CheckFinding:
     """Whether a sink's kernel times every packet."""
     ports: dict[str, list[StreamToTime]] = {}
@@ -61,7 +64,7 @@ async def packet_times(bench: CheckContext, node: str) -> CheckFinding:
     answer_s = ANSWER_S + (2 * LINK_S if by == NATIVE_XDP else 0)
     hops = [hop for stream in bench.streams() if stream.sink.node == node for hop in bench.hops(stream)[2:]]
     up = [hop for hop in hops if bench.blocked(*hop) is None] if by == NATIVE_XDP else []
-    found = await _asked(bench.link(node), asked, StopPacketTimes(), "packet_times", wanted, answer_s)
+    found = await _try_request(bench.link(node), asked, StopPacketTimes(), "packet_times", wanted, answer_s)
     down = await _down(bench, up)
     if not down:
         return found
@@ -80,7 +83,7 @@ async def _down(bench: CheckContext, hops: Sequence[tuple[str, str]]) -> list[st
         await asyncio.sleep(POLL_S)
 
 
-async def _asked(
+async def _try_request(
     link: AgentLink, start: Request[Any], stop: Request[Any], setting: str, wanted: str, answer_s: float = ANSWER_S
 ) -> CheckFinding:
     """Begin and end at once, within the check's own time."""
@@ -88,7 +91,7 @@ async def _asked(
     lost: NodeError | None = None
     try:
         try:
-            started = await begin(link, start, stop, timeout_s=answer_s)
+            started = await begin_probe(link, start, stop, timeout_s=answer_s)
         finally:
             try:
                 told = await link.ask(stop, timeout_s=answer_s)
@@ -97,7 +100,7 @@ async def _asked(
     except NodeLost:
         raise
     except NodeError as exc:
-        code, message = refusal(exc)
+        code, message = parse_refusal(exc)
         if wanted == "off":
             return passed(f"not to be had, and not asked for ({setting}: off): {message}", refused=code)
         hint = "log in as root" if code == "no_permission" else "boot another kernel"

@@ -6,10 +6,10 @@ import asyncio
 import re
 
 from labconsole.engine.check.context import ETHERNET_HEADER_BYTES, FIX_TOKEN, CheckContext, Wave, alike, check
-from labconsole.engine.check.result import CheckFinding, Values, failed, mended, passed, skipped, warned
+from labconsole.engine.check.result import CheckFinding, Values, failed, passed, repaired, skipped, warned
 from labconsole.network.links import LinkUp
 from labconsole.units import format_rate_bps
-from labconsole.verdict.observed import parse_snapshot
+from labconsole.verdict.observations import parse_snapshot
 from labconsole.wire.changes import ApplyChanges
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import ReadCounters
@@ -71,7 +71,7 @@ async def up(bench: CheckContext, node: str) -> CheckFinding:
             await bench.link(node).ask(ApplyChanges(token=FIX_TOKEN, changes=[LinkUp(interface=name) for name in down]))
         links = await _wait_carrier(bench, node)  # the port at the other end may have been set up just now, too
         if down and all(link.carrier for link in links.values()):
-            return mended(
+            return repaired(
                 f"{', '.join(down)} was down and has been set up until this session ends; to set it up permanently: "
                 f"ip link set {down[0]} up on {node}",
                 set_up=down,

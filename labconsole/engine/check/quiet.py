@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from labconsole.engine.check.context import CheckContext, Wave, alike, check
-from labconsole.engine.check.result import CheckFinding, Values, failed, mended, passed, skipped, warned
-from labconsole.engine.trial.foreign_taps import unheld
+from labconsole.engine.check.result import CheckFinding, Values, failed, passed, repaired, skipped, warned
+from labconsole.engine.trial.foreign_taps import describe_unheld_port
 from labconsole.engine.trial.setup import sink_port
 from labconsole.errors import AgentError
-from labconsole.verdict.observed import parse_snapshot
+from labconsole.verdict.observations import parse_snapshot
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import ReadCounters
 from labconsole.wire.foreign import HoldSinkPorts, ReleaseSinkPorts, SinkPort
@@ -66,7 +66,7 @@ async def answers(bench: CheckContext, node: str) -> CheckFinding:
     except AgentError as exc:
         words = f"the streams' UDP ports are not held: {exc.message}"
         return warned(words, "if the sink has its sink_ip, remove that from its interface (ip address del)")
-    problems = [each for each in map(unheld, wanted, states) if each is not None]
+    problems = [each for each in map(describe_unheld_port, wanted, states) if each is not None]
     values: Values = {f"{each.sink_ip}:{each.udp_sink_port}": s.state for each, s in zip(wanted, states, strict=True)}
     if problems:
         return warned("; ".join(text for text, _ in problems[:MAX_NAMED]), problems[0][1], **values)
@@ -150,7 +150,7 @@ async def leftovers(bench: CheckContext, node: str) -> CheckFinding:
         removed = (await bench.link(node).ask(RemoveLeftovers(), timeout_s=20)).removed
         bench.forget(node)
         if not (await bench.survey(node)).leftovers:
-            return mended("for good: " + "; ".join(removed[:MAX_NAMED]), removed=removed)
+            return repaired("for good: " + "; ".join(removed[:MAX_NAMED]), removed=removed)
     return failed(
         evidence, f"remove it on {node}, or use --fix: it is labconsole's own, and no session uses it", fixable=True
     )

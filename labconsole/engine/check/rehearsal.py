@@ -14,7 +14,7 @@ from labconsole.engine.live.samples import LiveStreams
 from labconsole.engine.live.telemetry import Telemetry
 from labconsole.engine.trial.forwarding_proof import wait_forwarding
 from labconsole.engine.trial.setup import TrialSettings
-from labconsole.engine.trial.stream_wiring import wiring_of
+from labconsole.engine.trial.stream_wiring import find_wiring
 from labconsole.engine.trial.trial import Trial
 from labconsole.errors import Aborted, NodeError
 from labconsole.model.design_point import DesignPoint
@@ -32,7 +32,7 @@ DRAIN_S = 0.3
 two, and what it has not counted yet would pass for a contradiction: elsewhere the testbed's own drain_s holds."""
 
 
-def _nobody(event: Event) -> None:
+def _ignore_event(event: Event) -> None:
     """Hears nothing: a rehearsal is no run."""
 
 
@@ -46,7 +46,7 @@ async def rehearse(
     session, uut = bench.session, bench.inventory.uut
     inventory = bench.inventory.model_copy(update={"streams": tuple(streams)})
     driver = session.driver_for(request.platform, bench.inventory)
-    wirings = [wiring_of(stream, bench.inventory, session.telemetry) for stream in streams]
+    wirings = [find_wiring(stream, bench.inventory, session.telemetry) for stream in streams]
     prepared = await driver.prepare(bench.link(uut), wirings)
     try:
         dark = await _learn(bench, inventory, prepared, request)
@@ -92,7 +92,7 @@ async def _take(bench: CheckContext, inventory: Inventory, prepared: Prepared, r
         live=live,
         nodes={},
         guests=bench.session.guest_processes(),
-        emit=_nobody,
+        emit=_ignore_event,
     )
     with session.attending(trial):
         seen = await trial.execute()

@@ -82,6 +82,6 @@ def skipped(reason: str) -> CheckFinding:
     return CheckFinding(status=CheckStatus.SKIPPED, evidence=reason)
 
 
-def mended(evidence: str, **values: Any) -> CheckFinding:
+def repaired(evidence: str, **values: Any) -> CheckFinding:
     """It was wrong, and has been put right; the evidence says what was done and for how long it holds."""
     return CheckFinding(status=CheckStatus.PASS, evidence=evidence, fixed=True, values=values)

@@ -23,7 +23,7 @@ from labconsole.engine.check import (
     tools,
     uut,
 )
-from labconsole.engine.check.context import Check, CheckContext, Wave, checks_of
+from labconsole.engine.check.context import Check, CheckContext, Wave, find_checks
 from labconsole.engine.check.result import CheckFinding, CheckResult, OnResult, failed, skipped
 from labconsole.engine.live.events import NodeState
 from labconsole.errors import LabError, NodeError
@@ -38,7 +38,7 @@ log = logging.getLogger("labconsole.engine")
 SUBJECTS = (access, tools, kernel, clocks, nics, cpu, uut, quiet, capacity)
 """Modules with checks of single nodes, in the order in which people read their results."""
 
-CHECKS = checks_of(SUBJECTS)
+CHECKS = find_checks(SUBJECTS)
 
 RETRY_S = 5.0
 RETRY_STEP_S = 0.05
@@ -186,7 +186,9 @@ class CheckRun:
         node = self._bench.inventory.uut
         for platform in self._bench.platforms():
             name, title = f"{FLOW}{platform}", f"flow through {platform}"
-            await self._bounded(name, node, title, functools.partial(flows.flow_of, self._bench, platform), FLOW_S)
+            await self._bounded(
+                name, node, title, functools.partial(flows.judge_platform_flow, self._bench, platform), FLOW_S
+            )
 
     async def _captures(self) -> None:
         if self._bench.plan is None:

@@ -25,7 +25,7 @@ async def generator(bench: CheckContext, node: str) -> CheckFinding:
     facts = await bench.facts(node)
     wanted = (bench.plan.generator if bench.plan is not None else None) or bench.inventory.defaults.generator
     if wanted not in BUILT_IN:
-        return await _plugged_in(bench, node, wanted)
+        return await _check_plugin(bench, node, wanted)
     version, loadable = facts.pktgen, facts.pktgen_loadable
     if version is not None or loadable:
         text = f"pktgen {version}" if version is not None else "pktgen can be loaded"
@@ -44,7 +44,7 @@ async def generator(bench: CheckContext, node: str) -> CheckFinding:
     )
 
 
-async def _plugged_in(bench: CheckContext, node: str, wanted: str) -> CheckFinding:
+async def _check_plugin(bench: CheckContext, node: str, wanted: str) -> CheckFinding:
     """One of another package: whether it can be shipped, and whether the node has what it runs."""
     try:
         made = load_generator(wanted)

@@ -6,7 +6,7 @@ import ipaddress
 from dataclasses import dataclass, field
 
 from labconsole.engine.check.context import FIX_TOKEN, NFT, CheckContext, alike, check
-from labconsole.engine.check.result import CheckFinding, failed, mended, passed, skipped, warned
+from labconsole.engine.check.result import CheckFinding, failed, passed, repaired, skipped, warned
 from labconsole.errors import AgentError
 from labconsole.model.inventory import BENCHMARK_NETWORK
 from labconsole.network.sysctl import Sysctl
@@ -161,7 +161,7 @@ async def bridge_calls(bench: CheckContext, node: str) -> CheckFinding:
     if bench.fix and node in bench.leased:
         change = Sysctl(name=BRIDGE_CALLS, value="0")
         await bench.link(node).ask(ApplyChanges(token=FIX_TOKEN, changes=[change]))
-        return mended(
+        return repaired(
             f"bridged frames passed the IP rules; this is off until this session ends; to switch it off permanently: "
             f"sysctl -w {BRIDGE_CALLS.replace('/', '.')}=0"
         )

@@ -14,7 +14,7 @@ def blank_hosts() -> str:
     return _BLANK.read_text(encoding="utf-8").replace("# PLATFORMS\n", PLATFORMS)
 
 
-def next_words(path: Path) -> list[str]:
+def describe_next_steps(path: Path) -> list[str]:
     """What to do with the file, once it is written."""
     return [
         f"{path} is written. Fill in the blanks, then: labconsole check --hosts {path}",

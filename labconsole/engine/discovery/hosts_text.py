@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from labconsole.engine.discovery.ports import Port
 from labconsole.engine.discovery.proposal import ProposedStream
-from labconsole.text.harmless import harmless_line
+from labconsole.text.sanitize import sanitize_line
 from labconsole.units import format_target
 
 PLATFORMS = """\
@@ -54,12 +54,12 @@ def _lines(
     defaults: Mapping[str, object],
     become: bool,
 ) -> Iterator[str]:
-    yield harmless_line(f"# A testbed for labconsole. {found}")
+    yield sanitize_line(f"# A testbed for labconsole. {found}")
     yield "# `labconsole check` says whether it is fit to measure on; a mistake here is reported with its line."
     yield "#"
     for number, stream in enumerate(streams, 1):
         ports = (stream.source, stream.uut_in, stream.uut_out, stream.sink)
-        source, uut_in, uut_out, sink = (harmless_line(str(port)) for port in ports)
+        source, uut_in, uut_out, sink = (sanitize_line(str(port)) for port in ports)
         yield f"#     {source} ── {uut_in}   {uut_out} ── {sink}        stream s{number}"
     yield ""
     yield "# A name for this testbed. It stands in every record; a report never averages runs of different testbeds."

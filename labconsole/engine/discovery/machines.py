@@ -20,7 +20,7 @@ LOGINS: Final = "[user@]host[:port], an IPv6 address with a port in brackets"
 
 
 @dataclass(frozen=True, slots=True)
-class AskedMachine:
+class MachineSpec:
     """A machine as it was named. ``roles``: empty where none was said; ``user``, ``port``: None, as SSH is configured.
 
     A machine that is both source and sink has the two roles.
@@ -44,12 +44,12 @@ class AskedMachine:
             raise ConfigError(f"is not what one types after ssh: {why}", value=problem["input"]) from None
 
 
-def read_words(words: Sequence[str]) -> list[AskedMachine]:
+def parse_machines(words: Sequence[str]) -> list[MachineSpec]:
     """``uut=dut1``, ``src1``, ``source+sink=lab@tester:2222``, or with a name, ``src1=10.0.0.5``.
 
     Raises ConfigError; exactly one has to be the UUT.
     """
-    found: list[AskedMachine] = []
+    found: list[MachineSpec] = []
     chosen = [name for name in (word.rpartition("=")[0] for word in words) if name not in ROLES and NAME.match(name)]
     if len(set(chosen)) < len(chosen):
         raise ConfigError("gives two machines one name", value=" ".join(words))
@@ -80,7 +80,7 @@ def read_words(words: Sequence[str]) -> list[AskedMachine]:
     return found
 
 
-def _machine(word: str, chosen: str | None, taken: Sequence[str]) -> AskedMachine:
+def _machine(word: str, chosen: str | None, taken: Sequence[str]) -> MachineSpec:
     """One of them. ``chosen``: the name that its word gives it. Raises ConfigError."""
     before, equals, login = word.rpartition("=")
     roles = tuple(before.split("+")) if equals and chosen is None else ()
@@ -89,12 +89,12 @@ def _machine(word: str, chosen: str | None, taken: Sequence[str]) -> AskedMachin
         raise ConfigError("is not a machine", value=word, allowed=allowed)
     user, address, port = _login(login)
     roles = tuple(role for role in ROLES if role in roles)
-    machine = AskedMachine(chosen or _name(address, roles, taken), address, roles, user, port)
+    machine = MachineSpec(chosen or _name(address, roles, taken), address, roles, user, port)
     machine.node(False)
     return machine
 
 
-def said_roles(asked: Sequence[AskedMachine]) -> Mapping[str, tuple[str, ...]]:
+def find_stated_roles(asked: Sequence[MachineSpec]) -> Mapping[str, tuple[str, ...]]:
     """Of the machines whose roles were said."""
     return {each.name: each.roles for each in asked if each.roles}
 

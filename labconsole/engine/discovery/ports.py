@@ -32,7 +32,7 @@ class Port:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftAlone:
+class ExcludedPort:
     """A NIC that nothing is sent on, and why."""
 
     node: str
@@ -49,25 +49,27 @@ def sort_ports(
     ssh_interface: str | None,
     addresses: Mapping[str, Sequence[str]],
     routes: Sequence[RouteEntry],
-) -> tuple[list[Port], list[LeftAlone]]:
+) -> tuple[list[Port], list[ExcludedPort]]:
     """The ports to try and those to leave alone, each in the order of their names, numbers by value."""
     ports, alone = [], []
     kinds = {each.name: each.kind for each in links if not each.namespace}
     used = _used(ssh_interface, addresses, routes, [each for each in links if not each.namespace])
-    for link in sorted(links, key=lambda each: natural(each.name)):
+    for link in sorted(links, key=lambda each: natural_sort_key(each.name)):
         if link.namespace or link.kind not in _KINDS or link.mac is None or not _ETHERNET.match(link.mac):
             continue
         if link.name in used:
-            alone.append(LeftAlone(node, link.name, used[link.name].format("it")))
+            alone.append(ExcludedPort(node, link.name, used[link.name].format("it")))
         elif link.master is None:
             ports.append(Port(node, link.name, link.mac, link.driver or "?", link.speed_bps, link.up))
         elif not link.up:
-            alone.append(LeftAlone(node, link.name, f"it is down in {link.master}: setting it up might close a loop"))
+            alone.append(
+                ExcludedPort(node, link.name, f"it is down in {link.master}: setting it up might close a loop")
+            )
         elif kinds.get(link.master) == "bridge":
             port = Port(node, link.name, link.mac, link.driver or "?", link.speed_bps, link.up, link.master)
             ports.append(port)
         else:
-            alone.append(LeftAlone(node, link.name, f"it belongs to {link.master}"))
+            alone.append(ExcludedPort(node, link.name, f"it belongs to {link.master}"))
     return ports, alone
 
 
@@ -93,7 +95,7 @@ def _used(
     return found
 
 
-def natural(name: str) -> tuple[tuple[int, int | str], ...]:
+def natural_sort_key(name: str) -> tuple[tuple[int, int | str], ...]:
     """A name to sort by, so that eth10 comes after eth9."""
     parts = re.split(r"(\d+)", name)
     return tuple((0, int(part)) if part.isdecimal() else (1, part) for part in parts)

@@ -15,8 +15,8 @@ from ipaddress import IPv4Network
 
 from labconsole.contracts.ports import AgentLink
 from labconsole.engine.check.cabling import close_generator, read_heard_streams
-from labconsole.engine.discovery.ports import LeftAlone, Port, sort_ports
-from labconsole.engine.gather import together
+from labconsole.engine.concurrent_requests import run_concurrently
+from labconsole.engine.discovery.ports import ExcludedPort, Port, sort_ports
 from labconsole.engine.trial.setup import UDP_SOURCE_PORT
 from labconsole.errors import LabError, NodeError
 from labconsole.model.design_point import MIN_PKT_SIZE_BYTES
@@ -48,7 +48,7 @@ Heard = dict[Port, dict[tuple[str, str], int]]
 """Of each port that sent: how many of its frames were heard, by (node, interface)."""
 
 
-def tell_nobody(node: str, words: str) -> None:
+def ignore_progress(node: str, words: str) -> None:
     """Where nobody looks."""
 
 
@@ -70,19 +70,19 @@ def draw_target() -> Target:
     return Target(bytes([2, *secrets.token_bytes(5)]).hex(":"), draw_ip(), draw_ip())
 
 
-async def read_ports(links: Mapping[str, AgentLink], tell: Tell = tell_nobody) -> tuple[list[Port], list[LeftAlone]]:
+async def read_ports(
+    links: Mapping[str, AgentLink], tell: Tell = ignore_progress
+) -> tuple[list[Port], list[ExcludedPort]]:
     """The ports of all nodes, in the nodes' order: those that may be tried, and those that are left alone."""
     ports: list[Port] = []
-    alone: list[LeftAlone] = []
+    alone: list[ExcludedPort] = []
     for node, link in links.items():
         tell(node, "reads its ports")
         told = await link.ask(ReadLinks())
         survey = await link.ask(TakeSurvey(tools=[]))
         network = await link.ask(ReadNetwork(routes=True))
         management = survey.management
-        own, rest = sort_ports(
-            node, told.links, management.interface, management.addresses, network.routes or []
-        )  # fmt: skip
+        own, rest = sort_ports(node, told.links, management.interface, management.addresses, network.routes or [])
         tell(node, f"has {len(own)} {'port' if len(own) == 1 else 'ports'} to try, and {len(rest)} to leave alone")
         ports += own
         alone += rest
@@ -90,7 +90,7 @@ async def read_ports(links: Mapping[str, AgentLink], tell: Tell = tell_nobody) -
 
 
 @dataclass(frozen=True, slots=True)
-class Probed:
+class ProbeResult:
     """``ports`` with the speeds that they had; ``heard``; ``refused``: why a port could not send; ``not_undone``: what
     the agents could not put back, in sentences.
     """
@@ -101,7 +101,7 @@ class Probed:
     not_undone: list[str]
 
 
-async def probe(links: Mapping[str, AgentLink], ports: Sequence[Port], tell: Tell = tell_nobody) -> Probed:
+async def probe(links: Mapping[str, AgentLink], ports: Sequence[Port], tell: Tell = ignore_progress) -> ProbeResult:
     """Try every port. One that is down is set up, given time for a carrier, and set down again. Raises NodeError."""
     marks = {FIRST_UDP_PORT + number: port for number, port in enumerate(ports)}
     by_node = {node: [port for port in ports if port.node == node] for node in links}
@@ -111,15 +111,15 @@ async def probe(links: Mapping[str, AgentLink], ports: Sequence[Port], tell: Tel
     not_undone: list[str] = []
     problem: NodeError | None = None
     try:
-        await together(_up(links[node], held, tell) for node, held in by_node.items())
+        await run_concurrently(_up(links[node], held, tell) for node, held in by_node.items())
         speeds = await _carriers(links, by_node, any(not port.up for port in ports))
-        await together(
+        await run_concurrently(
             links[node].ask(
                 StartListening(interfaces=[port.interface for port in held], source_ip=target.source_ip), timeout_s=8
             )
             for node, held in by_node.items()
         )
-        await together(_send(links[node], held, marks, target, refused, tell) for node, held in by_node.items())
+        await run_concurrently(_send(links[node], held, marks, target, refused, tell) for node, held in by_node.items())
         for node in by_node:
             tell(node, "listens")
         heard = await _hear({node: links[node] for node in by_node}, marks, target)
@@ -141,7 +141,7 @@ async def probe(links: Mapping[str, AgentLink], ports: Sequence[Port], tell: Tel
             raise NodeError(problem.node, f"{problem.message}; not put back: {'; '.join(not_undone)}") from problem
     told = {(port.node, port.interface): port for port in speeds}
     refused = {told[port.node, port.interface]: why for port, why in refused.items()}
-    return Probed(speeds, heard, refused, not_undone)
+    return ProbeResult(speeds, heard, refused, not_undone)
 
 
 async def _up(link: AgentLink, ports: Sequence[Port], tell: Tell) -> None:
@@ -181,11 +181,20 @@ async def _send(
     for number, port in enumerate(ports, 1):
         tell(port.node, f"sends from {port.interface}, port {number} of {len(ports)}")
         spec = StreamSpec(
-            stream=port.interface, interface=port.interface, generator="afpacket", destination_mac=target.mac,
-            source_ip=target.source_ip, sink_ip=target.sink_ip, udp_source_port=UDP_SOURCE_PORT,
-            udp_sink_port=numbers[port], pkt_size_bytes=MIN_PKT_SIZE_BYTES, delay_ns=DELAY_NS, count=FRAMES,
-            duration_s=1.0, max_count=FRAMES,
-        )  # fmt: skip
+            stream=port.interface,
+            interface=port.interface,
+            generator="afpacket",
+            destination_mac=target.mac,
+            source_ip=target.source_ip,
+            sink_ip=target.sink_ip,
+            udp_source_port=UDP_SOURCE_PORT,
+            udp_sink_port=numbers[port],
+            pkt_size_bytes=MIN_PKT_SIZE_BYTES,
+            delay_ns=DELAY_NS,
+            count=FRAMES,
+            duration_s=1.0,
+            max_count=FRAMES,
+        )
         try:
             try:
                 await link.ask(PrepareGenerator(streams=[spec]), timeout_s=10)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from labconsole.engine.discovery.ports import Port, natural
+from labconsole.engine.discovery.ports import Port, natural_sort_key
 from labconsole.engine.discovery.wiring import Wiring
 
 SOURCES: Final = ("src", "source", "gen", "tg", "tx", "send")
@@ -48,7 +48,7 @@ def propose(nodes: Sequence[str], said: Mapping[str, tuple[str, ...]], wiring: W
         for near, far in ((wire.one, wire.other), (wire.other, wire.one)):
             if far.node == uut and near.node != uut:
                 ends.append((near, far))
-    ends.sort(key=lambda end: (nodes.index(end[0].node), natural(end[0].interface)))
+    ends.sort(key=lambda end: (nodes.index(end[0].node), natural_sort_key(end[0].interface)))
     roles = _roles(nodes, said, uut, ends)
     sides: dict[str, list[tuple[Port, Port]]] = {"source": [], "sink": []}
     for node in nodes:

@@ -42,7 +42,7 @@ class Wiring:
     refused: Mapping[Port, str]
     elsewhere: Mapping[Port, tuple[str, ...]]
 
-    def wire_of(self, port: Port) -> Wire | None:
+    def find_wire(self, port: Port) -> Wire | None:
         """The cable in a port."""
         return next((wire for wire in self.wires if port in (wire.one, wire.other)), None)
 
@@ -70,9 +70,11 @@ def find_wiring(ports: Sequence[Port], heard: Heard, refused: Mapping[Port, str]
     shared = _components(left, reach)
     in_shared = {port for group in shared for port in group}
     one_way = [
-        (port, far) for port in left for far in reach[port]
+        (port, far)
+        for port in left
+        for far in reach[port]
         if port not in reach[far] and port not in in_shared and far not in taken
-    ]  # fmt: skip
+    ]
     told = {port for pair in one_way for port in pair} | in_shared
     silent = [port for port in left if port not in told]
     elsewhere = {}

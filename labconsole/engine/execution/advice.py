@@ -88,7 +88,7 @@ def plan_advice(plan: Plan, records: Iterable[RunRecord], accuracy_ratio: float,
     refused: dict[str, list[str]] = {}
     for (platform, background), runs in held.items():
         try:
-            each.append(_of_configuration(plan, platform, background, runs, accuracy_ratio, claims))
+            each.append(_advise_configuration(plan, platform, background, runs, accuracy_ratio, claims))
         except MeasurementError as exc:
             refused.setdefault(str(exc), []).append(f"{platform} with background {background}")
     told = tuple(f"{', '.join(names)}: {why}" for why, names in refused.items())
@@ -112,7 +112,7 @@ _FIRST = f"take set_ups: {MINIMUM_SET_UPS}, repetitions: {MINIMUM_REPETITIONS} f
 APART = "replay it into a store of its own (--store), and ask again of that"
 
 
-def _of_configuration(
+def _advise_configuration(
     plan: Plan, platform: str, background: str, runs: list[RunRecord], accuracy_ratio: float, claims: int
 ) -> ConfigurationAdvice:
     by_point: dict[int, list[RunRecord]] = {}
@@ -124,7 +124,7 @@ def _of_configuration(
         if not _is_maximum(taken[0]):
             continue
         try:
-            parts.append(components(_by_set_up(taken)))
+            parts.append(components(_group_by_set_up(taken)))
         except MeasurementError as exc:
             left_out.append((point, str(exc)))
     if not parts:
@@ -152,7 +152,7 @@ def _is_maximum(record: RunRecord) -> bool:
     return load is None or load == record.requested.target_bps
 
 
-def _by_set_up(runs: Iterable[RunRecord]) -> dict[Hashable, list[float]]:
+def _group_by_set_up(runs: Iterable[RunRecord]) -> dict[Hashable, list[float]]:
     """Rates by set-up. A set-up in which fewer than two trials stand says nothing of what varies within it."""
     found: dict[Hashable, list[float]] = {}
     for record in runs:

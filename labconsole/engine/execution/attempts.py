@@ -10,9 +10,9 @@ from labconsole.engine.execution.grid import Grid
 from labconsole.engine.execution.pending import ExecutionSession
 from labconsole.engine.execution.pilot import Pilot
 from labconsole.engine.execution.progress import Outcome
-from labconsole.engine.execution.set_up_course import SetUpBroke, SetUpCourse
-from labconsole.engine.trial.order import Take, TrialOrder
-from labconsole.engine.trial.platform import breaks
+from labconsole.engine.execution.set_up_tracker import SetUpFailure, SetUpTracker
+from labconsole.engine.trial.platform import has_broken_platform
+from labconsole.engine.trial.request import Take, TrialRequest
 from labconsole.errors import (
     Aborted,
     ConfigError,
@@ -34,7 +34,7 @@ ENDS_ALL = (NodeLost, NodeUnreachable, LeaseHeld, LeaseTaken, StoreError, Aborte
 """What no other trial would fare better with. Anything else keeps one platform, or one point, from being measured."""
 
 
-class Running(Protocol):
+class ExecutionContext(Protocol):
     """What is needed of the execution that a trial belongs to."""
 
     @property
@@ -49,7 +49,7 @@ class Running(Protocol):
     async def hold(self) -> None: ...
 
 
-class Asked(Protocol):
+class ExecutableTrial(Protocol):
     """A trial to take, its place, and who is told how it goes. ``in_set_up``: in one of a block, which may break."""
 
     request: DesignPoint
@@ -91,13 +91,13 @@ class Asked(Protocol):
         ...
 
 
-class GridRunning(Running, Protocol):
+class GridContext(ExecutionContext, Protocol):
     """What is needed besides for a trial of the grid."""
 
     @property
     def grid(self) -> Grid: ...
     @property
-    def course(self) -> SetUpCourse: ...
+    def course(self) -> SetUpTracker: ...
     @property
     def pilot(self) -> Pilot: ...
 
@@ -107,7 +107,7 @@ class GridRunning(Running, Protocol):
 class GridTrial:
     """A trial of a plan's grid."""
 
-    def __init__(self, execution: GridRunning, trial: Trial) -> None:
+    def __init__(self, execution: GridContext, trial: Trial) -> None:
         plan, (point, number) = execution.plan, trial
         self._execution, self._trial = execution, trial
         self.request = plan.every_point[point].request
@@ -156,7 +156,7 @@ class GridTrial:
 class Attempts:
     """Takes trials of one execution; knows whether what stands is warm."""
 
-    def __init__(self, execution: Running, session: ExecutionSession) -> None:
+    def __init__(self, execution: ExecutionContext, session: ExecutionSession) -> None:
         self._execution, self._session = execution, session
         self._warm: SetUpKey | None = None
         self._warm_ups = 0
@@ -169,12 +169,12 @@ class Attempts:
         """Nothing stands any more: the next trial is warmed up for."""
         self._warm = None
 
-    def set_up_anew(self) -> None:
+    def require_fresh_set_up(self) -> None:
         """What stands is not used again: the next trial begins a set-up of its own."""
         self.cold()
         self._anew = True
 
-    async def take(self, take: Take, asked: Asked) -> RunRecord | None:
+    async def take(self, take: Take, asked: ExecutableTrial) -> RunRecord | None:
         """The last attempt's record, None when stopped before it.
 
         Raises LabError when it cannot be taken, SetUpBroke when its set-up has to be taken again whole.
@@ -196,23 +196,23 @@ class Attempts:
                 asked.begins()
                 await session.renew_lease(execution.left_s)
                 record = await self._ask(take, asked, asked.request)
-            except (*ENDS_ALL, ConfigError, SetUpBroke):
+            except (*ENDS_ALL, ConfigError, SetUpFailure):
                 raise
             except LabError as exc:
                 if asked.in_set_up:
-                    raise SetUpBroke(str(exc), exc) from exc
+                    raise SetUpFailure(str(exc), exc) from exc
                 problem = exc
                 self.cold()
                 asked.gave_none(str(exc))
             last = execution.stopping or attempt == plan.max_redo
             if record is not None:
                 asked.ended(record)
-                if record.verdict.status == "invalid" and (not asked.in_set_up or breaks(record)):
+                if record.verdict.status == "invalid" and (not asked.in_set_up or has_broken_platform(record)):
                     self.cold()  # the session sets the platform up anew
                 if last or not self._retries(record):
                     return record
-                if asked.in_set_up and breaks(record):
-                    raise SetUpBroke("; ".join(reason.detail for reason in record.verdict.reasons))
+                if asked.in_set_up and has_broken_platform(record):
+                    raise SetUpFailure("; ".join(reason.detail for reason in record.verdict.reasons))
                 self.attempt += 1
             elif problem is not None:
                 if last:
@@ -222,13 +222,13 @@ class Attempts:
             asked.again()
             await session.settle(max(plan.settle_s or 0, plan.retry.pause_s))
 
-    async def _ask(self, take: Take, asked: Asked, request: DesignPoint, *, keep: bool = True) -> RunRecord:
+    async def _ask(self, take: Take, asked: ExecutableTrial, request: DesignPoint, *, keep: bool = True) -> RunRecord:
         plan, session = self._execution.plan, self._session
         place = asked.place(warm_ups=self._warm_ups, attempt=self.attempt, without_run=self._without_run)
         anew, self._anew = self._anew, False
         repetition, repetitions = asked.numbers
         record = await take(
-            TrialOrder(
+            TrialRequest(
                 request=request,
                 plan=place,
                 repetition=repetition,
@@ -251,7 +251,7 @@ class Attempts:
             codes is None or any(reason.code in codes for reason in record.verdict.reasons)
         )
 
-    async def _warm_up(self, take: Take, asked: Asked) -> None:
+    async def _warm_up(self, take: Take, asked: ExecutableTrial) -> None:
         """A trial that is thrown away, when the platform or a second guest was just set up."""
         execution = self._execution
         request, how = asked.request, execution.plan.warm_up
@@ -267,8 +267,8 @@ class Attempts:
         )
         await self._session.renew_lease(execution.left_s)
         record = await self._ask(take, asked, warmed, keep=False)
-        if asked.in_set_up and breaks(record):
-            raise SetUpBroke("the warm-up: " + "; ".join(reason.detail for reason in record.verdict.reasons))
+        if asked.in_set_up and has_broken_platform(record):
+            raise SetUpFailure("the warm-up: " + "; ".join(reason.detail for reason in record.verdict.reasons))
         execution.outcome.warm_ups += 1
         self._warm_ups = 1
         self._warm = stands

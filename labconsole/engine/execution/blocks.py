@@ -39,7 +39,7 @@ class StoredBlocks:
     broken: int = 0
 
 
-def telling_runs(plan: Plan, stored: Iterable[StoredTrial]) -> dict[int, str]:
+def find_defining_runs(plan: Plan, stored: Iterable[StoredTrial]) -> dict[int, str]:
     """By point, one for each setting for which a pilot fixes something, the first run of a block, which says what."""
     if plan.set_ups is None:
         return {}
@@ -64,7 +64,7 @@ def stored_blocks(
 ) -> StoredBlocks:
     """``only``: set-ups of these points, and what of the pilot they need, are left to take. ``said``: see Pilot."""
     stored = list(stored)
-    pilot, taken = Pilot(plan, said, only), _by_set_up(plan, stored)
+    pilot, taken = Pilot(plan, said, only), _group_by_set_up(plan, stored)
     for trial in stored:
         if trial.block == PILOT:
             pilot.note(trial)
@@ -75,9 +75,10 @@ def stored_blocks(
     for set_up in plan.planned_set_ups():
         if set_up.block == PILOT:
             left += [
-                trial for trial in set_up.trials
+                trial
+                for trial in set_up.trials
                 if trial[0] in wanted and not pilot.done(trial[0]) and pilot.left_out(trial) is None
-            ]  # fmt: skip
+            ]
             continue
         needed = [trial for trial in set_up.trials if pilot.left_out(trial) is None]
         held = taken.get((set_up.block, set_up.configuration), [])
@@ -87,12 +88,12 @@ def stored_blocks(
         elif only is None or any(point in only for point, _ in set_up.trials):
             left += needed
             broken += len({trial for each in held for trial in _final(plan, each)} & set(needed))
-            if any(_whole_by_itself(each) for each in held):
+            if any(_is_complete(each) for each in held):
                 outgrown.add(set_up.block)
-    return StoredBlocks(pilot, done, left, _outgrown(plan, outgrown) if outgrown else None, broken)
+    return StoredBlocks(pilot, done, left, _build_outgrown_error(plan, outgrown) if outgrown else None, broken)
 
 
-def trials_in(plan: Plan, pilot: Pilot) -> dict[Key, int]:
+def count_block_trials(plan: Plan, pilot: Pilot) -> dict[Key, int]:
     """How many trials every block's set-up holds after what the pilot leaves out."""
     return {
         (each.block, each.configuration): sum(pilot.left_out(trial) is None for trial in each.trials)
@@ -108,7 +109,7 @@ def first_block(plan: Plan, left: list[Trial]) -> list[Trial]:
     return [trial for trial, block in zip(left, blocks, strict=True) if block <= first]
 
 
-def _by_set_up(plan: Plan, stored: Iterable[StoredTrial]) -> dict[Key, list[list[StoredTrial]]]:
+def _group_by_set_up(plan: Plan, stored: Iterable[StoredTrial]) -> dict[Key, list[list[StoredTrial]]]:
     """The settings-up of every block's platform and background, in their order, of what is the plan's."""
     found: dict[Key, dict[str, list[StoredTrial]]] = {}
     for trial in stored:
@@ -132,13 +133,13 @@ def _final(plan: Plan, trials: Iterable[StoredTrial]) -> Runs:
     return {place: trial for place, trial in last.items() if trial.final}
 
 
-def _whole_by_itself(trials: list[StoredTrial]) -> bool:
+def _is_complete(trials: list[StoredTrial]) -> bool:
     """Whether a setting-up holds all that it was to hold when it was taken."""
     places = {(trial.point, trial.repetition) for trial in trials if trial.final}
     return bool(places) and len(places) == trials[0].set_up_trials
 
 
-def _outgrown(plan: Plan, blocks: set[int]) -> ConfigError:
+def _build_outgrown_error(plan: Plan, blocks: set[int]) -> ConfigError:
     named = f"block{'s' if len(blocks) > 1 else ''} {', '.join(str(block) for block in sorted(blocks))}"
     return ConfigError(
         f"plan {plan.name} asks for more trials in a set-up than {named} had, and "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from labconsole.engine.execution.stopwatch import Stopwatch
-from labconsole.model.plan.conduct import Stop
+from labconsole.model.plan.execution_options import Stop
 from labconsole.units import counted
 
 

@@ -21,22 +21,22 @@ from labconsole.engine.execution.pending import (
     Dependency,
     ExecutionSession,
     PlanState,
-    asked_for,
+    count_requested,
     dependencies,
-    is_asked_for,
-    look_up,
+    is_requested,
+    load_plan_state,
 )
 from labconsole.engine.execution.pilot import Pilot, stored_trial
 from labconsole.engine.execution.progress import ENDED, ExecutionStatus, Outcome, Progress, StepProgress
-from labconsole.engine.execution.set_up_blocks import InBlocks
-from labconsole.engine.execution.set_up_course import SetUpBroke, SetUpCourse
+from labconsole.engine.execution.set_up_blocks import BlockExecution
+from labconsole.engine.execution.set_up_tracker import SetUpFailure, SetUpTracker
 from labconsole.engine.execution.steps import Steps
 from labconsole.engine.execution.stop_rules import TargetLimits
 from labconsole.engine.execution.stopwatch import Stopwatch
 from labconsole.engine.execution.time_limit import room_refusal
-from labconsole.engine.execution.todo import Todo
-from labconsole.engine.trial.order import Take
-from labconsole.engine.trial.platform import breaks
+from labconsole.engine.execution.trial_queue import TrialQueue
+from labconsole.engine.trial.platform import has_broken_platform
+from labconsole.engine.trial.request import Take
 from labconsole.errors import ConfigError, LabError
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.plan.blocks import PILOT
@@ -49,7 +49,7 @@ RENEW_EVERY_S = 30.0
 """How often others are told anew until when a paused plan holds the testbed."""
 
 
-class PlanExecution(InBlocks):
+class PlanExecution(BlockExecution):
     """How far a plan is, what went wrong on the way, pause, resume, finish, abort.
 
     ``detail`` is the sentence that goes with the status (which node is waited for, why it failed), ``waits_until_s``
@@ -76,13 +76,13 @@ class PlanExecution(InBlocks):
         self.waits_until_s: float | None = None
         self.refusal: ConfigError | None = None
         self.pilot = Pilot(plan)
-        self.course = SetUpCourse(plan)
+        self.course = SetUpTracker(plan)
         self.current: Trial | None = None
         self.outcome = Outcome()
         self.estimate: Estimate | None = None
         self.dependencies: list[Dependency] = []
         self._session, self._on_progress = session, on_progress
-        self._todo = Todo()
+        self._todo = TrialQueue()
         self._total = plan.trials
         self._limits = TargetLimits(plan)
         self._attempts = Attempts(self, session)
@@ -121,7 +121,7 @@ class PlanExecution(InBlocks):
             return self.steps.left_s
         if not self.outcome.taken:
             return max(0.0, self.estimate.total_s - self.spent_s) + self.steps.left_s
-        return self.spent_s / self.outcome.taken * len(self._todo.rest) + self.steps.left_s
+        return self.spent_s / self.outcome.taken * len(self._todo.remaining) + self.steps.left_s
 
     @property
     def trials_per_s(self) -> float | None:
@@ -142,7 +142,7 @@ class PlanExecution(InBlocks):
     @property
     def open_requests(self) -> list[DesignPoint]:
         """What is still to be asked."""
-        return [self.plan.every_point[index].request for index, _ in self._todo.rest] + self.steps.requests
+        return [self.plan.every_point[index].request for index, _ in self._todo.remaining] + self.steps.requests
 
     def pause(self) -> None:
         """Begin no further trial; the running one ends. The testbed stays held and set up."""
@@ -175,15 +175,15 @@ class PlanExecution(InBlocks):
         """Learn from the store what is measured already; begin() asks for it. Raises StoreError."""
         state, self.dependencies = await asyncio.to_thread(self._look)
         try:
-            self.steps.start_from(*await asyncio.to_thread(self.steps.look))
+            self.steps.load_steps(*await asyncio.to_thread(self.steps.look))
             refusal = None
         except ConfigError as exc:
             refusal = exc
         self.grid.stored(state.done)
         for trial in state.done:
             self._limits.note(trial.point, trial.repetition, trial.lost_ratio)
-        chosen = [trial for trial in state.done if is_asked_for(self.plan, trial, self.only)]
-        self._total = asked_for(self.plan, self.only)
+        chosen = [trial for trial in state.done if is_requested(self.plan, trial, self.only)]
+        self._total = count_requested(self.plan, self.only)
         self.pilot, self._todo.trials = state.pilot, state.left
         self.outcome.skipped, self.outcome.broken_before = len(chosen), state.broken
         self.outcome.invalid_before = sum(trial.status == "invalid" for trial in chosen)
@@ -193,7 +193,7 @@ class PlanExecution(InBlocks):
         self.refusal = refusal or state.refusal or room_refusal(self.plan, state.left, inventory, boots_s)
 
     def _look(self) -> tuple[PlanState, list[Dependency]]:
-        state = look_up(self.plan, self._session, self.only)
+        state = load_plan_state(self.plan, self._session, self.only)
         return state, dependencies(self.plan, state.left, self._session, state.pilot)
 
     # What the runner calls
@@ -223,9 +223,11 @@ class PlanExecution(InBlocks):
             self.grid.give_up(self.current, detail or "stopped before it had ended")
         if isinstance(problem, LabError) and problem is not self.first_refusal:
             self.outcome.problem = problem
-        steps.cut = (self._over or self.outcome.problem is not None) and self._todo.exhausted and bool(self.steps.rest)
+        steps.cut = (
+            (self._over or self.outcome.problem is not None) and self._todo.exhausted and bool(self.steps.remaining)
+        )
         self.steps.interrupted(detail)
-        self.current, self.outcome.to_retake, steps.to_retake = None, self._to_retake(), self.steps.to_retake
+        self.current, self.outcome.to_retake, steps.to_retake = None, self._count_to_repeat(), self.steps.to_retake
         self._watch.stop()
         self.say(status, detail)
         if problem is self.first_refusal and isinstance(problem, LabError):
@@ -244,7 +246,7 @@ class PlanExecution(InBlocks):
         self.status, self.detail = status, detail
         self.moved()
 
-    def say_again(self) -> None:
+    def report_recovery(self) -> None:
         """It goes on after a lost node came back."""
         self.steps.back()
         self._watch.go_on()
@@ -262,24 +264,24 @@ class PlanExecution(InBlocks):
             self.grid.redo(self.current)
             self.grid.give_up(self.current, reason)
         if self.course.begun:
-            self._broke(SetUpBroke(reason))
+            self._broke(SetUpFailure(reason))
         self.course.leave()
         self.say(ExecutionStatus.WAITING, reason)
 
     @property
-    def told_to_stop(self) -> bool:
+    def is_stop_requested(self) -> bool:
         """Whether this execution was told to begin no further trial."""
         return self._aborted or self._finishing
 
     @property
     def stopping(self) -> bool:
         """Whether to begin no further trial: it was told so, or what the session does now is being aborted."""
-        return self.told_to_stop or self._session.stopping
+        return self.is_stop_requested or self._session.stopping
 
     @property
     def exhausted(self) -> bool:
         """Whether there is no further trial to take, for whatever reason."""
-        return self._over or (self._todo.exhausted and not self.steps.rest)
+        return self._over or (self._todo.exhausted and not self.steps.remaining)
 
     @property
     def _over(self) -> bool:
@@ -325,9 +327,9 @@ class PlanExecution(InBlocks):
             record = await self._attempts.take(take, GridTrial(self, trial))
         except ENDS_ALL:
             raise
-        except SetUpBroke as exc:
+        except SetUpFailure as exc:
             outcome.stopped = self.stopping
-            await self._set_up_again(exc)
+            await self._repeat_set_up(exc)
             return
         except LabError as exc:
             self._refuse(trial, exc)
@@ -350,8 +352,8 @@ class PlanExecution(InBlocks):
         if trial[1] == PILOT:
             self.pilot.note(stored_trial(record))
         self.tell(trial, record, attempt=self._attempts.attempt)
-        if self.course.key is not None and breaks(record) and not self._whole():
-            await self._set_up_again(SetUpBroke("; ".join(reason.detail for reason in record.verdict.reasons)))
+        if self.course.key is not None and has_broken_platform(record) and not self._whole():
+            await self._repeat_set_up(SetUpFailure("; ".join(reason.detail for reason in record.verdict.reasons)))
         if not self.exhausted and not self.stopping:
             await session.settle(self.plan.settle_s or 0)
         if self.stopping:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from labconsole.errors import MeasurementError
-from labconsole.model.plan.conduct import HookCommand
+from labconsole.model.plan.execution_options import HookCommand
 from labconsole.model.plan.plan import Plan
 
 log = logging.getLogger("labconsole.plan")

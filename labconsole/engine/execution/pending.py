@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 from labconsole.contracts.experiment import Experiment, Stage
 from labconsole.contracts.ports import RunSink, StoredMaximum, StoredTrial
-from labconsole.engine.execution.blocks import stored_blocks, telling_runs
+from labconsole.engine.execution.blocks import find_defining_runs, stored_blocks
 from labconsole.engine.execution.pilot import Pilot
 from labconsole.engine.execution.stop_rules import TargetLimits
-from labconsole.engine.trial.order import Take
+from labconsole.engine.trial.request import Take
 from labconsole.engine.trial.second_guest import find_reference, reference_command
 from labconsole.errors import ConfigError
 from labconsole.model.design_point import DesignPoint
@@ -23,7 +23,7 @@ from labconsole.model.plan.plan import Plan
 from labconsole.model.record.run import Fixed
 
 
-class Stored(Protocol):
+class OfflineSession(Protocol):
     """What can be asked about a plan without touching the testbed."""
 
     @property
@@ -84,7 +84,7 @@ class PlanState:
     broken: int = 0
 
 
-def standing_of(
+def derive_plan_state(
     plan: Plan,
     stored: Iterable[StoredTrial],
     only: frozenset[int] | None = None,
@@ -100,42 +100,45 @@ def standing_of(
     limits = TargetLimits(plan)
     # A plan's repetitions may have been lowered since: what is more than it asks for is none of its trials.
     done = [
-        trial for trial in stored
-        if trial.block is None and trial.point < len(plan.points)
+        trial
+        for trial in stored
+        if trial.block is None
+        and trial.point < len(plan.points)
         and 1 <= trial.repetition <= plan.repetitions_of(trial.point)
-    ]  # fmt: skip
+    ]
     for trial in done:
         limits.note(trial.point, trial.repetition, trial.lost_ratio)
     completed = {(trial.point, trial.repetition) for trial in done}
     left = [
-        trial for trial in plan.schedule()
+        trial
+        for trial in plan.schedule()
         if trial not in completed and (only is None or trial[0] in only) and limits.left_out(*trial) is None
-    ]  # fmt: skip
+    ]
     return PlanState(done, left, Pilot(plan))
 
 
-def look_up(plan: Plan, session: Stored, only: frozenset[int] | None = None) -> PlanState:
+def load_plan_state(plan: Plan, session: OfflineSession, only: frozenset[int] | None = None) -> PlanState:
     """Where the plan stands on this testbed. Blocking: reads the store."""
     stored = session.store.plan_runs(plan.hash(), session.inventory.fingerprint())
-    telling = telling_runs(plan, stored)
+    telling = find_defining_runs(plan, stored)
     fixed = session.store.fixed(list(telling.values())) if telling else {}
     said = {point: fixed[run_id] for point, run_id in telling.items() if run_id in fixed}
-    return standing_of(plan, stored, only, said)
+    return derive_plan_state(plan, stored, only, said)
 
 
-def remaining(plan: Plan, session: Stored) -> list[Trial]:
+def remaining(plan: Plan, session: OfflineSession) -> list[Trial]:
     """What of the plan is left to take. Blocking: reads the store."""
-    return look_up(plan, session).left
+    return load_plan_state(plan, session).left
 
 
-def asked_for(plan: Plan, only: frozenset[int] | None) -> int:
+def count_requested(plan: Plan, only: frozenset[int] | None) -> int:
     """How many trials that is in all: of the chosen points, and of the pilot that they need."""
     if only is None:
         return plan.trials
     return sum(plan.numbers_of(point) for point in only) + len(plan.needed_pilot(only))
 
 
-def is_asked_for(plan: Plan, trial: StoredTrial, only: frozenset[int] | None) -> bool:
+def is_requested(plan: Plan, trial: StoredTrial, only: frozenset[int] | None) -> bool:
     """Whether a trial that is done is one of them."""
     if only is None:
         return True
@@ -161,7 +164,9 @@ class Dependency:
         return self.reference is None and not self.given_by
 
 
-def dependencies(plan: Plan, todo: Iterable[Trial], session: Stored, pilot: Pilot | None = None) -> list[Dependency]:
+def dependencies(
+    plan: Plan, todo: Iterable[Trial], session: OfflineSession, pilot: Pilot | None = None
+) -> list[Dependency]:
     """For every platform that has trials beside a forwarding guest to take. Blocking: reads the store."""
     open_points = {index for index, _ in todo}
     found = []

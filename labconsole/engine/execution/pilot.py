@@ -54,12 +54,12 @@ class Pilot:
             if trial.final:
                 self._given_up.add(trial.point)
         elif trial.point in self._plan.pilot:
-            self._first_of(self._kept, trial)
+            self._keep_first(self._kept, trial)
             self.limits.note(trial.point, 1, self._kept[trial.point].lost_ratio)
             if trial.says_nothing is None:
-                self._first_of(self._telling, trial)
+                self._keep_first(self._telling, trial)
 
-    def _first_of(self, held: dict[int, StoredTrial], trial: StoredTrial) -> None:
+    def _keep_first(self, held: dict[int, StoredTrial], trial: StoredTrial) -> None:
         held[trial.point] = min(
             held.get(trial.point, trial), trial, key=lambda each: (each.run_id not in self._named, each.run_id)
         )
@@ -115,7 +115,7 @@ class Pilot:
         """None without a trial at max: then nobody knows whether any of the others forwarded the maximum."""
         said = self._stored_references.get(key)
         if said is not None and said.reference_pps is not None:
-            return self._said_reference(said, said.reference_pps)
+            return self._build_reference(said, said.reference_pps)
         given = self._given(key)
         if not any(trial.point in self._at_max for trial in given):
             return None
@@ -131,9 +131,10 @@ class Pilot:
         pilot took those is a matter of its order."""
         held = [self._telling[point] for point in self._references.get(key, ()) if point in self._telling]
         return [
-            trial for trial in held if trial.rate_pps is not None
-            and (trial.point in self._at_max or self.left_out((trial.point, 1)) is None)
-        ]  # fmt: skip
+            trial
+            for trial in held
+            if trial.rate_pps is not None and (trial.point in self._at_max or self.left_out((trial.point, 1)) is None)
+        ]
 
     def _behind(self, key: tuple[str, bool]) -> list[str]:
         """The runs behind a reference."""
@@ -142,7 +143,7 @@ class Pilot:
             return [run_id for run_id in said.run_ids if run_id not in others]
         return [trial.run_id for trial in self._given(key)]
 
-    def _said_reference(self, said: Fixed, reference_pps: float) -> StoredMaximum:
+    def _build_reference(self, said: Fixed, reference_pps: float) -> StoredMaximum:
         """As the blocks have it; its target by the run of that rate, where the pilot's runs are stored."""
         known = [*self._telling.values(), *self._kept.values()]
         of_it = [t for t in known if t.run_id in said.run_ids and t.rate_pps == reference_pps]
@@ -191,10 +192,12 @@ class Pilot:
         if len(points) < 2:
             return None, []
         known = [
-            self._telling[index] for index in points
-            if index in self._telling and self._telling[index].rate_pps is not None
+            self._telling[index]
+            for index in points
+            if index in self._telling
+            and self._telling[index].rate_pps is not None
             and self.left_out((index, 1)) is None
-        ]  # fmt: skip
+        ]
         if not known:
             return None, []
         best = min(known, key=lambda trial: (-(trial.rate_pps or 0.0), rate(self._target(trial.point))))
@@ -209,9 +212,16 @@ def stored_trial(record: RunRecord) -> StoredTrial:
     total, place, verdict = record.total, record.plan, record.verdict
     assert place is not None
     return StoredTrial(
-        place.point, place.repetition, record.run_id, verdict.status, total.loss_ratio, block=place.block,
-        attempt=place.attempt, attempts=place.attempts,
+        place.point,
+        place.repetition,
+        record.run_id,
+        verdict.status,
+        total.loss_ratio,
+        block=place.block,
+        attempt=place.attempt,
+        attempts=place.attempts,
         rate_pps=total.measured_pps if total.forwarding_pps is None else total.forwarding_pps,
-        uut_loss_ratio=total.uut_loss_ratio, reason_codes=tuple(reason.code for reason in verdict.reasons),
+        uut_loss_ratio=total.uut_loss_ratio,
+        reason_codes=tuple(reason.code for reason in verdict.reasons),
         offered_packets=total.offered_packets,
-    )  # fmt: skip
+    )

@@ -22,9 +22,13 @@ class PlanRunner:
     """Executions on one session. ``run`` once only. ``purpose``: what others are told, None: which plans."""
 
     def __init__(
-        self, executions: Sequence[PlanExecution], session: ExecutionSession, *, take_over: bool = False,
+        self,
+        executions: Sequence[PlanExecution],
+        session: ExecutionSession,
+        *,
+        take_over: bool = False,
         purpose: str | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.executions = list(executions)
         self.current: PlanExecution | None = None
         self._session, self._take_over, self._purpose = session, take_over, purpose
@@ -122,12 +126,12 @@ class PlanRunner:
                 if execution.stopping:
                     execution.outcome.stopped = True
                 else:
-                    execution.say_again()
+                    execution.report_recovery()
 
     def _stopped(self) -> bool:
         """Whether the operator wants it to end: then plans that were not begun are stopped as well."""
         stopped = any(execution.outcome.stopped for execution in self.executions)
         for execution in self.executions:
-            if not execution.exhausted and (stopped or execution.told_to_stop):
+            if not execution.exhausted and (stopped or execution.is_stop_requested):
                 execution.outcome.stopped = stopped = True
         return stopped

@@ -9,8 +9,8 @@ from labconsole.engine.execution.grid import Grid, TrialState
 from labconsole.engine.execution.pending import ExecutionSession
 from labconsole.engine.execution.pilot import Pilot
 from labconsole.engine.execution.progress import Outcome
-from labconsole.engine.execution.set_up_course import SetUpBroke, SetUpCourse, set_up_words
-from labconsole.engine.execution.todo import Todo
+from labconsole.engine.execution.set_up_tracker import SetUpFailure, SetUpTracker, describe_set_up
+from labconsole.engine.execution.trial_queue import TrialQueue
 from labconsole.errors import ConfigError, LabError, MeasurementError
 from labconsole.model.plan.blocks import PILOT
 from labconsole.model.plan.order import Configuration, Trial, configuration
@@ -18,7 +18,7 @@ from labconsole.model.plan.plan import Plan
 from labconsole.model.record.run import RunRecord
 
 
-class InBlocks:
+class BlockExecution:
     """Base of PlanExecution, which has these attributes. What raises NotImplementedError is defined there and declared
     here only for the type checker; nobody makes an InBlocks by itself."""
 
@@ -26,11 +26,11 @@ class InBlocks:
     grid: Grid
     outcome: Outcome
     pilot: Pilot
-    course: SetUpCourse
+    course: SetUpTracker
     current: Trial | None
     _session: ExecutionSession
     _attempts: Attempts
-    _todo: Todo
+    _todo: TrialQueue
 
     @property
     def stopping(self) -> bool:
@@ -54,24 +54,24 @@ class InBlocks:
             self._refuse(trial, MeasurementError(missing))
             return False
         if begins:
-            self._attempts.set_up_anew()
+            self._attempts.require_fresh_set_up()
         return True
 
     def _whole(self) -> bool:
         """Whether the set-up under way has no further trial."""
         return self._todo.exhausted or self.plan.set_up_of(self._todo.next) != self.course.key
 
-    def _to_retake(self) -> int:
+    def _count_to_repeat(self) -> int:
         """How many trials were taken in the set-up under way in vain, if nothing follows."""
         return 0 if self.course.key is None or self._whole() else self.course.taken
 
-    async def _set_up_again(self, problem: SetUpBroke) -> None:
+    async def _repeat_set_up(self, problem: SetUpFailure) -> None:
         """A set-up broke off in a trial: it is taken again, after a pause, unless that was often enough."""
         again = self._broke(problem)
         if again and not self.stopping:
             await self._session.settle(max(self.plan.settle_s or 0, self.plan.retry.pause_s))
 
-    def _broke(self, problem: SetUpBroke) -> bool:
+    def _broke(self, problem: SetUpFailure) -> bool:
         """Take back what the set-up under way gave; it comes again from its first trial, or is refused."""
         course, key, trial = self.course, self.course.key, self.current
         assert key is not None and trial is not None
@@ -86,7 +86,7 @@ class InBlocks:
             self.grid.give_up(each, why)
         if self.grid[trial].state is not TrialState.PENDING:
             self.grid.give_up(trial, why)
-        words = f"{set_up_words(key)}: {problem}"
+        words = f"{describe_set_up(key)}: {problem}"
         if not again:
             if problem.cause is not None:
                 self.refused(problem.cause)

@@ -28,8 +28,8 @@ def room_refusal(
     ):
         if room_s is not None and room_s < needed_s:
             return ConfigError(
-                f"leaves {_words(max(0.0, room_s))} to plan {plan.name}, and its next block takes about "
-                f"{_words(needed_s)} with what is left of the pilot: stop later, or make a block shorter (fewer "
+                f"leaves {_format_duration(max(0.0, room_s))} to plan {plan.name}, and its next block takes about "
+                f"{_format_duration(needed_s)} with what is left of the pilot: stop later, or make a block shorter (fewer "
                 "repetitions, points or platforms; --platforms takes some of them)",
                 key=key,
                 value=value,
@@ -37,5 +37,5 @@ def room_refusal(
     return None
 
 
-def _words(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     return f"{int(seconds // 3600)}:{int(seconds % 3600 // 60):02d}:{int(seconds % 60):02d}"

@@ -56,7 +56,7 @@ class CommandHistory:
 
     def begin(self, request: Request[Any]) -> LoggedRequest:
         """Something is asked for."""
-        return self._begin(request.op, *in_short(request))
+        return self._begin(request.op, *summarize_request(request))
 
     def _begin(self, op: str, words: str, argv: bool = False) -> LoggedRequest:
         self.total += 1
@@ -79,7 +79,7 @@ class CommandHistory:
         self.end(last, outcome, took_s)
 
 
-def in_short(request: Request[Any]) -> tuple[str, bool]:
+def summarize_request(request: Request[Any]) -> tuple[str, bool]:
     """What is asked in one line, and whether that is a program's command line."""
     if isinstance(request, Execute):
         return shlex.join(request.argv)[:WORDS], True

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from labconsole.engine.live.telemetry import FollowedHop, Telemetry
 from labconsole.measure.counts import CounterSample
 from labconsole.verdict.hops import RX_DETAILS, TX_DETAILS
-from labconsole.verdict.way import Place
+from labconsole.verdict.stream_path import CountingPoint
 from labconsole.wire.codec import STAT_NAMES
 
 _DROPS = {"rx": ("rx_dropped", "rx_errors", *RX_DETAILS), "tx": ("tx_dropped", "tx_errors", *TX_DETAILS)}
@@ -27,7 +27,7 @@ class HopNow:
     ``drops``: counters of this interface that moved meanwhile. ``quiet``: its node says nothing just now.
     """
 
-    place: Place
+    place: CountingPoint
     packets: float | None = None
     pps: float | None = None
     lost_packets: float | None = None
@@ -35,7 +35,9 @@ class HopNow:
     quiet: bool = False
 
 
-def follow(places: Sequence[Place], telemetry: Telemetry, offsets_ns: Mapping[str, int]) -> tuple[FollowedHop, ...]:
+def follow(
+    places: Sequence[CountingPoint], telemetry: Telemetry, offsets_ns: Mapping[str, int]
+) -> tuple[FollowedHop, ...]:
     """Note where every counter on the way stands now."""
     found = []
     for place in places:
@@ -71,9 +73,7 @@ def _latest(hop: FollowedHop, telemetry: Telemetry) -> CounterSample | None:
     return live.last
 
 
-def _grown(
-    hop: FollowedHop, sample: CounterSample, telemetry: Telemetry, at_ns: int, before: float | None
-) -> HopNow:  # fmt: skip
+def _grown(hop: FollowedHop, sample: CounterSample, telemetry: Telemetry, at_ns: int, before: float | None) -> HopNow:
     place, base = hop.place, hop.base
     live = telemetry.interfaces[(place.node, place.namespace, place.interface)]
     grown = _growth(base, sample, place.statistic)

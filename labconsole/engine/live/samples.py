@@ -16,7 +16,7 @@ from labconsole.measure.alignment import EndCounts, StreamAlignment
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.record.run import RunRecord
-from labconsole.verdict.way import Place
+from labconsole.verdict.stream_path import CountingPoint
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import CountersSampled
 from labconsole.wire.generator import GeneratorProgress, SentStream
@@ -46,19 +46,31 @@ class LiveStreams:
         self._last: dict[str, EndCounts] = {}
         self._sink_samples: dict[str, list[tuple[int, int]]] = {}
         self._stream_rows: dict[str, list[int | float | None]] = {
-            "seconds": [], "stream": [], "offered_packets": [], "measured_packets": [], "sink_monotonic_ns": []
-        }  # fmt: skip
+            "seconds": [],
+            "stream": [],
+            "offered_packets": [],
+            "measured_packets": [],
+            "sink_monotonic_ns": [],
+        }
         self._interface_rows: dict[str, list[int | float | None]] = {
-            "monotonic_ns": [], "wall_ns": [], "interface": [], **{name: [] for name in STAT_NAMES}
-        }  # fmt: skip
+            "monotonic_ns": [],
+            "wall_ns": [],
+            "interface": [],
+            **{name: [] for name in STAT_NAMES},
+        }
         self.interface_names: list[str] = []
         self._interface_index: dict[tuple[str, str, int], int] = {}
         self.rows_not_kept = 0
 
     def begin(
-        self, stream: Stream, request: DesignPoint, generator: str, places: Sequence[Place] = (), *,
+        self,
+        stream: Stream,
+        request: DesignPoint,
+        generator: str,
+        places: Sequence[CountingPoint] = (),
+        *,
         of_second_guest: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """A stream joins the trial, counted at these ``places``; ``of_second_guest``: it is the second guest's."""
         if not self._streams:
             self._telemetry.streams.clear()
@@ -144,9 +156,12 @@ class LiveStreams:
             offered = None if now.sent is None or base.sent is None else round(now.sent - base.sent)
             measured = now.received - base.received
             row = (
-                seconds, list(self._streams).index(stream.name), offered, measured,
+                seconds,
+                list(self._streams).index(stream.name),
+                offered,
+                measured,
                 now.at_ns + self._offsets_ns[stream.sink.node],
-            )  # fmt: skip
+            )
             for column, value in zip(self._stream_rows.values(), row, strict=True):
                 column.append(value)
             if live.final:

@@ -14,7 +14,7 @@ from labconsole.engine.live.events import NodeState
 from labconsole.engine.live.history import CommandHistory
 from labconsole.errors import CounterInconsistency
 from labconsole.measure.counts import CounterSample, decreases, interval_rate, interval_rates
-from labconsole.verdict.way import Place
+from labconsole.verdict.stream_path import CountingPoint
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import CountersSampled
 from labconsole.wire.facts import NodeFacts
@@ -98,7 +98,7 @@ class InterfaceLive:
 class FollowedHop:
     """``base``: the sample before any traffic; ``offset_ns``: the node's monotonic clock minus the console's."""
 
-    place: Place
+    place: CountingPoint
     offset_ns: int
     base: CounterSample | None
 

@@ -14,10 +14,10 @@ from typing import Any
 
 from labconsole.contracts.driver import SecondGuest
 from labconsole.contracts.ports import AgentLink
-from labconsole.engine.gather import together
-from labconsole.engine.trial import stress
+from labconsole.engine.concurrent_requests import run_concurrently
+from labconsole.engine.trial import guest_load
+from labconsole.engine.trial.guest_load import ImplausibleAnswer, LoadSample
 from labconsole.engine.trial.second_guest import SecondGuestSetup
-from labconsole.engine.trial.stress import LoadSample, Unbelievable
 from labconsole.errors import CapabilityMissing, NodeError, NodeLost, NodeUnreachable
 from labconsole.model.record.run import Background, Figures
 from labconsole.wire.usage import ProcessUsage, Usage
@@ -57,7 +57,7 @@ class BackgroundLoad:
         self._kind = setup.kind
         self._leader: int | None = None
         self._workers: list[int] = []
-        self._facts: stress.GuestFacts | None = None
+        self._facts: guest_load.GuestFacts | None = None
         self._begin: _Moment | None = None
         self._end: _Moment | None = None
 
@@ -66,44 +66,44 @@ class BackgroundLoad:
 
         Raises CapabilityMissing or NodeError naming the guest and what it lacks; then nothing of it is left.
         """
-        if self._kind not in stress.ARGUMENTS:
+        if self._kind not in guest_load.ARGUMENTS:
             return
         if self._guest.ask is None:
             raise self._complaint(self._guest.cannot or "no program can be run inside it", missing=True)
-        self._facts = stress.parse_facts(await self._ask(stress.FACTS_LINE))
+        self._facts = guest_load.parse_facts(await self._ask(guest_load.FACTS_LINE))
         self._refuse_too_small()
-        answer = await self._ask(stress.start_line(self._kind))
-        for word, program in ((stress.NO_STRESS, "stress"), (stress.NO_SETSID, "setsid")):
+        answer = await self._ask(guest_load.start_line(self._kind))
+        for word, program in ((guest_load.NO_STRESS, "stress"), (guest_load.NO_SETSID, "setsid")):
             if answer.strip() == word:
                 package = "stress" if program == "stress" else "util-linux"
                 where = self._uut.name if self._guest.same_pids else "it"
                 message = f"does not have {program}: install the package {package} in {where}"
                 raise self._complaint(message, missing=True)
         try:
-            self._leader = stress.parse_started(answer)
+            self._leader = guest_load.parse_started(answer)
             await self._wait_up()
-        except Unbelievable as exc:
+        except ImplausibleAnswer as exc:
             raise self._complaint(str(exc)) from exc
 
     def _refuse_too_small(self) -> None:
-        needed, there = stress.MEMORY_BYTES[self._kind], self._facts.available_bytes if self._facts else None
+        needed, there = guest_load.MEMORY_BYTES[self._kind], self._facts.available_bytes if self._facts else None
         if there is not None and there < needed:
             raise self._complaint(
                 f"has {there // MIB} MiB of memory to spare, and background {self._kind} (stress "
-                f"{stress.ARGUMENTS[self._kind]}) writes to {needed // MIB} MiB: give the guest more"
+                f"{guest_load.ARGUMENTS[self._kind]}) writes to {needed // MIB} MiB: give the guest more"
             )
 
     async def _wait_up(self) -> None:
         assert self._leader is not None
-        wanted = stress.WORKERS[self._kind]
+        wanted = guest_load.WORKERS[self._kind]
         deadline = time.monotonic() + UP_S
         while True:
-            self._workers = stress.parse_found(await self._ask(stress.FIND_LINE), self._leader)
+            self._workers = guest_load.parse_workers(await self._ask(guest_load.FIND_LINE), self._leader)
             if len(self._workers) == wanted or self._stopping():
                 return
             if time.monotonic() > deadline:
                 said = f"{len(self._workers)} of {wanted} processes after {UP_S:g} s"
-                raise self._complaint(f"stress {stress.ARGUMENTS[self._kind]} did not come up: {said}")
+                raise self._complaint(f"stress {guest_load.ARGUMENTS[self._kind]} did not come up: {said}")
             await asyncio.sleep(LOOK_S)
 
     async def begin(self) -> None:
@@ -121,8 +121,8 @@ class BackgroundLoad:
         leader, deadline = self._leader, time.monotonic() + DOWN_S
         while True:
             try:
-                left = stress.parse_left(await self._ask(stress.end_line(leader)), leader)
-            except Unbelievable as exc:
+                left = guest_load.parse_group_members(await self._ask(guest_load.end_line(leader)), leader)
+            except ImplausibleAnswer as exc:
                 raise self._complaint(str(exc)) from exc
             if not left:
                 self._leader = None
@@ -137,14 +137,14 @@ class BackgroundLoad:
         achieved: dict[str, int | float | None] = {}
         begin, end = self._begin, self._end
         inside = (begin.inside, end.inside) if begin is not None and end is not None else (None, None)
-        if self._kind in stress.WORKERS:
-            requested = {"workers": stress.WORKERS[self._kind], "demand_ratio": 1.0}
+        if self._kind in guest_load.WORKERS:
+            requested = {"workers": guest_load.WORKERS[self._kind], "demand_ratio": 1.0}
             achieved = dict.fromkeys(requested)
             if inside[0] is not None and inside[1] is not None:
                 page_bytes = self._facts.page_bytes if self._facts is not None else None
-                achieved |= stress.figures(self._kind, inside[0], inside[1], page_bytes)
+                achieved |= guest_load.figures(self._kind, inside[0], inside[1], page_bytes)
         if inside[0] is not None and inside[1] is not None:
-            achieved["steal_ratio"] = stress.steal_ratio(inside[0], inside[1])
+            achieved["steal_ratio"] = guest_load.steal_ratio(inside[0], inside[1])
         achieved |= self._outside()
         if begin is not None and end is not None:
             achieved["window_s"] = end.at_s - begin.at_s
@@ -180,9 +180,9 @@ class BackgroundLoad:
             if self._guest.ask is None:
                 return
             try:
-                answer = await self._ask(stress.sample_line(self._workers))
-                inside.append(stress.parse_sample(answer, self._workers))
-            except Unbelievable as exc:
+                answer = await self._ask(guest_load.sample_line(self._workers))
+                inside.append(guest_load.parse_sample(answer, self._workers))
+            except ImplausibleAnswer as exc:
                 self._note(str(exc))
 
         async def ask_outside() -> None:
@@ -201,7 +201,7 @@ class BackgroundLoad:
                 self._note(exc.message)
 
         at_s = time.monotonic()
-        await together([noted(ask_inside()), noted(ask_outside())])
+        await run_concurrently([noted(ask_inside()), noted(ask_outside())])
         return _Moment(at_s, inside[0] if inside else None, outside[0] if outside else None)
 
     async def _ask(self, line: str) -> str:

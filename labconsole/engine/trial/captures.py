@@ -7,11 +7,11 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from labconsole.contracts.ports import AgentLink
-from labconsole.engine.gather import together
+from labconsole.engine.concurrent_requests import run_concurrently
 from labconsole.engine.trial.setup import Flow, TrialSettings, capture_request
 from labconsole.errors import AgentError, NodeError
 from labconsole.network.nic_stamps import NicStamps
-from labconsole.verdict.observed import NicClockSeen, StreamObservations, TrialObservations
+from labconsole.verdict.observations import NicClockObservation, StreamObservations, TrialObservations
 from labconsole.wire.capture import DrainCapture, StopCapture
 from labconsole.wire.changes import ApplyChanges, UndoChanges
 from labconsole.wire.clocks import ReadNicClock
@@ -55,7 +55,7 @@ class TrialCaptures:
                         "that stamps every frame"
                     )
                     raise AgentError(node, words, code=exc.code, operation=exc.operation, detail=exc.detail) from exc
-                seen.nic_clock = NicClockSeen()
+                seen.nic_clock = NicClockObservation()
                 await self._read_clock(seen)
             stack.push_async_callback(self._let_go, node, StopCapture(capture=stream.name))
             wish = capture_request(
@@ -70,11 +70,11 @@ class TrialCaptures:
             )
             await self._links[node].ask(wish)
 
-        await together(open_one(flow, seen) for flow, seen in zip(self._flows, self._seen.flows, strict=True))
+        await run_concurrently(open_one(flow, seen) for flow, seen in zip(self._flows, self._seen.flows, strict=True))
 
     async def drain(self) -> None:
         """Have the sinks count what they captured so far, so that closing is quick."""
-        await together(
+        await run_concurrently(
             self._let_go(seen.stream.sink.node, DrainCapture(capture=seen.stream.name, sending_ns=_sending_ns(seen)))
             for seen in self._seen.flows
         )
@@ -90,7 +90,7 @@ class TrialCaptures:
                 self._seen.notes.append({"node": exc.node, "kind": "capture_failed", "detail": exc.message})
             await self._read_clock(seen)
 
-        await together(close_one(seen) for seen in self._seen.flows)
+        await run_concurrently(close_one(seen) for seen in self._seen.flows)
 
     async def _read_clock(self, seen: StreamObservations) -> None:
         """Of the NIC that stamps the capture; nothing where the kernel does. That it cannot be read ends nothing."""

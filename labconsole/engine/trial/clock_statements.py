@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from labconsole.contracts.ports import AgentLink
-from labconsole.engine.gather import together
+from labconsole.engine.concurrent_requests import run_concurrently
 from labconsole.errors import NodeError
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.clocks import ClockStatement
@@ -16,7 +16,7 @@ TIMEOUT_S = 10.0
 Statements = dict[str, ClockStatement]
 
 
-async def stated_clocks(inventory: Inventory, links: Mapping[str, AgentLink]) -> Statements:
+async def read_clock_statements(inventory: Inventory, links: Mapping[str, AgentLink]) -> Statements:
     """Of those of these nodes of which hosts.yaml has anything stated. A node that does not tell ends nothing."""
     found: Statements = {}
 
@@ -37,7 +37,7 @@ async def stated_clocks(inventory: Inventory, links: Mapping[str, AgentLink]) ->
                     is_reference=told.is_reference,
                 )
 
-    await together(ask(name) for name in links)
+    await run_concurrently(ask(name) for name in links)
     return found
 
 

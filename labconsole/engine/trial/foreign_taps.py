@@ -13,11 +13,11 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 from labconsole.contracts.ports import AgentLink
-from labconsole.engine.gather import together
+from labconsole.engine.concurrent_requests import run_concurrently
 from labconsole.engine.trial.setup import Flow, sink_port
 from labconsole.errors import NodeError, NodeLost, NodeUnreachable
 from labconsole.model.record.run import Figures
-from labconsole.verdict.observed import Tapped, TrialObservations
+from labconsole.verdict.observations import TappedFrames, TrialObservations
 from labconsole.wire.foreign import (
     HoldSinkPorts,
     OwnStream,
@@ -53,11 +53,11 @@ class ForeignTaps:
 
     async def start(self) -> None:
         """Begin to watch, all nodes at once."""
-        await together(self._start(node) for node in self._ports)
+        await run_concurrently(self._start(node) for node in self._ports)
 
     async def stop(self) -> None:
         """Take what was counted; once the counters have been read the last time."""
-        await together(self._stop(node) for node in self._watching)
+        await run_concurrently(self._stop(node) for node in self._watching)
 
     async def _start(self, node: str) -> None:
         self._watching.append(node)
@@ -67,7 +67,7 @@ class ForeignTaps:
     async def _stop(self, node: str) -> None:
         reply = await self._ask(node, StopTaps())
         for port in reply.ports if reply is not None else ():
-            self._seen.foreign[node, port.interface] = Tapped(port.every, port.received, port.sent)
+            self._seen.foreign[node, port.interface] = TappedFrames(port.every, port.received, port.sent)
 
     async def _ask(self, node: str, request: Request[R]) -> R | None:
         try:
@@ -94,11 +94,11 @@ class SinkPortHolder:
 
     async def hold(self) -> None:
         """Hold those of all sinks; before anything is counted."""
-        await together(self._hold(node, ports) for node, ports in self._ports.items())
+        await run_concurrently(self._hold(node, ports) for node, ports in self._ports.items())
 
     async def release(self) -> None:
         """Give them back, once nothing is counted any more."""
-        await together(self._release(node) for node in self._ports)
+        await run_concurrently(self._release(node) for node in self._ports)
 
     async def _hold(self, node: str, ports: list[SinkPort]) -> None:
         try:
@@ -109,7 +109,7 @@ class SinkPortHolder:
             self._note(node, f"the streams' UDP ports are not held: {exc.message}")
             return
         for port, state in zip(ports, told.ports, strict=True):
-            if problem := unheld(port, state):
+            if problem := describe_unheld_port(port, state):
                 self._note(node, problem[0], sink_ip=port.sink_ip, udp_port=port.udp_sink_port, state=state.state)
 
     async def _release(self, node: str) -> None:
@@ -121,7 +121,7 @@ class SinkPortHolder:
         self._seen.notes.append(note)
 
 
-def unheld(port: SinkPort, state: SinkPortState) -> tuple[str, str] | None:
+def describe_unheld_port(port: SinkPort, state: SinkPortState) -> tuple[str, str] | None:
     """What is wrong with a port that is not held, and what to do; None for one that is, or need not be."""
     where, number = f"UDP port {port.udp_sink_port} of {port.sink_ip}", port.udp_sink_port
     if state.state in ("held", "not_local"):

@@ -18,7 +18,7 @@ from labconsole.model.design_point import MIN_PKT_SIZE_BYTES
 from labconsole.model.generator import generator_options
 from labconsole.model.generator_names import BUILT_IN
 from labconsole.model.inventory import Inventory, Stream
-from labconsole.verdict.observed import parse_snapshot
+from labconsole.verdict.observations import parse_snapshot
 from labconsole.wire.counters import ReadCounters
 from labconsole.wire.generator import CloseGenerator, PrepareGenerator, StartGenerator, WaitForGenerator
 from labconsole.wire.stream_spec import StreamSpec
@@ -81,12 +81,12 @@ async def wait_forwarding(
                 "check cabling, the stream's interfaces in hosts.yaml and the UUT's firewall",
                 operation="learning",
             )
-    last = await _standing(links, streams)
+    last = await _read_steady_counters(links, streams)
     received = sum(last[s.name] - first[s.name] for s in streams)
     return ForwardingProof(duration_s=loop.time() - begun, sent_packets=sent_packets, received_packets=received)
 
 
-async def _standing(links: dict[str, AgentLink], streams: Sequence[Stream]) -> dict[str, int]:
+async def _read_steady_counters(links: dict[str, AgentLink], streams: Sequence[Stream]) -> dict[str, int]:
     """The sinks' counters once two reads in a row agree."""
     before = await _received(links, streams)
     while True:

@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
 from labconsole.contracts.ports import AgentLink
-from labconsole.engine.gather import together
-from labconsole.engine.trial.kernel_asking import TIMEOUT_S, begin, refusal
+from labconsole.engine.concurrent_requests import run_concurrently
+from labconsole.engine.trial.kernel_probes import TIMEOUT_S, begin_probe, parse_refusal
 from labconsole.errors import NodeError, NodeLost, NodeUnreachable
 from labconsole.model.inventory import DropReasons, Inventory
-from labconsole.verdict.observed import KernelWitness, TrialObservations
+from labconsole.verdict.observations import KernelWitness, TrialObservations
 from labconsole.wire.kernel_drops import GuestInside, StartKernelDrops, StopKernelDrops
 
 BUDGET_RATIO = 0.01
@@ -61,7 +61,7 @@ class KernelDropWatch:
             with suppress(NodeError):  # without them it is asked of the node's own namespaces
                 found = await self._inside(self._links[uut])
                 self._guests = [GuestInside(name=name, pid=pid) for name, pid in found.items()]
-        await together([self._begin(*each) for each in self._counting])
+        await run_concurrently([self._begin(*each) for each in self._counting])
 
     async def _begin(self, link: AgentLink, witness: KernelWitness) -> None:
         look_s = min(max(self._duration_s / LOOKS, SHORTEST_LOOK_S), LONGEST_LOOK_S)
@@ -72,16 +72,16 @@ class KernelDropWatch:
             guests=self._guests if witness.host is None else [],
         )
         try:
-            witness.started = await begin(link, asked, StopKernelDrops())
+            witness.started = await begin_probe(link, asked, StopKernelDrops())
         except (NodeLost, NodeUnreachable):
             return  # the trial hears of that by itself
         except NodeError as exc:
             self._counting.remove((link, witness))
-            witness.refused = refusal(exc)
+            witness.refused = parse_refusal(exc)
 
     async def stop(self) -> None:
         """Take what was counted: after the counters were read the last time. Safe to call twice."""
-        await together([self._end(*each) for each in self._counting])
+        await run_concurrently([self._end(*each) for each in self._counting])
 
     async def _end(self, link: AgentLink, witness: KernelWitness) -> None:
         try:
@@ -90,5 +90,5 @@ class KernelDropWatch:
             return
         except NodeError as exc:
             if witness.started is not None:
-                witness.refused = refusal(exc)
+                witness.refused = parse_refusal(exc)
         self._counting.remove((link, witness))

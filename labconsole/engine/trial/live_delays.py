@@ -11,7 +11,7 @@ from labconsole.measure.clocks import agreement
 from labconsole.measure.packet_times import CLOCK_SET_NS
 from labconsole.measure.time_histogram import TimeHistogram
 from labconsole.measure.timing import one_way_doubt
-from labconsole.verdict.observed import StreamObservations
+from labconsole.verdict.observations import StreamObservations
 from labconsole.wire.packet_times import DelaysSoFar
 
 
@@ -29,4 +29,6 @@ def live_delays(
     delays = TimeHistogram.of(told.delay)
     median_ns = delays.quantile_ns(0.5)
     _, doubt = one_way_doubt(clocks_ns, flow.request.delay_ns if paced else 0, median_ns)
-    return None if doubt is not None else LiveDelays(median_ns, delays.told_ns(0.99), delays.quantile_ns(1))
+    return (
+        None if doubt is not None else LiveDelays(median_ns, delays.supported_quantile_ns(0.99), delays.quantile_ns(1))
+    )

@@ -15,15 +15,15 @@ from dataclasses import replace
 
 from labconsole.contracts.driver import Prepared
 from labconsole.contracts.ports import AgentLink
-from labconsole.engine.gather import together
+from labconsole.engine.concurrent_requests import run_concurrently
 from labconsole.engine.trial.forwarding_proof import wait_forwarding
-from labconsole.engine.trial.kernel_asking import TIMEOUT_S, begin, refusal
+from labconsole.engine.trial.kernel_probes import TIMEOUT_S, begin_probe, parse_refusal
 from labconsole.engine.trial.setup import TIMED_BY, Flow, stream_to_time
 from labconsole.errors import Aborted, AgentError, NodeError, NodeLost, NodeSilent, NodeUnreachable
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory, PacketTiming
 from labconsole.model.record.run import Figures
-from labconsole.verdict.observed import StreamObservations, TimedStream, UntimedStream
+from labconsole.verdict.observations import StreamObservations, TimedStream, UntimedStream
 from labconsole.wire.packet_times import (
     LINK_S,
     NATIVE_XDP,
@@ -74,7 +74,7 @@ class PacketTimers:
 
     async def start(self) -> None:
         """Begin, at all sinks at once: before the captures, so that none of them has seen more."""
-        await together(self._start(node) for node in self._own)
+        await run_concurrently(self._start(node) for node in self._own)
 
     async def prove(
         self, inventory: Inventory, prepared: Prepared, request: DesignPoint, interrupt: asyncio.Future[str]
@@ -101,7 +101,7 @@ class PacketTimers:
         """Meanwhile it is told again and again, by the stream's place, what was counted so far. A node that does not
         say it is asked no more.
         """
-        asking = asyncio.create_task(together(self._follow(node, tell) for node in sorted(self._timing)))
+        asking = asyncio.create_task(run_concurrently(self._follow(node, tell) for node in sorted(self._timing)))
         try:
             yield
         finally:
@@ -128,7 +128,7 @@ class PacketTimers:
         """Take what was counted: after the captures and before the counters are read the last time, so that nobody who
         counts longer has seen less. Safe to call twice.
         """
-        await together(
+        await run_concurrently(
             [*map(self._stop, sorted(self._timing)), *map(self._stop_count, sorted(self._counting))],
         )
 
@@ -137,29 +137,29 @@ class PacketTimers:
         self._timing.add(node)  # also when the answer comes late or nobody waits for it any more: stop ends it
         try:
             asked = StartPacketTimes(ports=ports, by=self._by)
-            started = await begin(self._links[node], asked, StopPacketTimes(), timeout_s=self._answer_s)
+            started = await begin_probe(self._links[node], asked, StopPacketTimes(), timeout_s=self._answer_s)
             self._memory_bytes[node] = started.memory_bytes
         except NodeSilent as exc:
             # It may be at it still, with links that are down: nothing is sent before it says that this has ended.
             self._timing.discard(node)
-            self._untimed(node, *refusal(exc))
+            self._untimed(node, *parse_refusal(exc))
             with suppress(AgentError):
                 await self._links[node].ask(StopPacketTimes(), timeout_s=self._answer_s)
         except (NodeLost, NodeUnreachable) as exc:
-            self._untimed(node, *refusal(exc))
+            self._untimed(node, *parse_refusal(exc))
         except NodeError as exc:
             self._timing.discard(node)
-            self._untimed(node, *refusal(exc))
+            self._untimed(node, *parse_refusal(exc))
             self._counting.add(node)
             with suppress(NodeError):
-                await begin(self._links[node], StartPacketCount(ports=ports), StopPacketCount())
+                await begin_probe(self._links[node], StartPacketCount(ports=ports), StopPacketCount())
 
     async def _stop(self, node: str) -> None:
         self._timing.discard(node)
         try:
             told = await self._links[node].ask(StopPacketTimes(), timeout_s=self._answer_s)
         except NodeError as exc:
-            self._untimed(node, *refusal(exc))
+            self._untimed(node, *parse_refusal(exc))
             return
         self._untimed(node, "failed", "the node did not tell of this stream")
         for port in told.ports:

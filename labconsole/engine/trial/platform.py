@@ -12,13 +12,13 @@ from datetime import UTC, datetime
 
 from labconsole.contracts.driver import Driver, DriverFor, Prepared
 from labconsole.contracts.ports import AgentLink
+from labconsole.engine.deferred_cleanup import DeferredCleanup
 from labconsole.engine.links import LinkPool
 from labconsole.engine.live.events import Event, Phase, PhaseChanged
 from labconsole.engine.live.telemetry import Telemetry
-from labconsole.engine.owed import OwedRestores
 from labconsole.engine.trial.forwarding_proof import ForwardingProof, wait_forwarding
 from labconsole.engine.trial.second_guest import SecondGuestSetup
-from labconsole.engine.trial.stream_wiring import wiring_of
+from labconsole.engine.trial.stream_wiring import find_wiring
 from labconsole.errors import NodeError, NodeLost
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.identity import new_run_id, utc_now
@@ -28,10 +28,17 @@ from labconsole.model.record.run import RunRecord, SetUp
 
 BREAKING = frozenset(
     {
-        "aborted", "link_lost", "lease_taken", "failed", "interface_gone", "carrier_changed", "mtu_changed",
-        "counter_decreased", "guest_changed",
+        "aborted",
+        "link_lost",
+        "lease_taken",
+        "failed",
+        "interface_gone",
+        "carrier_changed",
+        "mtu_changed",
+        "counter_decreased",
+        "guest_changed",
     }
-)  # fmt: skip
+)
 """Reasons after which what stands is not trusted: it was interrupted, or is not what was set up.
 
 The first four end a trial before its time, and nobody knows in which state; the others say that a guest, an interface
@@ -39,7 +46,7 @@ or its settings changed beneath the trial.
 """
 
 
-def breaks(record: RunRecord) -> bool:
+def has_broken_platform(record: RunRecord) -> bool:
     """Whether a trial ended so that the platform has to be set up anew."""
     return record.verdict.status == "invalid" and any(each.code in BREAKING for each in record.verdict.reasons)
 
@@ -65,7 +72,7 @@ class UutPlatform:
         self.inventory, self._telemetry, self._pool = inventory, telemetry, pool
         self._driver_for, self._emit, self._stopping = driver_for, emit, stopping
         self._stands: tuple[SetUpKey, Prepared, Driver] | None = None
-        self._owed = OwedRestores(inventory, pool, emit)
+        self._owed = DeferredCleanup(inventory, pool, emit)
 
     async def require(
         self,
@@ -92,7 +99,7 @@ class UutPlatform:
         # As they are now: one that is lost meanwhile answers with NodeLost, where a name that is gone would be a bug.
         there = dict(self._pool.links)
         streams = [s for s in self.inventory.streams if s.source.node in there and s.sink.node in there]
-        wirings = {s: wiring_of(s, self.inventory, self._telemetry) for s in streams}
+        wirings = {s: find_wiring(s, self.inventory, self._telemetry) for s in streams}
         first, uut = [wiring for s, wiring in wirings.items() if s != own], links[self.inventory.uut]
         try:
             if second_guest is None:
@@ -100,7 +107,7 @@ class UutPlatform:
             else:
                 prepared = await driver.prepare(uut, first, second=[wirings[s] for s in streams if s == own])
         except NodeLost:
-            self._owed.owe(driver)
+            self._owed.defer(driver)
             raise
         self._stands = (key, prepared, driver)
         if second_guest is not None and prepared.second is None:
@@ -141,5 +148,5 @@ class UutPlatform:
         """The UUT's agent is gone, and has undone what was its own to undo."""
         self.set_up = None
         if self._stands is not None:
-            self._owed.owe(self._stands[2])
+            self._owed.defer(self._stands[2])
             self._stands = None

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from labconsole.contracts.ports import AgentLink
-from labconsole.engine.trial.kernel_asking import TIMEOUT_S, refusal
+from labconsole.engine.trial.kernel_probes import TIMEOUT_S, parse_refusal
 from labconsole.errors import NodeError, NodeLost, NodeUnreachable
-from labconsole.verdict.observed import TrialObservations, WorkWitness
+from labconsole.verdict.observations import TrialObservations, WorkWitness
 from labconsole.wire.processor_work import BeginProcessorWork, EndProcessorWork
 
 
@@ -33,7 +33,7 @@ class ProcessorWatch:
         except (NodeLost, NodeUnreachable):
             return  # the trial hears of that by itself
         except NodeError as exc:
-            witness.refused = refusal(exc)
+            witness.refused = parse_refusal(exc)
 
     async def end(self) -> None:
         """Right after traffic."""
@@ -46,4 +46,4 @@ class ProcessorWatch:
         except (NodeLost, NodeUnreachable):
             return
         except NodeError as exc:
-            witness.refused = refusal(exc)
+            witness.refused = parse_refusal(exc)

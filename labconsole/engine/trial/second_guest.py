@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from labconsole.contracts.driver import Driver, DriverFor
 from labconsole.contracts.ports import RunSink, StoredMaximum
-from labconsole.errors import ConfigError, LackingHere
+from labconsole.errors import ConfigError, MissingOnTestbed
 from labconsole.model.design_point import BACKGROUND_FRAME_BYTES, BACKGROUNDS, FORWARDING_SHARES, DesignPoint
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.plan.blocks import REFERENCE_SOURCES
@@ -47,7 +47,7 @@ def check_background(request: DesignPoint, inventory: Inventory, driver_for: Dri
     sentence = refusal(driver, request.platform, request.background)
     if sentence is not None:
         can = [kind for kind in BACKGROUNDS if refusal(driver, request.platform, kind) is None]
-        raise LackingHere(
+        raise MissingOnTestbed(
             f"is not available on platform {request.platform}: {sentence}",
             need=f"a platform {request.platform} that can have the load {request.background}",
             key=f"{where}background",

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from labconsole.contracts.ports import AgentLink
-from labconsole.engine.gather import together
+from labconsole.engine.concurrent_requests import run_concurrently
 from labconsole.engine.live.samples import LiveStreams
 from labconsole.errors import NodeLost
-from labconsole.verdict.observed import StreamObservations
+from labconsole.verdict.observations import StreamObservations
 from labconsole.wire.generator import SentStream, StartGenerator
 
 START_LEAD_S = 0.05
@@ -55,7 +55,7 @@ class Sources:
             at_its_ns = at_ns + link.monotonic_offset_ns
             await link.ask(StartGenerator(at_monotonic_ns=at_its_ns, progress_interval_s=progress_interval_s))
 
-        await together(begin(node) for node in self.nodes)
+        await run_concurrently(begin(node) for node in self.nodes)
         return lead_s
 
     async def wait(self, limit_s: float, interrupt: asyncio.Future[str]) -> bool:

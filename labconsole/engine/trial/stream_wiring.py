@@ -12,7 +12,7 @@ ETHERNET_HEADER_BYTES = 14
 """An interface's MTU counts the payload of the frame, the frame size counts this as well."""
 
 
-def wiring_of(stream: Stream, inventory: Inventory, telemetry: Telemetry) -> StreamWiring:
+def find_wiring(stream: Stream, inventory: Inventory, telemetry: Telemetry) -> StreamWiring:
     """A stream with the MAC addresses of its interfaces. Raises ConfigError for an interface that is not there."""
     uut, place = inventory.uut, inventory.streams.index(stream)
 

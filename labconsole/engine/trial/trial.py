@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from labconsole.contracts.driver import Prepared
 from labconsole.contracts.ports import AgentLink
-from labconsole.engine.gather import together
+from labconsole.engine.concurrent_requests import run_concurrently
 from labconsole.engine.live.events import Event, Phase, PhaseChanged
 from labconsole.engine.live.samples import LiveStreams
 from labconsole.engine.trial.background import BackgroundLoad
@@ -35,8 +35,8 @@ from labconsole.model.generator import generator_options
 from labconsole.model.identity import utc_now
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.run import Failure
-from labconsole.verdict.observed import Snapshot, StreamObservations, TrialObservations, parse_snapshot
-from labconsole.verdict.way import data_ports, places
+from labconsole.verdict.observations import Snapshot, StreamObservations, TrialObservations, parse_snapshot
+from labconsole.verdict.stream_path import counting_points, data_ports
 from labconsole.wire import capture, counters, generator, message, session
 from labconsole.wire.packet_times import DelaysSoFar
 from labconsole.wire.stream_spec import StreamSpec
@@ -182,7 +182,7 @@ class Trial:
         stack.push_async_callback(self._timers.stop)
         await self._timers.start()
         self.seen.notes += await self._timers.prove(self._inventory, self._prepared, self._request, self._interrupt)
-        await together([self._readings.open(), taps.start(), self._arm(stack)])
+        await run_concurrently([self._readings.open(), taps.start(), self._arm(stack)])
         if self._load is not None:
             self._operation = "background"
             stack.push_async_callback(self._end_load)
@@ -190,7 +190,7 @@ class Trial:
             self._operation = "arm"
         stack.push_async_callback(self._kernel.stop)
         await self._kernel.start()
-        await together([self._count_before(), self._readings.drops(begin=True)])
+        await run_concurrently([self._count_before(), self._readings.drops(begin=True)])
         if self._request.observe == "quiet":
             await self._quiet(stack)
         clock.lap("arm_s")
@@ -206,10 +206,10 @@ class Trial:
         clock.lap("drain_s")
         self._phase(Phase.COUNTING)
         self._operation = "capture.stop"
-        await together([self._captures.stop(), self._readings.close(), self._attest()])
+        await run_concurrently([self._captures.stop(), self._readings.close(), self._attest()])
         await self._timers.stop()
         # After the captures, so that nothing the NIC counted while they were open is missing from the difference.
-        await together([self._count_after(), self._readings.drops(begin=False)])
+        await run_concurrently([self._count_after(), self._readings.drops(begin=False)])
         await self._kernel.stop()
         clock.lap("count_s")
 
@@ -240,7 +240,7 @@ class Trial:
             await self._captures.start(stack)
         else:
             # Neither needs the other, and both take their time.
-            await together([self._prepare_generators(stack), self._captures.start(stack)])
+            await run_concurrently([self._prepare_generators(stack), self._captures.start(stack)])
 
     async def _attest(self) -> None:
         """Ask again what runs on the UUT: a guest that was restarted in between is not the one that was measured."""
@@ -296,7 +296,7 @@ class Trial:
                     raise
                 self._note_failure(exc)
 
-        await together(read(node) for node in self._nodes())
+        await run_concurrently(read(node) for node in self._nodes())
         return snapshots
 
     def _specs(self, node: str) -> list[StreamSpec]:
@@ -305,8 +305,9 @@ class Trial:
         mine = [(flow, flow.stream.source, paths[flow.stream.name].destination_mac) for flow in self._flows]
         return [
             stream_spec(flow, interface=source.interface, destination_mac=mac, cpus=cpus, options=options)
-            for flow, source, mac in mine if source.node == node
-        ]  # fmt: skip
+            for flow, source, mac in mine
+            if source.node == node
+        ]
 
     async def _prepare_generators(self, stack: AsyncExitStack) -> None:
         by_name: dict[str, generator.PreparedStream] = {}
@@ -317,12 +318,12 @@ class Trial:
 
         for node in self._sources.nodes:
             stack.push_async_callback(self._let_go, node, generator.CloseGenerator())
-        await together(prepare(node) for node in self._sources.nodes)
+        await run_concurrently(prepare(node) for node in self._sources.nodes)
         for seen, flow in zip(self.seen.flows, self._flows, strict=True):
             seen.prepared = by_name.get(seen.stream.name)
             sender = seen.prepared.generator if seen.prepared is not None else ""
             second = flow.request is not self._request
-            way = places(seen, self._uut)
+            way = counting_points(seen, self._uut)
             self._live.begin(seen.stream, flow.request, sender, way, of_second_guest=second)
 
     async def _quiet(self, stack: AsyncExitStack) -> None:
@@ -354,7 +355,7 @@ class Trial:
         Sinks count their captures meanwhile, so that closing them is quick.
         """
         begun_s = time.monotonic()
-        await together([self._captures.drain(), asyncio.sleep(self._settings.drain_s - STILL_S)])
+        await run_concurrently([self._captures.drain(), asyncio.sleep(self._settings.drain_s - STILL_S)])
         previous = await self._still_counts()
         while True:
             await asyncio.sleep(STILL_S)

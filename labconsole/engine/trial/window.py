@@ -12,16 +12,16 @@ import time
 from collections.abc import Iterable, Sequence
 
 from labconsole.contracts.ports import AgentLink
-from labconsole.engine.gather import together
+from labconsole.engine.concurrent_requests import run_concurrently
 from labconsole.errors import NodeError, NodeUnreachable
 from labconsole.model.inventory import Inventory
-from labconsole.verdict.node_settings import ports_of
-from labconsole.verdict.observed import NodeReading, TrialObservations
-from labconsole.wire import place
+from labconsole.verdict.node_settings import find_stream_ports
+from labconsole.verdict.observations import NodeReading, TrialObservations
+from labconsole.wire import process_location
 from labconsole.wire.drops import ReadDrops
+from labconsole.wire.host_activity import ProcessPlace, ReadSurroundings
 from labconsole.wire.message import R, Request
 from labconsole.wire.settings import ReadSettings
-from labconsole.wire.surroundings import ProcessPlace, ReadSurroundings
 
 TIMEOUT_S = 10.0
 
@@ -30,7 +30,9 @@ class ConsoleUse:
     """This process, which may run on a machine that is measured: where it is, and what it uses of the processors."""
 
     def __init__(self) -> None:
-        self.place = ProcessPlace(boot_id=place.boot_id(), pid_namespace=place.pid_namespace(), pid=os.getpid())
+        self.place = ProcessPlace(
+            boot_id=process_location.boot_id(), pid_namespace=process_location.pid_namespace(), pid=os.getpid()
+        )
         self._begun_s = time.process_time()
 
     def begin(self) -> None:
@@ -63,7 +65,7 @@ class Readings:
         self._nodes = list(interfaces)
         # A host may have hundreds of others, its guests' and ours.
         self._ports = {
-            node: list(dict.fromkeys((*ports_of(inventory, node), *own_ports)))
+            node: list(dict.fromkeys((*find_stream_ports(inventory, node), *own_ports)))
             for node, own_ports in interfaces.items()
         }
         self._console_ns: int | None = None
@@ -96,7 +98,7 @@ class Readings:
                     detail = f"{interface} has more statistics that may tell of trouble than are kept"
                     self._seen.notes.append({"node": node, "kind": "not_observed", "detail": detail})
 
-        await together(read(node) for node in self._nodes)
+        await run_concurrently(read(node) for node in self._nodes)
 
     def _ending(self) -> dict[str, NodeReading]:
         if not self._seen.end:
@@ -113,7 +115,7 @@ class Readings:
             )
             side[node].surroundings = await self._ask(node, asked)
 
-        await together([*(settings(node) for node in self._nodes), *(others(node) for node in self._nodes)])
+        await run_concurrently([*(settings(node) for node in self._nodes), *(others(node) for node in self._nodes)])
 
     async def _ask(self, node: str, request: Request[R]) -> R | None:
         try:

@@ -24,7 +24,7 @@ for file in run pages_sharing; do echo "ksm_$file $(cat /sys/kernel/mm/ksm/$file
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryLook:
+class MemoryReading:
     """The UUT at one moment. None: it does not say. ``swapped_pages``: moved since it was started. ``word``: its
     hypervisor's.
     """
@@ -45,14 +45,14 @@ class GuestsMemory:
     group_reason: dict[int, str] = field(default_factory=dict)
 
 
-async def look(uut: AgentLink) -> MemoryLook:
+async def read_memory(uut: AgentLink) -> MemoryReading:
     """Raises NodeError."""
-    return parse_look(
+    return parse_memory_reading(
         (await uut.ask(Execute(argv=["sh", "-c", _LOOK], timeout_s=_ASK_S), timeout_s=_ASK_S + 10)).stdout
     )
 
 
-async def look_at_guests(uut: AgentLink, pids: Iterable[int]) -> GuestsMemory:
+async def read_guest_memory(uut: AgentLink, pids: Iterable[int]) -> GuestsMemory:
     """Raises NodeError."""
     if not (asked := list(pids)):
         return GuestsMemory()
@@ -67,12 +67,12 @@ async def look_at_guests(uut: AgentLink, pids: Iterable[int]) -> GuestsMemory:
     return found
 
 
-def parse_look(text: str) -> MemoryLook:
+def parse_memory_reading(text: str) -> MemoryReading:
     """Pure."""
     found = {key: int(value) for key, value in _FIGURE.findall(text)}
     swapped = [found.get("pswpin"), found.get("pswpout")]
     available = found.get("MemAvailable")
-    return MemoryLook(
+    return MemoryReading(
         available_bytes=None if available is None else available * KIB,
         swapped_pages=sum_known(swapped),
         ksm_run=found.get("ksm_run"),

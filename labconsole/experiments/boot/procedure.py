@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from labconsole.contracts.crew import CrewMember
 from labconsole.contracts.experiment import Bench, ExperimentStore, StepRecord
 from labconsole.contracts.picture import StepPicture
+from labconsole.engine.crew_measurement import build_empty_observations
 from labconsole.engine.crew_stage import guest_address, guest_mac
-from labconsole.engine.crew_step import CrewStep, failure_of
-from labconsole.engine.crew_taking import nothing_seen
+from labconsole.engine.crew_step import CrewStep, describe_failure
 from labconsole.errors import MeasurementError, TooLittleMemory
-from labconsole.experiments.boot.figures import clock_error_s, deviation_s, latest_s, mark_zero_ns
-from labconsole.experiments.boot.live import guests_started
+from labconsole.experiments.boot.derived_values import clock_error_s, deviation_s, latest_s, mark_zero_ns
+from labconsole.experiments.boot.live_view import guests_started
+from labconsole.experiments.boot.measurement import QUIET_S, BootMeasurement, BootObservation
 from labconsole.experiments.boot.resolution import clock_allowed_s, coarse_notes
-from labconsole.experiments.boot.taking import QUIET_S, BootSeen, BootTaking
 from labconsole.experiments.boot.verdict import judge
 from labconsole.model.identity import utc_now
 from labconsole.model.inventory import Inventory
@@ -55,12 +55,12 @@ class BootStep(CrewStep[BootPoint, BootRecord]):
         members = boot_members(self.trial.point, self.factors)
         turn = f"{self.hash}/{attempt}"
         try:
-            seen = await BootTaking(self.trial.point, self.factors.limit_s, members, bench, turn).take()
+            seen = await BootMeasurement(self.trial.point, self.factors.limit_s, members, bench, turn).take()
         except TooLittleMemory as exc:
             return self._void(reason("no_memory", exc.message), bench, attempt)
         return self._record(seen, bench, attempt)
 
-    def stood(self, record: BootRecord) -> bool:
+    def has_started_guests(self, record: BootRecord) -> bool:
         return "no_memory" not in {each.code for each in record.verdict.reasons}
 
     def unmeasured(self, problem: MeasurementError, bench: Bench, attempt: int) -> BootRecord:
@@ -69,14 +69,24 @@ class BootStep(CrewStep[BootPoint, BootRecord]):
     def _void(self, why: Reason, bench: Bench, attempt: int) -> BootRecord:
         """The record of a start of which nothing was seen."""
         stage = bench.stage
-        seen = BootSeen(
-            observations=nothing_seen(why), set_up=None, clocks=None, guests=(), file_system=None, files=None,
-            memory=None, idle=None, swapped_pages=None, timekeeper=None, missing=(), attestation={},
+        seen = BootObservation(
+            observations=build_empty_observations(why),
+            set_up=None,
+            clocks=None,
+            guests=(),
+            file_system=None,
+            files=None,
+            memory=None,
+            idle=None,
+            swapped_pages=None,
+            timekeeper=None,
+            missing=(),
+            attestation={},
             environment=stage.environment((stage.uut, stage.timekeeper)),
-        )  # fmt: skip
+        )
         return self._record(seen, bench, attempt)
 
-    def _record(self, seen: BootSeen, bench: Bench, attempt: int) -> BootRecord:
+    def _record(self, seen: BootObservation, bench: Bench, attempt: int) -> BootRecord:
         factors, inventory, point = self.factors, bench.inventory, self.trial.point
         error_s = None if seen.clocks is None else clock_error_s(seen.clocks)
         marks_s = [each.mark_s for each in seen.guests]
@@ -135,17 +145,17 @@ class BootStep(CrewStep[BootPoint, BootRecord]):
             influences=tuple(told),
             environment=seen.environment,
             status="failed" if verdict.status == "invalid" else "done",
-            failure=failure_of(verdict),
+            failure=describe_failure(verdict),
         )
 
     def picture(self, record: StepRecord) -> StepPicture:
         """What it came to, in words."""
         if not isinstance(record, BootRecord):
             return StepPicture()
-        return StepPicture(found=tuple(result_words(record)), guests=guests_started(record.guests))
+        return StepPicture(found=tuple(describe_result(record)), guests=guests_started(record.guests))
 
 
-def result_words(record: BootRecord) -> list[str]:
+def describe_result(record: BootRecord) -> list[str]:
     """How long it took, and what the guests use, in a line each."""
     took = "not all guests came" if record.startup_s is None else f"all up after {record.startup_s:.3f} s"
     spread = "" if record.sd_s is None else f", sd between guests {record.sd_s:.3f} s"

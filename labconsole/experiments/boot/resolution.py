@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from labconsole.model.record.boot import GuestBooted
+from labconsole.model.record.boot import GuestBootRecord
 from labconsole.model.record.run import Figures, Reason
 from labconsole.platforms.base.marks import SEEK_STEP_S
 from labconsole.verdict.reasons import reason
@@ -31,7 +31,7 @@ def clock_reasons(clock_error_s: float | None, allowed_s: float | None) -> Itera
     yield reason("clock_coarse", detail, clock_error_s=clock_error_s, clock_error_allowed_s=allowed_s)
 
 
-def earlier_s(guest: GuestBooted) -> float | None:
+def earlier_s(guest: GuestBootRecord) -> float | None:
     """By how much earlier, at most, it may have been there than its mark says; None: not known. It asks for the
     timekeeper's address in steps. The way into an installed one is tried in steps, too.
     """
@@ -43,7 +43,7 @@ def earlier_s(guest: GuestBooted) -> float | None:
     return (way.gap_s or 0.0) + (MARK_TRY_S if way.mark_tries > 1 else SEEK_STEP_S)
 
 
-def resolution_s(guests: Sequence[GuestBooted], clock_error_s: float | None) -> float | None:
+def resolution_s(guests: Sequence[GuestBootRecord], clock_error_s: float | None) -> float | None:
     """How far off the time of a trial may be by all that; None: not known."""
     earlier = [earlier_s(each) for each in guests]
     known = [each for each in earlier if each is not None]
@@ -52,7 +52,7 @@ def resolution_s(guests: Sequence[GuestBooted], clock_error_s: float | None) -> 
     return clock_error_s + max(known)
 
 
-def coarse_notes(guests: Sequence[GuestBooted], uut: str) -> Iterator[Figures]:
+def coarse_notes(guests: Sequence[GuestBootRecord], uut: str) -> Iterator[Figures]:
     """One influence where installed guests may have been there clearly before their marks."""
     came = [each for each in guests if each.mark_s is not None]
     unknown = [each.guest for each in came if earlier_s(each) is None]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from labconsole.contracts.experiment import Stage
-from labconsole.engine.crew_step import of_plan, refused, stored_by_hash, trials_at
+from labconsole.engine.crew_step import build_step, filter_trials, find_refusals, load_by_hash
 from labconsole.errors import ConfigError
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.boots import BootPoint, BootTrial, boot_hash
@@ -36,14 +36,14 @@ class Boots:
             return boot_hash(boots.factors, trial, salt or boots.salt)
 
         return [
-            of_plan(BootStep, plan, trial, hash_of, factors=boots.factors, store=self._store)
-            for trial in trials_at(plan, boots.trials, only)
+            build_step(BootStep, plan, trial, hash_of, factors=boots.factors, store=self._store)
+            for trial in filter_trials(plan, boots.trials, only)
         ]
 
     def stored(self, steps: Sequence[BootStep], testbed_fingerprint: str) -> Mapping[str, BootRecord]:
         """The newest of each trial that can be stood behind: each is a set-up of its own."""
         hashes = [each.hash for each in steps]
-        found = stored_by_hash(self._store, BOOT, hashes, testbed_fingerprint)
+        found = load_by_hash(self._store, BOOT, hashes, testbed_fingerprint)
         newest = {each.plan.hash: each for each in found if each.format == BOOT_FORMAT and each.status == "done"}
         return newest
 
@@ -69,10 +69,12 @@ class Boots:
                 raise ConfigError(
                     f"platform {point.platform} names no files that its guests start from, so nothing can be cold"
                     + ("; name them as `guest_files` in hosts.yaml" if offer.installed else ""),
-                    key="boot.start", value="cold", allowed="hot",
-                )  # fmt: skip
+                    key="boot.start",
+                    value="cold",
+                    allowed="hot",
+                )
 
-        return refused(steps, refuse)
+        return find_refusals(steps, refuse)
 
 
 EXPERIMENT = Boots

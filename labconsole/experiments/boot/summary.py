@@ -2,7 +2,7 @@
 
 Only valid trials enter, of each the newest. Each one starts its guests anew; those of one block share its boot of the
 unit under test and its moment, so that the block is one replicate, the mean of its trials (docs/statistics.md). Cold is
-held against hot, and platform against platform, in pairs of blocks (measure/trials_of_guests.py), on the logarithm; all
+held against hot, and platform against platform, in pairs of blocks (measure/paired_blocks.py), on the logarithm; all
 that is compared is one family (Holm). Pure.
 """
 
@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
 
-from labconsole.experiments.boot.figures import latest_s
+from labconsole.experiments.boot.derived_values import latest_s
 from labconsole.experiments.boot.resolution import resolution_s
-from labconsole.measure.hypervisors import hypervisor, told_hypervisor
+from labconsole.measure.hypervisors import disambiguate_hypervisor, hypervisor
+from labconsole.measure.paired_blocks import Blocks, adjusted, assign_points, newest_trials, uut_kernel
 from labconsole.measure.statistics.effects import Effect, Word, equivalence_p, word
 from labconsole.measure.statistics.line_in_blocks import LineInBlocks
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
-from labconsole.measure.trials_of_guests import Blocks, adjusted, newest_trials, uut_kernel, with_points
 from labconsole.model.record.boot import BootRecord
 
 
@@ -39,7 +39,7 @@ class SeriesKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BootPointFound:
+class BootPointResult:
     """A point. ``startup_s`` by the clock outside, ``ready_s`` by the UUT's, ``first_s`` of the first guest; ``sd_s``:
     the deviation between the guests of a trial; ``resolution_s``: how far off the time of the coarsest trial may be,
     None: of one that is not known; ``*_bytes``: of all guests, by each witness. ``*_switches_per_s``: context switches
@@ -81,7 +81,7 @@ class BootLines:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartsCompared:
+class StartComparison:
     """By how much longer so many guests take to start at one point (``key``) than at another (``than``).
 
     ``adjusted_p``: by Holm over all that is compared; ``word``: what that says.
@@ -101,10 +101,10 @@ class BootsSummary:
     ``testbeds``: fingerprint to name. ``superseded``: trials of which a newer one is stored.
     """
 
-    points: tuple[BootPointFound, ...]
+    points: tuple[BootPointResult, ...]
     lines: tuple[BootLines, ...]
-    cold_against_hot: tuple[StartsCompared, ...]
-    between_platforms: tuple[StartsCompared, ...]
+    cold_against_hot: tuple[StartComparison, ...]
+    between_platforms: tuple[StartComparison, ...]
     testbeds: Mapping[str, str]
     superseded: int
 
@@ -119,7 +119,7 @@ class BootsSummary:
                     key.platform,
                     *(f"{mib} MiB" for mib in key.crew),
                     *([f"Linux {key.kernel or 'not known'}"] if len(kernels) > 1 else []),
-                    *told_hypervisor(key, keys),
+                    *disambiguate_hypervisor(key, keys),
                     *([f"on {self.testbeds[key.testbed_fingerprint]}"] if len(testbeds) > 1 else []),
                 ]
             )
@@ -139,7 +139,7 @@ def summarize_boots(records: Iterable[BootRecord], family: Sequence[float] = ())
     every = sorted(records, key=lambda each: (each.started_at, each.boot_id))
     newest = newest_trials(every)
     by_point: dict[Place, list[BootRecord]] = {}
-    for key, record in with_points(newest, series_key):
+    for key, record in assign_points(newest, series_key):
         by_point.setdefault((key, record.requested.guests), []).append(record)
     entered = {at: [each for each in group if each.verdict.status == "valid"] for at, group in by_point.items()}
     places = sorted(by_point)
@@ -149,7 +149,7 @@ def summarize_boots(records: Iterable[BootRecord], family: Sequence[float] = ())
     pairs = [(key, than) for key, than in cold if than in entered]
     blocks = Blocks(every)
     found = _compared(
-        [*pairs, *_of_platforms(places)], entered, blocks, margins.pop() if len(margins) == 1 else None, family
+        [*pairs, *_pair_platforms(places)], entered, blocks, margins.pop() if len(margins) == 1 else None, family
     )
     return BootsSummary(
         points=tuple(_point(*at, by_point[at], entered[at], blocks) for at in places),
@@ -161,7 +161,7 @@ def summarize_boots(records: Iterable[BootRecord], family: Sequence[float] = ())
     )
 
 
-def _of_platforms(places: Sequence[Place]) -> list[tuple[Place, Place]]:
+def _pair_platforms(places: Sequence[Place]) -> list[tuple[Place, Place]]:
     """Places that differ in nothing but the platform, each two once."""
     alike: dict[tuple[SeriesKey, int], list[Place]] = {}
     for key, guests in places:
@@ -180,12 +180,12 @@ def _compared(
     blocks: Blocks[BootRecord],
     margin_ratio: float | None,
     family: Sequence[float],
-) -> list[StartsCompared]:
+) -> list[StartComparison]:
     effects = [blocks.effect(entered[ours], entered[theirs], _startup) for ours, theirs in pairs]
     different = adjusted([effect.p for effect in effects], family)
     equal = adjusted([None if margin_ratio is None else equivalence_p(effect, margin_ratio) for effect in effects])
     return [
-        StartsCompared(
+        StartComparison(
             key=ours[0], than=theirs[0], guests=ours[1], effect=effect, adjusted_p=p, word=word(p, equivalent)
         )
         for (ours, theirs), effect, p, equivalent in zip(pairs, effects, different, equal, strict=True)
@@ -234,24 +234,24 @@ def _hypervisor(record: BootRecord) -> float | None:
     return None if record.memory is None else record.memory.hypervisor_bytes
 
 
-def _before(record: BootRecord) -> float | None:
+def _idle_switches(record: BootRecord) -> float | None:
     quiet = None if record.idle is None else record.idle.before
     return None if quiet is None else quiet.switches_per_s
 
 
-def _standing(record: BootRecord) -> float | None:
+def _guest_switches(record: BootRecord) -> float | None:
     quiet = None if record.idle is None else record.idle.standing
     return None if quiet is None else quiet.switches_per_s
 
 
 def _more_a_guest(record: BootRecord) -> float | None:
-    before, standing = _before(record), _standing(record)
+    before, standing = _idle_switches(record), _guest_switches(record)
     return None if before is None or standing is None else (standing - before) / record.requested.guests
 
 
 def _point(
     key: SeriesKey, guests: int, every: Sequence[BootRecord], entered: Sequence[BootRecord], blocks: Blocks[BootRecord]
-) -> BootPointFound:
+) -> BootPointResult:
     def mean(take: Take) -> SetUpMean | None:
         values: dict[Hashable, list[float]] = {}
         for each in entered:
@@ -262,7 +262,7 @@ def _point(
     left_out = Counter(
         each.verdict.reasons[0].code for each in every if each.verdict.status != "valid" and each.verdict.reasons
     )
-    return BootPointFound(
+    return BootPointResult(
         key=key,
         guests=guests,
         startup_s=mean(_startup),
@@ -274,8 +274,8 @@ def _point(
         pss_bytes=mean(_pss),
         cgroup_bytes=mean(_cgroup),
         hypervisor_bytes=mean(_hypervisor),
-        before_switches_per_s=mean(_before),
-        standing_switches_per_s=mean(_standing),
+        before_switches_per_s=mean(_idle_switches),
+        standing_switches_per_s=mean(_guest_switches),
         guest_switches_per_s=mean(_more_a_guest),
         left_out=dict(left_out),
         boot_ids=tuple(each.boot_id for each in entered),

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from labconsole.experiments.boot.own_files import cached_of
+from labconsole.experiments.boot.disk_images import sum_cached_pages
 from labconsole.experiments.boot.resolution import clock_reasons
 from labconsole.model.inventory import Inventory
-from labconsole.model.record.boot import CachedFiles, GuestBooted
-from labconsole.model.record.crew_trial import TimekeeperSeen
+from labconsole.model.record.boot import CachedFiles, GuestBootRecord
+from labconsole.model.record.crew_trial import TimekeeperRecord
 from labconsole.model.record.run import Reason, Verdict
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.crew_trial import judged
-from labconsole.verdict.observed import TrialObservations
+from labconsole.verdict.observations import TrialObservations
 from labconsole.verdict.reasons import reason
 from labconsole.verdict.timekeeper import swap_reasons, timekeeper_reasons
 
@@ -23,36 +23,42 @@ clocks between them."""
 
 def judge(
     seen: TrialObservations,
-    guests: Sequence[GuestBooted],
+    guests: Sequence[GuestBootRecord],
     *,
     start: str,
     clock_error_s: float | None,
     clock_error_allowed_s: float | None,
     files: Sequence[CachedFiles] | None,
-    timekeeper: TimekeeperSeen | None,
+    timekeeper: TimekeeperRecord | None,
     swapped_pages: int | None,
     missing: Sequence[str],
     limits: Tolerances,
     inventory: Inventory,
 ) -> Verdict:
     """``missing``: a sentence for every guest that did not come, or is not what was set up."""
-    shown = shown_reasons(
-        guests, start=start, clock_error_s=clock_error_s, clock_error_allowed_s=clock_error_allowed_s, files=files,
-        timekeeper=timekeeper, swapped_pages=swapped_pages, limits=limits,
-    )  # fmt: skip
+    shown = derive_reasons(
+        guests,
+        start=start,
+        clock_error_s=clock_error_s,
+        clock_error_allowed_s=clock_error_allowed_s,
+        files=files,
+        timekeeper=timekeeper,
+        swapped_pages=swapped_pages,
+        limits=limits,
+    )
     # The UUT's is made ready for the guests meanwhile.
     ports = [] if timekeeper is None else [(timekeeper.node, timekeeper.interface)]
     return judged(seen, shown, missing, limits=limits, inventory=inventory, ports=ports)
 
 
-def shown_reasons(
-    guests: Sequence[GuestBooted],
+def derive_reasons(
+    guests: Sequence[GuestBootRecord],
     *,
     start: str,
     clock_error_s: float | None,
     clock_error_allowed_s: float | None,
     files: Sequence[CachedFiles] | None,
-    timekeeper: TimekeeperSeen | None,
+    timekeeper: TimekeeperRecord | None,
     swapped_pages: int | None,
     limits: Tolerances,
 ) -> list[Reason]:
@@ -66,12 +72,12 @@ def shown_reasons(
     return [*found, *swap_reasons(swapped_pages)]
 
 
-def apart_s(guest: GuestBooted) -> float | None:
+def apart_s(guest: GuestBootRecord) -> float | None:
     """By how much its two witnesses differ; None: one is missing."""
     return None if guest.mark_s is None or guest.ready_s is None else guest.ready_s - guest.mark_s
 
 
-def too_far_apart(guest: GuestBooted, clock_error_s: float | None) -> bool:
+def too_far_apart(guest: GuestBootRecord, clock_error_s: float | None) -> bool:
     """Whether the two witnesses contradict each other."""
     difference_s = apart_s(guest)
     if difference_s is None or guest.mark_s is None:
@@ -79,7 +85,7 @@ def too_far_apart(guest: GuestBooted, clock_error_s: float | None) -> bool:
     return abs(difference_s) > APART_S + APART_RATIO * abs(guest.mark_s) + (clock_error_s or 0.0)
 
 
-def _marks(guests: Sequence[GuestBooted], clock_error_s: float | None) -> Iterator[Reason]:
+def _marks(guests: Sequence[GuestBootRecord], clock_error_s: float | None) -> Iterator[Reason]:
     for each in guests:
         if each.ready_ns is not None and each.mark_ns is None:
             detail = f"{each.guest}: said that it was up, but the timekeeper did not see its mark"
@@ -90,7 +96,7 @@ def _marks(guests: Sequence[GuestBooted], clock_error_s: float | None) -> Iterat
 
 
 def _cached(start: str, files: Sequence[CachedFiles]) -> Iterator[Reason]:
-    pages, cached = cached_of(files)
+    pages, cached = sum_cached_pages(files)
     if not pages:
         detail = f"of what the guests start from no page is known, so that nothing shows that it was a {start} start"
         yield reason("not_cold" if start == "cold" else "not_hot", detail, pages=pages)

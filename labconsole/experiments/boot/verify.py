@@ -5,11 +5,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 
-from labconsole.experiments.boot.bounds import bound_problems
+from labconsole.experiments.boot.plausibility import find_implausible
 from labconsole.experiments.boot.resolution import clock_allowed_s
 from labconsole.experiments.boot.rules import RULES
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against, same
-from labconsole.measure.recompute.verdict_check import codes_of, judge_again, unjudged_reasons
+from labconsole.measure.recompute.verdict_check import codes_of, recompute_verdict, unjudged_reasons
 from labconsole.model.record.boot import BootRecord
 
 SEEN_NOTHING = frozenset({"not_measured", "no_memory"})
@@ -18,10 +18,10 @@ SEEN_NOTHING = frozenset({"not_measured", "no_memory"})
 
 def recompute_boot(record: BootRecord) -> list[Discrepancy]:
     """What of a trial does not follow, or contradicts itself."""
-    found = [*_differences(record), *_guests(record), *bound_problems(record)]
+    found = [*_differences(record), *_guests(record), *find_implausible(record)]
     if record.requested.start == "cold" and record.files is None and record.memory is not None:
         found.append(against("files", "says nothing of the page cache, but the start is cold"))
-    return [*found, *judge_again(record, RULES)]
+    return [*found, *recompute_verdict(record, RULES)]
 
 
 def _differences(record: BootRecord) -> Iterator[Discrepancy]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from labconsole.experiments.flow.ring import said_bytes
+from labconsole.experiments.flow.ring import reported_bytes
 from labconsole.model.record.flow import FlowRecord
 
 GIGA = 1e9
@@ -53,7 +53,7 @@ def payload_bytes(record: FlowRecord) -> float | None:
         said, seen = _ring_rates(record)
         if said is None or seen is None or abs(said - seen) > SAID_ERROR * seen:
             return None
-        return float(sum(said_bytes(each.output) or 0 for each in record.ring))
+        return float(sum(reported_bytes(each.output) or 0 for each in record.ring))
     if record.receivers:
         read = [one.udp_packets for one in record.receivers if one.udp_packets is not None]
         return float(sum(read) * record.requested.payload_bytes) if len(read) == len(record.receivers) else None
@@ -63,7 +63,7 @@ def payload_bytes(record: FlowRecord) -> float | None:
 def _ring_rates(record: FlowRecord) -> tuple[float | None, float | None]:
     """The sum of the rates by iperf, and by the interfaces; None: one guest's, or how much it sent, is not known."""
     rates = [(each.said_bps, each.out_bps) for each in record.ring]
-    if any(None in both for both in rates) or None in [said_bytes(each.output) for each in record.ring]:
+    if any(None in both for both in rates) or None in [reported_bytes(each.output) for each in record.ring]:
         return None, None
     said, seen = (math.fsum(both[place] or 0.0 for both in rates) for place in (0, 1))
     return said, seen

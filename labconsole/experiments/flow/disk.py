@@ -9,22 +9,22 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from labconsole.experiments.flow.figures import begins, bin_rates, ends
+from labconsole.experiments.flow.rates import begins, bin_rates, ends
 from labconsole.experiments.flow.script import (
     FIRST_SOURCE_PORT,
     PORTS_PER_GUEST,
     SINK_ADDRESS,
     SINK_PORT,
     SenderAnswer,
+    build_shell_line,
     read_answer,
-    said_line,
 )
 from labconsole.experiments.flow.window import FlowWindow
-from labconsole.measure.sharing import during_ratio, recovery_bins, whole_bins
-from labconsole.model.disk_beside import DiskBeside
-from labconsole.model.record.flow import DiskBesideSeen, FlowRequested, FlowSeen
+from labconsole.measure.fairness import during_ratio, recovery_bins, whole_bins
+from labconsole.model.background_disk_job import DiskBeside
+from labconsole.model.record.flow import BackgroundDiskRecord, FlowRequested, SinkFlowRecord
 from labconsole.model.record.run import Reason
-from labconsole.platforms.base.disk_work import on_disk
+from labconsole.platforms.base.disk_work import build_disk_command
 from labconsole.verdict.reasons import reason
 from labconsole.wire.flows import CountedFlow
 
@@ -55,12 +55,12 @@ class DiskWorker:
             "--no-udp-fin >/dev/null 2>&1"
             for port in self.ports
         )
-        work = f"sh -c {shlex.quote(on_disk(self.disk, 1, beside.command()))}"
+        work = f"sh -c {shlex.quote(build_disk_command(self.disk, 1, beside.command()))}"
         both = f"{before}; {work}; s=$?; {after}; (exit $s)"
-        return said_line(both, after_s=beside.from_s, neighbour=self.neighbour)
+        return build_shell_line(both, after_s=beside.from_s, neighbour=self.neighbour)
 
 
-def marks_of(worker: DiskWorker, window: FlowWindow) -> tuple[CountedFlow | None, CountedFlow | None]:
+def find_marks(worker: DiskWorker, window: FlowWindow) -> tuple[CountedFlow | None, CountedFlow | None]:
     """What came of its marks; None: nothing."""
     counted: Mapping[int, CountedFlow] = {}
     if window.capture is not None and window.capture.flows is not None:
@@ -73,19 +73,19 @@ def marks_of(worker: DiskWorker, window: FlowWindow) -> tuple[CountedFlow | None
     return counted.get(before), counted.get(after)
 
 
-def disk_seen(
+def build_disk_observation(
     worker: DiskWorker,
     beside: DiskBeside,
     window: FlowWindow,
-    flows: Sequence[FlowSeen],
+    flows: Sequence[SinkFlowRecord],
     guests: Sequence[str],
     requested: FlowRequested,
-) -> DiskBesideSeen:
+) -> BackgroundDiskRecord:
     """What is known of the work, and what the others brought before, during and after it."""
     said = window.said(worker.name)
     answer = SenderAnswer() if said is None or said.printed is None else read_answer(said.printed)
-    before, after = marks_of(worker, window)
-    found = DiskBesideSeen(
+    before, after = find_marks(worker, window)
+    found = BackgroundDiskRecord(
         guest=worker.name,
         address=worker.address,
         mac=worker.mac,
@@ -97,12 +97,12 @@ def disk_seen(
         start_ns=None if before is None else before.last_at_ns,
         end_ns=None if after is None else after.first_at_ns,
     )
-    return found.model_copy(update=beside_work(found, flows, guests, window.origin_ns, requested))
+    return found.model_copy(update=derive_rates_around(found, flows, guests, window.origin_ns, requested))
 
 
-def beside_work(
-    seen: DiskBesideSeen,
-    flows: Sequence[FlowSeen],
+def derive_rates_around(
+    seen: BackgroundDiskRecord,
+    flows: Sequence[SinkFlowRecord],
     guests: Sequence[str],
     origin_ns: int | None,
     requested: FlowRequested,
@@ -131,7 +131,7 @@ def beside_work(
     }
 
 
-def disk_reasons(requested: FlowRequested, seen: DiskBesideSeen | None) -> Iterator[Reason]:
+def disk_reasons(requested: FlowRequested, seen: BackgroundDiskRecord | None) -> Iterator[Reason]:
     """What speaks against a trial in which a guest was to work on its disk."""
     if requested.disk is None:
         return

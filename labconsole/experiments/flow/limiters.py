@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from labconsole.contracts.ports import AgentLink
-from labconsole.model.record.flow import LimiterSeen
-from labconsole.network.credit import Credit
+from labconsole.model.record.flow import LimiterRecord
 from labconsole.network.rate_limits import RateLimit
+from labconsole.network.xen_rate_limit import XenRateLimit
 from labconsole.wire.clean import read_json
 from labconsole.wire.execution import Execute
 
@@ -59,7 +59,9 @@ _NICS, _BACK_ENDS = "/sys/class/net", "/sys/kernel/debug/xen-netback"
 _QUEUE = re.compile(r"^(\S+) (\d{1,20}), usec: (\d{1,20})\s*$", re.MULTILINE)
 
 
-def limit_of(host_interface: str, number: int, rate_bps: int, most_frames_bytes: int | None = None) -> RateLimit:
+def build_rate_limit(
+    host_interface: str, number: int, rate_bps: int, most_frames_bytes: int | None = None
+) -> RateLimit:
     """The change that limits a guest, counted from 1, behind this interface; its queue holds no more than
     ``most_frames_bytes``.
     """
@@ -75,12 +77,12 @@ def limit_of(host_interface: str, number: int, rate_bps: int, most_frames_bytes:
     )
 
 
-def credit_of(host_interface: str, rate_bps: int) -> Credit:
+def build_credit(host_interface: str, rate_bps: int) -> XenRateLimit:
     """The change that limits a guest whose NIC's back end does it."""
-    return Credit(interface=host_interface, rate_bps=rate_bps)
+    return XenRateLimit(interface=host_interface, rate_bps=rate_bps)
 
 
-def waits_for_credit(limiter: LimiterSeen | None) -> bool:
+def waits_for_credit(limiter: LimiterRecord | None) -> bool:
     """Whether a guest over its limit has to wait, so that no more comes out of it; else the rest is dropped."""
     return limiter is not None and limiter.kind == CREDIT
 
@@ -94,7 +96,7 @@ def queue_name(number: int) -> str:
     return f"lcq{number}"
 
 
-async def read_credit(uut: AgentLink, interfaces: Mapping[str, str]) -> dict[str, LimiterSeen]:
+async def read_credit(uut: AgentLink, interfaces: Mapping[str, str]) -> dict[str, LimiterRecord]:
     """Guest to what the back end of its NIC holds it to, by the kernel's own word (debugfs), given guest to interface.
 
     Every queue of a NIC has the whole credit, so a guest may send their sum. What cannot be read is None, and so is
@@ -111,9 +113,9 @@ async def read_credit(uut: AgentLink, interfaces: Mapping[str, str]) -> dict[str
     return {guest: _credit(interface, queues.get(interface, [])) for guest, interface in interfaces.items()}
 
 
-def _credit(interface: str, queues: list[tuple[int, int]]) -> LimiterSeen:
+def _credit(interface: str, queues: list[tuple[int, int]]) -> LimiterRecord:
     limited = bool(queues) and all(every_us and credit * 8_000_000 < _MOST for credit, every_us in queues)
-    return LimiterSeen(
+    return LimiterRecord(
         kind=CREDIT,
         interface=interface,
         rate_bps=sum(credit * 8_000_000 // every_us for credit, every_us in queues) if limited else None,
@@ -123,16 +125,16 @@ def _credit(interface: str, queues: list[tuple[int, int]]) -> LimiterSeen:
     )
 
 
-async def read_limiters(uut: AgentLink, queues: Mapping[str, str]) -> dict[str, LimiterSeen]:
+async def read_limiters(uut: AgentLink, queues: Mapping[str, str]) -> dict[str, LimiterRecord]:
     """Guest to what its limiter says, given guest to the interface that it is on. What cannot be read is None."""
     if not queues:
         return {}
     said = await uut.ask(Execute(argv=["tc", "-s", "-j", "qdisc", "show"], timeout_s=10))
-    of = _by_interface(said.stdout)
-    return {guest: _seen(interface, of.get(interface, {})) for guest, interface in queues.items()}
+    of = _index_by_interface(said.stdout)
+    return {guest: _build_limiter(interface, of.get(interface, {})) for guest, interface in queues.items()}
 
 
-def _by_interface(text: str) -> dict[str, dict[str, Any]]:
+def _index_by_interface(text: str) -> dict[str, dict[str, Any]]:
     try:
         found = read_json(text)
     except ValueError:
@@ -142,11 +144,11 @@ def _by_interface(text: str) -> dict[str, dict[str, Any]]:
     return {str(each.get("dev")): each for each in found if isinstance(each, dict) and each.get("kind") == "tbf"}
 
 
-def _seen(interface: str, said: dict[str, Any]) -> LimiterSeen:
+def _build_limiter(interface: str, said: dict[str, Any]) -> LimiterRecord:
     options = said.get("options")
     told = options if isinstance(options, dict) else {}
     rate = _whole(told.get("rate"))
-    return LimiterSeen(
+    return LimiterRecord(
         kind=KIND,
         interface=interface,
         rate_bps=None if rate is None else rate * 8,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from labconsole.contracts.measured import Bound, MeasuredKind, MeasuredTrial, MeasuredValue, Quantity
-from labconsole.experiments.flow.figures import arrived_packets, let_through_bps, sent_to_at_once
+from labconsole.experiments.flow.rates import arrived_packets, let_through_bps, sent_to_at_once
 from labconsole.experiments.flow.summary import flow_key, set_up_of
 from labconsole.measure.maximum import REACHED_LOSS_RATIO
 from labconsole.model.record.flow import FlowRecord
 from labconsole.model.record.kinds.flow import KIND
 from labconsole.model.record.summary import RunSummary
-from labconsole.report.measured_guests import TrialSaid, measured_of_guests
+from labconsole.report.guest_trials import TrialFacts, build_guest_trials
 
 PAYLOAD = Quantity(name="payload of all guests", unit="bps", better="higher", shown_unit="Mbit/s", scale=1e6)
 FRAMES = Quantity(name="frames of all guests", unit="bps", better="higher", shown_unit="Mbit/s", scale=1e6)
@@ -22,15 +22,15 @@ CONDITIONS = ("testbed_fingerprint", "kernel", "hypervisor")
 
 
 def _trials(records: Sequence[FlowRecord], runs: Mapping[str, RunSummary]) -> list[MeasuredTrial]:
-    return measured_of_guests(KIND.name, records, _said)
+    return build_guest_trials(KIND.name, records, _build_trial)
 
 
-def _said(record: FlowRecord) -> TrialSaid:
+def _build_trial(record: FlowRecord) -> TrialFacts:
     key, quantity = flow_key(record), FRAMES if record.requested.pattern == "ring" else PAYLOAD
     memory = "" if key.memory_mib is None else f", {key.memory_mib} MiB each"
     where = {"same": ", one CPU for all", "own": ", a CPU for each", "any": ""}[key.cpu]
     many = f"{key.guests} guest{'s' if key.guests > 1 else ''}"
-    return TrialSaid(
+    return TrialFacts(
         id=record.flow_id,
         factors={name: value for name, value in key._asdict().items() if name not in CONDITIONS},
         words=f"{key.platform}: {many}, {key.scenario}{where}, payload {key.payload_bytes} B{memory}",

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from labconsole.experiments.flow.figures import HEADER_BYTES, bin_rates, intended_bps
 from labconsole.experiments.flow.limiters import waits_for_credit
-from labconsole.experiments.flow.script import said_sent_s
-from labconsole.measure import sharing
-from labconsole.measure.sharing import whole_bins
-from labconsole.model.record.flow import FlowRecord, SenderSeen
+from labconsole.experiments.flow.rates import HEADER_BYTES, bin_rates, intended_bps
+from labconsole.experiments.flow.script import reported_sent_s
+from labconsole.measure import fairness
+from labconsole.measure.fairness import whole_bins
+from labconsole.model.record.flow import FlowRecord, SenderRecord
 
 ENOUGH_RATIO = 1.01
 """Who offers less than this of its limit is not held by it all the time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SharingFound:
+class SharingResult:
     """Of one trial, in the bins in which all guests send; docs/flow.md has the definitions. None: cannot be said.
 
     ``attained``: guest to what it reached of its limit, both in whole frames. ``interference_ratio`` and
@@ -36,42 +36,42 @@ class SharingFound:
     first_share_ratio: float | None = None
 
 
-def quantities(record: FlowRecord) -> SharingFound:
+def quantities(record: FlowRecord) -> SharingResult:
     """Out of the record's flows."""
     asked, names = record.requested, [sender.guest for sender in record.senders]
     first, stop = record.shared_from, record.shared_to
     if first is None or stop is None or stop <= first:
-        return SharingFound()
+        return SharingResult()
 
     def rates_of(guest: str, begin: int, end: int) -> list[float]:
         return bin_rates(record.flows, guest, end, asked.payload_bytes, asked.bin_s)[begin:]
 
     rates = {guest: rates_of(guest, first, stop) for guest in names}
     rows = list(rates.values())
-    dominance = sharing.dominance(rows)
-    starved = {guest: sharing.starvation(rows, place) for place, guest in enumerate(rates)} if len(rows) > 1 else {}
-    spreads = {guest: sharing.spread_bps(values) for guest, values in rates.items()}
+    dominance = fairness.dominance(rows)
+    starved = {guest: fairness.starvation(rows, place) for place, guest in enumerate(rates)} if len(rows) > 1 else {}
+    spreads = {guest: fairness.spread_bps(values) for guest, values in rates.items()}
     alone = rates_of(names[0], *alone_bins(record)) if alone_bins(record)[1] else []
-    return SharingFound(
+    return SharingResult(
         rates_bps=rates,
         attained=_attained(record, rates),
         spread_bps={guest: spread for guest, spread in spreads.items() if spread is not None},
-        alone_spread_bps=sharing.spread_bps(alone),
-        interference_ratio=sharing.interference_ratio(alone, rates[names[0]]) if alone else None,
+        alone_spread_bps=fairness.spread_bps(alone),
+        interference_ratio=fairness.interference_ratio(alone, rates[names[0]]) if alone else None,
         dominant_bins=None if dominance is None else (dominance.marked_bins, dominance.of_bins),
         dominant_s=None if dominance is None else dominance.longest_bins * asked.bin_s,
         starved_bins={guest: (of.marked_bins, of.of_bins) for guest, of in starved.items() if of is not None},
-        first_share_ratio=sharing.share_ratio(rows, 0) if len(rows) > 1 else None,
+        first_share_ratio=fairness.share_ratio(rows, 0) if len(rows) > 1 else None,
     )
 
 
-def sent_bps(sender: SenderSeen, payload_bytes: int) -> float | None:
+def sent_bps(sender: SenderRecord, payload_bytes: int) -> float | None:
     """Payload that came out of a guest over the time for which it says that its iperf sent: what waits in the link's
     queue comes to the sink for longer. What waits for credit comes out later, too, so it is over the time at the sink.
     """
     if waits_for_credit(sender.limiter):
         return sender.offered_bps
-    sent_s = said_sent_s(sender.output)
+    sent_s = reported_sent_s(sender.output)
     return None if sender.host_packets is None or sent_s is None else sender.host_packets * payload_bytes * 8 / sent_s
 
 
@@ -101,7 +101,7 @@ def _attained(record: FlowRecord, rates: Mapping[str, Sequence[float]]) -> dict[
             offered_bps = intended_bps(asked, place)
         if offered_bps is not None and offered_bps * layers < ENOUGH_RATIO * limit_bps:
             continue  # it did not ask for as much: what it reached says nothing of the limit
-        ratio = sharing.attained_ratio([each * layers for each in values], limit_bps)
+        ratio = fairness.attained_ratio([each * layers for each in values], limit_bps)
         if ratio is not None:
             found[guest] = ratio
     return found

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from labconsole.experiments.flow.script import OUTPUT_BYTES, SenderAnswer, read_answer, silent_guests
 from labconsole.measure.statistics.repetitions import jain_index
-from labconsole.model.record.flow import LimiterSeen, RingSeen
+from labconsole.model.record.flow import LimiterRecord, RingGuestRecord
 from labconsole.model.record.run import Reason
-from labconsole.platforms.base.inside import at_once
-from labconsole.verdict.observed import Snapshot
+from labconsole.platforms.base.guest_shell import build_simultaneous_line
+from labconsole.verdict.observations import Snapshot
 from labconsole.verdict.reasons import reason
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.guests import AskedGuests
@@ -66,7 +66,7 @@ class RingGuest:
         said = f"o=$({{ {work}; echo \" ST $?\"; }} 2>&1 | tail -c {OUTPUT_BYTES} | tr '\\n' '|')"
         sends = f'{said}; sleep {LINGER_S:g}; printf "%s\\n" "LCFLOW $o"'
         serves = f"iperf -s -p {PORT} -B {self.address} </dev/null >/dev/null 2>&1 & s=$!; sleep {LISTEN_S:g}"
-        return f"{serves}; {at_once([sends])}; kill $s 2>/dev/null; wait $s 2>/dev/null"
+        return f"{serves}; {build_simultaneous_line([sends])}; kill $s 2>/dev/null; wait $s 2>/dev/null"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class RingWindow:
     answered: AskedGuests
     before: Snapshot | None
     after: Snapshot | None
-    limiters: Mapping[str, LimiterSeen]
+    limiters: Mapping[str, LimiterRecord]
 
     @property
     def silent(self) -> tuple[tuple[str, str], ...]:
@@ -103,7 +103,7 @@ class RingWindow:
         return None if sample is None else (sample.monotonic_ns, sample.values[_RX], sample.values[_TX])
 
 
-def ring_seen(guests: Sequence[RingGuest], window: RingWindow) -> tuple[RingSeen, ...]:
+def build_ring(guests: Sequence[RingGuest], window: RingWindow) -> tuple[RingGuestRecord, ...]:
     """Each guest with its bytes and rates."""
     took_s = window.window_s(guests)
     said = {each.guest: each for each in window.answered.guests}
@@ -113,7 +113,7 @@ def ring_seen(guests: Sequence[RingGuest], window: RingWindow) -> tuple[RingSeen
         answer = SenderAnswer() if console is None or console.printed is None else read_answer(console.printed)
         counted = window.counted(guest)
         found.append(
-            RingSeen(
+            RingGuestRecord(
                 guest=guest.name,
                 to=guest.to,
                 address=guest.address,
@@ -122,7 +122,7 @@ def ring_seen(guests: Sequence[RingGuest], window: RingWindow) -> tuple[RingSeen
                 out_bytes=None if counted is None else counted[0],
                 in_bytes=None if counted is None else counted[1],
                 out_bps=None if counted is None or not took_s else counted[0] * 8 / took_s,
-                said_bps=_said_bps(answer),
+                said_bps=_reported_bps(answer),
                 limiter=window.limiters.get(guest.name),
                 exit_status=answer.exit_status,
                 output=answer.output,
@@ -131,19 +131,19 @@ def ring_seen(guests: Sequence[RingGuest], window: RingWindow) -> tuple[RingSeen
     return tuple(found)
 
 
-def _said_bps(answer: SenderAnswer) -> float | None:
+def _reported_bps(answer: SenderAnswer) -> float | None:
     """Payload, by iperf's word and its guest's clock."""
     found = _SAID.search(answer.output)
     return None if found is None else float(found[2])
 
 
-def said_bytes(output: str) -> int | None:
+def reported_bytes(output: str) -> int | None:
     """Payload over all that it sent, by iperf's word."""
     found = _SAID.search(output)
     return None if found is None else int(found[1])
 
 
-def ring_sum(ring: Sequence[RingSeen]) -> tuple[float | None, float | None]:
+def ring_sum(ring: Sequence[RingGuestRecord]) -> tuple[float | None, float | None]:
     """Of all guests' rates the sum, and how equal they are by Jain's index."""
     rates = [each.out_bps for each in ring if each.out_bps is not None]
     if not rates or len(rates) < len(ring):
@@ -151,7 +151,7 @@ def ring_sum(ring: Sequence[RingSeen]) -> tuple[float | None, float | None]:
     return sum(rates), jain_index(rates)
 
 
-def ring_reasons(ring: Sequence[RingSeen], window_s: float | None) -> Iterator[Reason]:
+def ring_reasons(ring: Sequence[RingGuestRecord], window_s: float | None) -> Iterator[Reason]:
     """What a record of a ring shows, so that whoever has it can judge again."""
     broken = False
     for each in ring:

@@ -53,10 +53,10 @@ class Sending:
             f"iperf -c {SINK_ADDRESS} -p {SINK_PORT} -u -l {self.payload_bytes} -b {self.offered_bps} "
             f"-t {self.duration_s:g} -B {self.address}:{self.ports[0]}{flows} --no-udp-fin"
         )
-        return said_line(work, after_s=self.after_s, neighbour=self.neighbour)
+        return build_shell_line(work, after_s=self.after_s, neighbour=self.neighbour)
 
 
-def said_line(work: str, *, after_s: float, neighbour: str | None) -> str:
+def build_shell_line(work: str, *, after_s: float, neighbour: str | None) -> str:
     """The line that does this so much later, and says how it ended. ``neighbour``: see Sending."""
     wait = f"sleep {after_s:g}; " if after_s else ""
     tell = "" if neighbour is None else f"busybox arp -s {SINK_ADDRESS} {neighbour}; "
@@ -79,7 +79,7 @@ def read_answer(printed: str) -> SenderAnswer:
     return SenderAnswer() if found is None else SenderAnswer(int(found[2]), found[1].strip(" |"))
 
 
-def said_sent_s(output: str) -> float | None:
+def reported_sent_s(output: str) -> float | None:
     """For how long iperf sent, by its own word and its guest's clock, its longest flow; None: it does not say."""
     found = [float(each) for each in _SENT_FOR.findall(output)]
     return max(found, default=0.0) or None

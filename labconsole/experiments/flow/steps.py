@@ -7,9 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from labconsole.contracts.experiment import Stage
-from labconsole.engine.crew_step import SOME_CPUS, of_plan, refuse_without, refused, stored_of_blocks, trials_at
+from labconsole.engine.crew_step import (
+    SOME_CPUS,
+    build_step,
+    filter_trials,
+    find_refusals,
+    load_usable_records,
+    require_program,
+)
 from labconsole.errors import ConfigError
-from labconsole.experiments.flow.figures import line_frames_bps
+from labconsole.experiments.flow.rates import line_frames_bps
 from labconsole.measure.hypervisors import BARE_HOST
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.flows import FlowFactors, FlowPoint, FlowTrial, flow_hash
@@ -43,13 +50,13 @@ class Flows:
             return flow_hash(flows.factors, trial, salt or flows.salt)
 
         return [
-            of_plan(FlowStep, plan, trial, hash_of, factors=flows.factors, store=self._store)
-            for trial in trials_at(plan, flows.trials, only)
+            build_step(FlowStep, plan, trial, hash_of, factors=flows.factors, store=self._store)
+            for trial in filter_trials(plan, flows.trials, only)
         ]
 
     def stored(self, steps: Sequence[FlowStep], testbed_fingerprint: str) -> Mapping[str, FlowRecord]:
         """See stored_of_blocks()."""
-        return stored_of_blocks(self._store, FLOW, steps, testbed_fingerprint)
+        return load_usable_records(self._store, FLOW, steps, testbed_fingerprint)
 
     def earlier(self, testbed_fingerprint: str) -> Sequence[tuple[FlowStep, FlowRecord]]:
         """None: a trial of an earlier time is shown among its results."""
@@ -72,23 +79,29 @@ class Flows:
             _refuse_short_work(point, factors.bin_s)
             if len(most_limits) > most_guests:
                 raise ConfigError(
-                    "are more than guests", key="flow.limits", value=", ".join(map(format_target, most_limits)),
+                    "are more than guests",
+                    key="flow.limits",
+                    value=", ".join(map(format_target, most_limits)),
                     allowed=f"one for all, one for each of {most_guests}, or fewer that they take in turn",
-                )  # fmt: skip
+                )
             if most_guests < 2 and max(factors.second_after_s) > 0:
                 raise ConfigError(
-                    "is of all guests but the first, and one guest is asked for", key="flow.second_after_s",
-                    value=max(factors.second_after_s), allowed="0, or two guests and more",
-                )  # fmt: skip
+                    "is of all guests but the first, and one guest is asked for",
+                    key="flow.second_after_s",
+                    value=max(factors.second_after_s),
+                    allowed="0, or two guests and more",
+                )
             offer = stage.offer(point.platform, flow_members(point, factors, SOME_CPUS))
             link_speed_bps = inventory.streams[0].link_speed_bps
             fits_bps = (line_frames_bps if point.weights is None else link_bps)(link_speed_bps, point.payload_bytes)
             if point.pattern != "ring" and any(limit >= fits_bps for limit in point.limits):
                 raise ConfigError(
-                    "are no limits on this link", key="flow.limits", value=", ".join(map(format_target, point.limits)),
+                    "are no limits on this link",
+                    key="flow.limits",
+                    value=", ".join(map(format_target, point.limits)),
                     allowed=f"less than {format_rate_bps(fits_bps)}, which is all that guests get of the link's "
                     f"{format_rate_bps(link_speed_bps)} with {point.payload_bytes} bytes of payload in each frame",
-                )  # fmt: skip
+                )
             misfit = weights_misfit(point, link_speed_bps)
             if misfit is not None:
                 raise ConfigError(f"are not possible: {misfit}", key="flow.weights")
@@ -96,24 +109,30 @@ class Flows:
             if bare and point.pattern == "in" and point.guests > 1:
                 raise ConfigError(
                     "processes of the bare host share its network stack, so that what several are sent cannot be told "
-                    "apart", key="guests", value=point.guests, allowed="1, or platforms with guests",
-                )  # fmt: skip
+                    "apart",
+                    key="guests",
+                    value=point.guests,
+                    allowed="1, or platforms with guests",
+                )
             asked = "limits" if point.limits else "weights" if point.weights else "pattern"
             of_interfaces = bool(point.limits or point.weights or point.pattern == "ring")
             if bare and of_interfaces:
                 raise ConfigError(
                     "processes of the bare host have no interface and no network stack of their own",
-                    key=asked, value=point.platform,
+                    key=asked,
+                    value=point.platform,
                     allowed="platforms with guests; measure the bare host by a plan of its own",
-                )  # fmt: skip
+                )
             if of_interfaces and not offer.own_interfaces:
                 raise ConfigError(
-                    "guests of this platform have no interface of their own on the UUT", key=asked,
-                    value=point.platform, allowed="platforms whose guests have one (docs/platforms.md: `to_guest`)",
-                )  # fmt: skip
-            refuse_without("iperf", offer)
+                    "guests of this platform have no interface of their own on the UUT",
+                    key=asked,
+                    value=point.platform,
+                    allowed="platforms whose guests have one (docs/platforms.md: `to_guest`)",
+                )
+            require_program("iperf", offer)
 
-        return refused(steps, refuse)
+        return find_refusals(steps, refuse)
 
 
 def _refuse_of_ring(factors: FlowFactors) -> None:
@@ -126,8 +145,10 @@ def _refuse_of_ring(factors: FlowFactors) -> None:
             told = [format_target(each) if name == "offered" and each != "line" else str(each) for each in asked]
             raise ConfigError(
                 "is of datagrams to the sink, and the guests of a ring send as much as they can over TCP",
-                key=f"flow.{name}", value=", ".join(told), allowed=str(usual[0]),
-            )  # fmt: skip
+                key=f"flow.{name}",
+                value=", ".join(told),
+                allowed=str(usual[0]),
+            )
 
 
 def _refuse_short_work(point: FlowPoint, bin_s: float) -> None:
@@ -139,9 +160,10 @@ def _refuse_short_work(point: FlowPoint, bin_s: float) -> None:
     shorter = "a shorter bin_s, or " if disk.to_s - disk.from_s > disk.early_s else ""
     raise ConfigError(
         f"leaves too few bins in the work on the disk, which is from {disk.from_s:g} to {disk.to_s:g} s",
-        key="flow.bin_s", value=bin_s,
+        key="flow.bin_s",
+        value=bin_s,
         allowed=f"{shorter}to_s {math.ceil(needed_s - 1e-9)} s after from_s and more",
-    )  # fmt: skip
+    )
 
 
 EXPERIMENT = Flows

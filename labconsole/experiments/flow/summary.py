@@ -11,30 +11,30 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from labconsole.experiments.flow.cost import cpu_s_per_gb, machine_cpu_s_per_gb
-from labconsole.experiments.flow.figures import bin_rates, sent_to_at_once
-from labconsole.experiments.flow.inward_found import lost_packets
-from labconsole.experiments.flow.quantities import SharingFound, quantities
-from labconsole.experiments.flow.weight_shares import WeightStepFound, weight_steps
-from labconsole.measure.hypervisors import hypervisor, told_hypervisor
+from labconsole.experiments.flow.quantities import SharingResult, quantities
+from labconsole.experiments.flow.rates import bin_rates, sent_to_at_once
+from labconsole.experiments.flow.receive_results import lost_packets
+from labconsole.experiments.flow.weight_shares import WeightStepResult, weight_steps
+from labconsole.measure.hypervisors import disambiguate_hypervisor, hypervisor
+from labconsole.measure.paired_blocks import assign_points, find_exclusion_code, newest_trials, sort_key, uut_kernel
 from labconsole.measure.statistics.bounded_means import (
+    drop_interval,
     lower_bounded,
     share_over_set_ups,
-    without_interval,
 )
 from labconsole.measure.statistics.effects import Effect, Word
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
-from labconsole.measure.trials_of_guests import in_order, left_out_by, newest_trials, uut_kernel, with_points
-from labconsole.model.disk_beside import DiskBeside
+from labconsole.model.background_disk_job import DiskBeside
 from labconsole.model.record.flow import FlowRecord
 from labconsole.model.weights import WeightSteps
 from labconsole.units import format_target
 
 V = TypeVar("V")
 
-BY_OUTCOME = ("no_packets", "duration_cut", "offered_short", "rate_uncertain")
+OUTCOME_CODES = ("no_packets", "duration_cut", "offered_short", "rate_uncertain")
 """Codes of trials that are left out because of what they came to: those that enter are a choice."""
 
-TOLD_APART = (
+DISTINGUISHING_FIELDS = (
     ("cpu", "CPU {}"),
     ("payload_bytes", "payload {} B"),
     ("duration_s", "for {:g} s"),
@@ -98,7 +98,7 @@ class FlowPointKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GuestFound:
+class GuestResult:
     """One guest at a point: payload rate while all send, what it reached of its limit, its deviation over bins, and
     the mean of every bin from the first packet of any on. In a ring the rate is that of frames at its interface; where
     guests are sent to, of what they read.
@@ -113,7 +113,7 @@ class GuestFound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FlowPointFound:
+class FlowPointResult:
     """A point. ``line_bps``: what the link carries of its payload; ``line_ratio``: what the sum is of that, None where
     rates do not add up. ``median_id``: the trial whose longest dominance is
     the median one, by which it is drawn as a path.
@@ -147,8 +147,8 @@ class FlowPointFound:
     cpu_s_per_gb: SetUpMean | None
     machine_cpu_s_per_gb: SetUpMean | None
     weight_error: SetUpMean | None
-    weight_steps: tuple[WeightStepFound, ...]
-    guests: tuple[GuestFound, ...]
+    weight_steps: tuple[WeightStepResult, ...]
+    guests: tuple[GuestResult, ...]
     median_id: str | None
     left_out: Mapping[str, int]
     flow_ids: tuple[str, ...]
@@ -156,7 +156,7 @@ class FlowPointFound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BesideBare:
+class BareHostComparison:
     """By what the payload of all guests at a point (``key``) differs from the bare host's (``bare``), with as many
     processes where that was measured, or else with one. ``adjusted_p``: by Holm over all that is compared;
     ``equivalent_p``: of two one-sided tests, by Holm over these, within the margin. ``both_full``: both fill the link,
@@ -192,10 +192,10 @@ class FlowsSummary:
     newer one is stored. ``compared``: empty where nobody asked for it (comparing.py).
     """
 
-    points: tuple[FlowPointFound, ...]
+    points: tuple[FlowPointResult, ...]
     testbeds: Mapping[str, str]
     superseded: int
-    compared: tuple[BesideBare, ...] = ()
+    compared: tuple[BareHostComparison, ...] = ()
 
     def name_of(self, key: FlowPointKey) -> str:
         """The platform, and what tells it from others of this name."""
@@ -206,14 +206,14 @@ class FlowsSummary:
         keys = {each.key for each in self.points}
         words = [key.platform]
         words += [f"{key.memory_mib} MiB"] if key.memory_mib is not None else []
-        for name, said in TOLD_APART:
+        for name, said in DISTINGUISHING_FIELDS:
             if len({getattr(each, name) for each in keys}) > 1:
                 words.append(said.format(getattr(key, name)))
         out = {each.offered_bps for each in keys if each.pattern == "out"}
         if len(out) > 1 and key.pattern == "out":
             words.append(f"offers {format_target(key.offered_bps)} a flow")
         words += [f"Linux {key.kernel or 'not known'}"] if len({each.kernel for each in keys}) > 1 else []
-        words += told_hypervisor(key, keys)
+        words += disambiguate_hypervisor(key, keys)
         if len({each.testbed_fingerprint for each in keys}) > 1:
             words.append(f"on {self.testbeds[key.testbed_fingerprint]}")
         return tuple(words)
@@ -223,12 +223,24 @@ def flow_key(record: FlowRecord) -> FlowPointKey:
     """Which point a trial belongs to."""
     asked = record.requested
     return FlowPointKey(
-        record.testbed_fingerprint, asked.platform, asked.guests, asked.cpu, asked.offered_bps, asked.limits_bps,
-        asked.greedy, asked.second_after_s, asked.payload_bytes, asked.duration_s, asked.bin_s, asked.memory_mib,
-        uut_kernel(record), hypervisor(record), asked.pattern,
+        record.testbed_fingerprint,
+        asked.platform,
+        asked.guests,
+        asked.cpu,
+        asked.offered_bps,
+        asked.limits_bps,
+        asked.greedy,
+        asked.second_after_s,
+        asked.payload_bytes,
+        asked.duration_s,
+        asked.bin_s,
+        asked.memory_mib,
+        uut_kernel(record),
+        hypervisor(record),
+        asked.pattern,
         () if asked.weights is None else (asked.weights.every_s, asked.weights.steps),
         () if asked.disk is None else (asked.disk.job, asked.disk.from_s, asked.disk.to_s),
-    )  # fmt: skip
+    )
 
 
 def set_up_of(record: FlowRecord) -> str:
@@ -241,9 +253,9 @@ def summarize_flows(records: Iterable[FlowRecord]) -> FlowsSummary:
     every = sorted(records, key=lambda each: (each.started_at, each.flow_id))
     newest = newest_trials(every)
     by_point: dict[FlowPointKey, list[FlowRecord]] = {}
-    for key, record in with_points(newest, flow_key):
+    for key, record in assign_points(newest, flow_key):
         by_point.setdefault(key, []).append(record)
-    order = sorted(by_point, key=in_order)
+    order = sorted(by_point, key=sort_key)
     return FlowsSummary(
         points=tuple(_point(key, by_point[key]) for key in order),
         testbeds={each.testbed_fingerprint: each.testbed for each in newest},
@@ -251,7 +263,7 @@ def summarize_flows(records: Iterable[FlowRecord]) -> FlowsSummary:
     )
 
 
-def _point(key: FlowPointKey, every: Sequence[FlowRecord]) -> FlowPointFound:
+def _point(key: FlowPointKey, every: Sequence[FlowRecord]) -> FlowPointResult:
     entered = [each for each in every if each.verdict.status == "valid"]
     known = {each.flow_id: quantities(each) for each in entered}
 
@@ -259,19 +271,19 @@ def _point(key: FlowPointKey, every: Sequence[FlowRecord]) -> FlowPointFound:
     for each in entered:
         by_set_up.setdefault(set_up_of(each), []).append(each)
 
-    def by_trial(take: Callable[[FlowRecord, SharingFound], V | None]) -> dict[str, list[V]]:
+    def by_trial(take: Callable[[FlowRecord, SharingResult], V | None]) -> dict[str, list[V]]:
         values = {name: [take(each, known[each.flow_id]) for each in group] for name, group in by_set_up.items()}
         return {name: held for name, group in values.items() if (held := [each for each in group if each is not None])}
 
-    def mean(take: Callable[[FlowRecord, SharingFound], float | None]) -> SetUpMean | None:
+    def mean(take: Callable[[FlowRecord, SharingResult], float | None]) -> SetUpMean | None:
         values = by_trial(take)
         return mean_over_set_ups(values) if values else None
 
-    def mean_alone(take: Callable[[FlowRecord, SharingFound], float | None]) -> SetUpMean | None:
+    def mean_alone(take: Callable[[FlowRecord, SharingResult], float | None]) -> SetUpMean | None:
         found = mean(take)
-        return None if found is None else without_interval(found)
+        return None if found is None else drop_interval(found)
 
-    def share(take: Callable[[FlowRecord, SharingFound], tuple[int, int] | None], of: int = 1) -> SetUpMean | None:
+    def share(take: Callable[[FlowRecord, SharingResult], tuple[int, int] | None], of: int = 1) -> SetUpMean | None:
         return share_over_set_ups(by_trial(take), of)
 
     names = [sender.guest for sender in entered[0].senders] if entered else []
@@ -286,7 +298,7 @@ def _point(key: FlowPointKey, every: Sequence[FlowRecord]) -> FlowPointFound:
     left_out = Counter(
         each.verdict.reasons[0].code for each in every if each.verdict.status != "valid" and each.verdict.reasons
     )
-    return FlowPointFound(
+    return FlowPointResult(
         key=key,
         line_bps=every[0].line_bps,
         sum_bps=mean(lambda record, found: record.sum_bps),
@@ -324,18 +336,18 @@ def _point(key: FlowPointKey, every: Sequence[FlowRecord]) -> FlowPointFound:
         median_id=_median_id(entered, known),
         left_out=dict(left_out),
         flow_ids=tuple(each.flow_id for each in entered),
-        by_outcome=left_out_by(BY_OUTCOME, (each for each in every if each.verdict.status != "valid")),
+        by_outcome=find_exclusion_code(OUTCOME_CODES, (each for each in every if each.verdict.status != "valid")),
     )
 
 
 def _plain_guest(
     place: int,
     name: str,
-    mean: Callable[[Callable[[FlowRecord, SharingFound], float | None]], SetUpMean | None],
+    mean: Callable[[Callable[[FlowRecord, SharingResult], float | None]], SetUpMean | None],
     rate: Callable[[FlowRecord, int], float | None],
-) -> GuestFound:
+) -> GuestResult:
     """One that has a rate, and nothing over time."""
-    return GuestFound(
+    return GuestResult(
         guest=name,
         shared_bps=mean(lambda record, _: rate(record, place)),
         attained_ratio=None,
@@ -350,12 +362,12 @@ def _guest(
     name: str,
     key: FlowPointKey,
     entered: Sequence[FlowRecord],
-    mean: Callable[[Callable[[FlowRecord, SharingFound], float | None]], SetUpMean | None],
-) -> GuestFound:
+    mean: Callable[[Callable[[FlowRecord, SharingResult], float | None]], SetUpMean | None],
+) -> GuestResult:
     bins = max(1, round(key.duration_s / key.bin_s))
     over_time = {each.flow_id: bin_rates(each.flows, name, bins, key.payload_bytes, key.bin_s) for each in entered}
     found = [mean(lambda record, _, number=number: over_time[record.flow_id][number]) for number in range(bins)]  # type: ignore[misc]
-    return GuestFound(
+    return GuestResult(
         guest=name,
         shared_bps=mean(lambda record, _: record.senders[place].shared_bps),
         attained_ratio=mean(lambda _, found: found.attained.get(name)),
@@ -365,7 +377,7 @@ def _guest(
     )
 
 
-def _median_id(entered: Sequence[FlowRecord], known: Mapping[str, SharingFound]) -> str | None:
+def _median_id(entered: Sequence[FlowRecord], known: Mapping[str, SharingResult]) -> str | None:
     """The lower median, and of equal ones the first that was taken."""
     order = sorted(
         (found, place, each.flow_id)

@@ -5,15 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from labconsole.experiments.flow.disk import disk_reasons
-from labconsole.experiments.flow.figures import (
-    FULL_LINE_RATIO,
-    HEADER_BYTES,
-    intended_bps,
-    let_through_bps,
-    sent_for_s,
-    told_s,
-)
-from labconsole.experiments.flow.inward_verdict import inward_reasons
 from labconsole.experiments.flow.limiters import (
     CREDIT_RATIO,
     CREDIT_STEP_BPS,
@@ -21,19 +12,28 @@ from labconsole.experiments.flow.limiters import (
     credit_queue_s,
     waits_for_credit,
 )
+from labconsole.experiments.flow.rates import (
+    FULL_LINE_RATIO,
+    HEADER_BYTES,
+    intended_bps,
+    intended_time_s,
+    let_through_bps,
+    sent_for_s,
+)
+from labconsole.experiments.flow.receive_verdict import receive_reasons
 from labconsole.experiments.flow.ring import ring_reasons
 from labconsole.experiments.flow.weights import LINK_RATIO, weight_reasons
-from labconsole.model.record.crew_trial import ProgramSeen
+from labconsole.model.record.crew_trial import ProgramRecord
 from labconsole.model.record.flow import (
-    DiskBesideSeen,
+    BackgroundDiskRecord,
     FlowRequested,
-    FlowSeen,
-    ReceiverSeen,
-    RingSeen,
-    SenderSeen,
-    SinkSeen,
-    SourceSeen,
-    WeightsSeen,
+    ReceiverRecord,
+    RingGuestRecord,
+    SenderRecord,
+    SinkFlowRecord,
+    SinkRecord,
+    SourceRecord,
+    WeightsRecord,
 )
 from labconsole.model.record.run import Reason
 from labconsole.model.tolerances import Tolerances
@@ -57,23 +57,23 @@ def capture_reasons(failure: str) -> list[Reason]:
     return [reason("not_measured", f"the sink's capture cannot be counted: {failure}")] if failure else []
 
 
-def shown_reasons(
+def derive_reasons(
     requested: FlowRequested,
-    flows: Sequence[FlowSeen],
-    senders: Sequence[SenderSeen],
-    sink: SinkSeen | None,
+    flows: Sequence[SinkFlowRecord],
+    senders: Sequence[SenderRecord],
+    sink: SinkRecord | None,
     *,
     line_bps: float,
     start_skew_s: float | None,
     swapped_pages: int | None,
-    program: ProgramSeen | None,
+    program: ProgramRecord | None,
     limits: Tolerances,
-    weights: WeightsSeen | None = None,
-    disk: DiskBesideSeen | None = None,
+    weights: WeightsRecord | None = None,
+    disk: BackgroundDiskRecord | None = None,
 ) -> list[Reason]:
     """Those that follow from what a record holds, so that whoever has it can judge again."""
     found: list[Reason] = []
-    held = held_by_link(requested, senders, line_bps)
+    held = is_link_limited(requested, senders, line_bps)
     for number, sender in enumerate(senders):
         own = [flow for flow in flows if flow.guest == sender.guest]
         found += _sender(sender)
@@ -81,7 +81,7 @@ def shown_reasons(
         found += _passed(requested, sender)
         if not held:
             found += _offered(requested, number, sender, line_bps, limits)
-        found += _sent_for(requested, number, sender, own, line_bps, limits)
+        found += _sending_time(requested, number, sender, own, line_bps, limits)
         found += _sizes(requested, sender, own)
     found += weight_reasons(requested, weights)
     found += disk_reasons(requested, disk)
@@ -99,12 +99,12 @@ def shown_reasons(
     return found
 
 
-def ring_shown(
+def derive_ring_reasons(
     requested: FlowRequested,
-    ring: Sequence[RingSeen],
+    ring: Sequence[RingGuestRecord],
     window_s: float | None,
     swapped_pages: int | None,
-    program: ProgramSeen | None,
+    program: ProgramRecord | None,
 ) -> list[Reason]:
     """The same of guests in a ring."""
     found = [*ring_reasons(ring, window_s)]
@@ -113,18 +113,18 @@ def ring_shown(
     return [*found, *program_reasons(program), *swap_reasons(swapped_pages)]
 
 
-def inward_shown(
+def derive_receive_reasons(
     requested: FlowRequested,
-    receivers: Sequence[ReceiverSeen],
-    source: SourceSeen | None,
+    receivers: Sequence[ReceiverRecord],
+    source: SourceRecord | None,
     start_skew_s: float | None,
     swapped_pages: int | None,
-    program: ProgramSeen | None,
+    program: ProgramRecord | None,
     limits: Tolerances,
 ) -> list[Reason]:
     """The same of guests that are sent to."""
     found = [
-        *inward_reasons(requested, receivers, source, limits),
+        *receive_reasons(requested, receivers, source, limits),
         *_skew(requested, start_skew_s, "as the source began"),
     ]
     return [*found, *program_reasons(program), *swap_reasons(swapped_pages)]
@@ -140,7 +140,7 @@ def _skew(requested: FlowRequested, start_skew_s: float | None, by: str) -> Iter
         yield reason("start_skew", detail, start_skew_s=start_skew_s, duration_s=requested.duration_s)
 
 
-def _sender(sender: SenderSeen) -> Iterator[Reason]:
+def _sender(sender: SenderRecord) -> Iterator[Reason]:
     if sender.exit_status is None:
         detail = f"{sender.guest}: did not say in a readable way how sending ended"
         yield reason("guests_missing", detail, guest=sender.guest)
@@ -153,7 +153,7 @@ def _sender(sender: SenderSeen) -> Iterator[Reason]:
         yield reason("witnesses_disagree", detail, guest=sender.guest)
 
 
-def held_by_link(requested: FlowRequested, senders: Sequence[SenderSeen], line_bps: float) -> bool:
+def is_link_limited(requested: FlowRequested, senders: Sequence[SenderRecord], line_bps: float) -> bool:
     """Whether guests want more than the link carries, or the queue that shares it by weights lets through, and that was
     full: what one of them sent less than it was told is then not told apart from what it was kept from.
     """
@@ -164,7 +164,7 @@ def held_by_link(requested: FlowRequested, senders: Sequence[SenderSeen], line_b
 
 
 def _offered(
-    requested: FlowRequested, number: int, sender: SenderSeen, line_bps: float, limits: Tolerances
+    requested: FlowRequested, number: int, sender: SenderRecord, line_bps: float, limits: Tolerances
 ) -> Iterator[Reason]:
     """What would fit on the link, and the guest did not send: more than fits is asked for to see what it can. Where it
     has no interface on the UUT, what came of it has to speak. One that waits for credit has to send what that gives.
@@ -182,18 +182,18 @@ def _offered(
         yield reason("offered_short", detail, guest=sender.guest, offered_bps=sent_bps)
 
 
-def _sent_for(
+def _sending_time(
     requested: FlowRequested,
     number: int,
-    sender: SenderSeen,
-    flows: Sequence[FlowSeen],
+    sender: SenderRecord,
+    flows: Sequence[SinkFlowRecord],
     line_bps: float,
     limits: Tolerances,
 ) -> Iterator[Reason]:
     """By the sink's clock, whatever the guest's says. Where more is sent than fits, a queue on the way sends on for
     longer.
     """
-    took_s, wanted_s = sent_for_s(flows, sender.guest), told_s(requested, number)
+    took_s, wanted_s = sent_for_s(flows, sender.guest), intended_time_s(requested, number)
     every_bps = sum(intended_bps(requested, place) for place in range(requested.senders))
     if took_s is None:
         return
@@ -210,14 +210,14 @@ def _sent_for(
         yield reason("rate_uncertain", detail, guest=sender.guest, packets=outside)
 
 
-def _queue_s(requested: FlowRequested, number: int, sender: SenderSeen) -> float:
+def _queue_s(requested: FlowRequested, number: int, sender: SenderRecord) -> float:
     """For how long a guest's limiter goes on to let through what it sent."""
     if waits_for_credit(sender.limiter) and (limit_bps := requested.limit_of(number)) is not None:
         return credit_queue_s(limit_bps, requested.flows_of(number))
     return QUEUE_S
 
 
-def _sizes(requested: FlowRequested, sender: SenderSeen, flows: Sequence[FlowSeen]) -> Iterator[Reason]:
+def _sizes(requested: FlowRequested, sender: SenderRecord, flows: Sequence[SinkFlowRecord]) -> Iterator[Reason]:
     """Rates are reckoned from packets: all of them have to be of the size that was asked for."""
     packets, found = sum(flow.packets for flow in flows), sum(flow.bytes for flow in flows)
     if found != packets * (requested.payload_bytes + HEADER_BYTES):
@@ -226,7 +226,7 @@ def _sizes(requested: FlowRequested, sender: SenderSeen, flows: Sequence[FlowSee
         yield reason("generator_failed", detail, guest=sender.guest, packets=packets, bytes=found)
 
 
-def _beyond(senders: Sequence[SenderSeen], line_bps: float) -> Iterator[Reason]:
+def _beyond(senders: Sequence[SenderRecord], line_bps: float) -> Iterator[Reason]:
     """More than the link carries: its speed is not what hosts.yaml says."""
     rates = [sender.shared_bps for sender in senders if sender.shared_bps is not None]
     if sum(rates) > BEYOND_RATIO * line_bps:
@@ -237,7 +237,7 @@ def _beyond(senders: Sequence[SenderSeen], line_bps: float) -> Iterator[Reason]:
         yield reason("offered_over", detail, payload_bps=sum(rates), line_bps=line_bps)
 
 
-def _passed(requested: FlowRequested, sender: SenderSeen) -> Iterator[Reason]:
+def _passed(requested: FlowRequested, sender: SenderRecord) -> Iterator[Reason]:
     """A limiter that is there, and that frames go past, limits nothing."""
     found = sender.limiter
     if found is not None and found.passed_packets is not None and found.passed_packets < sender.packets:
@@ -247,7 +247,7 @@ def _passed(requested: FlowRequested, sender: SenderSeen) -> Iterator[Reason]:
         yield reason("limiter_missing", detail, guest=sender.guest, passed_packets=found.passed_packets)
 
 
-def _limiter(requested: FlowRequested, number: int, sender: SenderSeen | RingSeen) -> Iterator[Reason]:
+def _limiter(requested: FlowRequested, number: int, sender: SenderRecord | RingGuestRecord) -> Iterator[Reason]:
     wanted_bps, found = requested.limit_of(number), sender.limiter
     credit = waits_for_credit(found)
     if wanted_bps is None:

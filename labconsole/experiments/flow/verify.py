@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-from labconsole.experiments.flow.bounds import bound_problems
+from labconsole.experiments.flow.plausibility import find_implausible
+from labconsole.experiments.flow.ring_receive_rules import IN_RULES, RING_RULES
 from labconsole.experiments.flow.rules import OUT_RULES
-from labconsole.experiments.flow.rules_within import IN_RULES, RING_RULES
 from labconsole.experiments.flow.verify_scenarios import recompute_disk, recompute_weights
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against, same
-from labconsole.measure.recompute.verdict_check import VerdictRules, empty_trial_problems, judge_again, unjudged_reasons
-from labconsole.model.record.flow import FlowRecord, FlowSeen, ReceiverSeen
+from labconsole.measure.recompute.verdict_check import (
+    VerdictRules,
+    empty_trial_problems,
+    recompute_verdict,
+    unjudged_reasons,
+)
+from labconsole.model.record.flow import FlowRecord, ReceiverRecord, SinkFlowRecord
 
 SEEN_NOTHING: VerdictRules[FlowRecord] = VerdictRules(
     only=dict.fromkeys(OUT_RULES.only, lambda record, limits: False), also={}, excused={}
@@ -21,7 +26,7 @@ SEEN_NOTHING: VerdictRules[FlowRecord] = VerdictRules(
 
 def recompute_flow(record: FlowRecord) -> list[Discrepancy]:
     """What of a trial does not follow, or contradicts itself."""
-    return [*_recomputed(record), *bound_problems(record), *judge_again(record, _rules(record))]
+    return [*_recomputed(record), *find_implausible(record), *recompute_verdict(record, _rules(record))]
 
 
 def _recomputed(record: FlowRecord) -> Iterator[Discrepancy]:
@@ -32,7 +37,7 @@ def _recomputed(record: FlowRecord) -> Iterator[Discrepancy]:
     elif record.requested.pattern == "ring":
         yield from _ring(record)
     elif record.requested.pattern == "in":
-        yield from _inward(record)
+        yield from _receive(record)
     else:
         for check in (_counts, _rates, recompute_weights, recompute_disk):
             yield from check(record)
@@ -75,7 +80,7 @@ def _ring(record: FlowRecord) -> Iterator[Discrepancy]:
             yield Discrepancy(where=where, stored=stored, recomputed=computed)
 
 
-def _inward(record: FlowRecord) -> Iterator[Discrepancy]:
+def _receive(record: FlowRecord) -> Iterator[Discrepancy]:
     """Guests that are sent to: every place of the way from the counts beside it, and rates from what was read."""
     asked, receivers = record.requested, record.receivers
     if len(receivers) != asked.guests or record.flows or record.senders or record.sink is not None:
@@ -91,8 +96,9 @@ def _inward(record: FlowRecord) -> Iterator[Discrepancy]:
         lost = (each.sent_packets or 0) - (each.udp_packets or 0) if known else None
         wanted[f"{where}.lost_packets"] = each.lost_packets, lost
         wanted[f"{where}.unplaced_packets"] = (
-            each.unplaced_packets, None if lost is None else lost - sum(losses.values())
-        )  # fmt: skip
+            each.unplaced_packets,
+            None if lost is None else lost - sum(losses.values()),
+        )
         for name, packets in (("offered_bps", each.sent_packets), ("payload_bps", each.udp_packets)):
             again = None if packets is None or not each.sent_s else 8 * asked.payload_bytes * packets / each.sent_s
             wanted[f"{where}.{name}"] = getattr(each, name), again
@@ -117,10 +123,14 @@ def _inward(record: FlowRecord) -> Iterator[Discrepancy]:
     )
 
 
-def _losses(each: ReceiverSeen) -> dict[str, int]:
+def _losses(each: ReceiverRecord) -> dict[str, int]:
     """By docs/flow.md."""
-    way = [("", each.sent_packets), ("to_guest", each.handed_packets), ("guest_nic", each.nic_packets),
-           ("guest_udp", each.ip_packets)]  # fmt: skip
+    way = [
+        ("", each.sent_packets),
+        ("to_guest", each.handed_packets),
+        ("guest_nic", each.nic_packets),
+        ("guest_udp", each.ip_packets),
+    ]
     told = [(place, count) for place, count in way if count is not None]
     found = {place: former - count for (_, former), (place, count) in pairwise(told)}
     refused = {
@@ -167,13 +177,13 @@ def _rates(record: FlowRecord) -> Iterator[Discrepancy]:
     each_bps: dict[str, float] = {}
     if window is not None:
         for sender in record.senders:
-            counts = [each.bin_packets[window.start : window.stop] for each in _of(record, sender.guest)]
+            counts = [each.bin_packets[window.start : window.stop] for each in _guest_flows(record, sender.guest)]
             each_bps[sender.guest] = sum(map(sum, counts)) * bits / (len(window) * asked.bin_s)
     total_bps = sum(each_bps.values()) if each_bps else None
     squares = sum(rate * rate for rate in each_bps.values())
     wire_bytes = asked.payload_bytes + 66  # Ethernet 14, IPv4 20, UDP 8, check sequence 4, preamble and gap 20
     most_bps = record.link_speed_bps * asked.payload_bytes / wire_bytes
-    firsts = [_least(each.first_at_ns for each in _of(record, sender.guest)) for sender in record.senders]
+    firsts = [_least(each.first_at_ns for each in _guest_flows(record, sender.guest)) for sender in record.senders]
     late_ns = round(asked.second_after_s * 1e9)
     known = [first if place == 0 else first - late_ns for place, first in enumerate(firsts) if first is not None]
     skew_s = (max(known) - min(known)) / 1e9 if len(known) > 1 else None
@@ -187,7 +197,7 @@ def _rates(record: FlowRecord) -> Iterator[Discrepancy]:
         "start_skew_s": (record.start_skew_s, skew_s),
     }
     for index, sender in enumerate(record.senders):
-        own = _of(record, sender.guest)
+        own = _guest_flows(record, sender.guest)
         first, packets = _least(each.first_at_ns for each in own), sum(each.packets for each in own)
         last = max((each.last_at_ns for each in own if each.last_at_ns is not None), default=None)
         took_ns = None if first is None or last is None else last - first
@@ -204,7 +214,7 @@ def _rates(record: FlowRecord) -> Iterator[Discrepancy]:
             yield Discrepancy(where=where, stored=stored, recomputed=again)
 
 
-def _of(record: FlowRecord, guest: str) -> list[FlowSeen]:
+def _guest_flows(record: FlowRecord, guest: str) -> list[SinkFlowRecord]:
     return [each for each in record.flows if each.guest == guest]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against, same
-from labconsole.model.record.flow import FlowRecord, WeightStepSeen
+from labconsole.model.record.flow import FlowRecord, WeightStepRecord
 
 SETTLED_NS = 200_000_000
 
@@ -38,7 +38,7 @@ def recompute_weights(record: FlowRecord) -> Iterator[Discrepancy]:
     yield from _compared("weights.mean_error_ratio", seen.mean_error_ratio, mean)
 
 
-def _step(record: FlowRecord, where: str, step: WeightStepSeen, until_s: float | None) -> Iterator[Discrepancy]:
+def _step(record: FlowRecord, where: str, step: WeightStepRecord, until_s: float | None) -> Iterator[Discrepancy]:
     bin_ns, first, stop = round(record.requested.bin_s * 1e9), record.shared_from, record.shared_to
     bins: list[int] = []
     if step.taken_s is not None and first is not None and stop is not None:

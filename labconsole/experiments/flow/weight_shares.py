@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from labconsole.measure.statistics.bounded_means import deviation_over_set_ups, without_interval
+from labconsole.measure.statistics.bounded_means import deviation_over_set_ups, drop_interval
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
-from labconsole.model.record.flow import FlowRecord, WeightStepSeen
+from labconsole.model.record.flow import FlowRecord, WeightStepRecord
 from labconsole.model.weights import Weights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WeightStepFound:
+class WeightStepResult:
     """Weights at a point: what of all that comes the first guest is due, and what it has.
 
     ``deviations``: of each guest, its share less its due, signed (empty where limits hold the guests, too). All of them
@@ -37,7 +37,7 @@ class WeightStepFound:
 
 def weight_steps(
     steps: Sequence[Weights], by_set_up: Mapping[str, Sequence[FlowRecord]], *, limited: bool
-) -> tuple[WeightStepFound, ...]:
+) -> tuple[WeightStepResult, ...]:
     """Of each step; ``by_set_up``: the trials that enter. ``limited``: their guests have limits as well."""
     guests = len(steps[0]) if steps else 0
     family = len(steps) * (guests if guests > 2 else 1)  # of two guests either one's share says it all
@@ -46,13 +46,13 @@ def weight_steps(
 
 def _step(
     number: int, weights: Weights, by_set_up: Mapping[str, Sequence[FlowRecord]], family: int, limited: bool
-) -> WeightStepFound:
+) -> WeightStepResult:
     seen = {
         set_up: [(record, record.weights.steps[number]) for record in group if record.weights is not None]
         for set_up, group in by_set_up.items()
     }
 
-    def values(take: Callable[[WeightStepSeen], float | None]) -> dict[str, list[float]]:
+    def values(take: Callable[[WeightStepRecord], float | None]) -> dict[str, list[float]]:
         found = {set_up: [take(step) for _, step in group] for set_up, group in seen.items()}
         known = {set_up: [each for each in group if each is not None] for set_up, group in found.items()}
         return {set_up: group for set_up, group in known.items() if group}
@@ -68,16 +68,16 @@ def _step(
 
     errors = values(lambda step: step.error_ratio)
     due = [weight / sum(weights) for weight in weights]
-    return WeightStepFound(
+    return WeightStepResult(
         weights=weights,
         due_ratio=due[0],
         first_share_ratio=share(0, 0.0),
-        error_ratio=without_interval(mean_over_set_ups(errors)) if errors else None,
+        error_ratio=drop_interval(mean_over_set_ups(errors)) if errors else None,
         deviations=() if limited else tuple(share(place, ratio) for place, ratio in enumerate(due)),
         packets=packets,
     )
 
 
-def _packets(record: FlowRecord, step: WeightStepSeen) -> int:
+def _packets(record: FlowRecord, step: WeightStepRecord) -> int:
     """That came of all guests in the bins of the step."""
     return sum(sum(flow.bin_packets[step.first_bin : step.stop_bin]) for flow in record.flows) if step.stop_bin else 0

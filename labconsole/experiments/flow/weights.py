@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from labconsole.experiments.flow.figures import HEADER_BYTES, bin_rates, line_bps
-from labconsole.measure.sharing import share_ratio, utilization_ratio, weight_error, whole_bins
+from labconsole.experiments.flow.rates import HEADER_BYTES, bin_rates, line_bps
+from labconsole.measure.fairness import share_ratio, utilization_ratio, weight_error, whole_bins
 from labconsole.model.plan.flows import SETTLED_S, FlowPoint
 from labconsole.model.record.flow import (
     FlowRequested,
-    FlowSeen,
-    LimiterSeen,
-    WeightsSeen,
-    WeightStepSeen,
+    LimiterRecord,
+    SinkFlowRecord,
+    WeightsRecord,
+    WeightStepRecord,
 )
 from labconsole.model.record.run import Reason
 from labconsole.model.weights import WeightSteps, weights_text
@@ -101,7 +101,7 @@ def weights_misfit(point: FlowPoint, link_speed_bps: int) -> str | None:
     return None
 
 
-def queue_of(
+def build_queue(
     point: FlowPoint, weights: WeightSteps, guests: Sequence[Sharer], link_speed_bps: int, begin_s: float
 ) -> tuple[SharedQueue, ChangeRates]:
     """The queue as it is made, and its changes. ``begin_s``: when it is to be in use at the latest."""
@@ -119,13 +119,17 @@ def queue_of(
         queue=QUEUE, rate_bps=all_bps, burst_bytes=burst_bytes, queue_packets=queue_packets, guests=sharing
     )
     changes = ChangeRates(
-        queue=QUEUE, rates_bps=rates_bps, most_bps=list(most_bps), burst_bytes=burst_bytes, every_s=weights.every_s,
+        queue=QUEUE,
+        rates_bps=rates_bps,
+        most_bps=list(most_bps),
+        burst_bytes=burst_bytes,
+        every_s=weights.every_s,
         begin_s=begin_s,
-    )  # fmt: skip
+    )
     return queue, changes
 
 
-def taken_words(taken: RatesTaken, weights: WeightSteps, wanted: ChangeRates) -> str:
+def describe_applied_weights(taken: RatesTaken, weights: WeightSteps, wanted: ChangeRates) -> str:
     """What whoever watches is told of weights: that they hold, where the rates that were read back are theirs."""
     if taken.place >= len(weights.steps):
         return "other weights than were asked for"
@@ -135,27 +139,31 @@ def taken_words(taken: RatesTaken, weights: WeightSteps, wanted: ChangeRates) ->
     return words if in_force else f"not {words}"
 
 
-def classes_seen(state: QueueState) -> tuple[LimiterSeen, ...]:
+def build_class_limiters(state: QueueState) -> tuple[LimiterRecord, ...]:
     """Each guest's class, as what holds it to what it may have at most."""
     return tuple(
-        LimiterSeen(
-            kind=KIND, interface=QUEUE, rate_bps=each.most_bps, burst_bytes=None, passed_packets=each.packets,
+        LimiterRecord(
+            kind=KIND,
+            interface=QUEUE,
+            rate_bps=each.most_bps,
+            burst_bytes=None,
+            passed_packets=each.packets,
             dropped_packets=each.dropped_packets,
         )
         for each in state.classes
-    )  # fmt: skip
+    )
 
 
-def weights_seen(
+def derive_weights(
     requested: FlowRequested,
-    flows: Sequence[FlowSeen],
+    flows: Sequence[SinkFlowRecord],
     guests: Sequence[str],
     shared_bins: tuple[int | None, int | None],
     *,
     all_bps: int,
     taken: TakenChanges | None,
     kept_bps: Sequence[int | None],
-) -> WeightsSeen | None:
+) -> WeightsRecord | None:
     """What came of each step; None: no weights were asked for. ``taken`` None: the UUT does not say. ``kept_bps``: of
     the last one, at the end.
     """
@@ -168,7 +176,7 @@ def weights_seen(
         change = changes[number] if number < len(changes) else None
         late_ns = None if change is None or change.taken_ns is None else change.taken_ns - (begun_ns or 0)
         last = number == len(requested.weights.steps) - 1
-        found = WeightStepSeen(
+        found = WeightStepRecord(
             weights=weights,
             due_s=number * requested.weights.every_s,
             taken_s=None if late_ns is None else max(0, late_ns) / 1e9,
@@ -176,9 +184,9 @@ def weights_seen(
             kept_bps=tuple(kept_bps) if last else () if change is None else tuple(change.kept_bps or ()),
             complaint="" if change is None else change.complaint or "",
         )
-        steps.append(_with_shares(found, requested, flows, guests, shared_bins, all_bps))
+        steps.append(_add_shares(found, requested, flows, guests, shared_bins, all_bps))
     errors = [each.error_ratio for each in steps if each.error_ratio is not None]
-    return WeightsSeen(
+    return WeightsRecord(
         interface=QUEUE,
         link_bps=all_bps,
         looked_ns=None if taken is None else taken.looked_ns,
@@ -188,14 +196,14 @@ def weights_seen(
     )
 
 
-def _with_shares(
-    step: WeightStepSeen,
+def _add_shares(
+    step: WeightStepRecord,
     requested: FlowRequested,
-    flows: Sequence[FlowSeen],
+    flows: Sequence[SinkFlowRecord],
     guests: Sequence[str],
     shared_bins: tuple[int | None, int | None],
     all_bps: int,
-) -> WeightStepSeen:
+) -> WeightStepRecord:
     """The step with its bins.
 
     Bin 0 begins with the first packet at the sink, the steps' time with the first ones in the
@@ -218,10 +226,12 @@ def _with_shares(
         return step
     frames = (requested.payload_bytes + HEADER_BYTES) / requested.payload_bytes
     found = {
-        "first_bin": first, "stop_bin": stop, "share_ratios": tuple(shares),
+        "first_bin": first,
+        "stop_bin": stop,
+        "share_ratios": tuple(shares),
         "error_ratio": None if requested.limits_bps else weight_error(rates, step.weights),
         "filled_ratio": utilization_ratio(rates, all_bps / frames),
-    }  # fmt: skip
+    }
     return step.model_copy(update=found)
 
 
@@ -229,7 +239,7 @@ def _last_due_s(weights: WeightSteps) -> float:
     return (len(weights.steps) - 1) * weights.every_s
 
 
-def weight_reasons(requested: FlowRequested, weights: WeightsSeen | None) -> Iterator[Reason]:
+def weight_reasons(requested: FlowRequested, weights: WeightsRecord | None) -> Iterator[Reason]:
     """What speaks against a trial whose guests were to share by weights."""
     if requested.weights is None:
         return
@@ -245,7 +255,7 @@ def weight_reasons(requested: FlowRequested, weights: WeightsSeen | None) -> Ite
         yield from _step_reasons(step, rates_bps, min(weights.link_bps, sum(most_bps)) / weights.link_bps)
 
 
-def _step_reasons(step: WeightStepSeen, wanted_bps: Sequence[int], most_ratio: float) -> Iterator[Reason]:
+def _step_reasons(step: WeightStepRecord, wanted_bps: Sequence[int], most_ratio: float) -> Iterator[Reason]:
     """``most_ratio``: what of the queue the guests may have in all."""
     words = f"weights {weights_text(step.weights)}, due after {step.due_s:g} s"
     if step.taken_s is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from labconsole.experiments.flow.figures import offered_bps, own_rate, sent_for_s
+from labconsole.experiments.flow.rates import offered_bps, own_rate, sent_for_s
 from labconsole.experiments.flow.script import (
     SINK_ADDRESS,
     SINK_PORT,
@@ -14,8 +14,8 @@ from labconsole.experiments.flow.script import (
     read_answer,
     silent_guests,
 )
-from labconsole.model.record.flow import FlowRequested, FlowSeen, LimiterSeen, SenderSeen, SinkSeen
-from labconsole.verdict.observed import Snapshot
+from labconsole.model.record.flow import FlowRequested, LimiterRecord, SenderRecord, SinkFlowRecord, SinkRecord
+from labconsole.verdict.observations import Snapshot
 from labconsole.wire.capture import CaptureResult
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.flows import CountedFlow
@@ -45,7 +45,7 @@ class FlowWindow:
     answered: AskedGuests
     before: tuple[Snapshot, Snapshot]
     after: tuple[Snapshot, Snapshot]
-    limiters: Mapping[str, LimiterSeen] = field(default_factory=dict)
+    limiters: Mapping[str, LimiterRecord] = field(default_factory=dict)
     taken: TakenChanges | None = None
     kept_bps: tuple[int | None, ...] = ()
     capture: CaptureResult | None = None
@@ -66,7 +66,7 @@ class FlowWindow:
         return None if self.capture is None or self.capture.flows is None else self.capture.flows.origin_ns
 
 
-def flows_seen(senders: Sequence[FlowSender], window: FlowWindow) -> tuple[FlowSeen, ...]:
+def build_flows(senders: Sequence[FlowSender], window: FlowWindow) -> tuple[SinkFlowRecord, ...]:
     """Every flow of the crew, also those of which nothing came; none where nothing was captured."""
     if window.capture is None or window.capture.flows is None:
         return ()
@@ -74,19 +74,19 @@ def flows_seen(senders: Sequence[FlowSender], window: FlowWindow) -> tuple[FlowS
         (each.mac.lower(), each.udp_source_port, each.udp_sink_port): each for each in window.capture.flows.flows
     }
     return tuple(
-        _flow_seen(sender.name, number, port, counted.get((sender.mac, port, SINK_PORT)))
+        _build_flow(sender.name, number, port, counted.get((sender.mac, port, SINK_PORT)))
         for sender in senders
         for number, port in enumerate(sender.sending.ports, 1)
     )
 
 
-def _flow_seen(guest: str, number: int, port: int, counted: CountedFlow | None) -> FlowSeen:
+def _build_flow(guest: str, number: int, port: int, counted: CountedFlow | None) -> SinkFlowRecord:
     bins: list[int] = []
     if counted is not None and counted.bins:
         bins = [0] * (counted.bins[-1] + 1)
         for place, packets in zip(counted.bins, counted.bin_packets, strict=True):
             bins[place] = packets
-    return FlowSeen(
+    return SinkFlowRecord(
         guest=guest,
         flow=number,
         udp_source_port=port,
@@ -99,19 +99,19 @@ def _flow_seen(guest: str, number: int, port: int, counted: CountedFlow | None) 
     )
 
 
-def sender_seen(
+def build_sender(
     sender: FlowSender,
-    flows: Sequence[FlowSeen],
+    flows: Sequence[SinkFlowRecord],
     window: FlowWindow,
     requested: FlowRequested,
     shared_bps: float | None,
-) -> SenderSeen:
+) -> SenderRecord:
     """What is known of one guest."""
     said = window.said(sender.name)
     answer = SenderAnswer() if said is None or said.printed is None else read_answer(said.printed)
     packets = sum(flow.packets for flow in flows if flow.guest == sender.name)
     host_packets = None if sender.host_interface is None else _received(window, 0, sender.host_interface)
-    return SenderSeen(
+    return SenderRecord(
         guest=sender.name,
         address=sender.address,
         mac=sender.mac,
@@ -128,15 +128,15 @@ def sender_seen(
     )
 
 
-def sink_seen(
-    node: str, interface: str, mac: str, flows: Sequence[FlowSeen], window: FlowWindow, *, marks: int = 0
-) -> SinkSeen | None:
+def build_sink(
+    node: str, interface: str, mac: str, flows: Sequence[SinkFlowRecord], window: FlowWindow, *, marks: int = 0
+) -> SinkRecord | None:
     """What the sink counted of everybody; None: it did not capture. ``marks``: packets of no flow that are ours."""
     capture = window.capture
     if capture is None or capture.flows is None:
         return None
     of_flows = sum(flow.packets for flow in capture.flows.flows) + capture.flows.unlisted_packets
-    return SinkSeen(
+    return SinkRecord(
         node=node,
         interface=interface,
         address=SINK_ADDRESS,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from labconsole.model.jobs import DiskWork
-from labconsole.model.record.job import CopySeen, DiskSeen
+from labconsole.model.record.job import CopyRecord, DiskRecord
 from labconsole.model.record.run import Figures, Reason
 from labconsole.verdict.reasons import reason
 
@@ -17,7 +17,7 @@ SURPLUS_RATIO, SURPLUS_BYTES = 1.05, 4 * 2**20
 _VOLUME = re.compile(r"READ (\d{1,12}) WRITTEN (\d{1,12})\b")
 
 
-def jobs_volume(work: DiskWork, size: int, copies: Sequence[CopySeen]) -> tuple[int | None, int]:
+def jobs_volume(work: DiskWork, size: int, copies: Sequence[CopyRecord]) -> tuple[int | None, int]:
     """Bytes that all copies together have read past every cache, None: not known; and written until they are on the
     device.
 
@@ -31,7 +31,7 @@ def jobs_volume(work: DiskWork, size: int, copies: Sequence[CopySeen]) -> tuple[
     return None if None in told else read, sum(int(each[2]) for each in told if each is not None) * KIB
 
 
-def disk_reasons(seen: DiskSeen, copies: Sequence[CopySeen]) -> Iterator[Reason]:
+def disk_reasons(seen: DiskRecord, copies: Sequence[CopyRecord]) -> Iterator[Reason]:
     """Where less reached the device than the jobs wrote, or less came from it than they read past every cache."""
     if any(copy.exit_status != 0 for copy in copies):
         return  # it did not do all its work, and that is said
@@ -43,32 +43,34 @@ def disk_reasons(seen: DiskSeen, copies: Sequence[CopySeen]) -> Iterator[Reason]
             detail = f"how much was {verb} {seen.device}, below the guests' disks, is not known"
             yield reason("not_observed", detail, device=seen.device)
         elif device < job:
-            detail = f"{mib_words(device)} were {verb} {seen.device} in the window, but the jobs did {mib_words(job)}"
+            detail = f"{format_mib(device)} were {verb} {seen.device} in the window, but the jobs did {format_mib(job)}"
             yield reason("buffered_by_host", detail, device=seen.device, device_bytes=device, job_bytes=job)
     # Of a device that others use, too, its counters alone would not show it.
     known = [each for each in seen.guests if each.read_bytes is not None]
     if seen.job_read_bytes and len(known) == len(seen.guests):
         total = sum(each.read_bytes or 0 for each in known)
         if total < seen.job_read_bytes <= (seen.device_read_bytes or 0):
-            did = mib_words(seen.job_read_bytes)
-            detail = f"the guests' processes read {mib_words(total)} from devices, but the jobs did {did}"
+            did = format_mib(seen.job_read_bytes)
+            detail = f"the guests' processes read {format_mib(total)} from devices, but the jobs did {did}"
             yield reason(
                 "buffered_by_host", detail, device=seen.device, device_bytes=total, job_bytes=seen.job_read_bytes
             )
 
 
-def mib_words(count: int) -> str:
+def format_mib(count: int) -> str:
     """``64.0 MiB``."""
     return f"{count / MIB:.1f} MiB"
 
 
-def disk_notes(seen: DiskSeen | None, work: DiskWork | None, size: int, copies: int, uut: str) -> Iterator[Figures]:
+def disk_notes(seen: DiskRecord | None, work: DiskWork | None, size: int, copies: int, uut: str) -> Iterator[Figures]:
     """One influence where the device did clearly more than the jobs, and one where it gave less than was read of it."""
     if seen is None:
         return
     again = 0 if work is None else work.memory_reads_mib * size * copies * MIB
     if seen.device_read_bytes is not None and seen.device_read_bytes < again:
-        words = f"of {mib_words(again)} that the jobs read, {mib_words(seen.device_read_bytes)} came from {seen.device}"
+        words = (
+            f"of {format_mib(again)} that the jobs read, {format_mib(seen.device_read_bytes)} came from {seen.device}"
+        )
         yield {
             "node": uut,
             "kind": "read_from_memory",
@@ -82,7 +84,7 @@ def disk_notes(seen: DiskSeen | None, work: DiskWork | None, size: int, copies: 
     }
     told = {verb: count for verb, count in more.items() if count is not None}
     if told:
-        words = " and ".join(f"{mib_words(count)} were {verb}" for verb, count in told.items())
+        words = " and ".join(f"{format_mib(count)} were {verb}" for verb, count in told.items())
         yield {
             "node": uut,
             "kind": "disk_shared",

@@ -14,8 +14,8 @@ from labconsole.contracts.crew import StandingCrew, StandingMember
 from labconsole.errors import MeasurementError
 from labconsole.experiments.job.disk_verdict import jobs_volume
 from labconsole.model.jobs import DiskWork
-from labconsole.model.record.job import CopySeen, DiskSeen, GuestDiskBytes
-from labconsole.platforms.base.disk_work import disk_of, made_ready
+from labconsole.model.record.job import CopyRecord, DiskRecord, GuestDiskBytes
+from labconsole.platforms.base.disk_work import find_disk, prepare_disks
 from labconsole.wire.execution import Execute
 
 SECTOR_BYTES = 512
@@ -65,11 +65,11 @@ class DiskWatch:
 
     async def make_ready(self, limit_s: float) -> None:
         """See made_ready()."""
-        await made_ready(self._crew, self._copies, self._work, self._size, limit_s)
+        await prepare_disks(self._crew, self._copies, self._work, self._size, limit_s)
 
     def of(self, guest: str) -> tuple[str, int] | None:
         """See disk_of()."""
-        return disk_of(self._crew, guest)
+        return find_disk(self._crew, guest)
 
     async def __aenter__(self) -> None:
         """The window begins."""
@@ -90,7 +90,7 @@ class DiskWatch:
     def _workers(self) -> list[StandingMember]:
         return [member for member in self._crew.crew.members if member.name in self._copies]
 
-    def seen(self, copies: Sequence[CopySeen]) -> DiskSeen | None:
+    def seen(self, copies: Sequence[CopyRecord]) -> DiskRecord | None:
         """What came of it. None: the window did not come to its end."""
         before, after, below = self._before, self._after, self._below
         if before is None or after is None:
@@ -101,7 +101,7 @@ class DiskWatch:
             read, written = (None, None) if first is None or last is None else map(_increase, first, last)
             guests.append(GuestDiskBytes(guest=member.name, read_bytes=read, written_bytes=written))
         job_read, job_written = jobs_volume(self._work, self._size, copies)
-        return DiskSeen(
+        return DiskRecord(
             place=below.place,
             file_system=below.file_system,
             device=below.device,

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from labconsole.measure.hypervisors import BARE_HOST, hypervisor
+from labconsole.measure.paired_blocks import uut_kernel
 from labconsole.measure.statistics.repetitions import jain_index
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
-from labconsole.measure.trials_of_guests import uut_kernel
 from labconsole.model.plan.jobs import COPIES_OF_ONE_TWO
 from labconsole.model.record.job import JobRecord
 
@@ -55,7 +55,7 @@ class PointTimes:
     apart: tuple[SetUpMean, ...] = ()
 
     @property
-    def of_both(self) -> tuple[tuple[SetUpMean, ...], tuple[SetUpMean, ...]]:
+    def times_by_guest(self) -> tuple[tuple[SetUpMean, ...], tuple[SetUpMean, ...]]:
         """Of two guests with one and two copies the times of the first guest's and of the second's."""
         return self.apart[: COPIES_OF_ONE_TWO[0]], self.apart[COPIES_OF_ONE_TWO[0] :]
 
@@ -85,8 +85,9 @@ def bare_platforms(records: Iterable[JobRecord]) -> frozenset[tuple[str, str]]:
     """Fingerprints of testbeds, with the platforms there whose guests are processes of the bare host."""
     return frozenset(
         (each.testbed_fingerprint, each.requested.platform)
-        for each in records if each.attestation.get("driver") == BARE_HOST
-    )  # fmt: skip
+        for each in records
+        if each.attestation.get("driver") == BARE_HOST
+    )
 
 
 def is_bare(record: JobRecord, bare: Collection[tuple[str, str]]) -> bool:
@@ -110,7 +111,7 @@ def uneven(record: JobRecord) -> bool:
     return record.requested.working == "one-two" and record.requested.guests > 1
 
 
-def of_both_guests(record: JobRecord) -> tuple[list[float], list[float]]:
+def split_times_by_guest(record: JobRecord) -> tuple[list[float], list[float]]:
     """Where they are uneven, the times of the first guest's copies and of the second's, as far as known."""
     first, copies = COPIES_OF_ONE_TWO[0], record.copies
     one, two = ([each.seconds for each in of if each.seconds is not None] for of in (copies[:first], copies[first:]))
@@ -134,7 +135,7 @@ def slowest_of(record: JobRecord) -> float:
     return max(seconds_of(record))
 
 
-def times_of(key: PointKey, every: Sequence[JobRecord], entered: Sequence[JobRecord]) -> PointTimes:
+def build_point_times(key: PointKey, every: Sequence[JobRecord], entered: Sequence[JobRecord]) -> PointTimes:
     means: dict[str, list[float]] = {}
     slowest: dict[str, list[float]] = {}
     several = [seconds for record in entered if len(seconds := seconds_of(record)) > 1]

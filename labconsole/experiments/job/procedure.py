@@ -15,14 +15,14 @@ from pydantic import ValidationError
 from labconsole.contracts.crew import CrewMember, StandingCrew
 from labconsole.contracts.experiment import Bench, ExperimentStore, StepRecord
 from labconsole.contracts.picture import CopyState, StepPicture
+from labconsole.engine.crew_measurement import build_empty_observations, choose_cpu, has_started_guests, start_crew
 from labconsole.engine.crew_stage import guest_address, guest_mac
-from labconsole.engine.crew_step import CrewStep, failure_of
-from labconsole.engine.crew_taking import crew_or_why, guests_stood, nothing_seen, pinned
+from labconsole.engine.crew_step import CrewStep, describe_failure
 from labconsole.errors import Aborted, LabError, MeasurementError, NodeLost
 from labconsole.experiments.job.disk_verdict import disk_notes
-from labconsole.experiments.job.link import link_notes, sends, slowest_link_bps
-from labconsole.experiments.job.live import guests_of, guests_standing, time_words
-from labconsole.experiments.job.taking import JobSeen, JobTaking
+from labconsole.experiments.job.link_limit import is_network_job, link_notes, slowest_link_bps
+from labconsole.experiments.job.live_view import build_picture_guests, build_uniform_guests, format_times
+from labconsole.experiments.job.measurement import JobMeasurement, JobObservation
 from labconsole.experiments.job.verdict import clock_notes, judge
 from labconsole.model.identity import utc_now
 from labconsole.model.inventory import Inventory
@@ -32,7 +32,7 @@ from labconsole.model.record.job import JobRecord, JobRequested
 from labconsole.model.record.kinds.job import KIND as JOB
 from labconsole.model.record.run import Figures, Reason, Verdict
 from labconsole.verdict.influences import influences
-from labconsole.verdict.observed import TrialObservations
+from labconsole.verdict.observations import TrialObservations
 from labconsole.verdict.reasons import reason
 from labconsole.wire.version import __version__
 
@@ -67,14 +67,14 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
         cpus = () if point.cpu == "any" else await stage.guest_cpus(point.platform)
         members = crew_members(point, self.factors, cpus)
         many = f"{len(members)} guest{'s' if len(members) > 1 else ''}"
-        starting = guests_standing([member.name for member in members], CopyState.STARTS)
+        starting = build_uniform_guests([member.name for member in members], CopyState.STARTS)
         words = f"{many} on {point.platform}: being set up, or standing already"
         bench.show(StepPicture(found=(words,), guests=starting))
-        crew = await crew_or_why(stage, stage.stand(point.platform, members, (self.plan_name, self.trial.block)))
+        crew = await start_crew(stage, stage.stand(point.platform, members, (self.plan_name, self.trial.block)))
         if isinstance(crew, Reason):
             return self._void(crew, bench, attempt)
         try:
-            seen = await JobTaking(point, self.factors.limit_s, bench, crew).take()
+            seen = await JobMeasurement(point, self.factors.limit_s, bench, crew).take()
         except (NodeLost, Aborted):
             raise
         except (LabError, ValidationError) as exc:
@@ -86,25 +86,42 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
             await stage.restore()
         return record
 
-    def stood(self, record: JobRecord) -> bool:
-        return guests_stood(record.set_up, record.verdict)
+    def has_started_guests(self, record: JobRecord) -> bool:
+        return has_started_guests(record.set_up, record.verdict)
 
     def unmeasured(self, problem: MeasurementError, bench: Bench, attempt: int) -> JobRecord:
         return self._void(reason("not_measured", str(problem)), bench, attempt)
 
     def _void(self, why: Reason, bench: Bench, attempt: int) -> JobRecord:
         """The record of a trial of which nothing was seen."""
-        seen = nothing_seen(why)
+        seen = build_empty_observations(why)
         verdict = judge(
-            seen, (), empty=None, timekeeper=None, start_skew_s=None, swapped_pages=None, guest_problems=(),
-            limits=self.tolerances, inventory=bench.inventory,
-        )  # fmt: skip
+            seen,
+            (),
+            empty=None,
+            timekeeper=None,
+            start_skew_s=None,
+            swapped_pages=None,
+            guest_problems=(),
+            limits=self.tolerances,
+            inventory=bench.inventory,
+        )
         stage = bench.stage
         return JobRecord(
-            **self._asked(seen, bench, attempt), set_up=None, empty=None, program=None, copies=(), timekeeper=None,
-            start_skew_s=None, swapped_pages=None, verdict=verdict, attestation={},
-            environment=stage.environment((stage.uut, stage.timekeeper)), status="failed", failure=failure_of(verdict),
-        )  # fmt: skip
+            **self._asked(seen, bench, attempt),
+            set_up=None,
+            empty=None,
+            program=None,
+            copies=(),
+            timekeeper=None,
+            start_skew_s=None,
+            swapped_pages=None,
+            verdict=verdict,
+            attestation={},
+            environment=stage.environment((stage.uut, stage.timekeeper)),
+            status="failed",
+            failure=describe_failure(verdict),
+        )
 
     def _asked(self, seen: TrialObservations, bench: Bench, attempt: int) -> dict[str, Any]:
         """Of a record what is known before anything is seen."""
@@ -136,12 +153,12 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
             "in_force": self.in_force,
         }
 
-    def _record(self, seen: JobSeen, crew: StandingCrew, bench: Bench, attempt: int) -> JobRecord:
+    def _record(self, seen: JobObservation, crew: StandingCrew, bench: Bench, attempt: int) -> JobRecord:
         """The record of what was taken, with its verdict."""
         inventory, point, taken = bench.inventory, self.trial.point, seen.attempt
         ports = ((crew.uut.name, crew.stream.uut_out), (crew.timekeeper.name, crew.stream.sink.interface))
         told_bps = crew.stream.link_speed_bps
-        speed_bps = slowest_link_bps(told_bps, taken.observations, ports) if sends(point.job) else None
+        speed_bps = slowest_link_bps(told_bps, taken.observations, ports) if is_network_job(point.job) else None
         verdict = judge(
             taken.observations,
             seen.copies,
@@ -176,17 +193,19 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
             influences=tuple(told),
             environment=bench.stage.environment(taken.nodes, taken.observations.settings()),
             status="failed" if verdict.status == "invalid" else "done",
-            failure=failure_of(verdict),
+            failure=describe_failure(verdict),
         )
 
     def picture(self, record: StepRecord) -> StepPicture:
         """What it came to, in words."""
         if not isinstance(record, JobRecord):
             return StepPicture()
-        return StepPicture(found=tuple(result_words(record)), brief=time_words(record), guests=guests_of(record.copies))
+        return StepPicture(
+            found=tuple(describe_result(record)), brief=format_times(record), guests=build_picture_guests(record.copies)
+        )
 
 
-def result_words(record: JobRecord) -> list[str]:
+def describe_result(record: JobRecord) -> list[str]:
     """What a trial came to: a line a copy, the slowest first where there are many."""
     words = []
     for copy in sorted(record.copies, key=lambda each: -(each.time_s or 0.0))[:10]:
@@ -206,7 +225,7 @@ def crew_members(point: JobPoint, factors: JobFactors, cpus: Sequence[int]) -> t
             address=guest_address(number),
             mac=guest_mac(number),
             memory_mib=factors.memory_mib,
-            cpus=pinned(point.cpu, cpus, number),
+            cpus=choose_cpu(point.cpu, cpus, number),
             cpu_shares=None if shares is None else shares[number % len(shares)],
             cpu_quota_ratio=factors.cpu_quota_ratio,
             disk_mib=factors.crew_disk_mib,

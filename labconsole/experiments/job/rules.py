@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from labconsole.measure.recompute import verdict_check as common
 from labconsole.measure.recompute.verdict_check import VerdictRules
-from labconsole.model.record.job import CopySeen, JobRecord
+from labconsole.model.record.job import CopyRecord, JobRecord
 from labconsole.model.tolerances import Tolerances
 
 HUNDREDTH = 0.01
@@ -18,12 +18,12 @@ EMPTY_SDS, EMPTY_RATIO = 100, 0.05
 """A job lasts so many standard deviations of an empty one, and those beside it no more than this share of it."""
 
 
-def _is_mark_lost(copy: CopySeen) -> bool:
+def _is_mark_lost(copy: CopyRecord) -> bool:
     marks = (copy.start_request_ns, copy.start_reply_ns, copy.end_request_ns)
     return None in marks or bool(copy.ping_status)
 
 
-def _is_failed(copy: CopySeen) -> bool:
+def _is_failed(copy: CopyRecord) -> bool:
     return copy.exit_status is not None and copy.exit_status != 0
 
 

@@ -10,9 +10,9 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from labconsole.measure.outside_clock import Nonce
-from labconsole.platforms.base.disk_work import on_disk
-from labconsole.platforms.base.inside import at_once
+from labconsole.measure.external_timing import Nonce
+from labconsole.platforms.base.disk_work import build_disk_command
+from labconsole.platforms.base.guest_shell import build_simultaneous_line
 from labconsole.platforms.base.marks import mark_line
 
 OUTPUT_BYTES = 600
@@ -45,9 +45,9 @@ def guest_line(
     """
     each = []
     for number, (start, end) in enumerate(copies, 1):
-        work = command if disk is None else on_disk(disk, number, command)
+        work = command if disk is None else build_disk_command(disk, number, command)
         each.append(_copy(work, number, start, end, timekeeper))
-    return at_once(each)
+    return build_simultaneous_line(each)
 
 
 def _copy(command: str, number: int, start: Nonce, end: Nonce, timekeeper: str) -> str:

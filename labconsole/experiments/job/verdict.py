@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 
 from labconsole.experiments.job.disk_verdict import disk_reasons
 from labconsole.model.inventory import Inventory
-from labconsole.model.record.crew_trial import ProgramSeen, TimekeeperSeen
-from labconsole.model.record.job import CopySeen, DiskSeen, EmptyJobs
+from labconsole.model.record.crew_trial import ProgramRecord, TimekeeperRecord
+from labconsole.model.record.job import CopyRecord, DiskRecord, EmptyJobs
 from labconsole.model.record.run import Figures, Reason, Verdict
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.changes import Port
 from labconsole.verdict.crew_trial import judged
-from labconsole.verdict.observed import TrialObservations
+from labconsole.verdict.observations import TrialObservations
 from labconsole.verdict.programs import program_reasons
 from labconsole.verdict.reasons import reason
 from labconsole.verdict.timekeeper import swap_reasons, timekeeper_reasons
@@ -42,15 +42,15 @@ SAID_NOT_FOUND = re.compile(r"\bsh: (?:line )?(?:\d+: )?[^ :]+: (?:command )?not
 
 def judge(
     seen: TrialObservations,
-    copies: Sequence[CopySeen],
+    copies: Sequence[CopyRecord],
     *,
     empty: EmptyJobs | None,
-    timekeeper: TimekeeperSeen | None,
+    timekeeper: TimekeeperRecord | None,
     start_skew_s: float | None,
     swapped_pages: int | None,
     guest_problems: Sequence[str],
-    disk: DiskSeen | None = None,
-    program: ProgramSeen | None = None,
+    disk: DiskRecord | None = None,
+    program: ProgramRecord | None = None,
     ports: Sequence[Port] = (),
     limits: Tolerances,
     inventory: Inventory,
@@ -58,22 +58,28 @@ def judge(
     """``guest_problems``: a sentence for every guest that did not answer, or is not what was set up. ``ports``: the
     interfaces that marks, and what a job sends, go through.
     """
-    shown = shown_reasons(
-        copies, empty=empty, timekeeper=timekeeper, start_skew_s=start_skew_s, swapped_pages=swapped_pages, disk=disk,
-        program=program, limits=limits,
-    )  # fmt: skip
+    shown = derive_reasons(
+        copies,
+        empty=empty,
+        timekeeper=timekeeper,
+        start_skew_s=start_skew_s,
+        swapped_pages=swapped_pages,
+        disk=disk,
+        program=program,
+        limits=limits,
+    )
     return judged(seen, shown, guest_problems, limits=limits, inventory=inventory, ports=ports)
 
 
-def shown_reasons(
-    copies: Sequence[CopySeen],
+def derive_reasons(
+    copies: Sequence[CopyRecord],
     *,
     empty: EmptyJobs | None,
-    timekeeper: TimekeeperSeen | None,
+    timekeeper: TimekeeperRecord | None,
     start_skew_s: float | None,
     swapped_pages: int | None,
-    disk: DiskSeen | None,
-    program: ProgramSeen | None,
+    disk: DiskRecord | None,
+    program: ProgramRecord | None,
     limits: Tolerances,
 ) -> list[Reason]:
     """Those that follow from what a record holds, so that whoever has it can judge again."""
@@ -83,7 +89,7 @@ def shown_reasons(
     found += _together(copies, start_skew_s)
     ended = [copy for copy in copies if copy.exit_status == 0]
     found += _short(ended, empty)
-    found += _beside(ended, empty)
+    found += _judge_empty_jobs(ended, empty)
     found += _clocks(copies)
     found += program_reasons(program)
     if timekeeper is not None:
@@ -95,7 +101,7 @@ def shown_reasons(
     return found
 
 
-def _copy(copy: CopySeen) -> Iterator[Reason]:
+def _copy(copy: CopyRecord) -> Iterator[Reason]:
     if copy.exit_status is None and copy.end_request_ns is not None:
         detail = f"{copy.guest}: did not say in a readable way how the job ended"
         yield reason("guests_missing", detail, guest=copy.guest)
@@ -126,7 +132,7 @@ def _copy(copy: CopySeen) -> Iterator[Reason]:
         yield reason("mark_lost", detail, guest=copy.guest, marks=["start"], ping_status=copy.ping_status)
 
 
-def _together(copies: Sequence[CopySeen], start_skew_s: float | None) -> Iterator[Reason]:
+def _together(copies: Sequence[CopyRecord], start_skew_s: float | None) -> Iterator[Reason]:
     times = [copy.outside_s for copy in copies if copy.outside_s is not None]
     if start_skew_s is None or not times or start_skew_s <= START_SKEW_RATIO * min(times):
         return
@@ -134,7 +140,7 @@ def _together(copies: Sequence[CopySeen], start_skew_s: float | None) -> Iterato
     yield reason("start_skew", detail, start_skew_s=start_skew_s, shortest_s=min(times))
 
 
-def _short(copies: Sequence[CopySeen], empty: EmptyJobs | None) -> Iterator[Reason]:
+def _short(copies: Sequence[CopyRecord], empty: EmptyJobs | None) -> Iterator[Reason]:
     times = [copy.seconds for copy in copies if copy.seconds is not None]
     if empty is None or not times or min(times) >= LEAST_JOB_SD * empty.sd_s:
         return
@@ -146,7 +152,7 @@ def _short(copies: Sequence[CopySeen], empty: EmptyJobs | None) -> Iterator[Reas
     )
 
 
-def _beside(copies: Sequence[CopySeen], empty: EmptyJobs | None) -> Iterator[Reason]:
+def _judge_empty_jobs(copies: Sequence[CopyRecord], empty: EmptyJobs | None) -> Iterator[Reason]:
     """What a job that does nothing takes is known of one alone, and taken off once: copies that work together take
     it longer, on one processor as many times as long as there are copies.
     """
@@ -162,7 +168,7 @@ def _beside(copies: Sequence[CopySeen], empty: EmptyJobs | None) -> Iterator[Rea
     )
 
 
-def _clocks(copies: Sequence[CopySeen]) -> Iterator[Reason]:
+def _clocks(copies: Sequence[CopyRecord]) -> Iterator[Reason]:
     """The UUT's clock holds all of what the clock outside saw: less of it is no time of anything."""
     for copy in copies:
         if copy.host_s is None or copy.outside_s is None or copy.outside_s <= (1 + HOST_ERROR) * copy.host_s:
@@ -174,7 +180,7 @@ def _clocks(copies: Sequence[CopySeen]) -> Iterator[Reason]:
         yield reason("witnesses_disagree", detail, guest=copy.guest, outside_s=copy.outside_s, host_s=copy.host_s)
 
 
-def clock_notes(copies: Sequence[CopySeen]) -> Iterator[Figures]:
+def clock_notes(copies: Sequence[CopyRecord]) -> Iterator[Figures]:
     """One influence where guests' clocks ran otherwise than the one outside, by more than their digits allow."""
     off: dict[str, float] = {}
     for copy in copies:

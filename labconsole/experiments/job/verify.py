@@ -5,14 +5,14 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 
-from labconsole.experiments.job.bounds import bound_problems
 from labconsole.experiments.job.disk_verdict import jobs_volume
+from labconsole.experiments.job.plausibility import find_implausible
 from labconsole.experiments.job.rules import RULES
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against, same
-from labconsole.measure.recompute.verdict_check import empty_trial_problems, judge_again, unjudged_reasons
+from labconsole.measure.recompute.verdict_check import empty_trial_problems, recompute_verdict, unjudged_reasons
 from labconsole.model.jobs import JOBS
 from labconsole.model.plan.jobs import COPIES_OF_ONE_TWO
-from labconsole.model.record.job import CopySeen, JobRecord
+from labconsole.model.record.job import CopyRecord, JobRecord
 
 
 def recompute_job(record: JobRecord) -> list[Discrepancy]:
@@ -32,10 +32,10 @@ def recompute_job(record: JobRecord) -> list[Discrepancy]:
         found.append(Discrepancy(where="start_skew_s", stored=record.start_skew_s, recomputed=skew_s))
     found += _copies(record)
     found += _disk(record)
-    return [*found, *bound_problems(record), *judge_again(record, RULES)]
+    return [*found, *find_implausible(record), *recompute_verdict(record, RULES)]
 
 
-def _times(copy: CopySeen, empty_s: float | None) -> dict[str, float | None]:
+def _times(copy: CopyRecord, empty_s: float | None) -> dict[str, float | None]:
     outside_s = _difference_s(copy.start_reply_ns, copy.end_request_ns)
     inside_s = None
     if copy.inside_start_s is not None and copy.inside_end_s is not None:
@@ -65,7 +65,7 @@ def _empty(record: JobRecord) -> Iterator[Discrepancy]:
             yield Discrepancy(where=f"empty.{name}", stored=getattr(empty, name), recomputed=value)
 
 
-def _order(where: str, copy: CopySeen) -> Iterator[Discrepancy]:
+def _order(where: str, copy: CopyRecord) -> Iterator[Discrepancy]:
     marks = [copy.start_request_ns, copy.start_reply_ns, copy.end_request_ns, copy.end_reply_ns]
     seen = [mark for mark in marks if mark is not None]
     if seen != sorted(seen):

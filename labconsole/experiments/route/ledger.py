@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from labconsole.model.record.route import RouterSeen
+from labconsole.model.record.route import RouterRecord
 from labconsole.units import format_count
 
 
@@ -44,7 +44,7 @@ class Hops:
         return f", lost {self.lost_ratio:.2%} of what was sent ({where})"
 
 
-def hops_of(router: RouterSeen) -> Hops:
+def build_hops(router: RouterRecord) -> Hops:
     """By the source, the UUT's interfaces to the router, and the sink's capture."""
     return Hops(
         sent=router.sent_packets,

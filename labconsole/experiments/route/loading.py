@@ -16,7 +16,7 @@ from labconsole.contracts.crew import StandingMember
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import NodeError, NodeLost
 from labconsole.experiments.route.addresses import DESTINATIONS, GATEWAY
-from labconsole.platforms.base.inside import DONE
+from labconsole.platforms.base.guest_shell import DONE
 from labconsole.wire.execution import Execute
 from labconsole.wire.guests import AskGuests, GuestLine
 
@@ -81,7 +81,7 @@ class RouteLoad:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadResult:
     """What a router has, by its own kernel; None: it did not say. ``took_s`` of giving it that."""
 
     prefixes: int | None = None
@@ -117,7 +117,9 @@ _FILTERS = f"nft delete table inet labconsole 2>/dev/null; test $0 -eq 0 || awk 
 _COUNT_FILTERS = "nft list table inet labconsole 2>/dev/null | grep -c 'udp dport 1 drop'"
 
 
-async def give(uut: AgentLink, guests: Sequence[tuple[StandingMember, str]], load: RouteLoad) -> dict[str, Loaded]:
+async def load_routes(
+    uut: AgentLink, guests: Sequence[tuple[StandingMember, str]], load: RouteLoad
+) -> dict[str, LoadResult]:
     """Give each of these guests, with the MAC address of its outbound NIC, its routes and filters; by their names.
 
     Filters only to those that are namespaces. Raises NodeError.
@@ -125,18 +127,20 @@ async def give(uut: AgentLink, guests: Sequence[tuple[StandingMember, str]], loa
     return await _tell(uut, [(member, load_line(load, mac)) for member, mac in guests], load.filters)
 
 
-async def count(uut: AgentLink, members: Sequence[StandingMember]) -> dict[str, Loaded]:
+async def count_routes(uut: AgentLink, members: Sequence[StandingMember]) -> dict[str, LoadResult]:
     """What each of them has now."""
     return await _tell(uut, [(member, count_line()) for member in members], None)
 
 
-async def _tell(uut: AgentLink, told: Sequence[tuple[StandingMember, str]], filters: int | None) -> dict[str, Loaded]:
+async def _tell(
+    uut: AgentLink, told: Sequence[tuple[StandingMember, str]], filters: int | None
+) -> dict[str, LoadResult]:
     outside = [(member, line) for member, line in told if member.in_namespace and member.pid is not None]
     inside = [(member, line) for member, line in told if not (member.in_namespace and member.pid is not None)]
     found = dict(
         zip(
             (member.name for member, _ in outside),
-            await asyncio.gather(*(_outside(uut, member, line, filters) for member, line in outside)),
+            await asyncio.gather(*(_run_in_namespace(uut, member, line, filters) for member, line in outside)),
             strict=True,
         )
     )
@@ -150,7 +154,7 @@ async def _tell(uut: AgentLink, told: Sequence[tuple[StandingMember, str]], filt
     return found
 
 
-async def _outside(uut: AgentLink, member: StandingMember, line: str, filters: int | None) -> Loaded:
+async def _run_in_namespace(uut: AgentLink, member: StandingMember, line: str, filters: int | None) -> LoadResult:
     rules = "" if filters is None else _FILTERS
     shell = f"{rules}{line.replace('LCROUTES $(' + _COUNT + ') 0', f'LCROUTES $({_COUNT}) $({_COUNT_FILTERS})')}"
     begun = time.monotonic()
@@ -160,16 +164,16 @@ async def _outside(uut: AgentLink, member: StandingMember, line: str, filters: i
     except NodeLost:
         raise
     except NodeError as exc:
-        return Loaded(said=exc.message[:_OUTPUT])
+        return LoadResult(said=exc.message[:_OUTPUT])
     return _read(f"{said.stdout} {said.stderr}", time.monotonic() - begun)
 
 
-def _read(printed: str, took_s: float) -> Loaded:
+def _read(printed: str, took_s: float) -> LoadResult:
     found = _SAID.search(printed.replace("\r", ""))
     if found is None:
         missing = NO_IPROUTE2 if "LCNOIP" in printed else ""
-        return Loaded(said=missing or " ".join(printed.split())[-_OUTPUT:])
-    return Loaded(int(found[1]), int(found[2]), took_s, found[3].strip()[:_OUTPUT])
+        return LoadResult(said=missing or " ".join(printed.split())[-_OUTPUT:])
+    return LoadResult(int(found[1]), int(found[2]), took_s, found[3].strip()[:_OUTPUT])
 
 
 def first_destination() -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from labconsole.measure.hypervisors import hypervisor
-from labconsole.measure.trials_of_guests import uut_kernel
-from labconsole.model.plan.routes import target_words
+from labconsole.measure.paired_blocks import uut_kernel
+from labconsole.model.plan.routes import format_target_pps
 from labconsole.model.record.route import RouteRecord
 
 
@@ -38,18 +38,18 @@ class RoutePointKey(NamedTuple):
     @property
     def load(self) -> str:
         """What each of them has."""
-        words = f"{self.routes} routes{self.sent_to}"
+        words = f"{self.routes} routes{self.destination_suffix}"
         return words + (f", {self.filters} filter rules" if self.filters else "")
 
     @property
-    def sent_to(self) -> str:
+    def destination_suffix(self) -> str:
         """``, 4096 destinations``, or nothing where there is one."""
         return f", {self.destinations} destinations" if self.destinations > 1 else ""
 
     @property
     def rate(self) -> str:
         """What is sent to them."""
-        return "max" if self.target_pps is None else target_words(self.target_pps)
+        return "max" if self.target_pps is None else format_target_pps(self.target_pps)
 
 
 Pair = tuple[RoutePointKey, RoutePointKey]
@@ -60,10 +60,20 @@ def route_key(record: RouteRecord) -> RoutePointKey:
     """Which point a trial belongs to."""
     asked = record.requested
     return RoutePointKey(
-        record.testbed_fingerprint, asked.platform, asked.guests, asked.cpu, asked.routes, asked.destinations,
-        asked.filters, asked.target_pps, asked.frame_bytes, asked.duration_s, asked.memory_mib, uut_kernel(record),
+        record.testbed_fingerprint,
+        asked.platform,
+        asked.guests,
+        asked.cpu,
+        asked.routes,
+        asked.destinations,
+        asked.filters,
+        asked.target_pps,
+        asked.frame_bytes,
+        asked.duration_s,
+        asked.memory_mib,
+        uut_kernel(record),
         hypervisor(record),
-    )  # fmt: skip
+    )
 
 
 def set_up_of(record: RouteRecord) -> str:

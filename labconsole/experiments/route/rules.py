@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from labconsole.measure.recompute import verdict_check as common
 from labconsole.measure.recompute.verdict_check import VerdictRules
-from labconsole.model.record.route import RouteRecord, RouterSeen
+from labconsole.model.record.route import RouteRecord, RouterRecord
 from labconsole.model.tolerances import Tolerances
 
 
@@ -22,7 +22,7 @@ def _is_lacking_routes(record: RouteRecord, limits: Tolerances) -> bool:
     )
 
 
-def _is_failed(each: RouterSeen) -> bool:
+def _is_failed(each: RouterRecord) -> bool:
     return bool(each.error) or each.stopped_by == "error" or each.sent_packets is None
 
 
@@ -90,7 +90,7 @@ RULES: VerdictRules[RouteRecord] = VerdictRules(
         "swapped": common.is_swapped,
     },
     also={
-        "foreign_frames": lambda record, limits: common.has_strangers(record.sink, limits),
+        "foreign_frames": lambda record, limits: common.has_foreign_packets(record.sink, limits),
         "not_observed": lambda record, limits: common.is_nic_unread(record.sink),
     },
     excused={},

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from labconsole.experiments.route.bounds import bound_problems
+from labconsole.experiments.route.plausibility import find_implausible
 from labconsole.experiments.route.rules import RULES
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, same
-from labconsole.measure.recompute.verdict_check import empty_trial_problems, judge_again, unjudged_reasons
+from labconsole.measure.recompute.verdict_check import empty_trial_problems, recompute_verdict, unjudged_reasons
 from labconsole.model.record.route import RouteRecord
 
 
@@ -17,7 +17,7 @@ def recompute_route(record: RouteRecord) -> list[Discrepancy]:
         found = [*empty_trial_problems(record, record.routers), *_rates(record)]
     else:
         found = [*_counts(record), *_rates(record)]
-    return [*found, *bound_problems(record), *judge_again(record, RULES)]
+    return [*found, *find_implausible(record), *recompute_verdict(record, RULES)]
 
 
 def _counts(record: RouteRecord) -> Iterator[Discrepancy]:

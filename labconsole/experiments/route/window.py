@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from labconsole.experiments.route.addresses import SINK_PORT
-from labconsole.experiments.route.figures import Arrived, rate_pps
-from labconsole.experiments.route.loading import Loaded
-from labconsole.measure.context_switches import switched_between
-from labconsole.model.record.route import RouterSeen, RouteSinkSeen
-from labconsole.verdict.observed import Snapshot
+from labconsole.experiments.route.loading import LoadResult
+from labconsole.experiments.route.rates import ArrivedPackets, rate_pps
+from labconsole.measure.context_switches import count_switches
+from labconsole.model.record.route import RouterRecord, RouteSinkRecord
+from labconsole.verdict.observations import Snapshot
 from labconsole.wire.capture import CaptureResult
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.flows import CountedFlow
@@ -53,8 +53,8 @@ class RouteWindow:
     before: tuple[Snapshot, Snapshot]
     after: tuple[Snapshot, Snapshot]
     stat: tuple[str, str]
-    loaded: Mapping[str, Loaded] = field(default_factory=dict)
-    loaded_after: Mapping[str, Loaded] = field(default_factory=dict)
+    loaded: Mapping[str, LoadResult] = field(default_factory=dict)
+    loaded_after: Mapping[str, LoadResult] = field(default_factory=dict)
     capture: CaptureResult | None = None
     capture_failure: str = ""
 
@@ -68,7 +68,7 @@ class RouteWindow:
         return None if self.capture is None or self.capture.flows is None else self.capture.flows.origin_ns
 
 
-def arrived(routers: Sequence[Router], window: RouteWindow) -> dict[str, Arrived]:
+def arrived(routers: Sequence[Router], window: RouteWindow) -> dict[str, ArrivedPackets]:
     """What of each router came to the sink; none where nothing was captured."""
     if window.capture is None or window.capture.flows is None:
         return {}
@@ -80,23 +80,25 @@ def arrived(routers: Sequence[Router], window: RouteWindow) -> dict[str, Arrived
     return {router.name: _arrived(counted.get((router.mac, router.udp_source_port))) for router in routers}
 
 
-def _arrived(counted: CountedFlow | None) -> Arrived:
+def _arrived(counted: CountedFlow | None) -> ArrivedPackets:
     if counted is None:
-        return Arrived()
+        return ArrivedPackets()
     bins = [0] * (counted.bins[-1] + 1 if counted.bins else 0)
     for place, packets in zip(counted.bins, counted.bin_packets, strict=True):
         bins[place] = packets
-    return Arrived(
+    return ArrivedPackets(
         counted.packets, counted.bytes, counted.first_at_ns, counted.last_at_ns, tuple(bins), counted.outside_packets
     )
 
 
-def router_seen(router: Router, came: Arrived, window: RouteWindow, forwarded_pps: float | None) -> RouterSeen:
+def build_router(
+    router: Router, came: ArrivedPackets, window: RouteWindow, forwarded_pps: float | None
+) -> RouterRecord:
     """What is known of one router."""
     sent, had, after = window.of(router.name), window.loaded.get(router.name), window.loaded_after.get(router.name)
     sent_for_s = None if sent is None or not sent.elapsed_ns else sent.elapsed_ns / 1e9
     sent_packets = None if sent is None else sent.sent_packets
-    return RouterSeen(
+    return RouterRecord(
         guest=router.name,
         inbound_mac=router.inbound_mac,
         mac=router.mac,
@@ -127,15 +129,15 @@ def router_seen(router: Router, came: Arrived, window: RouteWindow, forwarded_pp
     )
 
 
-def sink_seen(
-    node: str, interface: str, mac: str, came: Mapping[str, Arrived], window: RouteWindow
-) -> RouteSinkSeen | None:
+def build_sink(
+    node: str, interface: str, mac: str, came: Mapping[str, ArrivedPackets], window: RouteWindow
+) -> RouteSinkRecord | None:
     """What the sink counted of everybody; None: it did not capture."""
     capture = window.capture
     if capture is None or capture.flows is None:
         return None
     of_flows = sum(flow.packets for flow in capture.flows.flows) + capture.flows.unlisted_packets
-    return RouteSinkSeen(
+    return RouteSinkRecord(
         node=node,
         interface=interface,
         mac=mac,
@@ -158,7 +160,7 @@ def counted(window: RouteWindow, node: int, interface: str | None, statistic: in
     return after.values[statistic] - before.values[statistic]
 
 
-def processors_between(before: str, after: str) -> tuple[float | None, float | None]:
+def derive_processor_use(before: str, after: str) -> tuple[float | None, float | None]:
     """(context switches a second, share of the processors that was used) between two readings of /proc/stat."""
     one, other = [_ticks(text) for text in (before, after)]
     if one is None or other is None or len(one) != len(other):
@@ -168,7 +170,7 @@ def processors_between(before: str, after: str) -> tuple[float | None, float | N
     if total <= 0 or min(used) < 0 or not processors:
         return None, None
     busy = 1 - sum(used[place] for place in IDLE) / total
-    switches = switched_between(before, after)
+    switches = count_switches(before, after)
     return None if switches is None else switches / (total / TICKS_PER_S / processors), busy
 
 

@@ -64,7 +64,7 @@ def parse_goal(text: str) -> Goal:
     )
 
 
-def goals_of(search: Search) -> list[Goal]:
+def build_goals(search: Search) -> list[Goal]:
     """The goals that a plan's search asks for, with what it changes of them: such a goal is no preset any more."""
     goals = []
     for word in search.load_goals:

@@ -64,7 +64,7 @@ def meets(goal: GoalLike, trials: Iterable[TrialLike]) -> bool | None:
     return optimistic if optimistic == pessimistic else None
 
 
-def by_load(trials: Iterable[TrialLike]) -> dict[float, list[TrialLike]]:
+def group_by_load(trials: Iterable[TrialLike]) -> dict[float, list[TrialLike]]:
     """The trials of each load, the lowest load first."""
     loads: dict[float, list[TrialLike]] = defaultdict(list)
     for trial in trials:
@@ -75,7 +75,7 @@ def by_load(trials: Iterable[TrialLike]) -> dict[float, list[TrialLike]]:
 def relevant_bounds(goal: GoalLike, trials: Iterable[TrialLike]) -> tuple[float | None, float | None]:
     """Lower and upper bound: the lowest load that fails the goal, and the highest below it that meets it."""
     lower = None
-    for load_pps, there in by_load(trials).items():
+    for load_pps, there in group_by_load(trials).items():
         met = meets(goal, there)
         if met is False:
             return lower, load_pps

@@ -10,14 +10,18 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from labconsole.contracts.measured import Bound, MeasuredKind, MeasuredTrial, MeasuredValue, Quantity
 from labconsole.model.record.kinds.search import KIND
-from labconsole.model.record.search import SEARCH_FORMAT, GoalFound, Limit, SearchRecord
+from labconsole.model.record.search import SEARCH_FORMAT, GoalRecord, Limit, SearchRecord
 from labconsole.model.record.summary import RunSummary
-from labconsole.report.words import percent
+from labconsole.report.formatting import format_percent
 
 BOUNDS: dict[Limit, Bound] = {
-    "uut": "exact", "generator": "at least", "instrument": "at least", "line_rate": "at least",
-    "below_minimum": "none", "undecided": "unknown",
-}  # fmt: skip
+    "uut": "exact",
+    "generator": "at least",
+    "instrument": "at least",
+    "line_rate": "at least",
+    "below_minimum": "none",
+    "undecided": "unknown",
+}
 """What a lower bound says of the platform, by what set the upper one."""
 
 
@@ -31,42 +35,59 @@ def _run_ids(record: SearchRecord) -> list[str]:
 
 def _measured(record: SearchRecord, own: Sequence[RunSummary]) -> MeasuredTrial:
     asked = record.requested
-    values = {quantity_of(goal): _value(goal) for goal in record.goals if goal.complete}
+    values = {build_quantity(goal): _value(goal) for goal in record.goals if goal.complete}
     left_out = (
-        "format 1 counts what was queued as forwarded" if record.format != SEARCH_FORMAT
-        else "not finished" if record.status != "done" or not values
+        "format 1 counts what was queued as forwarded"
+        if record.format != SEARCH_FORMAT
+        else "not finished"
+        if record.status != "done" or not values
         else None
-    )  # fmt: skip
+    )
     return MeasuredTrial(
-        kind=KIND.name, id=record.search_id, hash=record.plan.hash, plan_name=record.plan.name, status=record.status,
-        started_at=record.started_at, testbed=record.testbed, testbed_fingerprint=record.testbed_fingerprint,
+        kind=KIND.name,
+        id=record.search_id,
+        hash=record.plan.hash,
+        plan_name=record.plan.name,
+        status=record.status,
+        started_at=record.started_at,
+        testbed=record.testbed,
+        testbed_fingerprint=record.testbed_fingerprint,
         emulated=record.emulated,
         factors={
-            "platform": asked.platform, **asked.frame.columns(), "sources": asked.sources,
+            "platform": asked.platform,
+            **asked.frame.columns(),
+            "sources": asked.sources,
             "background": asked.background,
         },
-        words=asked.point().loadless_words(), values=values if left_out is None else {}, left_out=left_out,
-        set_up=_one(run.set_up for run in own), boot_id=_one(run.boot_id for run in own),
+        words=asked.point().format_without_load(),
+        values=values if left_out is None else {},
+        left_out=left_out,
+        set_up=_one(run.set_up for run in own),
+        boot_id=_one(run.boot_id for run in own),
         conditions={
-            "kernel": _one(run.uut_kernel for run in own), "hypervisor": _one(run.hypervisor for run in own),
-            "labconsole_version": record.labconsole_version, "generator": asked.generator, "observe": asked.observe,
+            "kernel": _one(run.uut_kernel for run in own),
+            "hypervisor": _one(run.hypervisor for run in own),
+            "labconsole_version": record.labconsole_version,
+            "generator": asked.generator,
+            "observe": asked.observe,
         },
-        nodes={}, run_ids=_run_ids(record),
-    )  # fmt: skip
+        nodes={},
+        run_ids=_run_ids(record),
+    )
 
 
-def quantity_of(goal: GoalFound) -> Quantity:
+def build_quantity(goal: GoalRecord) -> Quantity:
     """The load that meets a goal; one that is no preset says what it asks for, so that it is compared with its like."""
     words = f"load that meets {goal.goal}"
     if goal.goal.endswith("(adjusted)"):
         words += (
             f": trials of {goal.trial_duration_s:g} s, {goal.duration_sum_s:g} s at a load, width "
-            f"{percent(goal.relative_width, 2)}"
+            f"{format_percent(goal.relative_width, 2)}"
         )
     return Quantity(name=words, unit="pps", better="higher", shown_unit="kpackets/s per source", scale=1e3, places=2)
 
 
-def _value(goal: GoalFound) -> MeasuredValue:
+def _value(goal: GoalRecord) -> MeasuredValue:
     bound = BOUNDS[goal.limited_by]
     known = goal.lower_bound_pps if bound != "none" else None
     return MeasuredValue(known, bound, goal.relative_width)
@@ -78,6 +99,4 @@ def _one(values: Iterable[str | None]) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-MEASURED = MeasuredKind(
-    kind=KIND, compared=("platform", "frame_size_bytes", "sources", "background"), trials=_trials
-)  # fmt: skip
+MEASURED = MeasuredKind(kind=KIND, compared=("platform", "frame_size_bytes", "sources", "background"), trials=_trials)

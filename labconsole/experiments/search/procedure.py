@@ -18,10 +18,10 @@ from labconsole.contracts.experiment import Bench, ExperimentStore, StepRecord
 from labconsole.contracts.picture import StepPicture
 from labconsole.contracts.ports import StoredTrial
 from labconsole.errors import Aborted, ConfigError, MeasurementError
-from labconsole.experiments.search.ahead import Ahead, ahead
-from labconsole.experiments.search.course import BACK_TO_BACK, SearchFindings, carry_out, rehearse
-from labconsole.experiments.search.drawn import SearchPicture, picture_of
+from labconsole.experiments.search.forecast import Forecast, forecast_search
 from labconsole.experiments.search.goals import Ended, GoalResult, LoadTrial
+from labconsole.experiments.search.progress_view import SearchPicture, build_picture
+from labconsole.experiments.search.sequence import BACK_TO_BACK, SearchFindings, rehearse, run_search
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.identity import new_run_id, utc_now
 from labconsole.model.inventory import Inventory
@@ -30,7 +30,7 @@ from labconsole.model.plan.search import QUEUED_S, Configuration, Search, least_
 from labconsole.model.record.kinds.search import KIND as SEARCH
 from labconsole.model.record.run import METHOD, PlanRef, RunRecord
 from labconsole.model.record.search import (
-    GoalFound,
+    GoalRecord,
     SearchRecord,
     SearchRef,
     SearchRequested,
@@ -87,7 +87,7 @@ class LoadSearch:
         failure = None
         try:
             await asyncio.to_thread(
-                carry_out, self.search, trials, findings, line_pps=line_pps, sources=self.request.sources
+                run_search, self.search, trials, findings, line_pps=line_pps, sources=self.request.sources
             )
             failure = findings.ended_early
         except MeasurementError as exc:
@@ -102,7 +102,7 @@ class LoadSearch:
 
     def picture(self, record: StepRecord) -> StepPicture:
         """Its trials and bounds, out of its record."""
-        return picture_of(self.search, record) if isinstance(record, SearchRecord) else StepPicture()
+        return build_picture(self.search, record) if isinstance(record, SearchRecord) else StepPicture()
 
 
 def line_rate_pps(request: DesignPoint, inventory: Inventory) -> float:
@@ -110,7 +110,7 @@ def line_rate_pps(request: DesignPoint, inventory: Inventory) -> float:
     return min(request.frame.rate_pps(stream.link_speed_bps) for stream in inventory.streams[: request.sources])
 
 
-def at_load(request: DesignPoint, load_pps: float, duration_s: float) -> DesignPoint:
+def set_load(request: DesignPoint, load_pps: float, duration_s: float) -> DesignPoint:
     """The request with this load per source. The generator keeps whole nanoseconds between packets."""
     target_bps = request.frame.rate_bps(load_pps)
     return replace(request, target=max(1, int(target_bps)), duration_s=duration_s)
@@ -132,7 +132,7 @@ def check_search(search: Search, request: DesignPoint, inventory: Inventory) -> 
     if search.load_goals:
         # Their trials alone go down to the lowest load; a preset's are never too short for a packet.
         lowest_pps = line_rate_pps(request, inventory) * search.lowest_ratio
-        check_request(at_load(request, lowest_pps, search.trial_s or 1.0), inventory)
+        check_request(set_load(request, lowest_pps, search.trial_s or 1.0), inventory)
 
 
 class _Trials:
@@ -162,28 +162,28 @@ class _Trials:
         return cls(wanted, bench, stored)
 
     def trial(self, test: str, duration_s: float, load_pps: float) -> LoadTrial:
-        request = at_load(self._wanted.request, load_pps, duration_s)
+        request = set_load(self._wanted.request, load_pps, duration_s)
         return self._kept(test, load_pps, request, lambda: self._wait(request, load_pps))
 
     def burst(self, packets: int) -> LoadTrial:
         line_pps = self._line_pps
-        request = at_load(self._wanted.request, line_pps, 1.0)
+        request = set_load(self._wanted.request, line_pps, 1.0)
         burst = replace(request, duration_s=packets * request.delay_ns / 1e9)
         return self._kept(BACK_TO_BACK, packets, burst, lambda: self._wait(burst, line_pps, burst=True))
 
     def _kept(self, test: str, at: float, request: DesignPoint, take: Callable[[], LoadTrial]) -> LoadTrial:
-        self._drawn = self._picture.now((test, at, request.duration_s), self._look_ahead())
+        self._drawn = self._picture.now((test, at, request.duration_s), self._forecast())
         trial = take()
         self._taken.append((test, trial))
         self._picture.add(test, trial)
         return trial
 
-    def _look_ahead(self) -> Ahead | None:
+    def _forecast(self) -> Forecast | None:
         """Nothing while stored trials are gone through: the next is known already."""
         if self._number + 1 in self._stored:
             return None
         asked = self._wanted.search
-        return ahead(asked, self._taken, line_pps=self._line_pps, sources=self._wanted.request.sources)
+        return forecast_search(asked, self._taken, line_pps=self._line_pps, sources=self._wanted.request.sources)
 
     def delays(self, run_id: str) -> Sequence[StreamLatency]:
         return self._delays.pop(run_id, ())
@@ -204,7 +204,7 @@ class _Trials:
             raise Aborted("the search was stopped")
         self._bench.show(self._drawn)
         self._number += 1
-        record = await self._from_store(request)
+        record = await self._load_stored(request)
         if record is None:
             if self._bench.spent_s > self._wanted.search.within_s:
                 raise Ended(f"ended after {self._wanted.search.within_s:g} s, the time limit")
@@ -212,7 +212,7 @@ class _Trials:
         self._delays = {record.run_id: latencies(record)}
         return counted(record, request, load_pps, burst=burst)
 
-    async def _from_store(self, request: DesignPoint) -> RunRecord | None:
+    async def _load_stored(self, request: DesignPoint) -> RunRecord | None:
         run_id = self._stored.pop(self._number, None)
         if run_id is None:
             return None
@@ -237,9 +237,15 @@ class _Trials:
     def _place(self, *, warm_ups: int, attempt: int, attempts: int) -> PlanRef:
         wanted = self._wanted
         return PlanRef(
-            name=wanted.plan_name, hash=wanted.hash, point=wanted.configuration.index, repetition=self._number,
-            seed=wanted.seed, warm_ups=warm_ups, attempt=attempt, attempts=attempts,
-        )  # fmt: skip
+            name=wanted.plan_name,
+            hash=wanted.hash,
+            point=wanted.configuration.index,
+            repetition=self._number,
+            seed=wanted.seed,
+            warm_ups=warm_ups,
+            attempt=attempt,
+            attempts=attempts,
+        )
 
 
 def counted(record: RunRecord, request: DesignPoint, load_pps: float, *, burst: bool = False) -> LoadTrial:
@@ -324,21 +330,21 @@ def _record(
         settings=wanted.search.meaning(),
         line_rate_pps=line_pps,
         lowest_load_pps=line_pps * wanted.search.lowest_ratio,
-        goals=tuple(_goal_found(result) for result in findings.goals),
+        goals=tuple(_build_goal(result) for result in findings.goals),
         frame_loss=findings.frame_loss,
         back_to_back=findings.back_to_back,
         latency=findings.latency,
-        trials=tuple(_trial_kept(test, trial) for test, trial in findings.trials),
+        trials=tuple(_build_trial(test, trial) for test, trial in findings.trials),
         status="done" if failure is None else "failed",
         failure=failure,
     )
 
 
-def _goal_found(result: GoalResult) -> GoalFound:
+def _build_goal(result: GoalResult) -> GoalRecord:
     data = asdict(result)
     goal = data.pop("goal")
-    return GoalFound(goal=goal.pop("name"), **goal, **data)
+    return GoalRecord(goal=goal.pop("name"), **goal, **data)
 
 
-def _trial_kept(test: str, trial: LoadTrial) -> SearchTrial:
+def _build_trial(test: str, trial: LoadTrial) -> SearchTrial:
     return SearchTrial(for_test=test, **asdict(trial))

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from labconsole.experiments.search.goals import LoadTrial, Measure
 from labconsole.model.record.search import (
-    BackToBackFound,
+    BackToBackRecord,
     Burst,
     BurstLimit,
     FrameLossPoint,
-    LatencyFound,
+    LatencyRecord,
     StreamLatency,
 )
 
@@ -98,7 +98,7 @@ def longest_burst(measure: MeasureBurst, *, most_packets: int, first_packets: in
 
 def back_to_back(
     searches: Sequence[BurstSearch], *, sources: int, line_pps: float, throughput_pps: float | None
-) -> BackToBackFound:
+) -> BackToBackRecord:
     """The repetitions together. ``throughput_pps`` per source, for RFC 9004's corrected buffer time."""
     bursts = tuple(
         Burst(
@@ -117,7 +117,7 @@ def back_to_back(
     if throughput_pps is not None and all(burst.limited_by == "uut" for burst in bursts):
         # What is forwarded while the burst comes in needs no buffer.
         buffer_s = mean / line_pps * (1 - throughput_pps / line_pps)
-    return BackToBackFound(
+    return BackToBackRecord(
         bursts=bursts,
         mean_packets=mean,
         least_packets=min(packets),
@@ -142,14 +142,14 @@ def burst_limit(found: BurstSearch, line_total_pps: float) -> BurstLimit:
     return "instrument" if decisive.instrument_lost else "generator"
 
 
-def latency(goal: str, load_pps: float, streams: Sequence[StreamLatency]) -> LatencyFound:
+def latency(goal: str, load_pps: float, streams: Sequence[StreamLatency]) -> LatencyRecord:
     """Means over streams and trials. One-way only where every one of them has it: clocks must be shown to agree."""
     one_way = [each.one_way_ns for each in streams if each.one_way_ns is not None]
     reason = next((each.reason for each in streams if each.one_way_ns is None), None)
     if not streams:
         reason = "the trials have no time stamps"
     names = ("min", "mean", "p50", "p99", "p999", "max")
-    return LatencyFound(
+    return LatencyRecord(
         goal=goal,
         load_pps=load_pps,
         one_way_mean_ns=_means(one_way, names) if one_way and len(one_way) == len(streams) else None,

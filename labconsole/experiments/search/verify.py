@@ -7,13 +7,13 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 
-from labconsole.experiments.search.course import BACK_TO_BACK, FRAME_LOSS, LOAD
 from labconsole.experiments.search.goals import Goal, LoadTrial, goal_result
 from labconsole.experiments.search.rfc2544 import frame_loss_points
+from labconsole.experiments.search.sequence import BACK_TO_BACK, FRAME_LOSS, LOAD
 from labconsole.measure.recompute.discrepancy import RELATIVE_ERROR, Discrepancy
 from labconsole.measure.recompute.evidence import lost_at_sink
 from labconsole.model.record.run import RunRecord
-from labconsole.model.record.search import BackToBackFound, GoalFound, SearchRecord
+from labconsole.model.record.search import BackToBackRecord, GoalRecord, SearchRecord
 
 Counts = Mapping[str, int | None]
 """What a search goes by of a run, by the names that its trials have for it."""
@@ -52,7 +52,7 @@ def recompute_search(record: SearchRecord, runs: Mapping[str, Counts]) -> list[D
     return found
 
 
-def _bursts(bursts: BackToBackFound, trials: Sequence[LoadTrial], sources: int) -> Iterator[Discrepancy]:
+def _bursts(bursts: BackToBackRecord, trials: Sequence[LoadTrial], sources: int) -> Iterator[Discrepancy]:
     """A burst's length is what the trial intended, if the trial passed whole."""
     passed = {
         trial.run_id: trial.intended_packets // sources
@@ -92,7 +92,7 @@ def _trials(record: SearchRecord, test: str) -> list[LoadTrial]:
     ]
 
 
-def _goal(where: str, found: GoalFound, trials: list[LoadTrial], record: SearchRecord) -> Iterator[Discrepancy]:
+def _goal(where: str, found: GoalRecord, trials: list[LoadTrial], record: SearchRecord) -> Iterator[Discrepancy]:
     goal = Goal(
         name=found.goal,
         loss_ratio=found.loss_ratio,

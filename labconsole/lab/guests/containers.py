@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from labconsole.errors import LabSetupError
-from labconsole.lab.guests.programs import LARGE_JOB_TOOLS, applets, guest_programs, with_libraries
+from labconsole.lab.guests.programs import LARGE_JOB_TOOLS, applets, guest_programs, load_with_libraries
 from labconsole.lab.layout import LabStream, Layout
 from labconsole.lab.prerequisites import tool
 
@@ -61,7 +61,7 @@ def container(lab: str, guest: str) -> str:
     return f"{lab}-{guest}"
 
 
-def nics_of(guest: str, number: int) -> tuple[ContainerNic, ContainerNic]:
+def build_nics(guest: str, number: int) -> tuple[ContainerNic, ContainerNic]:
     """The inbound and outbound NIC for stream ``number``, from 1. Each guest has one pair for every stream."""
     which = 1 if guest == FIRST else 2
     inbound, outbound = (
@@ -101,7 +101,7 @@ def write_crew_root(path: Path, *, jobs: bool) -> None:
 def _programs(busybox: Path, names: Iterable[str]) -> dict[str, bytes]:
     files = {"bin/busybox": busybox.read_bytes()}
     for name in names:
-        files |= with_libraries(name)
+        files |= load_with_libraries(name)
     return files
 
 
@@ -130,7 +130,7 @@ def remove_control_groups(lab: str) -> None:
 def _routes(guest: str, streams: Sequence[LabStream], sinks: dict[str, str]) -> list[str]:
     lines = []
     for number, stream in enumerate(streams, start=1):
-        inbound, outbound = nics_of(guest, number)
+        inbound, outbound = build_nics(guest, number)
         lines.append(f"ip route add {stream.source_ip}/32 dev {inbound.name}")
         lines.append(f"ip route add {stream.sink_ip}/32 dev {outbound.name}")
         lines.append(f"arp -i {outbound.name} -s {stream.sink_ip} {sinks[stream.sink.partition('/')[0]]}")
@@ -139,7 +139,7 @@ def _routes(guest: str, streams: Sequence[LabStream], sinks: dict[str, str]) -> 
 
 def _nic_lines(guest: str, streams: int) -> list[str]:
     lines = []
-    for index, nic in enumerate(nic for number in range(1, streams + 1) for nic in nics_of(guest, number)):
+    for index, nic in enumerate(nic for number in range(1, streams + 1) for nic in build_nics(guest, number)):
         for key, value in (("type", "veth"), ("veth.pair", nic.host), ("name", nic.name), ("hwaddr", nic.mac)):
             lines.append(f"lxc.net.{index}.{key} = {value}")
         lines.append(f"lxc.net.{index}.flags = up")
@@ -158,7 +158,7 @@ def inventory_options(
         f"{{stream: {stream.name}, guest: {container(lab, guest)}, in_mac: '{inbound.mac}', out_mac: '{outbound.mac}'}}"
         for guest in (FIRST, SECOND)
         for number, stream in enumerate(streams, start=1)
-        for inbound, outbound in [nics_of(guest, number)]
+        for inbound, outbound in [build_nics(guest, number)]
     ]
     return "\n".join(lines) + "\n     nics: [\n       " + ",\n       ".join(nics) + "]}"
 

@@ -86,7 +86,7 @@ class DomainNic:
     host: str
 
 
-def nics_of(guest: str, number: int) -> tuple[DomainNic, DomainNic]:
+def build_nics(guest: str, number: int) -> tuple[DomainNic, DomainNic]:
     """The inbound and outbound NIC for stream ``number``, from 1."""
     which = 1 if guest == FIRST else 2
     inbound, outbound = (
@@ -122,14 +122,19 @@ def write_domains(path: Path, layout: Layout, *, kernel: Path, initrd: Path, dis
     def write(name: str, *, words: str, memory_mib: int, nics: Sequence[DomainNic], disk: Path | None = None) -> None:
         vifs = ", ".join(f"'mac={nic.mac},vifname={nic.host},script={script}'" for nic in nics)
         text = _CONFIG.format(
-            name=name, kernel=kernel, initrd=initrd, words=words, memory_mib=memory_mib, vifs=vifs,
+            name=name,
+            kernel=kernel,
+            initrd=initrd,
+            words=words,
+            memory_mib=memory_mib,
+            vifs=vifs,
             disks="" if disk is None else f"'vdev=xvda,access=rw,script={disk_script},target={disk}'",
-        )  # fmt: skip
+        )
         (path / f"{name}.cfg").write_text(text)
 
     sinks = {node.name: node.interfaces[0].mac for node in layout.nodes if node.role == "sink"}
     for guest in (FIRST, SECOND):
-        pairs = [nics_of(guest, number) for number in range(1, len(layout.streams) + 1)]
+        pairs = [build_nics(guest, number) for number in range(1, len(layout.streams) + 1)]
         words = [
             f"lc.stream={inbound.mac},{outbound.mac},{s.source_ip},{s.sink_ip},{sinks[s.sink.partition('/')[0]]}"
             for s, (inbound, outbound) in zip(layout.streams, pairs, strict=True)
@@ -155,7 +160,7 @@ def inventory_options(path: Path, streams: Sequence[LabStream], second_cpu: int,
         f"{{stream: {stream.name}, guest: {guest}, in_mac: '{inbound.mac}', out_mac: '{outbound.mac}'}}"
         for guest in (FIRST, SECOND)
         for number, stream in enumerate(streams, start=1)
-        for inbound, outbound in [nics_of(guest, number)]
+        for inbound, outbound in [build_nics(guest, number)]
     ]
     return "\n".join(lines) + "\n     nics: [\n       " + ",\n       ".join(nics) + "]}"
 

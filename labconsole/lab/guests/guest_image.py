@@ -14,8 +14,8 @@ import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
-from labconsole.lab.guests.programs import applets, parents, with_libraries
-from labconsole.lab.images.initramfs import Archive, in_loading_order
+from labconsole.lab.guests.programs import applets, load_with_libraries, parents
+from labconsole.lab.images.initramfs import Archive, load_modules
 
 INIT = r"""#!/bin/sh
 export PATH=/bin
@@ -95,10 +95,10 @@ def write_guest_image(
 ) -> None:
     """Write the archive for a kernel whose modules are at ``modules``, with ``programs`` of this machine beside all of
     busybox. Raises LabSetupError when one is missing."""
-    ordered = in_loading_order(modules, wanted)
+    ordered = load_modules(modules, wanted)
     files = {"bin/busybox": busybox.read_bytes()}
     for program in programs:
-        files |= with_libraries(program)
+        files |= load_with_libraries(program)
     archive = Archive()
     for directory in parents(files):
         archive.directory(directory)

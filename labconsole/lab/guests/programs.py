@@ -47,7 +47,7 @@ def guest_programs(*, jobs: bool) -> tuple[str, ...]:
     return (*LOAD_TOOLS, *(JOB_TOOLS if jobs else ()))
 
 
-def with_libraries(name: str) -> dict[str, bytes]:
+def load_with_libraries(name: str) -> dict[str, bytes]:
     """Where each file belongs in the guest, without the first slash, and its content; the program is bin/NAME, or
     as CALLED has it.
     """
@@ -56,9 +56,13 @@ def with_libraries(name: str) -> dict[str, bytes]:
         raise LabSetupError(f"{name} is not installed on this machine")
     try:
         done = subprocess.run(
-            ["ldd", program], env={"LC_ALL": "C", "PATH": "/usr/bin:/bin"}, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=_LDD_S,
-        )  # fmt: skip
+            ["ldd", program],
+            env={"LC_ALL": "C", "PATH": "/usr/bin:/bin"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_LDD_S,
+        )
     except (OSError, subprocess.TimeoutExpired) as exc:
         raise LabSetupError(f"cannot determine which libraries {program} needs: {exc}") from exc
     missing = _MISSING.findall(done.stdout)

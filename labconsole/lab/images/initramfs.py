@@ -64,7 +64,7 @@ def write_initramfs(
     ``settings`` are variables of the script: ADDRESS of the first NIC, PROGRAM (a module) that becomes process 1,
     LAYERS (tags of further 9p exports, which are laid over the host's root, the last on top).
     """
-    ordered = in_loading_order(modules, wanted)
+    ordered = load_modules(modules, wanted)
     environment = {**settings, "MODULES": " ".join(f"{name}.ko" for name, _ in ordered)}
     archive = Archive()
     archive.directory("bin")
@@ -80,7 +80,7 @@ def write_initramfs(
     path.write_bytes(archive.finish())
 
 
-def in_loading_order(modules: Path, wanted: Iterable[str]) -> list[tuple[str, bytes]]:
+def load_modules(modules: Path, wanted: Iterable[str]) -> list[tuple[str, bytes]]:
     """The wanted modules and everything they need, each after what it depends on: name and uncompressed content.
 
     A name that ends in ``?`` is loaded where it exists: some modules of one release are part of another in the next.

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from labconsole.errors import LabSetupError
-from labconsole.lab.offers import may_have_disk
+from labconsole.lab.platforms import may_have_disk
 from labconsole.lab.prerequisites import tool
 
 FILE = "uut-disk.img"

@@ -25,12 +25,12 @@ from labconsole.lab.images.debian_kernel import DebianKernel, debian_kernel
 from labconsole.lab.images.initramfs import write_initramfs
 from labconsole.lab.layout import LabNode, carriers_of
 from labconsole.lab.machines import xen
+from labconsole.lab.machines.boot_log import SERIAL_LOG, await_state, format_log_ends
 from labconsole.lab.machines.disk import disk_options, write_disk
 from labconsole.lab.machines.virtio_port import PORT_NAME
-from labconsole.lab.machines.words import SERIAL_LOG, awaited, last_words
 from labconsole.lab.nodes import kernel, network
 from labconsole.lab.nodes.node import CABLE_OPS, NodeSetup, home_directory, serve_ssh
-from labconsole.lab.offers import MACHINE_CPUS
+from labconsole.lab.platforms import MACHINE_CPUS
 from labconsole.lab.prerequisites import SYSTEM_PATH, tool
 from labconsole.lab.spec import LabSpec
 from labconsole.lab.state import lab_directory
@@ -144,12 +144,12 @@ def boot_options(boot: str, files: DebianKernel, directory: Path) -> list[str]:
     # QEMU takes commas for the ends of multiboot modules unless they are doubled.
     domain, ram = (str(path).replace(",", ",,") for path in (files.image, initramfs))
     return [
-        *("-kernel", str(directory / "xen"), "-append", xen.hypervisor_words()),
+        *("-kernel", str(directory / "xen"), "-append", xen.build_hypervisor_command_line()),
         *("-initrd", f"{domain} console=hvc0 {words},{ram}"),
     ]
 
 
-class MachineCase:
+class QemuMachineHost:
     """The machine's case: what runs in the UUT's namespaces around the machine."""
 
     def __init__(self, setup: NodeSetup) -> None:
@@ -201,7 +201,7 @@ class MachineCase:
         """Wait for the system inside, and make it the UUT. Raises LabSetupError with the end of the serial log."""
         assert self._port is not None
         setup = self._setup
-        awaited(self._port, "hello", BOOT_S, self._last_words)
+        await_state(self._port, "hello", BOOT_S, self._format_log_ends)
         control.send(
             self._port,
             {
@@ -213,15 +213,15 @@ class MachineCase:
                 "user": setup.user,
             },
         )
-        awaited(self._port, "ready", BOOT_S, self._last_words)
+        await_state(self._port, "ready", BOOT_S, self._format_log_ends)
 
-    def _last_words(self) -> str:
-        return last_words({"log": self._directory / "uut-qemu.log", "serial log": self._directory / SERIAL_LOG})
+    def _format_log_ends(self) -> str:
+        return format_log_ends({"log": self._directory / "uut-qemu.log", "serial log": self._directory / SERIAL_LOG})
 
     async def serve(self, channel: socket.socket, cables: control.Handler) -> None:
         """Pass sessions and requests to the machine until it, or the lab, is gone. ``cables`` answers for the links."""
         assert self._port is not None
-        machine = await control.peer_on(self._port, None)
+        machine = await control.open_peer(self._port, None)
 
         async def answer(message: dict[str, Any]) -> dict[str, Any]:
             message.pop("id", None)
@@ -233,12 +233,14 @@ class MachineCase:
         assert self._setup.host is not None
         _, hosts_server = await serve_ssh(self._setup.host)
         server = await asyncio.start_server(_pass_session, sock=self._setup.listener)
-        peer = await control.peer_on(channel, answer)
+        peer = await control.open_peer(channel, answer)
         peer.announce({"state": "ready"})
         both = [asyncio.ensure_future(peer.serve()), asyncio.ensure_future(machine.serve())]
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         if not both[0].done():
-            print(f"the machine {self._setup.node.name} has ended; {self._last_words()}", file=sys.stderr, flush=True)
+            print(
+                f"the machine {self._setup.node.name} has ended; {self._format_log_ends()}", file=sys.stderr, flush=True
+            )
         server.close()
         hosts_server.close()
 

@@ -47,7 +47,7 @@ def fetch_xen(directory: Path) -> Xen:
     return Xen(hypervisor, layer)
 
 
-def hypervisor_words() -> str:
+def build_hypervisor_command_line() -> str:
     """The hypervisor's command line. The UUT gets the first CPU for itself and leaves the other to guests."""
     return (
         f"com1=115200,8n1 console=com1 dom0_mem={DOM0_MIB}M,max:{DOM0_MIB}M dom0_max_vcpus={DOM0_CPUS} dom0_vcpus_pin"

@@ -20,7 +20,7 @@ from labconsole.errors import LabSetupError
 from labconsole.lab import control
 from labconsole.lab.layout import HOST, Layout, Link, bypass_links
 from labconsole.lab.nodes import kernel, network, node
-from labconsole.lab.nodes.listeners import Outside
+from labconsole.lab.nodes.listeners import HostListeners
 from labconsole.lab.spec import LabSpec
 
 SETUP_STEP_S = 60.0
@@ -41,7 +41,7 @@ class Blueprint:
     host_keys: Mapping[str, str]
     client_key: str
     user: str
-    uut_case: Callable[[node.NodeSetup], node.Case] | None
+    uut_case: Callable[[node.NodeSetup], node.MachineHost] | None
     """Makes the case of the machine that is the UUT; None where the UUT is a namespace."""
 
 
@@ -65,7 +65,7 @@ class Lab:
     """The nodes of a lab, seen from process 1."""
 
     def __init__(self, blueprint: Blueprint) -> None:
-        self._outside = Outside()
+        self._outside = HostListeners()
         self._blueprint = blueprint
         self._nodes: dict[str, _Running] = {}
         self._wired = "through"
@@ -103,9 +103,9 @@ class Lab:
             asyncio._set_running_loop(None)
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            setup = self._setup_of(name, listeners)
+            setup = self._build_setup(name, listeners)
             if setup.node.role == "uut" and HOST in listeners:
-                setup = replace(setup, host=self._setup_of(HOST, listeners))
+                setup = replace(setup, host=self._build_setup(HOST, listeners))
             make_case = blueprint.uut_case if setup.node.role == "uut" else None
             node.run(setup, theirs, None if make_case is None else make_case(setup))
         kernel.setns(own_pids, kernel.CLONE_NEWPID)
@@ -114,7 +114,7 @@ class Lab:
         ours.settimeout(step_limit_s(blueprint.spec))
         return _Running(pid, ours)
 
-    def _setup_of(self, name: str, listeners: Mapping[str, socket.socket]) -> node.NodeSetup:
+    def _build_setup(self, name: str, listeners: Mapping[str, socket.socket]) -> node.NodeSetup:
         blueprint = self._blueprint
         return node.NodeSetup(
             node=blueprint.layout.node(name),
@@ -150,7 +150,7 @@ class Lab:
             await self._wire(str(message["how"]), unless_done=bool(message.get("alone")))
             return {"wired": self._wired}
         if op == "truth":
-            return {"interfaces": await self._truth()}
+            return {"interfaces": await self._read_loss_counts()}
         if op == "exec":
             running = self._find(str(message["node"]))
             timeout_s = float(message["timeout_s"])
@@ -203,7 +203,7 @@ class Lab:
                     raise control.Refused(f"it is already wired {how}, by somebody else or by hand")
                 return
             alive = {name: running for name, running in self._nodes.items() if self._alive(running)}
-            links = _with_dead_ends_parked(bypass_links(layout) if how == "direct" else layout.links, alive)
+            links = _park_dead_ends(bypass_links(layout) if how == "direct" else layout.links, alive)
             self._wired = "not"  # until it is done: whoever asks after a failure has it done again
             await self._each(alive, "unplug")
             try:
@@ -247,7 +247,7 @@ class Lab:
                 network.make_links(
                     layout,
                     {other: each.pid for other, each in there.items()},
-                    _with_dead_ends_parked(links, there),
+                    _park_dead_ends(links, there),
                 )
                 control.send(running.channel, {"state": "links"})
                 self._await_state("configured", new)
@@ -286,17 +286,17 @@ class Lab:
             if isinstance(answer, BaseException):
                 raise control.Refused(f"{op} on {name}: {answer or type(answer).__name__}")
 
-    async def _truth(self) -> dict[str, dict[str, int]]:
+    async def _read_loss_counts(self) -> dict[str, dict[str, int]]:
         if not self._blueprint.spec.loss:
             return {}
         answer = await self._peer(self._find("uut")).ask(
-            "exec", _ANSWER_S, argv=list(network.TRUTH_COMMAND), timeout_s=_ANSWER_S
+            "exec", _ANSWER_S, argv=list(network.LOSS_COUNTS_COMMAND), timeout_s=_ANSWER_S
         )
         if answer["status"] != 0:
             raise control.Refused(f"nft: {answer['stderr'].strip()}")
         return {
             f"uut/{interface}": counts
-            for interface, counts in sorted(network.truth_from_counters(answer["stdout"]).items())
+            for interface, counts in sorted(network.parse_loss_counts(answer["stdout"]).items())
         }
 
     async def connect(self) -> None:
@@ -307,11 +307,11 @@ class Lab:
             await self._talk(running)
 
     async def _talk(self, running: _Running) -> None:
-        running.peer = await control.peer_on(running.channel, None)
+        running.peer = await control.open_peer(running.channel, None)
         running.talk = asyncio.get_running_loop().create_task(running.peer.serve())
 
 
-def _with_dead_ends_parked(links: Sequence[Link], alive: Mapping[str, object]) -> tuple[Link, ...]:
+def _park_dead_ends(links: Sequence[Link], alive: Mapping[str, object]) -> tuple[Link, ...]:
     """A node that has ended has no place for an interface: the other end then hangs without a cable."""
 
     def end(node: str, interface: str) -> tuple[str, str]:
@@ -336,7 +336,7 @@ async def serve(lab: Lab, listener: socket.socket, lifeline: int) -> None:
     gone = asyncio.Event()
     # The kernel kills us when the process outside dies; the pipe closes the moment before that was asked for.
     asyncio.get_running_loop().add_reader(lifeline, gone.set)
-    server = await control.serve_on(listener, lab.answer)
+    server = await control.serve_socket(listener, lab.answer)
     await gone.wait()
     server.close()
 

@@ -31,7 +31,7 @@ def listen(address: str) -> socket.socket:
     return listener
 
 
-class Outside:
+class HostListeners:
     """The child outside. Make it before the namespaces are entered; it ends with its parent."""
 
     def __init__(self) -> None:

@@ -97,9 +97,9 @@ def ip_batch(lines: Sequence[str]) -> None:
     _run(["ip", "-batch", "-"], "\n".join([*lines, ""]))
 
 
-def read_truth() -> dict[str, dict[str, int]]:
+def read_loss_counts() -> dict[str, dict[str, int]]:
     """What the loss rules in this namespace have counted. Raises LabSetupError."""
-    return truth_from_counters(_run(list(TRUTH_COMMAND), ""))
+    return parse_loss_counts(_run(list(LOSS_COUNTS_COMMAND), ""))
 
 
 def await_links(node: LabNode, limit_s: float) -> None:
@@ -169,10 +169,10 @@ def loss_rules(
     return "\n".join([*lines, *chains, "}", ""])
 
 
-TRUTH_COMMAND = ("nft", "-j", "list", "counters", "table", "netdev", TABLE)
+LOSS_COUNTS_COMMAND = ("nft", "-j", "list", "counters", "table", "netdev", TABLE)
 
 
-def truth_from_counters(text: str) -> dict[str, dict[str, int]]:
+def parse_loss_counts(text: str) -> dict[str, dict[str, int]]:
     """What nft's counters say: interface to frames that met the rule and frames that it dropped."""
     truth: dict[str, dict[str, int]] = {}
     for item in json.loads(text)["nftables"]:

@@ -51,7 +51,7 @@ class NodeSetup:
     """Of a machine: the node that its case is."""
 
 
-class Case(Protocol):
+class MachineHost(Protocol):
     """What runs in a node's namespaces where the node itself is a machine."""
 
     def configure(
@@ -69,7 +69,7 @@ class Case(Protocol):
         """Pass sessions and requests to the machine until it, or the lab, is gone. ``cables`` answers for the links."""
 
 
-def run(setup: NodeSetup, channel: socket.socket, case: Case | None) -> NoReturn:
+def run(setup: NodeSetup, channel: socket.socket, case: MachineHost | None) -> NoReturn:
     """Be the node, or the case of the machine that is, until the supervisor goes away."""
     status = 1
     try:
@@ -218,7 +218,7 @@ async def _serve(setup: NodeSetup, channel: socket.socket, cables: _Cables) -> N
             return await cables.answer(message)
         return await answer_exec(message, settings)
 
-    peer = await control.peer_on(channel, answer)
+    peer = await control.open_peer(channel, answer)
     peer.announce({"state": "ready"})
     await peer.serve()
     server.close()
@@ -246,7 +246,7 @@ class _Cables:
         try:
             if op == "unplug":
                 if self._counted is None and node.role == "uut" and spec.loss:
-                    self._counted = network.read_truth()
+                    self._counted = network.read_loss_counts()
                 network.remove_links(node)
             elif op == "plug":
                 self._configure(node, spec, self._counted)

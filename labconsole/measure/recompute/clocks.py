@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
-from labconsole.measure.recompute.extensions import of_version, readable
+from labconsole.measure.recompute.extensions import has_version, readable
 from labconsole.model.record.capture_stamps import EXTENSION as STAMPS
 from labconsole.model.record.capture_stamps import VERSION as STAMPS_VERSION
 from labconsole.model.record.clocks import EXTENSION, STATED, VERSION, ClockAgreement
@@ -15,12 +15,12 @@ from labconsole.model.record.run import RunRecord, StreamRecord
 
 def known(told: Any) -> bool:
     """Whether this version can judge it."""
-    return of_version(told, VERSION)
+    return has_version(told, VERSION)
 
 
 def known_stamps(told: Any) -> bool:
     """Whether this version can judge them."""
-    return of_version(told, STAMPS_VERSION)
+    return has_version(told, STAMPS_VERSION)
 
 
 def least_bound_ns(stream: StreamRecord, record: RunRecord) -> int | None:

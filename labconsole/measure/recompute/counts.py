@@ -54,7 +54,7 @@ def contradicting_counts(record: RunRecord) -> Iterator[Discrepancy]:
     """Every raw count of the streams that cannot be true beside another one."""
     for where, stream in flows(record):
         yield from _negative(where, stream)
-        yield from _told_foreign(where, stream, record)
+        yield from _check_foreign(where, stream, record)
         yield from _ledger(where, stream, record.format)
         if stream.capture is not None:
             yield from _capture(f"{where}.capture", stream.capture)
@@ -73,10 +73,16 @@ def _negative(where: str, stream: StreamRecord) -> Iterator[Discrepancy]:
     values: dict[str, Any] = {
         name: getattr(stream, name)
         for name in (
-            "delay_ns", "burst_packets", "intended_packets", "offered_packets", "offered_duration_s",
-            "measured_packets", "generator_packets", "source_lost_packets",
+            "delay_ns",
+            "burst_packets",
+            "intended_packets",
+            "offered_packets",
+            "offered_duration_s",
+            "measured_packets",
+            "generator_packets",
+            "source_lost_packets",
         )
-    }  # fmt: skip
+    }
     values |= {f"counters.{name}": packets for name, packets in stream.counters.items()}
     if stream.sequence is not None:
         values |= {f"sequence.lost_runs.{length}": times for length, times in stream.sequence.lost_runs.items()}
@@ -126,7 +132,7 @@ def _repeated(hop: LedgerHop, stream: StreamRecord, said: int | None) -> tuple[b
     return counter in stream.counters, stream.counters.get(counter)
 
 
-def _told_foreign(where: str, stream: StreamRecord, record: RunRecord) -> Iterator[Discrepancy]:
+def _check_foreign(where: str, stream: StreamRecord, record: RunRecord) -> Iterator[Discrepancy]:
     """What a port counted beyond what the stream can have brought there is in the influences."""
     if record.format == 1:
         return
@@ -146,12 +152,12 @@ def _told_foreign(where: str, stream: StreamRecord, record: RunRecord) -> Iterat
             if hop.hop != name or hop.packets is None or packets is None or hop.packets <= packets:
                 continue
             beyond = hop.packets - packets
-            if _foreign_at(record, hop, way) < beyond:
+            if _foreign_packets(record, hop, way) < beyond:
                 says = f"{hop.node}/{hop.interface} counted {beyond} more than the stream brought, untold by influences"
                 yield against(f"{where}.ledger", says)
 
 
-def _foreign_at(record: RunRecord, hop: LedgerHop, way: str) -> float:
+def _foreign_packets(record: RunRecord, hop: LedgerHop, way: str) -> float:
     found = [
         each.get("packets")
         for each in record.influences

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from labconsole.measure.paired_blocks import uut_facts
 from labconsole.measure.recompute.counts import flows
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
 from labconsole.measure.recompute.guest_trial import GuestTrial, boot_of
-from labconsole.measure.recompute.rests import Rests, setting_of
+from labconsole.measure.recompute.plausibility import moment, stepped
+from labconsole.measure.recompute.references import ReferenceCheck, setting_of
 from labconsole.measure.recompute.set_ups import Place, SetUpChecks, SetUpTrial, Testbed, Told, short
-from labconsole.measure.recompute.setting import moment, stepped
-from labconsole.measure.trials_of_guests import uut_facts
 from labconsole.model.plan.search import HASH_PREFIX
 from labconsole.model.record.kind import RecordKind
 from labconsole.model.record.run import PlanRef, RunRecord
@@ -31,7 +31,7 @@ class CrossRecordChecks:
         self._set_ups = SetUpChecks()
         self._said: dict[tuple[str, ...], tuple[str, Any]] = {}
         self._digests: dict[bytes, str] = {}
-        self._rests = Rests()
+        self._rests = ReferenceCheck()
 
     @property
     def elsewhere(self) -> int:
@@ -43,8 +43,11 @@ class CrossRecordChecks:
         if record.format == 1:
             return
         for found in (
-            *self._testbed(record, record.run_id), *self._kernel(record), *self._plan(record), *self._captures(record)
-        ):  # fmt: skip
+            *self._testbed(record, record.run_id),
+            *self._kernel(record),
+            *self._plan(record),
+            *self._captures(record),
+        ):
             yield record.run_id, found
         if record.set_up is not None:
             yield from ((record.run_id, found) for found in self._set_ups.add(_run_taken(record), _run_facts(record)))

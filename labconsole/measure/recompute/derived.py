@@ -21,7 +21,12 @@ from labconsole.measure.recompute.discrepancy import (
     share,
     summed,
 )
-from labconsole.measure.recompute.sides import forwarding, offered_packets, sides, total_sides
+from labconsole.measure.recompute.loss_attribution import (
+    forwarding,
+    offered_packets,
+    recompute_losses,
+    recompute_totals,
+)
 from labconsole.model.record.run import Background, RunRecord, StreamRecord
 
 __all__ = ["RELATIVE_ERROR", "Discrepancy", "recompute"]
@@ -115,7 +120,7 @@ def _stream(
     yield "measured_from", stream.measured_from, witness
     if record.format > 1:
         yield "offered_packets", stream.offered_packets, offered_packets(stream)
-        yield from sides(stream, measured)
+        yield from recompute_losses(stream, measured)
         yield from forwarding(stream, bits)
     offered, duration_s = stream.offered_packets, stream.offered_duration_s
     lost = minus(offered, measured)
@@ -154,11 +159,16 @@ def _ledger(stream: StreamRecord, measured: int | None) -> Iterator[tuple[str, N
 def _total(record: RunRecord) -> Iterator[tuple[str, Number, Number]]:
     total, streams = record.total, record.streams
     for name in (
-        "offered_packets", "offered_pps", "offered_bps", "measured_packets", "measured_pps", "measured_bps",
-    ):  # fmt: skip
+        "offered_packets",
+        "offered_pps",
+        "offered_bps",
+        "measured_packets",
+        "measured_pps",
+        "measured_bps",
+    ):
         yield name, getattr(total, name), summed(streams, name)
     lost = minus(total.offered_packets, total.measured_packets)
     yield "loss_packets", total.loss_packets, lost
     yield "loss_ratio", total.loss_ratio, share(lost, total.offered_packets)
     if record.format > 1:
-        yield from total_sides(record)
+        yield from recompute_totals(record)

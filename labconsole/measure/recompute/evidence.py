@@ -8,7 +8,7 @@ from typing import Any
 
 from labconsole.measure.packet_times import third_count
 from labconsole.measure.recompute.discrepancy import RELATIVE_ERROR
-from labconsole.measure.recompute.sides import rate_left_open
+from labconsole.measure.recompute.loss_attribution import find_rate_uncertainty
 from labconsole.model.record.run import LedgerHop, Reason, RunRecord, StreamRecord
 
 CALIBRATED = 1.01
@@ -48,7 +48,7 @@ def wrong_figures(record: RunRecord, reason: Reason, by_name: Mapping[str, Strea
         if "stream" in place and stream is None:
             yield f"there is no stream {str(place['stream'])[:80]!r}"
         if stream is not None:
-            for name, held in _held(reason.code, stream).items():
+            for name, held in _repeated_figures(reason.code, stream).items():
                 if name in place and not _same(place[name], held):
                     yield f"says {name} {str(place[name])[:80]}, and the record holds {held}"
         yield from _within(record, reason.code, place)
@@ -60,7 +60,7 @@ def _same(said: Any, held: Any) -> bool:
     return bool(said == held)
 
 
-def _held(code: str, stream: StreamRecord) -> dict[str, Any]:
+def _repeated_figures(code: str, stream: StreamRecord) -> dict[str, Any]:
     """What figures of a reason repeat, by their name there."""
     capture, arrivals = stream.capture, stream.arrivals
     found: dict[str, Any] = {
@@ -86,7 +86,7 @@ def _held(code: str, stream: StreamRecord) -> dict[str, Any]:
     elif code == "buffered" and arrivals is not None:
         found |= {"late_packets": arrivals.late_packets, "packets": arrivals.packets}
     elif code == "rate_uncertain" and arrivals is not None:
-        found |= {"resolution_s": arrivals.resolution_s, "rate_error_ratio": rate_left_open(stream)}
+        found |= {"resolution_s": arrivals.resolution_s, "rate_error_ratio": find_rate_uncertainty(stream)}
     elif code == "instrument_limited" and stream.intended_pps is not None:
         found["rate_pps"] = stream.intended_pps  # at target max it is the calibration's, which no record holds
     return found

@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 
 Told = TypeVar("Told", bound=StrictModel)
 Refused = TypeVar("Refused", bound=StrictModel)
 
 
-def of_version(told: Any, version: int) -> bool:
+def has_version(told: Any, version: int) -> bool:
     """Whether this version can judge it."""
     return isinstance(told, dict) and told.get("version") == version
 

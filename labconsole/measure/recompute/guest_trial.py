@@ -9,9 +9,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from labconsole.measure.paired_blocks import uut_facts
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against
 from labconsole.measure.recompute.evidence import number
-from labconsole.measure.recompute.setting import (
+from labconsole.measure.recompute.plausibility import (
     SENDING_SLACK_RATIO,
     WALL_CLOCK_S,
     place_problems,
@@ -20,8 +21,7 @@ from labconsole.measure.recompute.setting import (
     time_problems,
     trial_s,
 )
-from labconsole.measure.trials_of_guests import uut_facts
-from labconsole.model.record.crew_trial import CrewTrialRef, ProgramSeen
+from labconsole.model.record.crew_trial import CrewTrialRef, ProgramRecord
 from labconsole.model.record.environment import Environment
 from labconsole.model.record.run import Figures, InForce, SetUp, Verdict
 
@@ -208,9 +208,9 @@ def address_problems(
                 yield against(f"{where}[{place}].{name}", f"is that of {guests[address.lower()]}, too", address[:80])
 
 
-def link_problems(where: str, packets: int | None, frame_bytes: int, took_s: float | None, link_bps: int) -> Iterator[
-    Discrepancy
-]:  # fmt: skip
+def link_problems(
+    where: str, packets: int | None, frame_bytes: int, took_s: float | None, link_bps: int
+) -> Iterator[Discrepancy]:
     """More frames, their check sequence counted, than a link of this speed carries in this time."""
     if packets is None or not took_s or took_s <= 0 or link_bps <= 0:
         return
@@ -231,7 +231,7 @@ def excess_problems(
         yield against(where, f"{packets} packets {says}, of {given}", packets)
 
 
-def program_problems(where: str, program: ProgramSeen | None, guests: int) -> Iterator[Discrepancy]:
+def program_problems(where: str, program: ProgramRecord | None, guests: int) -> Iterator[Discrepancy]:
     """Digests that are none, or more of them than guests that could have had the file."""
     if program is None:
         return

@@ -10,9 +10,9 @@ from typing import Any
 
 from labconsole.measure.drop_causes import function_of, is_kernels
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
-from labconsole.measure.recompute.extensions import of_version, readable
+from labconsole.measure.recompute.extensions import has_version, readable
 from labconsole.model.record.extension import read_extension
-from labconsole.model.record.kernel_drops import EXTENSION, HOST_EXTENSION, VERSION, DropsAsked, DropsTold
+from labconsole.model.record.kernel_drops import EXTENSION, HOST_EXTENSION, VERSION, DropsRecord, DropsRequest
 from labconsole.model.record.run import RunRecord, StreamRecord
 
 COST_RATIO = 0.01
@@ -24,7 +24,7 @@ BEFORE, BEHIND = ("generator", "source_nic"), ("sink_nic", "capture")
 
 def known(told: Any) -> bool:
     """Whether this version can judge it."""
-    return of_version(told, VERSION)
+    return has_version(told, VERSION)
 
 
 def contradicting_drops(record: RunRecord) -> Iterator[Discrepancy]:
@@ -38,9 +38,9 @@ def _contradicting(record: RunRecord, extension: str) -> Iterator[Discrepancy]:
     if told is None or not known(told):
         return
     if "counted_ns" not in told:
-        yield from readable(where, told, DropsAsked, DropsAsked)[1]
+        yield from readable(where, told, DropsRequest, DropsRequest)[1]
         return
-    drops, problems = readable(where, told, DropsTold, DropsTold)
+    drops, problems = readable(where, told, DropsRecord, DropsRecord)
     yield from problems
     if drops is None:
         return
@@ -56,7 +56,7 @@ def _contradicting(record: RunRecord, extension: str) -> Iterator[Discrepancy]:
 
 def doubts_due(record: RunRecord) -> Iterator[tuple[str, bool, str]]:
     """Of both doubts that rest on it: the code, whether it has to be there, and what the record shows."""
-    read = [read_extension(record.extensions, name, DropsTold) for name in (EXTENSION, HOST_EXTENSION)]
+    read = [read_extension(record.extensions, name, DropsRecord) for name in (EXTENSION, HOST_EXTENSION)]
     drops = [each for each in read if each is not None]
     if not drops:
         return
@@ -74,7 +74,7 @@ def _second(record: RunRecord) -> Sequence[StreamRecord]:
     return () if record.background is None else record.background.streams
 
 
-def _more_than_lost(streams: Sequence[StreamRecord], drops: Sequence[DropsTold]) -> Iterator[str]:
+def _more_than_lost(streams: Sequence[StreamRecord], drops: Sequence[DropsRecord]) -> Iterator[str]:
     for stream in streams:
         off_way = [row for each in drops for row in each.elsewhere if row.stream == stream.name]
         hops = [hop for hop in stream.ledger if hop.hop not in BEFORE]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
-from labconsole.measure.recompute.extensions import of_version, readable
+from labconsole.measure.recompute.extensions import has_version, readable
 from labconsole.measure.time_histogram import TimeHistogram, bucket_of, highest_ns, lowest_ns
 from labconsole.model.record.packet_times import EXTENSION, VERSION, PacketTimes, PacketTimesRefused, Times
 from labconsole.model.record.run import StreamRecord
@@ -33,7 +33,7 @@ CLOCK_SET_NS = 1000
 
 def known(told: Any) -> bool:
     """Whether this version can judge it."""
-    return of_version(told, VERSION)
+    return has_version(told, VERSION)
 
 
 def contradicting_times(where: str, stream: StreamRecord, least_bound_ns: int | None = None) -> Iterator[Discrepancy]:
@@ -114,7 +114,7 @@ def _histograms(where: str, times: PacketTimes) -> Iterator[Discrepancy]:
 def _quantiles(here: str, found: Times, histogram: TimeHistogram, *, exact_most: bool) -> Iterator[Discrepancy]:
     buckets = list(histogram.packets)
     for name, (part, whole) in RATIOS.items():
-        said, due = getattr(found, name), _at_rank(histogram, -(-histogram.total * part // whole))
+        said, due = getattr(found, name), _value_at_rank(histogram, -(-histogram.total * part // whole))
         due = min(due, found.max) if exact_most else due
         if name != "p50" and histogram.total < whole // (whole - part):
             if said is not None:
@@ -132,7 +132,7 @@ def _quantiles(here: str, found: Times, histogram: TimeHistogram, *, exact_most:
             yield against(f"{here}.{name}", says, value)
 
 
-def _at_rank(histogram: TimeHistogram, rank: int) -> int:
+def _value_at_rank(histogram: TimeHistogram, rank: int) -> int:
     seen = 0
     for bucket, count in histogram.packets.items():
         seen += count

@@ -10,7 +10,7 @@ from labconsole.measure.recompute.counts import contradicting_counts, flows
 from labconsole.measure.recompute.derived import recompute
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
 from labconsole.measure.recompute.kernel_drops import contradicting_drops
-from labconsole.measure.recompute.setting import contradicting_setting
+from labconsole.measure.recompute.plausibility import contradicting_setting
 from labconsole.measure.recompute.telemetry import contradicting_telemetry
 from labconsole.measure.recompute.verdict import Weights, rejudge
 from labconsole.measure.recompute.verdict import unjudged as unjudged_verdict

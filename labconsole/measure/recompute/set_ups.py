@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
-from labconsole.measure.recompute.setting import WALL_CLOCK_S
+from labconsole.measure.recompute.plausibility import WALL_CLOCK_S
 
 Told = tuple[str, Discrepancy]
 """(record id, what is wrong)."""
@@ -101,7 +101,7 @@ class SetUpChecks:
         for name, held in self._set_ups.items():
             yield from _order(name, held)
         yield from self._doubled()
-        yield from self._at_once()
+        yield from self._find_overlaps()
 
     def _doubled(self) -> Iterator[Told]:
         """One place of a plan, taken twice in set-ups that are whole."""
@@ -117,7 +117,7 @@ class SetUpChecks:
                     says = f"{where}point {point}, repetition {repetition} was already measured in {other}"
                     yield each.record_id, against("plan", says)
 
-    def _at_once(self) -> Iterator[Told]:
+    def _find_overlaps(self) -> Iterator[Told]:
         """Two trials of different set-ups at one time on one testbed."""
         of: dict[Testbed, list[tuple[datetime, datetime, str, str]]] = {}
         for name, held in self._set_ups.items():

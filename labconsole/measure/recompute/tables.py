@@ -13,12 +13,12 @@ from itertools import product
 from typing import Any
 
 from labconsole.measure.recompute.intervals import (
-    EffectAgain,
-    holm_again,
-    loss_again,
-    mean_again,
-    paired_again,
-    unpaired_again,
+    RecomputedEffect,
+    recompute_holm,
+    recompute_loss,
+    recompute_mean,
+    recompute_paired_effect,
+    recompute_unpaired_effect,
 )
 from labconsole.measure.run_row import RunRow
 from labconsole.model.design_point import INCLUDES_FCS
@@ -31,8 +31,11 @@ OF_GUESTS = ("job-overheads", "quetier-2-compared", "flow-overheads", "route-cha
 """Tables of other trials than runs, whose claims are of the same family."""
 
 ABSTRACTS = (
-    "quetier-abstract-jobs", "quetier-abstract-memory", "mattos-abstract-network", "mattos-abstract-routers",
-)  # fmt: skip
+    "quetier-abstract-jobs",
+    "quetier-abstract-memory",
+    "mattos-abstract-network",
+    "mattos-abstract-routers",
+)
 """Tables whose rows have p values of the family, and words of their own."""
 
 CLAIMING = ("table-1", "figure-5-numbers", "table-2", "table-3", "ranking", "collapse", "streams")
@@ -71,16 +74,18 @@ def wrong_cells(
     """
     groups = _Groups(entered, pool, _Begun(stored))
     for number, row in enumerate(tables.get("results", ()), 2):
-        yield from _told("results", number, row, groups.check_point(row))
+        yield from _format_mismatches("results", number, row, groups.check_point(row))
     for name, of in (("table-1", _Pair.background), ("figure-5-numbers", _Pair.background), ("ranking", _Pair.rank)):
         for number, row in enumerate(tables.get(name, ()), 2):
-            yield from _told(name, number, row, groups.check_effect(of(row), row))
+            yield from _format_mismatches(name, number, row, groups.check_effect(of(row), row))
     for number, row in enumerate(tables.get("collapse", ()), 2):
-        yield from _told("collapse", number, row, groups.check_effect(_Pair.fall(row), row))
+        yield from _format_mismatches("collapse", number, row, groups.check_effect(_Pair.fall(row), row))
     yield from _family(tables)
 
 
-def _told(name: str, number: int, row: Row, cells: Iterable[tuple[str, str | float | None]]) -> Iterator[str]:
+def _format_mismatches(
+    name: str, number: int, row: Row, cells: Iterable[tuple[str, str | float | None]]
+) -> Iterator[str]:
     for column, again in cells:
         where = f"report/{name}.csv: line {number}, {column}" if column else f"report/{name}.csv: line {number}"
         if not column:
@@ -99,7 +104,7 @@ class _Begun:
                 key = (run.plan_hash, run.testbed_fingerprint, run.block, run.set_up)
                 self._earliest[key] = min(self._earliest.get(key, run.started_at), run.started_at)
 
-    def in_one_go(self, runs: Iterable[RunRow]) -> bool:
+    def is_contiguous(self, runs: Iterable[RunRow]) -> bool:
         """Whether no set-up of another block of their plan began between the set-ups of these runs of one block."""
         keys = {(run.plan_hash, run.testbed_fingerprint, run.block, run.set_up) for run in runs}
         times = [self._earliest[key] for key in keys]
@@ -184,8 +189,12 @@ class _Groups:
                 continue
             target = "max" if run.target_bps in (None, "max") else str(run.target_bps)
             key = (
-                run.platform, *map(str, run.frame.columns().values()), str(run.sources), target, run.background,
-            )  # fmt: skip
+                run.platform,
+                *map(str, run.frame.columns().values()),
+                str(run.sources),
+                target,
+                run.background,
+            )
             conditions = tuple(None if name in pool else of(run) for name, of in CONDITIONS.items())
             group = self._groups.setdefault(key, {}).setdefault(conditions, _SetUpTrials())
             block = (run.block, run.plan_hash, run.testbed_fingerprint) if run.set_up and run.block else ALONE
@@ -205,7 +214,7 @@ class _Groups:
 
     def check_point(self, row: Row) -> list[tuple[str, str | float | None]]:
         """Cells of a design point that differ, of the group that comes closest."""
-        checks = [_differing(row, _point_again(group)) for _, group in self._of(row)]
+        checks = [_differing(row, _recompute_point(group)) for _, group in self._of(row)]
         return min(checks, key=len) if checks else [("", None)]
 
     def check_effect(self, pair: _Pair, row: Row) -> list[tuple[str, str | float | None]]:
@@ -217,7 +226,7 @@ class _Groups:
             for held, one in self._of(pair.of)
             for other_held, other in self._of(pair.against)
             if _alike(held, other_held)
-            for cells in _effects_again(one, other, pair, self._begun)
+            for cells in _recompute_effects(one, other, pair, self._begun)
         ]
         return min(checks, key=len) if checks else [("", None)]
 
@@ -255,15 +264,15 @@ def _possible(lost: int, offered: int) -> bool:
     return -max(OWN_PACKETS, offered * OWN_RATIO) <= lost <= offered
 
 
-def _point_again(group: _SetUpTrials) -> dict[str, float | None]:
+def _recompute_point(group: _SetUpTrials) -> dict[str, float | None]:
     """Cells of a row of results.csv."""
-    mean, low, high = mean_again(group.values(rate_bps))
+    mean, low, high = recompute_mean(group.values(rate_bps))
     if group.mixed:
         low = high = None
     found: dict[str, float | None] = {
         "set_ups": len(group.runs) - group.mixed,
         "trials": group.trials,
-        "offered_mean_bps": mean_again(group.values(lambda run: run.offered_bps))[0],
+        "offered_mean_bps": recompute_mean(group.values(lambda run: run.offered_bps))[0],
         "forwarding_mean_bps": mean,
         "forwarding_ci_low_bps": low,
         "forwarding_ci_high_bps": high,
@@ -276,7 +285,7 @@ def _point_again(group: _SetUpTrials) -> dict[str, float | None]:
     one = len(by_set_up) == 1 or group.mixed
     units = trials if one else [(sum(x for x, _ in pairs), sum(n for _, n in pairs)) for pairs in by_set_up]
     lost, sent = sum(x for x, _ in units), sum(n for _, n in units)
-    ratio, low, high = loss_again([x for x, _ in units], [n for _, n in units], of_trials=one)
+    ratio, low, high = recompute_loss([x for x, _ in units], [n for _, n in units], of_trials=one)
     if group.mixed:
         low = high = None
     found |= {"lost_packets": lost, "offered_packets": sent, "loss_ratio": ratio}
@@ -287,7 +296,7 @@ def _point_again(group: _SetUpTrials) -> dict[str, float | None]:
     return found
 
 
-def _effects_again(
+def _recompute_effects(
     one: _SetUpTrials, other: _SetUpTrials, pair: _Pair, begun: _Begun
 ) -> Iterator[dict[str, float | None]]:
     """Cells of a claim: over all blocks, and without the first, on which a load may have been chosen.
@@ -306,19 +315,21 @@ def _effects_again(
         boots.append({block: ids[0] if ids else None for block, ids in known.items()})
     common, within = sorted(means[0].keys() & means[1].keys(), key=repr), pair.alternative == "less"
     of_one_boot = [b for b in common if within or (boots[0][b] is not None and boots[0][b] == boots[1][b])]
-    shared = [b for b in of_one_boot if within or begun.in_one_go([*one.runs[b], *other.runs[b]])]
-    for ours, theirs in product(*(_with_and_without_first(held) for held in means)):
+    shared = [b for b in of_one_boot if within or begun.is_contiguous([*one.runs[b], *other.runs[b]])]
+    for ours, theirs in product(*(_block_subsets(held) for held in means)):
         if not within and not any(block in ours and block in theirs for block in of_one_boot):
-            sides = [_by_boot(ours, boots[0]), _by_boot(theirs, boots[1])]
+            sides = [_average_by_boot(ours, boots[0]), _average_by_boot(theirs, boots[1])]
             if sides[0].keys().isdisjoint(sides[1]) and min(len(side) for side in sides) >= FEWEST_BOOTS:
-                yield _claim_cells(unpaired_again(*(list(side.values()) for side in sides), packets=packets))
+                yield _claim_cells(recompute_unpaired_effect(*(list(side.values()) for side in sides), packets=packets))
         blocks = [block for block in shared if block in ours and block in theirs]
         subject, baseline = ({block: side[block] for block in blocks} for side in means)
-        effect = paired_again(subject, baseline, packets=packets, null=pair.null, alternative=pair.alternative)
+        effect = recompute_paired_effect(
+            subject, baseline, packets=packets, null=pair.null, alternative=pair.alternative
+        )
         yield {**_claim_cells(effect), "blocks": len(blocks)}
 
 
-def _with_and_without_first(means: Mapping[Any, float]) -> Iterator[Mapping[Any, float]]:
+def _block_subsets(means: Mapping[Any, float]) -> Iterator[Mapping[Any, float]]:
     """All set-ups of a point, and those that are left where its load was chosen on the first block."""
     yield means
     if means:
@@ -326,7 +337,7 @@ def _with_and_without_first(means: Mapping[Any, float]) -> Iterator[Mapping[Any,
         yield {block: mean for block, mean in means.items() if block != first}
 
 
-def _by_boot(means: Mapping[object, float], boots: Mapping[object, str | None]) -> dict[str, float]:
+def _average_by_boot(means: Mapping[object, float], boots: Mapping[object, str | None]) -> dict[str, float]:
     found: dict[str, list[float]] = {}
     for block, mean in means.items():
         boot = boots[block]
@@ -335,7 +346,7 @@ def _by_boot(means: Mapping[object, float], boots: Mapping[object, str | None]) 
     return {boot: sum(held) / len(held) for boot, held in found.items()}
 
 
-def _claim_cells(effect: EffectAgain) -> dict[str, float | None]:
+def _claim_cells(effect: RecomputedEffect) -> dict[str, float | None]:
     return {
         "change_ratio": effect.change,
         "change_ci_low_ratio": effect.ci_low,
@@ -373,7 +384,7 @@ def _family(tables: Tables) -> Iterator[str]:
     except ValueError:
         yield "report: a claim has an adjusted p and no p"
         return
-    for (name, number, row), again in zip(claims, holm_again([*own, *beside]), strict=False):
+    for (name, number, row), again in zip(claims, recompute_holm([*own, *beside]), strict=False):
         if not _close(row["adjusted_p"], again):
             yield f"report/{name}.csv: line {number}, adjusted_p: is {row['adjusted_p']}, the claims give {again}"
         if row.get("word", "").startswith("different") != (again <= SIGNIFICANCE):

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
-from labconsole.measure.recompute.extensions import of_version, readable
+from labconsole.measure.recompute.extensions import has_version, readable
 from labconsole.model.record.run import RunRecord
-from labconsole.model.record.telemetry import EXTENSION, VERSION, WorkRefused, WorkTold
+from labconsole.model.record.telemetry import EXTENSION, VERSION, WorkRecord, WorkRefused
 
 KINDS = 7
 """Of time, each rounded to ticks by itself."""
@@ -23,7 +23,7 @@ SLACK_NS = 10**8
 
 def known(told: Any) -> bool:
     """Whether this version can judge it."""
-    return of_version(told, VERSION)
+    return has_version(told, VERSION)
 
 
 def contradicting_telemetry(record: RunRecord) -> Iterator[Discrepancy]:
@@ -35,7 +35,7 @@ def contradicting_telemetry(record: RunRecord) -> Iterator[Discrepancy]:
         return
     if record.role != "telemetry":
         yield against(where, f"is told of a run with the role {record.role}")
-    work, problems = readable(where, told, WorkTold, WorkRefused)
+    work, problems = readable(where, told, WorkRecord, WorkRefused)
     yield from problems
     if work is None:
         return

@@ -15,7 +15,7 @@ from labconsole.measure.recompute.counts import flows
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
 from labconsole.measure.recompute.evidence import hop_of, limit_of, lost_at_sink, number, wrong_figures
 from labconsole.measure.recompute.kernel_drops import doubts_due
-from labconsole.measure.recompute.sides import rate_left_open
+from labconsole.measure.recompute.loss_attribution import find_rate_uncertainty
 from labconsole.model.record.run import RunRecord, StreamRecord
 
 FAILURES = {"node_lost": "link_lost", "lease_taken": "lease_taken"}
@@ -108,7 +108,7 @@ def _due(record: RunRecord) -> Iterator[Due]:
     yield from _generators(record, streams, aborted=aborted)
     yield from _witnesses(record, streams)
     yield from _buffered(streams)
-    yield from _surroundings(record)
+    yield from _host_activity(record)
     yield from _foreign(record)
     yield from _background(record)
     yield from doubts_due(record)
@@ -246,7 +246,7 @@ def _buffered(streams: list[StreamRecord]) -> Iterator[Due]:
         if seen.late_packets > LATE_RATIO * seen.packets and seen.window_s - sending_s > LATE_S:
             found.append(f"{seen.late_packets} of {seen.packets} packets of {stream.name} came late, by samples")
     yield _any("buffered", found, "no stream's counter samples show that a buffer was measured with the rest")
-    left_open = [(stream.name, rate_left_open(stream)) for stream in streams]
+    left_open = [(stream.name, find_rate_uncertainty(stream)) for stream in streams]
     coarse = [
         f"samples leave {ratio:.2%} of the forwarding rate of {name} open"
         for name, ratio in left_open
@@ -255,7 +255,7 @@ def _buffered(streams: list[StreamRecord]) -> Iterator[Due]:
     yield _any("rate_uncertain", coarse, f"no stream's samples leave more than {COARSE_RATIO:.0%} of its rate open")
 
 
-def _surroundings(record: RunRecord) -> Iterator[Due]:
+def _host_activity(record: RunRecord) -> Iterator[Due]:
     told = [each for each in record.influences if each.get("kind") == "not_observed"]
     yield _any("not_observed", [str(each.get("detail"))[:200] for each in told], "no node is reported as unanswering")
     limit = limit_of(record, "steal_ratio")
@@ -291,7 +291,7 @@ def _foreign(record: RunRecord) -> Iterator[Due]:
     for each in record.influences:
         if each.get("kind") != "foreign_packets":
             continue
-        offered = _offered_at(record, each.get("node"), each.get("interface"))
+        offered = _offered_packets(record, each.get("node"), each.get("interface"))
         unknown = unknown or offered is None
         if offered is not None and _beyond_usual(each, offered) > limit:
             found.append(str(each.get("detail"))[:200])
@@ -299,7 +299,7 @@ def _foreign(record: RunRecord) -> Iterator[Due]:
         yield _any("foreign_frames", found, "no port saw more packets of others than its tolerance and control traffic")
 
 
-def _offered_at(record: RunRecord, node: Any, interface: Any) -> int | None:
+def _offered_packets(record: RunRecord, node: Any, interface: Any) -> int | None:
     """Packets of the stream that has this port on its way; None where that is not one stream."""
     ends = ("source_nic", "uut_in", "uut_out", "sink_nic")
     found = [

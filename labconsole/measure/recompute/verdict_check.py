@@ -13,8 +13,8 @@ from typing import Any, Generic, TypeVar
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
 from labconsole.measure.recompute.evidence import number
 from labconsole.measure.recompute.guest_trial import GuestTrial
-from labconsole.measure.recompute.setting import in_force_problems
-from labconsole.model.record.crew_trial import ProgramSeen
+from labconsole.measure.recompute.plausibility import in_force_problems
+from labconsole.model.record.crew_trial import ProgramRecord
 from labconsole.model.record.run import InForce
 from labconsole.model.record.verdict_codes import WEIGHT
 from labconsole.model.tolerances import Tolerances
@@ -22,7 +22,7 @@ from labconsole.model.tolerances import Tolerances
 R = TypeVar("R", bound=GuestTrial)
 Condition = Callable[[R, Tolerances], bool]
 
-CAME_TO_NOTHING = frozenset({"guests_missing", "not_measured", "no_memory", "no_space"})
+EMPTY_TRIAL_CODES = frozenset({"guests_missing", "not_measured", "no_memory", "no_space"})
 """Codes of a trial whose guests did not come, or of which no attempt came to anything."""
 
 INVALID_CODES = frozenset(code for code, weight in WEIGHT.items() if weight == "invalid")
@@ -51,12 +51,12 @@ class VerdictRules(Generic[R]):
     excused: Mapping[str, Condition[R]]
 
 
-def judge_again(record: R, rules: VerdictRules[R]) -> Iterator[Discrepancy]:
+def recompute_verdict(record: R, rules: VerdictRules[R]) -> Iterator[Discrepancy]:
     """What of the verdict does not follow by these rules; its status goes with its codes."""
     if record.in_force is not None:
         yield from in_force_problems(record.in_force)
     codes, limits = codes_of(record), limits_of(record.in_force)
-    shown = {code for of in (SURROUNDINGS, rules.also) for code, holds in of.items() if holds(record, limits)}
+    shown = {code for of in (HOST_ACTIVITY, rules.also) for code, holds in of.items() if holds(record, limits)}
     shown |= {code for code, holds in rules.only.items() if holds(record, limits)}
     excused = {code for code, holds in rules.excused.items() if holds(record, limits)}
     for code in sorted(shown - codes):
@@ -90,7 +90,7 @@ def unjudged_reasons(record: R, rules: VerdictRules[R]) -> Iterator[str]:
     if record.in_force is None:
         yield "the verdict by its tolerances, which are not recorded"
     limits = limits_of(record.in_force)
-    shown = {code for of in (SURROUNDINGS, rules.also) for code, holds in of.items() if holds(record, limits)}
+    shown = {code for of in (HOST_ACTIVITY, rules.also) for code, holds in of.items() if holds(record, limits)}
     for code in sorted(codes_of(record) - set(rules.only)):
         if code not in shown:
             yield f"the reason {code[:80]}, which rests on what the record does not hold"
@@ -110,7 +110,7 @@ def codes_of(record: GuestTrial) -> set[str]:
 
 def empty_trial_problems(record: GuestTrial, seen: Collection[object]) -> Iterator[Discrepancy]:
     """Of a trial of guests without a set-up: nothing was ``seen`` in it, and the verdict says why."""
-    if seen or not codes_of(record) & CAME_TO_NOTHING:
+    if seen or not codes_of(record) & EMPTY_TRIAL_CODES:
         yield against("set_up", "is not told, and neither is why nothing was seen")
 
 
@@ -127,12 +127,12 @@ def is_start_apart(record: Any, limits: Tolerances) -> bool:
     return record.start_skew_s is not None and record.start_skew_s > 0.01 * record.requested.duration_s
 
 
-def is_program_unlike(program: ProgramSeen | None) -> bool:
+def is_program_unlike(program: ProgramRecord | None) -> bool:
     """Guests had several files of one program."""
     return program is not None and len(program.sha256) > 1
 
 
-def is_program_unknown(program: ProgramSeen | None) -> bool:
+def is_program_unknown(program: ProgramRecord | None) -> bool:
     """Of a guest it is not known which file it had."""
     return program is not None and program.unknown > 0
 
@@ -152,7 +152,7 @@ def is_beyond_nic(sink: Any) -> bool:
     return bool(sink.captured_packets - sink.foreign_packets - sink.other_packets > sink.nic_packets)
 
 
-def has_strangers(sink: Any, limits: Tolerances) -> bool:
+def has_foreign_packets(sink: Any, limits: Tolerances) -> bool:
     """More of others' packets than the control traffic of any wire, and what is tolerated."""
     if sink is None:
         return False
@@ -204,7 +204,7 @@ def _is_hidden(record: GuestTrial, limits: Tolerances) -> bool:
     return any(each > limits.other_cpu_ratio for each in told)
 
 
-SURROUNDINGS: Mapping[str, Condition[Any]] = {
+HOST_ACTIVITY: Mapping[str, Condition[Any]] = {
     "not_observed": _is_silent,
     "cpu_stolen": _is_stolen,
     "other_cpu": _is_busy,

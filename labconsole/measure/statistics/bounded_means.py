@@ -34,7 +34,7 @@ def share_over_set_ups(trials: Mapping[Key, Sequence[tuple[int, int]]], families
     ratio = sum(some for group in known.values() for some, _ in group) / sum(
         of for group in known.values() for _, of in group
     )
-    plain = replace(without_interval(mean), mean=ratio)
+    plain = replace(drop_interval(mean), mean=ratio)
     try:
         found = loss_of_trials(known, ALPHA / families)
     except MeasurementError:
@@ -51,12 +51,12 @@ def lower_bounded(mean: SetUpMean) -> SetUpMean:
     return replace(mean, ci_low=max(mean.ci_low, 0.0), ci_high=None, method="lower bound over set-ups")
 
 
-def without_interval(mean: SetUpMean) -> SetUpMean:
+def drop_interval(mean: SetUpMean) -> SetUpMean:
     """What has no interval that could be stood behind: the mean, and the least and most of the trials."""
     return replace(mean, ci_low=None, ci_high=None, method="no interval")
 
 
-def least_of(means: Sequence[SetUpMean], floor: float = 0.0) -> SetUpMean | None:
+def lowest_mean(means: Sequence[SetUpMean], floor: float = 0.0) -> SetUpMean | None:
     """The lowest of several means, with an interval of the lowest *true* one, at LEVEL at the least.
 
     All upper bounds hold at once (Bonferroni), so that the lowest of them is one of the lowest true mean, and the
@@ -72,7 +72,7 @@ def least_of(means: Sequence[SetUpMean], floor: float = 0.0) -> SetUpMean | None
     if len(means) == 1:
         return least
     if any(each.ci_low is None or each.scope != "set-ups" for each in means):
-        return without_interval(least)
+        return drop_interval(least)
     tail = (1 - LEVEL) / 2
     low = max(min(each.mean - _reach(each, tail) for each in means), floor)
     degrees = sum(each.set_ups - 1 for each in means)
@@ -82,9 +82,9 @@ def least_of(means: Sequence[SetUpMean], floor: float = 0.0) -> SetUpMean | None
     return replace(least, ci_low=low, ci_high=high, method="student-t over set-ups, simultaneous")
 
 
-def greatest_of(means: Sequence[SetUpMean], floor: float = 0.0) -> SetUpMean | None:
+def highest_mean(means: Sequence[SetUpMean], floor: float = 0.0) -> SetUpMean | None:
     """The highest of several means, with an interval of the highest true one: as least_of()."""
-    negative = least_of([_negative(each) for each in means], -math.inf)
+    negative = lowest_mean([_negative(each) for each in means], -math.inf)
     if negative is None:
         return None
     found = _negative(negative)
@@ -105,7 +105,7 @@ def deviation_over_set_ups(
         return None
     mean = mean_over_set_ups(found)
     if mean.scope != "set-ups":
-        return without_interval(mean)
+        return drop_interval(mean)
     scattered = replace(mean, sd=max(mean.sd or 0.0, step / math.sqrt(12)))
     reach = max(_reach(scattered, (1 - LEVEL) / 2 / families), step)
     return replace(
@@ -140,6 +140,11 @@ def _reach(mean: SetUpMean, tail: float) -> float:
 def _negative(mean: SetUpMean) -> SetUpMean:
     low, high = mean.ci_low, mean.ci_high
     return replace(
-        mean, mean=-mean.mean, median=-mean.median, minimum=-mean.maximum, maximum=-mean.minimum,
-        ci_low=None if high is None else -high, ci_high=None if low is None else -low,
-    )  # fmt: skip
+        mean,
+        mean=-mean.mean,
+        median=-mean.median,
+        minimum=-mean.maximum,
+        maximum=-mean.minimum,
+        ci_low=None if high is None else -high,
+        ci_high=None if low is None else -low,
+    )

@@ -32,6 +32,13 @@ def widen_effect(effect: Effect, factor: float) -> Effect:
     if effect.mean_log is None or effect.error_log is None or effect.degrees is None or effect.sd_log is None:
         return effect
     return build_effect(
-        effect.mean_log, factor * effect.error_log, effect.degrees, effect.blocks, factor * effect.sd_log, 1.0,
-        "two-sided", effect.level, paired=effect.paired,
-    )  # fmt: skip
+        effect.mean_log,
+        factor * effect.error_log,
+        effect.degrees,
+        effect.blocks,
+        factor * effect.sd_log,
+        1.0,
+        "two-sided",
+        effect.level,
+        paired=effect.paired,
+    )

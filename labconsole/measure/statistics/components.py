@@ -115,7 +115,7 @@ def advise(components: Components, setup_s: float, trial_s: float, accuracy_rati
     found: list[tuple[float, int, int, float]] = []
     for repetitions in range(1, MOST_REPETITIONS + 1):
         upper = upper_variance_of_mean(components, repetitions)
-        set_ups = _fewest_for(upper, accuracy_ratio)
+        set_ups = _set_ups_for_accuracy(upper, accuracy_ratio)
         if set_ups is not None:
             found.append((set_ups * (setup_s + repetitions * trial_s), repetitions, set_ups, upper))
     if not found:
@@ -156,13 +156,13 @@ def upper_variance(variance: float, set_ups: int) -> float:
 
 def fewest_set_ups(variance: float, accuracy_ratio: float) -> int:
     """Those with which a mean is known to ± ``accuracy_ratio``. Raises MeasurementError for more than MOST_SET_UPS."""
-    found = _fewest_for(variance, accuracy_ratio)
+    found = _set_ups_for_accuracy(variance, accuracy_ratio)
     if found is None:
         raise _out_of_reach(accuracy_ratio)
     return found
 
 
-def _fewest_for(variance: float, accuracy_ratio: float) -> int | None:
+def _set_ups_for_accuracy(variance: float, accuracy_ratio: float) -> int | None:
     return _fewest(lambda set_ups: _half_width(variance, set_ups) <= accuracy_ratio)
 
 

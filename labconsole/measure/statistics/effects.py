@@ -257,7 +257,7 @@ def smallest_effect(
     return _grown(noncentrality(degrees, alpha, power) * error)
 
 
-def smallest_effect_of(effect: Effect, alpha: float = SIGNIFICANCE, power: float = POWER) -> float | None:
+def find_detectable_effect(effect: Effect, alpha: float = SIGNIFICANCE, power: float = POWER) -> float | None:
     """The smallest relative change that this row could have shown, by its own standard error and degrees."""
     if effect.error_log is None or effect.degrees is None:
         return None

@@ -74,9 +74,14 @@ def _lack_of_fit(points: Sequence[tuple[float, float]], constant: float, slope: 
 
 
 def _line(
-    constant: float, slope: float, constant_reach: float | None, slope_reach: float | None, sd: float | None,
-    values: int, places: int,
-) -> Line:  # fmt: skip
+    constant: float,
+    slope: float,
+    constant_reach: float | None,
+    slope_reach: float | None,
+    sd: float | None,
+    values: int,
+    places: int,
+) -> Line:
     return Line(
         constant=constant,
         slope=slope,

@@ -59,7 +59,7 @@ class LineInBlocks:
             return None
         return bend.low > 0 or bend.high < 0
 
-    def without_intervals(self, why: Absent) -> LineInBlocks:
+    def drop_intervals(self, why: Absent) -> LineInBlocks:
         """The same, of which nothing is claimed."""
         bend = None if self.bend is None else OverBlocks(self.bend.mean)
         slope, constant = OverBlocks(self.slope.mean), OverBlocks(self.constant.mean)
@@ -84,9 +84,9 @@ def line_in_blocks(values: Mapping[float, Mapping[Key, float]], level: float = L
     reach = None if absent else student_t_quantile((1 + level) / 2, len(complete) - 1) / math.sqrt(len(complete))
     bends = [bend for _, _, bend in parts if bend is not None]
     return LineInBlocks(
-        slope=_over_blocks([slope for slope, _, _ in parts], reach),
-        constant=_over_blocks([constant for _, constant, _ in parts], reach),
-        bend=_over_blocks(bends, reach) if bends else None,
+        slope=_summarize_blocks([slope for slope, _, _ in parts], reach),
+        constant=_summarize_blocks([constant for _, constant, _ in parts], reach),
+        bend=_summarize_blocks(bends, reach) if bends else None,
         blocks=len(complete),
         places=len(xs),
         absent=absent,
@@ -104,7 +104,7 @@ def slope_p(found: LineInBlocks, level: float = LEVEL) -> float | None:
     return 2 * student_t_cdf(-abs(mean) / half * student_t_quantile((1 + level) / 2, degrees), degrees)
 
 
-def _over_blocks(found: Sequence[float], reach: float | None) -> OverBlocks:
+def _summarize_blocks(found: Sequence[float], reach: float | None) -> OverBlocks:
     mean, sd = mean_of(found), deviation(found)
     if reach is None or sd is None:
         return OverBlocks(mean)

@@ -50,7 +50,7 @@ OWN_PACKETS, OWN_RATIO = 20, 1e-4
 Method = Literal["over set-ups", "this set-up only", "of this run", "set-ups unknown", "nothing offered"]
 
 
-def is_told(lost_packets: int, offered_packets: int) -> bool:
+def is_loss_known(lost_packets: int, offered_packets: int) -> bool:
     """Whether a difference of counters tells a trial's loss: more than was offered, or more frames of its own than a
     unit under test usually sends, hide how many were lost."""
     return -max(OWN_PACKETS, OWN_RATIO * offered_packets) <= lost_packets <= offered_packets

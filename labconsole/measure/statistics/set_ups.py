@@ -27,9 +27,13 @@ LARGEST = 1e150  # its square still is a number
 
 Scope = Literal["set-ups", "this set-up only", "too few"]
 Method = Literal[
-    "student-t over set-ups", "student-t within one set-up", "counts over set-ups", "lower bound over set-ups",
-    "student-t over set-ups, simultaneous", "no interval",
-]  # fmt: skip
+    "student-t over set-ups",
+    "student-t within one set-up",
+    "counts over set-ups",
+    "lower bound over set-ups",
+    "student-t over set-ups, simultaneous",
+    "no interval",
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ PILOT = 0
 REFERENCE_SOURCES = 1
 """A second guest has one stream, so its maximum is that of one stream."""
 
-AS_LISTED_WORDS = (
+AS_LISTED_TEXT = (
     "order: as-listed does not randomise the order, so the report will not compare platforms, backgrounds or loads: "
     "use it to look at things, not for results"
 )
@@ -39,9 +39,9 @@ class PlannedSetUp:
     trials: tuple[Trial, ...]
 
 
-def undrawn_words(set_ups: int | None, order: str) -> str | None:
+def describe_fixed_order(set_ups: int | None, order: str) -> str | None:
     """What to know before hours are spent on a plan in blocks that nobody may conclude from; None: on others."""
-    return AS_LISTED_WORDS if set_ups is not None and order == "as-listed" else None
+    return AS_LISTED_TEXT if set_ups is not None and order == "as-listed" else None
 
 
 def settings(requests: Requests) -> dict[DesignPoint, list[int]]:
@@ -57,7 +57,7 @@ def reference_key(request: DesignPoint) -> tuple[str, bool]:
     return (request.platform, request.frame.includes_fcs)
 
 
-def is_of_reference(request: DesignPoint) -> bool:
+def is_reference_point(request: DesignPoint) -> bool:
     """Whether a point is one of those that the maximum beside an idle guest is read from."""
     return (
         request.background == "idle"
@@ -78,9 +78,10 @@ def references(requests: Requests) -> tuple[dict[tuple[str, bool], tuple[int, ..
         given = [
             (asked.duration_s, points)
             for asked, points in by_setting.items()
-            if is_of_reference(asked) and reference_key(asked) == key
+            if is_reference_point(asked)
+            and reference_key(asked) == key
             and any(requests[index].target == "max" for index in points)
-        ]  # fmt: skip
+        ]
         if given:
             found[key] = tuple(max(given, key=lambda each: each[0])[1])
             continue
@@ -100,7 +101,7 @@ def pilot_points(requests: Requests) -> frozenset[int]:
     return frozenset(several.union(*references(requests)[0].values()))
 
 
-def needed_by(chosen: Iterable[int], requests: Requests) -> frozenset[int]:
+def find_needed_pilot_points(chosen: Iterable[int], requests: Requests) -> frozenset[int]:
     """Of the pilot's points those that these points of the plan cannot do without."""
     given, _ = references(requests)
     by_setting = settings(requests)
@@ -126,25 +127,25 @@ def planned_set_ups(
     measured = [index for index in range(len(requests)) if repetitions_of(index)]
     found = []
     for number, points in _shuffled(_grouped(requests, sorted(pilot)), f"{seed}/pilot", order):
-        ordered = _in_order(points, f"{seed}/pilot/{'/'.join(number)}", order)
+        ordered = _order_items(points, f"{seed}/pilot/{'/'.join(number)}", order)
         found.append(PlannedSetUp(PILOT, number, tuple((index, PILOT) for index in ordered)))
     found.sort(key=lambda each: forwards(each.configuration[1]))  # sorted() is stable
     groups = _grouped(requests, measured)
     for block in range(1, set_ups + 1):
-        for held, points in _of_block(groups, block, seed, order):
+        for held, points in _order_block(groups, block, seed, order):
             trials: list[Trial] = []
             for repetition in range(1, max(repetitions_of(index) for index in points) + 1):
                 text = f"{seed}/block {block}/{repetition}/{'/'.join(held)}"
                 trials += [
                     (index, (block - 1) * repetitions_of(index) + repetition)
-                    for index in _in_order(points, text, order)
+                    for index in _order_items(points, text, order)
                     if repetition <= repetitions_of(index)
                 ]
             found.append(PlannedSetUp(block, held, tuple(trials)))
     return found
 
 
-def _of_block(
+def _order_block(
     groups: dict[Configuration, list[int]], block: int, seed: int, order: str
 ) -> list[tuple[Configuration, list[int]]]:
     """A block's set-ups in their order: every second block takes that of the block before it backwards.
@@ -167,10 +168,10 @@ def _grouped(requests: Requests, points: Iterable[int]) -> dict[Configuration, l
 
 def _shuffled(groups: dict[Configuration, list[int]], text: str, order: str) -> list[tuple[Configuration, list[int]]]:
     held = list(groups.items())
-    return [held[place] for place in _in_order(range(len(held)), text, order)]
+    return [held[place] for place in _order_items(range(len(held)), text, order)]
 
 
-def _in_order(items: Sequence[int], text: str, order: str) -> list[int]:
+def _order_items(items: Sequence[int], text: str, order: str) -> list[int]:
     """Sorted by one random() each, whose sequence Python guarantees for a seed; as-listed: as they are."""
     if order == "as-listed":
         return list(items)

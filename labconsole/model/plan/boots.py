@@ -15,7 +15,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from labconsole.model.plan.crews import DIFFERENT, CrewTrial, GuestCounts, MemoryMib, PlannedCrews
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 
 Start = Literal["cold", "hot"]
 """cold: nothing of the guests' files is in the UUT's page cache; hot: all of them are."""

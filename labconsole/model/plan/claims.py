@@ -28,9 +28,11 @@ def most_claims(requests: Iterable[DesignPoint], tables: Collection[str] | None 
     found = dict.fromkeys(CLAIMS, 0)
     alone: dict[DesignPoint, list[str]] = {}
     for held, points in asked.items():
-        beside = {name for name in ("none", "idle") if _beside(held, name) in asked and name != held.background}
+        beside = {
+            name for name in ("none", "idle") if _with_background(held, name) in asked and name != held.background
+        }
         if held.background == "none":
-            alone.setdefault(_of_platform(held, ""), []).append(held.platform)
+            alone.setdefault(_with_platform(held, ""), []).append(held.platform)
         elif held.background in FORWARDING_SHARES:
             found["figure-5-numbers"] += bool(beside)
             found["table-2" if held.background == "forwarding-50" else "table-3"] += 1
@@ -42,9 +44,9 @@ def most_claims(requests: Iterable[DesignPoint], tables: Collection[str] | None 
     return sum(count for name, count in found.items() if tables is None or name in tables)
 
 
-def _beside(held: DesignPoint, background: str) -> DesignPoint:
+def _with_background(held: DesignPoint, background: str) -> DesignPoint:
     return replace(held, background=background)
 
 
-def _of_platform(held: DesignPoint, platform: str) -> DesignPoint:
+def _with_platform(held: DesignPoint, platform: str) -> DesignPoint:
     return replace(held, platform=platform)

@@ -131,7 +131,7 @@ class PlannedCrews(ABC, Generic[F, P]):
         """Of all trials."""
         return tuple(map(self.hash_of, self.trials))
 
-    def hash_at(self, number: int, block: int, repetition: int) -> str | None:
+    def find_hash(self, number: int, block: int, repetition: int) -> str | None:
         """Of one trial of the point of this number; None: there is none."""
         point = next((each for each in self.points if each.index == number), None)
         return None if point is None else self.hash_of(CrewTrial(point, block, repetition, 0))
@@ -142,7 +142,7 @@ class PlannedCrews(ABC, Generic[F, P]):
         return [self.hash_of(CrewTrial(point, 0, 0, 0)) for point in self.points]
 
     @cached_property
-    def hashes_at(self) -> dict[int, list[str]]:
+    def hashes_by_point(self) -> dict[int, list[str]]:
         """Of each point's trials, by its index."""
         found: dict[int, list[str]] = {}
         for trial, key in zip(self.trials, self.hashes, strict=True):

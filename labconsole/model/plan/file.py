@@ -13,12 +13,12 @@ from labconsole.model.generator import known_generator
 from labconsole.model.inventory import DropReasons, Name, PacketTiming
 from labconsole.model.plan.boots import BootFactors
 from labconsole.model.plan.claims import CLAIMS
-from labconsole.model.plan.conduct import HookCommand, Retry, Stop, WarmUp
+from labconsole.model.plan.execution_options import HookCommand, Retry, Stop, WarmUp
 from labconsole.model.plan.flows import FlowFactors
 from labconsole.model.plan.jobs import JobFactors, JobWish
 from labconsole.model.plan.routes import RouteFactors
 from labconsole.model.plan.search import SEARCH_SECTIONS, Search
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 from labconsole.model.tolerances import Tolerances
 from labconsole.model.yaml_file import register_keys
 from labconsole.units import parse_ratio, parse_target
@@ -27,13 +27,29 @@ Order = Literal["blocked-random", "full-random", "as-listed"]
 
 MATRIX_KEYS = ("platforms", "frame_sizes", "targets", "sources", "backgrounds")
 MATRIX_NEEDS = ("platforms", "frame_sizes", "targets", "duration_s")
-NOT_OF_GUESTS = (
-    "points", "frame_sizes", "targets", "sources", "backgrounds", "include", "exclude", "overrides", "search",
-    "experiments", "duration_s", "generator", "observe", "warm_up", "claims", "drain_s", "drop_reasons", "packet_times",
-)  # fmt: skip
+NON_GUEST_KEYS = (
+    "points",
+    "frame_sizes",
+    "targets",
+    "sources",
+    "backgrounds",
+    "include",
+    "exclude",
+    "overrides",
+    "search",
+    "experiments",
+    "duration_s",
+    "generator",
+    "observe",
+    "warm_up",
+    "claims",
+    "drain_s",
+    "drop_reasons",
+    "packet_times",
+)
 """What a plan of guests in number does not have: no frames are forwarded."""
 
-OF_GUESTS = ("job", "boot", "flow", "route")
+GUEST_KEYS = ("job", "boot", "flow", "route")
 """The keys that ask for guests in number: a plan has one of them, or frames to forward."""
 
 RULE_KEYS = ("include", "exclude", "overrides")
@@ -60,7 +76,7 @@ def _margin(value: Any) -> float:
     return ratio
 
 
-def _one_of(words: Sequence[str]) -> Callable[[str], str]:
+def _build_choice_check(words: Sequence[str]) -> Callable[[str], str]:
     def check(value: str) -> str:
         if value not in words:
             raise ValueError(f"is not one of the known words | allowed: {', '.join(words)}")
@@ -94,10 +110,10 @@ def _or_one(schema: dict[str, Any]) -> None:
 
 
 FileTarget = Annotated[TargetWish, PlainValidator(_target, json_schema_input_type=str)]
-Background = Annotated[str, AfterValidator(_one_of(BACKGROUNDS))]
+Background = Annotated[str, AfterValidator(_build_choice_check(BACKGROUNDS))]
 Generator = Annotated[str, AfterValidator(known_generator)]
-Observe = Annotated[str, AfterValidator(_one_of(OBSERVE))]
-Claim = Annotated[str, AfterValidator(_one_of(tuple(CLAIMS)))]
+Observe = Annotated[str, AfterValidator(_build_choice_check(OBSERVE))]
+Claim = Annotated[str, AfterValidator(_build_choice_check(tuple(CLAIMS)))]
 Margin = Annotated[float, PlainValidator(_margin, json_schema_input_type=str | float)]
 # Strict: YAML's true is no count.
 Count = Annotated[int, Field(strict=True, ge=1, le=100_000)]
@@ -162,11 +178,11 @@ class Override(StrictModel):
     tolerances: Tolerances | None = None
 
 
-def _of_guests_schema(kind: str) -> JsonValue:
-    others = [other for other in OF_GUESTS if other != kind]
+def _build_guests_schema(kind: str) -> JsonValue:
+    others = [other for other in GUEST_KEYS if other != kind]
     return {
         "required": ["platforms", kind],
-        "not": {"anyOf": [{"required": [key]} for key in (*NOT_OF_GUESTS, *others)]},
+        "not": {"anyOf": [{"required": [key]} for key in (*NON_GUEST_KEYS, *others)]},
     }
 
 
@@ -187,7 +203,7 @@ class PlanFile(BaseModel):
                     "required": ["platforms", "frame_sizes", "experiments"],
                     "not": {"anyOf": [{"required": [key]} for key in ("points", "targets", "search")]},
                 },
-                *map(_of_guests_schema, OF_GUESTS),
+                *map(_build_guests_schema, GUEST_KEYS),
                 {
                     "required": ["points"],
                     "not": {"anyOf": [{"required": [key]} for key in (*MATRIX_KEYS, *RULE_KEYS)]},
@@ -242,11 +258,23 @@ class PlanFile(BaseModel):
 
 register_keys("PlanFile", None, PlanFile)
 _SECTIONS: dict[str, type[BaseModel]] = {
-    "tolerances": Tolerances, "points": PointEntry, "include": IncludeEntry, "exclude": ExcludeEntry,
-    "overrides": Override, "retry": Retry, "warm_up": WarmUp, "stop": Stop, "pre": HookCommand, "post": HookCommand,
-    "search": Search, "job": JobFactors, "job.jobs": JobWish, "boot": BootFactors,
-    "flow": FlowFactors, "route": RouteFactors,
-}  # fmt: skip
+    "tolerances": Tolerances,
+    "points": PointEntry,
+    "include": IncludeEntry,
+    "exclude": ExcludeEntry,
+    "overrides": Override,
+    "retry": Retry,
+    "warm_up": WarmUp,
+    "stop": Stop,
+    "pre": HookCommand,
+    "post": HookCommand,
+    "search": Search,
+    "job": JobFactors,
+    "job.jobs": JobWish,
+    "boot": BootFactors,
+    "flow": FlowFactors,
+    "route": RouteFactors,
+}
 _SECTIONS |= {f"search.{name}": model for name, model in SEARCH_SECTIONS.items()}
 for _section, _model in _SECTIONS.items():
     register_keys("PlanFile", _section, _model)

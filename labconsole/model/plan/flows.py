@@ -16,9 +16,9 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field, PlainValidator, model_validator
 
-from labconsole.model.disk_beside import DiskBeside
+from labconsole.model.background_disk_job import DiskBeside
 from labconsole.model.plan.crews import DIFFERENT, CrewTrial, GuestCounts, MemoryMib, PlannedCrews
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 from labconsole.model.weights import WeightSteps
 from labconsole.packets.flows import MAX_BINS, MAX_CELLS
 from labconsole.units import format_target, parse_rate_bps
@@ -108,8 +108,9 @@ class FlowFactors(StrictModel):
     second_after_s: Annotated[tuple[Late, ...], Field(min_length=1, max_length=100), DIFFERENT] = (0.0,)
     payload_bytes: Annotated[
         tuple[Annotated[int, Field(strict=True, ge=LEAST_PAYLOAD_BYTES, le=MOST_PAYLOAD_BYTES)], ...],
-        Field(min_length=1, max_length=100), DIFFERENT,
-    ] = (1472,)  # fmt: skip
+        Field(min_length=1, max_length=100),
+        DIFFERENT,
+    ] = (1472,)
     weights: Annotated[
         tuple[WeightsWish, ...], BeforeValidator(_one_or_more), Field(min_length=1, max_length=100), DIFFERENT
     ] = (None,)
@@ -240,7 +241,7 @@ class FlowPoint:
         if self.pattern == "in":
             many = f"{self.guests} guests are sent {each}" if self.guests > 1 else f"1 guest is sent {each}"
             share = " each" if self.guests > 1 and self.offered != "line" else ""
-            return f"{self.platform}: {many}{share}{where}{self._payload_words()}"
+            return f"{self.platform}: {many}{share}{where}{self._format_payload()}"
         words = f"{self.platform}: {self.guests} guest{'s offer' if self.guests > 1 else ' offers'} {each}"
         words += " a flow" if self.greedy > 1 else ""
         words += f", the first in {self.greedy} flows" if self.greedy > 1 else ""
@@ -248,7 +249,7 @@ class FlowPoint:
         words += f", {self.weights.words()}" if self.weights else ""
         words += f", {self.disk.words()}" if self.disk else ""
         words += f", all but the first {self.second_after_s:g} s later" if self.second_after_s else ""
-        return words + where + self._payload_words()
+        return words + where + self._format_payload()
 
     def in_columns(self) -> dict[str, str]:
         """See CrewPoint."""
@@ -266,7 +267,7 @@ class FlowPoint:
             "payload": f"{self.payload_bytes} B",
         }
 
-    def _payload_words(self) -> str:
+    def _format_payload(self) -> str:
         return "" if self.payload_bytes == MOST_PAYLOAD_BYTES else f", payload {self.payload_bytes} B"
 
 
@@ -293,9 +294,17 @@ def flow_points(factors: FlowFactors, platforms: Sequence[str]) -> tuple[FlowPoi
     """The full cross product, but for what one guest cannot have: limits of further guests, and a later second."""
     found: dict[tuple[Any, ...], FlowPoint] = {}
     varied = (
-        platforms if "out" in factors.pattern else (), factors.cpu, factors.guests, factors.offered, factors.limits,
-        factors.greedy, factors.second_after_s, factors.payload_bytes, factors.weights, factors.disk,
-    )  # fmt: skip
+        platforms if "out" in factors.pattern else (),
+        factors.cpu,
+        factors.guests,
+        factors.offered,
+        factors.limits,
+        factors.greedy,
+        factors.second_after_s,
+        factors.payload_bytes,
+        factors.weights,
+        factors.disk,
+    )
     for platform, cpu, guests, offered, limits, greedy, late_s, payload_bytes, weights, disk in product(*varied):
         after_s = late_s if guests > 1 else 0.0
         key = (platform, guests, cpu, offered, limits[:guests], greedy, after_s, payload_bytes)
@@ -307,9 +316,17 @@ def flow_points(factors: FlowFactors, platforms: Sequence[str]) -> tuple[FlowPoi
                 for offered in factors.offered:
                     for payload_bytes in factors.payload_bytes:
                         found[platform, guests, cpu, offered, payload_bytes, "in"] = FlowPoint(
-                            index=len(found), platform=platform, guests=guests, cpu=cpu, offered=offered, limits=(),
-                            greedy=1, second_after_s=0.0, payload_bytes=payload_bytes, pattern="in",
-                        )  # fmt: skip
+                            index=len(found),
+                            platform=platform,
+                            guests=guests,
+                            cpu=cpu,
+                            offered=offered,
+                            limits=(),
+                            greedy=1,
+                            second_after_s=0.0,
+                            payload_bytes=payload_bytes,
+                            pattern="in",
+                        )
     for platform in platforms if "ring" in factors.pattern else ():
         for cpu in factors.cpu:
             for guests in factors.guests:
@@ -317,10 +334,17 @@ def flow_points(factors: FlowFactors, platforms: Sequence[str]) -> tuple[FlowPoi
                     ring = (platform, guests, cpu, limits[:guests])
                     if guests > 1 and ring not in found:
                         found[ring] = FlowPoint(
-                            index=len(found), platform=platform, guests=guests, cpu=cpu, offered="line",
-                            limits=limits[:guests], greedy=1, second_after_s=0.0, payload_bytes=MOST_PAYLOAD_BYTES,
+                            index=len(found),
+                            platform=platform,
+                            guests=guests,
+                            cpu=cpu,
+                            offered="line",
+                            limits=limits[:guests],
+                            greedy=1,
+                            second_after_s=0.0,
+                            payload_bytes=MOST_PAYLOAD_BYTES,
                             pattern="ring",
-                        )  # fmt: skip
+                        )
     return tuple(found.values())
 
 
@@ -330,14 +354,20 @@ def flow_hash(factors: FlowFactors, trial: FlowTrial, salt: str = "") -> str:
     meaning: dict[str, Any] = {
         "version": 1,
         "point": [
-            point.platform, point.guests, point.cpu, point.offered, point.limits, point.greedy, point.second_after_s,
+            point.platform,
+            point.guests,
+            point.cpu,
+            point.offered,
+            point.limits,
+            point.greedy,
+            point.second_after_s,
             point.payload_bytes,
         ],
         "window": [factors.duration_s, factors.bin_s],
         "crew": [factors.memory_mib],
         "trial": [trial.block, trial.repetition],
         "salt": salt,
-    }  # fmt: skip
+    }
     if point.pattern != "out":
         meaning["pattern"] = point.pattern
     if point.weights is not None:

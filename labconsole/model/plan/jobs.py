@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, fie
 
 from labconsole.model.jobs import JOBS, Job
 from labconsole.model.plan.crews import DIFFERENT, CrewTrial, GuestCounts, MemoryMib, PlannedCrews, different
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 
 Working = Literal["one", "all", "one-two"]
 """one: a single guest works; all: every guest does; one-two: the first has one copy of the job, the second two."""
@@ -44,7 +44,7 @@ def _wish(value: Any) -> Any:
 
 
 def _different_jobs(values: tuple[JobWish, ...]) -> tuple[JobWish, ...]:
-    different(tuple((each.job, each.asked_size) for each in values))
+    different(tuple((each.job, each.effective_size) for each in values))
     return values
 
 
@@ -56,7 +56,7 @@ class JobWish(StrictModel):
 
     @field_validator("size")
     @classmethod
-    def _of_the_job(cls, value: int | None, info: ValidationInfo) -> int | None:
+    def _check_size(cls, value: int | None, info: ValidationInfo) -> int | None:
         job = JOBS.get(info.data.get("job", ""))
         if job is not None and value is not None and not job.least_size <= value <= job.most_size:
             allowed = f"{job.least_size} to {job.most_size} {job.unit}"
@@ -64,7 +64,7 @@ class JobWish(StrictModel):
         return value
 
     @property
-    def asked_size(self) -> int:
+    def effective_size(self) -> int:
         """The size that is meant."""
         return self.size or JOBS[self.job].size
 
@@ -96,8 +96,10 @@ class JobFactors(StrictModel):
     def _a_guest_for_each(cls, value: tuple[int, ...] | None, info: ValidationInfo) -> tuple[int, ...] | None:
         guests = max(info.data.get("guests", ()), default=None)
         if value is not None and guests is not None and len(value) > guests:
-            raise ValueError(f"has {len(value)} weights for {guests} guest{'s' if guests > 1 else ''} | allowed: as "
-                             "many as guests, or fewer, which are taken in turn")  # fmt: skip
+            raise ValueError(
+                f"has {len(value)} weights for {guests} guest{'s' if guests > 1 else ''} | allowed: as "
+                "many as guests, or fewer, which are taken in turn"
+            )
         return value
 
     @field_validator("memory_mib")
@@ -106,10 +108,12 @@ class JobFactors(StrictModel):
         copies = max(COPIES_OF_ONE_TWO) if "one-two" in info.data.get("working", ()) else 1
         for wish in info.data.get("jobs", ()) if value is not None else ():
             job = JOBS[wish.job]
-            needed = copies * job.arrays * wish.asked_size
+            needed = copies * job.arrays * wish.effective_size
             if value is not None and needed and value <= needed:
-                raise ValueError(f"is too little for {job.words(wish.asked_size)}, which holds {needed} MiB of arrays "
-                                 f"| allowed: more than {needed}, for the guest's own system too")  # fmt: skip
+                raise ValueError(
+                    f"is too little for {job.words(wish.effective_size)}, which holds {needed} MiB of arrays "
+                    f"| allowed: more than {needed}, for the guest's own system too"
+                )
         return value
 
     def needed_disk_mib(self, wish: JobWish) -> int:
@@ -118,7 +122,7 @@ class JobFactors(StrictModel):
         return (
             0
             if disk is None
-            else disk.needed_mib(wish.asked_size, copies=max(COPIES_OF_ONE_TWO) if "one-two" in self.working else 1)
+            else disk.needed_mib(wish.effective_size, copies=max(COPIES_OF_ONE_TWO) if "one-two" in self.working else 1)
         )
 
     @property
@@ -172,9 +176,13 @@ class JobPoint:
         """See CrewPoint."""
         unit = f" {JOBS[self.job].unit}" if self.job in JOBS else ""
         return {
-            "platform": self.platform, "job": self.job, "guests": str(self.guests), "working": self.working,
-            "cpu": self.cpu, "size": f"{self.size}{unit}",
-        }  # fmt: skip
+            "platform": self.platform,
+            "job": self.job,
+            "guests": str(self.guests),
+            "working": self.working,
+            "cpu": self.cpu,
+            "size": f"{self.size}{unit}",
+        }
 
     def copies(self) -> tuple[tuple[int, int], ...]:
         """(guest from 0, copy from 1) of every copy of the job."""
@@ -199,7 +207,7 @@ def points(factors: JobFactors, platforms: Sequence[str]) -> tuple[JobPoint, ...
                         if guests == 1 and (working == "one-two" or (working == "all" and "one" in factors.working)):
                             continue
                         works = "one" if guests == 1 else working
-                        found.append(JobPoint(len(found), platform, wish.job, wish.asked_size, guests, works, cpu))
+                        found.append(JobPoint(len(found), platform, wish.job, wish.effective_size, guests, works, cpu))
     return tuple(found)
 
 
@@ -219,12 +227,12 @@ class PlannedJobs(PlannedCrews[JobFactors, JobPoint]):
         return job_hash(self.factors, trial, self.salt)
 
 
-def _told(disk_mib: int | None) -> list[int]:
+def _build_disk_hash_part(disk_mib: int | None) -> list[int]:
     """Nothing where nothing is asked for: the hashes of trials without disks were made before there were any."""
     return [] if disk_mib is None else [disk_mib]
 
 
-BESIDE = {
+UNCHANGED_DEPENDENCIES = {
     "disk-read": "72ac8dd11b0d9a5c",
     "disk-mixed": "327db31c21e3686c",
     "tcp": "60b436c7d7a8b7ad",
@@ -234,10 +242,10 @@ BESIDE = {
 """Of what is run beside a job (Job.beside), a digest as it was before hashes had it in them."""
 
 
-def _beside(job: Job) -> list[str]:
+def _build_dependency_hash_part(job: Job) -> list[str]:
     """What is run beside a job, where that is something else than it was: older hashes stay as they are."""
     told = hashlib.sha256(json.dumps(job.beside).encode()).hexdigest()[:16]
-    return [] if BESIDE.get(job.name) == told else job.beside
+    return [] if UNCHANGED_DEPENDENCIES.get(job.name) == told else job.beside
 
 
 def job_hash(factors: JobFactors, trial: JobTrial, salt: str = "") -> str:
@@ -249,10 +257,15 @@ def job_hash(factors: JobFactors, trial: JobTrial, salt: str = "") -> str:
     meaning: dict[str, Any] = {
         "version": 1,
         "point": [point.platform, point.job, point.size, JOBS[point.job].line, point.guests, point.working, point.cpu],
-        "crew": [factors.cpu_shares, factors.cpu_quota_ratio, factors.memory_mib, *_told(factors.disk_mib)],
+        "crew": [
+            factors.cpu_shares,
+            factors.cpu_quota_ratio,
+            factors.memory_mib,
+            *_build_disk_hash_part(factors.disk_mib),
+        ],
         "trial": [trial.block, trial.repetition],
         "salt": salt,
     }
-    if beside := _beside(JOBS[point.job]):
+    if beside := _build_dependency_hash_part(JOBS[point.job]):
         meaning["beside"] = beside
     return HASH_PREFIX + hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]

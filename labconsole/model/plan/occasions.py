@@ -20,7 +20,7 @@ AT: Final = "@"
 """Between the name of a plan and that of the occasion."""
 
 
-def on_occasion(plan: Plan, occasion: str) -> Plan:
+def build_occasion_plan(plan: Plan, occasion: str) -> Plan:
     """The plan with runs of its own. Raises ConfigError for what is no name."""
     if NAME.fullmatch(occasion) is None:
         raise ConfigError("is not a name", key="--occasion", value=occasion, allowed=NAME_WORDS)
@@ -28,13 +28,13 @@ def on_occasion(plan: Plan, occasion: str) -> Plan:
     return found if found.of_guests is None else replace(found, of_guests=replace(found.of_guests, salt=found.salt))
 
 
-def on_occasions_of(plan: Plan, plan_names: Iterable[str | None]) -> list[Plan]:
+def build_occasion_plans(plan: Plan, plan_names: Iterable[str | None]) -> list[Plan]:
     """The plan on every occasion that these names, as records have them, tell of."""
-    told = {occasion for name in plan_names if name and (occasion := occasion_of(name)) is not None}
-    return [on_occasion(plan, occasion) for occasion in sorted(told)]
+    told = {occasion for name in plan_names if name and (occasion := parse_occasion(name)) is not None}
+    return [build_occasion_plan(plan, occasion) for occasion in sorted(told)]
 
 
-def occasion_of(plan_name: str) -> str | None:
+def parse_occasion(plan_name: str) -> str | None:
     """As the name in a record has it; None: it has none."""
     occasion = plan_name.rpartition(AT)[2] if AT in plan_name else ""
     return occasion if NAME.fullmatch(occasion) else None

@@ -9,12 +9,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from labconsole.errors import ConfigError
-from labconsole.model.complaint import complaint
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.plan import Plan
 from labconsole.model.plan.search import Search
 from labconsole.model.plan.writer import plan_from_requests
+from labconsole.model.validation_message import describe_problem
 
 PLAN_NAME = "search"
 """What the trials of such a search have as their plan's name."""
@@ -29,7 +29,7 @@ def one_search(request: DesignPoint, asked: Search, inventory: Inventory) -> Pla
 
 def search_purpose(plan: Plan) -> str:
     """What others are told while such a search runs."""
-    return _PURPOSE + plan.points[0].request.loadless_words()
+    return _PURPOSE + plan.points[0].request.format_without_load()
 
 
 def is_one_search(plan_name: str, purpose: str) -> bool:
@@ -37,7 +37,7 @@ def is_one_search(plan_name: str, purpose: str) -> bool:
     return plan_name == PLAN_NAME and purpose.startswith(_PURPOSE)
 
 
-def asked_search(
+def build_search(
     goals: Sequence[str],
     *,
     trial_s: float | None = None,
@@ -65,7 +65,7 @@ def asked_search(
     except ValidationError as exc:
         problem = exc.errors(include_url=False)[0]
         steps = [str(step) for step in problem["loc"] if isinstance(step, str)]
-        message, allowed = complaint(problem)
+        message, allowed = describe_problem(problem)
         key = steps[-1] if steps else "duration_sum_s" if "duration_sum_s" in message else "goals"
         value = problem["input"] if isinstance(problem["input"], (str, int, float)) else None
         raise ConfigError(message, key=key, value=value, allowed=allowed) from None

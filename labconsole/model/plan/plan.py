@@ -20,20 +20,20 @@ from labconsole.model.inventory import DropReasons, Inventory, PacketTiming
 from labconsole.model.plan.blocks import (
     PILOT,
     PlannedSetUp,
-    is_of_reference,
-    needed_by,
+    find_needed_pilot_points,
+    is_reference_point,
     pilot_points,
     planned_set_ups,
     references,
 )
 from labconsole.model.plan.boots import BootFactors, PlannedBoots
-from labconsole.model.plan.conduct import HookCommand, Retry, Stop, WarmUp
+from labconsole.model.plan.execution_options import HookCommand, Retry, Stop, WarmUp
 from labconsole.model.plan.file import Order
 from labconsole.model.plan.flows import FlowFactors, PlannedFlows
 from labconsole.model.plan.jobs import JobFactors, PlannedJobs
 from labconsole.model.plan.order import Configuration as SetUpOf
 from labconsole.model.plan.order import Trial, configuration, forwards, schedule
-from labconsole.model.plan.points import Listed, as_matrix
+from labconsole.model.plan.points import ListedPoint, find_matrix_factors
 from labconsole.model.plan.routes import PlannedRoutes, RouteFactors
 from labconsole.model.plan.search import Configuration, Search, configurations, search_hash
 from labconsole.model.record.run import Fixed, PlanRef, Role
@@ -99,7 +99,7 @@ class Plan:
     """How often a trial that came out invalid is tried again before the plan goes on."""
 
     tolerances: Tolerances
-    listed: tuple[Listed, ...] = ()
+    listed: tuple[ListedPoint, ...] = ()
     rules: tuple[str, ...] = ()
     """In words, how the matrix in the file was changed to become these points."""
 
@@ -211,7 +211,7 @@ class Plan:
         """Of the pilot's points those that the chosen points need; None: all."""
         if chosen is None or not self.pilot:
             return self.pilot
-        return needed_by(chosen, [point.request for point in self.points])
+        return find_needed_pilot_points(chosen, [point.request for point in self.points])
 
     def tolerances_of(self, point: int) -> Tolerances:
         """Beyond what a run of this point is doubted."""
@@ -295,11 +295,13 @@ class Plan:
             waiting = tuple(point.index for point in own if forwards(point.request.background))
             if waiting:
                 given_by = tuple(
-                    point.index for point in self.every_point
+                    point.index
+                    for point in self.every_point
                     if self.role == "measured"
-                    and point.request.platform == platform and is_of_reference(point.request)
+                    and point.request.platform == platform
+                    and is_reference_point(point.request)
                     and (self.set_ups is None or point.index in self.pilot)
-                )  # fmt: skip
+                )
                 found.append(Need(platform, waiting, given_by))
         return found
 
@@ -309,7 +311,7 @@ class Plan:
             meaning: dict[str, Any] = {"version": 3, "guests": self.of_guests.point_hashes}
             return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]
         points = [point.request for point in self.points]
-        matrix = as_matrix(points)
+        matrix = find_matrix_factors(points)
         listed = {"version": 2, "points": [point.meaning() for point in points]}
         meaning = listed if matrix is None else {"version": 1, **matrix}
         if self.role != "measured":

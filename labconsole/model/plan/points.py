@@ -23,7 +23,7 @@ FACTORS: dict[str, Callable[[DesignPoint], Any]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class ListedPoint:
     """One listed point. ``generator`` and ``observe``, not those of ``point``, count; None: as the plan says, or the
     testbed."""
 
@@ -34,7 +34,7 @@ class Listed:
     where: tuple[str | int, ...] = field(default=(), compare=False)
     """The entry of the file that it comes from; empty: a combination of a matrix."""
 
-    def with_place_of(self, other: Listed) -> Listed:
+    def take_location(self, other: ListedPoint) -> ListedPoint:
         """This point as a word on one that is there already: measured so often, found where that one is."""
         return replace(self, where=other.where)
 
@@ -48,7 +48,7 @@ def distinct(values: Iterable[T]) -> tuple[T, ...]:
     return tuple(dict.fromkeys(values))
 
 
-def as_matrix(points: Sequence[DesignPoint]) -> dict[str, object] | None:
+def find_matrix_factors(points: Sequence[DesignPoint]) -> dict[str, object] | None:
     """The factors of which these points are the full cross product in a plan's nesting, or None if they are not."""
     if len({(p.duration_s, p.frame.includes_fcs, p.generator, p.observe) for p in points}) != 1:
         return None
@@ -72,7 +72,7 @@ def as_matrix(points: Sequence[DesignPoint]) -> dict[str, object] | None:
     }
 
 
-def factors(listed: Sequence[Listed]) -> dict[str, Any]:
+def factors(listed: Sequence[ListedPoint]) -> dict[str, Any]:
     """The fields of a Plan that sum its listed points up."""
     return {
         "platforms": distinct(each.point.platform for each in listed),

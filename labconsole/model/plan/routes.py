@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 from pydantic import Field, PlainValidator, model_validator
 
 from labconsole.model.plan.crews import DIFFERENT, CrewTrial, GuestCounts, MemoryMib, PlannedCrews
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 from labconsole.packets.flows import MAX_BINS, MAX_CELLS
 
 Placing = Literal["same", "own", "any"]
@@ -47,7 +47,7 @@ def _target(value: Any) -> Target:
     return pps
 
 
-def target_words(target: Target) -> str:
+def format_target_pps(target: Target) -> str:
     """As a plan has it."""
     if target == "max":
         return "max"
@@ -74,17 +74,20 @@ class RouteFactors(StrictModel):
     guests: GuestCounts = (1,)
     cpu: Annotated[tuple[Placing, ...], Field(min_length=1), DIFFERENT] = ("any",)
     routes: Annotated[
-        tuple[Annotated[int, Field(strict=True, ge=0, le=MOST_ROUTES)], ...], Field(min_length=1, max_length=100),
+        tuple[Annotated[int, Field(strict=True, ge=0, le=MOST_ROUTES)], ...],
+        Field(min_length=1, max_length=100),
         DIFFERENT,
-    ] = (0,)  # fmt: skip
+    ] = (0,)
     destinations: Annotated[
         tuple[Annotated[int, PlainValidator(_destinations, json_schema_input_type=int)], ...],
-        Field(min_length=1, max_length=15), DIFFERENT,
-    ] = (1,)  # fmt: skip
-    filters: Annotated[
-        tuple[Annotated[int, Field(strict=True, ge=0, le=MOST_FILTERS)], ...], Field(min_length=1, max_length=100),
+        Field(min_length=1, max_length=15),
         DIFFERENT,
-    ] = (0,)  # fmt: skip
+    ] = (1,)
+    filters: Annotated[
+        tuple[Annotated[int, Field(strict=True, ge=0, le=MOST_FILTERS)], ...],
+        Field(min_length=1, max_length=100),
+        DIFFERENT,
+    ] = (0,)
     targets: Annotated[tuple[TargetWish, ...], Field(min_length=1, max_length=100), DIFFERENT] = ("max",)
     frame_sizes: Annotated[
         tuple[Annotated[int, Field(strict=True, ge=64, le=1518)], ...], Field(min_length=1, max_length=100), DIFFERENT
@@ -137,7 +140,7 @@ class RoutePoint:
     def words(self) -> str:
         """``lxc: 2 routers, 1000 routes each, 130kpps of 64 B``."""
         where = {"same": ", on the same CPU", "own": ", each on a CPU of its own", "any": ""}[self.cpu]
-        rate = "as much as the source can" if self.target == "max" else f"{target_words(self.target)} in all"
+        rate = "as much as the source can" if self.target == "max" else f"{format_target_pps(self.target)} in all"
         words = f"{self.platform}: {self.guests} router{'s' if self.guests > 1 else ''}, "
         words += f"{self.routes} route{'' if self.routes == 1 else 's'}"
         words += " each" if self.guests > 1 else ""
@@ -148,10 +151,15 @@ class RoutePoint:
     def in_columns(self) -> dict[str, str]:
         """See CrewPoint."""
         return {
-            "platform": self.platform, "guests": str(self.guests), "routes": str(self.routes),
-            "target": target_words(self.target), "frame": f"{self.frame_bytes} B", "filters": str(self.filters),
-            "destinations": str(self.destinations), "cpu": self.cpu,
-        }  # fmt: skip
+            "platform": self.platform,
+            "guests": str(self.guests),
+            "routes": str(self.routes),
+            "target": format_target_pps(self.target),
+            "frame": f"{self.frame_bytes} B",
+            "filters": str(self.filters),
+            "destinations": str(self.destinations),
+            "cpu": self.cpu,
+        }
 
 
 RouteTrial = CrewTrial[RoutePoint]
@@ -195,12 +203,18 @@ def route_hash(factors: RouteFactors, trial: RouteTrial, salt: str = "") -> str:
     meaning: dict[str, Any] = {
         "version": 1,
         "point": [
-            point.platform, point.guests, point.cpu, point.routes, point.destinations, point.filters, point.target,
+            point.platform,
+            point.guests,
+            point.cpu,
+            point.routes,
+            point.destinations,
+            point.filters,
+            point.target,
             point.frame_bytes,
         ],
         "window": [factors.duration_s, BIN_S],
         "crew": [factors.memory_mib],
         "trial": [trial.block, trial.repetition],
         "salt": salt,
-    }  # fmt: skip
+    }
     return HASH_PREFIX + hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.plan.file import ExcludeEntry, IncludeEntry, Override, PlanFile
-from labconsole.model.plan.points import FACTORS, Listed
+from labconsole.model.plan.points import FACTORS, ListedPoint
 from labconsole.units import format_target
 
 Location = tuple[str | int, ...]
@@ -33,13 +33,13 @@ def has_rules(file: PlanFile) -> bool:
     return bool(file.include or file.exclude or file.overrides)
 
 
-def unfold(file: PlanFile, refuse: Refuse) -> tuple[tuple[Listed, ...], int]:
+def unfold(file: PlanFile, refuse: Refuse) -> tuple[tuple[ListedPoint, ...], int]:
     """The points, and how many the exclusions took out."""
     assert file.platforms is not None
     for name in file.overrides:
         if name not in file.platforms:
             refuse(("overrides", name), "is not a platform of this plan", allowed=", ".join(file.platforms))
-    matrix = [listed for name in file.platforms for listed in _of_platform(file, name)]
+    matrix = [listed for name in file.platforms for listed in _unfold_platform(file, name)]
     kept = _excluded(file, matrix, refuse)
     points = {listed.point: listed for listed in kept}
     for place, entry in enumerate(file.include):
@@ -48,13 +48,13 @@ def unfold(file: PlanFile, refuse: Refuse) -> tuple[tuple[Listed, ...], int]:
             if there is None:
                 points[listed.point] = listed
             elif entry.repetitions is not None:
-                points[listed.point] = listed.with_place_of(there)
+                points[listed.point] = listed.take_location(there)
     if not points:
         refuse(("exclude",), "leaves no points to measure")
     return tuple(points.values()), len(matrix) - len(kept)
 
 
-def _of_platform(file: PlanFile, name: str) -> list[Listed]:
+def _unfold_platform(file: PlanFile, name: str) -> list[ListedPoint]:
     """The matrix of one platform, nested as a plan's is: background slowest, target fastest."""
     own = file.overrides.get(name, Override())
     factors: list[Sequence[Any]] = [
@@ -66,7 +66,7 @@ def _of_platform(file: PlanFile, name: str) -> list[Listed]:
     duration_s = file.duration_s if own.duration_s is None else own.duration_s
     assert duration_s is not None
     return [
-        Listed(
+        ListedPoint(
             point=DesignPoint(
                 platform=name,
                 frame=file.frame(size),
@@ -81,7 +81,7 @@ def _of_platform(file: PlanFile, name: str) -> list[Listed]:
     ]
 
 
-def _excluded(file: PlanFile, matrix: list[Listed], refuse: Refuse) -> list[Listed]:
+def _excluded(file: PlanFile, matrix: list[ListedPoint], refuse: Refuse) -> list[ListedPoint]:
     """The matrix without what the rules take out. A rule that takes nothing out is a slip, and is refused."""
     gone: set[int] = set()
     for place, rule in enumerate(file.exclude):
@@ -102,11 +102,11 @@ def _excluded(file: PlanFile, matrix: list[Listed], refuse: Refuse) -> list[List
     return [listed for index, listed in enumerate(matrix) if index not in gone]
 
 
-def _matches(listed: Listed, asked: dict[str, tuple[object, ...]]) -> bool:
+def _matches(listed: ListedPoint, asked: dict[str, tuple[object, ...]]) -> bool:
     return all(FACTORS[name](listed.point) in values for name, values in asked.items())
 
 
-def _included(file: PlanFile, place: int, entry: IncludeEntry) -> list[Listed]:
+def _included(file: PlanFile, place: int, entry: IncludeEntry) -> list[ListedPoint]:
     assert file.platforms is not None
     made = []
     for platform, background, sources, size, target in itertools.product(
@@ -115,7 +115,7 @@ def _included(file: PlanFile, place: int, entry: IncludeEntry) -> list[Listed]:
         own = file.overrides.get(platform, Override())
         duration_s = next(each for each in (entry.duration_s, own.duration_s, file.duration_s) if each is not None)
         made.append(
-            Listed(
+            ListedPoint(
                 point=DesignPoint(
                     platform=platform,
                     frame=file.frame(size),
@@ -131,7 +131,7 @@ def _included(file: PlanFile, place: int, entry: IncludeEntry) -> list[Listed]:
     return made
 
 
-def location(file: PlanFile, listed: Listed, factor: str) -> Location:
+def location(file: PlanFile, listed: ListedPoint, factor: str) -> Location:
     """Where in the file a point's value of a factor comes from."""
     if listed.where:
         return (*listed.where, factor)
@@ -145,7 +145,7 @@ def location(file: PlanFile, listed: Listed, factor: str) -> Location:
     return (key, values.index(value)) if value in values else (key,)
 
 
-def exclusion_words(rule: ExcludeEntry) -> str:
+def describe_exclusion(rule: ExcludeEntry) -> str:
     """A rule in a few words, for people."""
     parts = []
     for name in RULE_FACTORS:

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from labconsole.model.design_point import MAX_DURATION_S, DesignPoint
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 
 PRESET_TRIAL_S = {"ndr": 1.0, "rfc2544": 60.0, "tst009": 60.0}
 PRESET_SUM_S = {"ndr": 21.0, "rfc2544": 60.0, "tst009": 120.0}
@@ -156,7 +156,7 @@ class Configuration:
 
     def describe(self) -> str:
         """One line for people."""
-        return self.request.loadless_words() + (f", repetition {self.repetition}" if self.repetition > 1 else "")
+        return self.request.format_without_load() + (f", repetition {self.repetition}" if self.repetition > 1 else "")
 
 
 def configurations(search: Search, points: Iterable[DesignPoint]) -> tuple[Configuration, ...]:
@@ -177,9 +177,14 @@ def search_hash(search: Search, configuration: Configuration, salt: str = "") ->
         "search": search.meaning(),
         "repetition": configuration.repetition,
         "configuration": [
-            asked.platform, asked.background, asked.sources, asked.frame.bytes, asked.frame.includes_fcs,
-            asked.generator, asked.observe,
+            asked.platform,
+            asked.background,
+            asked.sources,
+            asked.frame.bytes,
+            asked.frame.includes_fcs,
+            asked.generator,
+            asked.observe,
         ],
         "salt": salt,
-    }  # fmt: skip
+    }
     return HASH_PREFIX + hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]

@@ -34,7 +34,7 @@ class Baseline:
         return asdict(self)
 
 
-def set_together(known: Iterable[Baseline]) -> list[list[Baseline]]:
+def group_baselines(known: Iterable[Baseline]) -> list[list[Baseline]]:
     """The occasions of each baseline, as they were named; ``known`` is as a store has them, the last first."""
     found: dict[tuple[str, str], list[Baseline]] = {}
     for each in known:

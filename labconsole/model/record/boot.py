@@ -10,11 +10,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Ns, Seconds, TimekeeperSeen
+from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Ns, Seconds, TimekeeperRecord
 from labconsole.model.record.environment import Attestation, Environment
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.model.record.run import Figures, InForce, SetUp, Verdict
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 
 BOOT_FORMAT = 1
 
@@ -31,7 +31,7 @@ class BootRequested(StrictModel):
     memory_mib: int | None = None
 
 
-class ClocksRelated(StrictModel):
+class ClockRelation(StrictModel):
     """How the UUT's monotonic clock becomes the timekeeper's wall clock. Offsets: the node's monotonic clock less the
     console's, each known to its ``error_ns``; ``timekeeper_*``: both clocks of the timekeeper at one moment.
     """
@@ -44,7 +44,7 @@ class ClocksRelated(StrictModel):
     timekeeper_wall_ns: Ns
 
 
-class WayIn(StrictModel):
+class GuestEntry(StrictModel):
     """How an installed guest was come into. ``tries``: of its way in, the one that led inside counted; ``gap_s``: from
     the beginning of the last that did not lead inside to the beginning of the one that did: by so much earlier it may
     have been there (None: the first one led inside). ``mark_tries``: its pings until it had found the timekeeper,
@@ -58,7 +58,7 @@ class WayIn(StrictModel):
     joined_s: Annotated[float, Field(ge=0)] | None
 
 
-class GuestBooted(StrictModel):
+class GuestBootRecord(StrictModel):
     """One guest. None: not seen, or not known.
 
     ``mark_ns``: when its mark came, by the timekeeper's wall clock; ``started_ns``, ``ready_ns``: its start command and
@@ -80,7 +80,7 @@ class GuestBooted(StrictModel):
     pss_bytes: Bytes | None
     cgroup_bytes: Bytes | None
     hypervisor_bytes: Bytes | None = None
-    way_in: WayIn | None = None
+    way_in: GuestEntry | None = None
     cgroup_reason: str | None = None
 
 
@@ -95,7 +95,7 @@ class CachedFiles(StrictModel):
     cached_pages: Annotated[int, Field(ge=0)]
 
 
-class MemoryUsed(StrictModel):
+class MemoryUse(StrictModel):
     """Of the UUT. ``used_bytes``: by how much less was available ``quiet_s`` after the last guest was up than right
     before the first was started. ``pss_bytes``, ``cgroup_bytes``: sums over the guests; None where one is not known.
     ``ksm_run``: whether the kernel merges equal pages (0: no), ``ksm_pages_sharing``: pages that it saves.
@@ -155,20 +155,20 @@ class BootRecord(ExperimentRecord):
     plan: CrewTrialRef
     requested: BootRequested
     set_up: SetUp | None
-    clocks: ClocksRelated | None
+    clocks: ClockRelation | None
     mark_zero_ns: Ns | None
     clock_error_s: Seconds | None
     clock_error_allowed_s: Seconds | None = None
-    guests: tuple[GuestBooted, ...]
+    guests: tuple[GuestBootRecord, ...]
     startup_s: Seconds | None
     ready_s: Seconds | None
     sd_s: Seconds | None
     file_system: str | None
     files: tuple[CachedFiles, ...] | None
-    memory: MemoryUsed | None
+    memory: MemoryUse | None
     idle: IdleSwitches | None = None
     swapped_pages: int | None
-    timekeeper: TimekeeperSeen | None
+    timekeeper: TimekeeperRecord | None
     in_force: InForce | None = None
     verdict: Verdict
     attestation: Attestation

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 
 EXTENSION = "capture_stamps"
 VERSION: Final = 1

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 
 Ns = Annotated[int, Field(ge=0, lt=2**63)]
 Bytes = Annotated[int, Field(ge=0, lt=2**63)]
@@ -35,7 +35,7 @@ class CrewTrialRef(StrictModel):
     plan_hash: str | None = None
 
 
-class ProgramSeen(StrictModel):
+class ProgramRecord(StrictModel):
     """A program that guests run, as every guest that worked has it. ``unknown``: of how many it could not be told."""
 
     name: str
@@ -43,7 +43,7 @@ class ProgramSeen(StrictModel):
     unknown: int = 0
 
 
-class TimekeeperSeen(StrictModel):
+class TimekeeperRecord(StrictModel):
     """What the node outside saw beside the marks. ``wall_moved_ns``: by how much its wall clock was set meanwhile."""
 
     node: str

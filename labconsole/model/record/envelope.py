@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from labconsole.errors import StoreError
 from labconsole.model.design_point import FrameSize
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 from labconsole.wire.facts import NodeFacts
 
 FORMAT = 1

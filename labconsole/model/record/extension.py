@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 
 Told = TypeVar("Told", bound=StrictModel)
 

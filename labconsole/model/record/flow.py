@@ -10,12 +10,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from labconsole.model.disk_beside import DiskBeside
-from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Ns, ProgramSeen, Seconds
+from labconsole.model.background_disk_job import DiskBeside
+from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Ns, ProgramRecord, Seconds
 from labconsole.model.record.environment import Attestation, Environment
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.model.record.run import Figures, InForce, SetUp, Verdict
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 from labconsole.model.weights import Weights, WeightSteps
 
 FLOW_FORMAT = 1
@@ -60,7 +60,7 @@ class FlowRequested(StrictModel):
         return self.greedy if guest == 0 else 1
 
 
-class FlowSeen(StrictModel):
+class SinkFlowRecord(StrictModel):
     """One flow at the sink, by the sink's capture: of a guest, and a port of it.
 
     ``bin_packets``: of every bin from the first packet of any flow on, up to the last that is not empty.
@@ -78,7 +78,7 @@ class FlowSeen(StrictModel):
     outside_packets: Packets = 0
 
 
-class LimiterSeen(StrictModel):
+class LimiterRecord(StrictModel):
     """What held a guest to its limit, as its own kernel has it. None: not read back."""
 
     kind: str
@@ -89,7 +89,7 @@ class LimiterSeen(StrictModel):
     dropped_packets: Packets | None
 
 
-class SenderSeen(StrictModel):
+class SenderRecord(StrictModel):
     """One guest. ``host_packets``: what came from it to its interface on the UUT, the second witness, with whatever
     else it sends; None: it has none there. ``offered_bps``: payload of so many, between the first and the last of its
     packets at the sink, which a full link's queue stretches; ``payload_bps``: what its flows brought there in that
@@ -102,7 +102,7 @@ class SenderSeen(StrictModel):
     host_interface: str | None
     host_packets: Packets | None
     offered_bps: Rate | None
-    limiter: LimiterSeen | None
+    limiter: LimiterRecord | None
     exit_status: int | None
     output: str
     packets: Packets
@@ -111,7 +111,7 @@ class SenderSeen(StrictModel):
     shared_bps: Rate | None
 
 
-class RingSeen(StrictModel):
+class RingGuestRecord(StrictModel):
     """One guest of a ring, which sends to the guest ``to``. Bytes are whole frames without check sequence, as the UUT's
     interface to the guest counts them in the window: with answers to the guest before it. None: not counted.
     ``said_bps``: payload by iperf's word and the guest's own clock, over all that it sent.
@@ -126,7 +126,7 @@ class RingSeen(StrictModel):
     in_bytes: int | None
     out_bps: float | None
     said_bps: float | None
-    limiter: LimiterSeen | None
+    limiter: LimiterRecord | None
     exit_status: int | None
     output: str
 
@@ -138,7 +138,7 @@ class HopLoss(StrictModel):
     packets: int
 
 
-class ReceiverSeen(StrictModel):
+class ReceiverRecord(StrictModel):
     """One guest that is sent to. Counts are those of the window; None: not known.
 
     ``sent_packets``: by the source's word, in ``sent_s`` from ``started_ns`` on by its monotonic clock;
@@ -178,7 +178,7 @@ class ReceiverSeen(StrictModel):
     payload_bps: Rate | None
 
 
-class SourceSeen(StrictModel):
+class SourceRecord(StrictModel):
     """Who sends to guests. ``nic_packets``: out at its NIC, ``uut_packets``: in at the UUT's, of all kinds."""
 
     node: str
@@ -191,7 +191,7 @@ class SourceSeen(StrictModel):
     uut_packets: Packets | None
 
 
-class SinkSeen(StrictModel):
+class SinkRecord(StrictModel):
     """What the sink's capture and its NIC counted: packets of all kinds. ``other_packets``: of no flow of ours,
     ``control_packets`` of them ARP, IPv6 discovery, LLDP or spanning tree (None: of a program that did not tell);
     ``foreign_packets``: of flows that are nobody's of the crew.
@@ -210,7 +210,7 @@ class SinkSeen(StrictModel):
     control_packets: Packets | None = None
 
 
-class WeightStepSeen(StrictModel):
+class WeightStepRecord(StrictModel):
     """Weights and what became of them. Times are counted from when the queue was in use, by the UUT's monotonic clock:
     when they were due, and when they took effect (None: they did not). ``rates_bps``: of each guest's class, as read
     back then, ``kept_bps`` just before the next change, or at the end. ``first_bin``, ``stop_bin``: the bins that lie
@@ -232,7 +232,7 @@ class WeightStepSeen(StrictModel):
     filled_ratio: Ratio | None = None
 
 
-class WeightsSeen(StrictModel):
+class WeightsRecord(StrictModel):
     """The queue on the UUT that the guests shared, of ``link_bps`` in whole frames. ``begun_ns``: when it was first
     seen to be in use, and ``looked_ns`` when it was last seen not to be, by the UUT's monotonic clock.
     """
@@ -241,11 +241,11 @@ class WeightsSeen(StrictModel):
     link_bps: int
     looked_ns: int | None
     begun_ns: int | None
-    steps: tuple[WeightStepSeen, ...]
+    steps: tuple[WeightStepRecord, ...]
     mean_error_ratio: Ratio | None
 
 
-class DiskBesideSeen(StrictModel):
+class BackgroundDiskRecord(StrictModel):
     """The guest that worked on its disk, and sent nothing but its marks. ``start_ns``, ``end_ns``: when the last packet
     of its mark before and the first one of that after came to the sink, by its wall clock; None: none did.
 
@@ -300,15 +300,15 @@ class FlowRecord(ExperimentRecord):
     link_speed_bps: int
     line_bps: Rate
     origin_ns: Ns | None
-    flows: tuple[FlowSeen, ...]
-    senders: tuple[SenderSeen, ...]
-    sink: SinkSeen | None
-    ring: tuple[RingSeen, ...] = ()
+    flows: tuple[SinkFlowRecord, ...]
+    senders: tuple[SenderRecord, ...]
+    sink: SinkRecord | None
+    ring: tuple[RingGuestRecord, ...] = ()
     window_s: Seconds | None = None
-    receivers: tuple[ReceiverSeen, ...] = ()
-    source: SourceSeen | None = None
-    weights: WeightsSeen | None = None
-    disk: DiskBesideSeen | None = None
+    receivers: tuple[ReceiverRecord, ...] = ()
+    source: SourceRecord | None = None
+    weights: WeightsRecord | None = None
+    disk: BackgroundDiskRecord | None = None
     shared_from: int | None
     shared_to: int | None
     sum_bps: Rate | None
@@ -316,7 +316,7 @@ class FlowRecord(ExperimentRecord):
     line_ratio: Ratio | None
     start_skew_s: Seconds | None
     swapped_pages: int | None
-    program: ProgramSeen | None = None
+    program: ProgramRecord | None = None
     in_force: InForce | None = None
     verdict: Verdict
     attestation: Attestation
@@ -326,6 +326,6 @@ class FlowRecord(ExperimentRecord):
     failure: str | None = None
 
     @property
-    def timekeeper(self) -> SinkSeen | None:
+    def timekeeper(self) -> SinkRecord | None:
         """The node outside: the sink."""
         return self.sink

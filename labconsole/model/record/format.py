@@ -11,37 +11,61 @@ from typing import Any
 
 _STREAM = frozenset(
     {
-        "direction", "generator_packets", "source_lost_packets", "uut_lost_packets", "sink_lost_packets",
-        "lost_together", "arrivals", "forwarding_pps", "forwarding_bps", "extensions",
+        "direction",
+        "generator_packets",
+        "source_lost_packets",
+        "uut_lost_packets",
+        "sink_lost_packets",
+        "lost_together",
+        "arrivals",
+        "forwarding_pps",
+        "forwarding_bps",
+        "extensions",
     }
-)  # fmt: skip
+)
 
 SINCE_2: dict[str, frozenset[str]] = {
     "record": frozenset({"role", "method", "set_up", "conditions", "in_force", "extensions"}),
     "plan": frozenset(
         {
-            "block", "attempt", "attempts", "order", "position", "set_ups", "repetitions", "set_up_trials",
-            "margin_ratio", "claims", "fixed",
+            "block",
+            "attempt",
+            "attempts",
+            "order",
+            "position",
+            "set_ups",
+            "repetitions",
+            "set_up_trials",
+            "margin_ratio",
+            "claims",
+            "fixed",
         }
     ),
     "total": frozenset(
         {
-            "generator_packets", "source_lost_packets", "uut_lost_packets", "sink_lost_packets", "uut_loss_ratio",
-            "late_packets", "queued_packets", "forwarding_pps", "forwarding_bps",
+            "generator_packets",
+            "source_lost_packets",
+            "uut_lost_packets",
+            "sink_lost_packets",
+            "uut_loss_ratio",
+            "late_packets",
+            "queued_packets",
+            "forwarding_pps",
+            "forwarding_bps",
         }
     ),
     "stream": _STREAM,
     "capture": frozenset({"sha256"}),
     "delay": frozenset({"sampling"}),
     "reason": frozenset({"follows"}),
-}  # fmt: skip
+}
 """By kind of object, the keys that format 1 does not have."""
 
 Place = tuple[str, str, dict[str, Any]]
 """(path, kind, the object itself)."""
 
 
-def without_later_keys(data: dict[str, Any]) -> dict[str, Any]:
+def drop_later_keys(data: dict[str, Any]) -> dict[str, Any]:
     """The same object less what format 1 does not know. Changes ``data``, which must be a dump of its own."""
     for _, kind, held in _places(data):
         for key in SINCE_2[kind]:

@@ -10,11 +10,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Ns, ProgramSeen, Seconds, TimekeeperSeen
+from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Ns, ProgramRecord, Seconds, TimekeeperRecord
 from labconsole.model.record.environment import Attestation, Environment
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.model.record.run import Figures, InForce, SetUp, Verdict
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 
 JOB_FORMAT = 1
 
@@ -36,7 +36,7 @@ class JobRequested(StrictModel):
     disk_mib: int | None = None
 
 
-class CopySeen(StrictModel):
+class CopyRecord(StrictModel):
     """One copy of the job. The four marks are by the timekeeper's wall clock; None: not seen, or not known.
 
     ``outside_s``: from the reply to the first mark to the request of the second; ``seconds``: less what an empty job
@@ -91,7 +91,7 @@ class GuestDiskBytes(StrictModel):
     written_bytes: Bytes | None
 
 
-class DiskSeen(StrictModel):
+class DiskRecord(StrictModel):
     """What the device below the guests' disks did in the window, by the UUT's counters: whoever asked for it.
 
     ``job_…``: what all copies together have written until it was on the device, and read past every cache; None: they
@@ -131,13 +131,13 @@ class JobRecord(ExperimentRecord):
     requested: JobRequested
     set_up: SetUp | None
     empty: EmptyJobs | None
-    program: ProgramSeen | None
-    client: ProgramSeen | None = None
-    copies: tuple[CopySeen, ...]
-    timekeeper: TimekeeperSeen | None
+    program: ProgramRecord | None
+    client: ProgramRecord | None = None
+    copies: tuple[CopyRecord, ...]
+    timekeeper: TimekeeperRecord | None
     start_skew_s: Seconds | None
     swapped_pages: int | None
-    disk: DiskSeen | None = None
+    disk: DiskRecord | None = None
     link_speed_bps: Annotated[int, Field(ge=1, lt=2**63)] | None = None
     in_force: InForce | None = None
     verdict: Verdict

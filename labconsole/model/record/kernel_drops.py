@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 
 EXTENSION, HOST_EXTENSION = "kernel_drops", "host_kernel_drops"
 VERSION: Final = 1
@@ -32,14 +32,14 @@ class DroppedElsewhere(StrictModel):
     packets: Count
 
 
-class WhyNotSaid(StrictModel):
+class DropsRefusal(StrictModel):
     """A word and a sentence."""
 
     code: Word
     message: Word
 
 
-class DropsAsked(StrictModel):
+class DropsRequest(StrictModel):
     """How the kernel was asked. It did not answer, and ``refused`` says why unless the node was lost.
     ``node``: the host that was asked, if it is not the unit under test.
     """
@@ -49,11 +49,11 @@ class DropsAsked(StrictModel):
     budget_ns: Count | None
     mode: Word | None = None
     tells_reasons: bool | None = None
-    refused: WhyNotSaid | None = None
+    refused: DropsRefusal | None = None
     node: Word | None = None
 
 
-class DropsTold(DropsAsked):
+class DropsRecord(DropsRequest):
     """And what it said. ``complete``: from begin to end; where it is not, counts are lower bounds."""
 
     passed_packets: Count

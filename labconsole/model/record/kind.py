@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 
 
 class ExperimentRecord(StrictModel):

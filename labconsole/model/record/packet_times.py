@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 
 EXTENSION = "packet_times"
 VERSION: Final = 1
@@ -45,7 +45,7 @@ class DelayTimes(Times):
     mean: Annotated[float, Field(ge=0, le=2.0**63, allow_inf_nan=False)]
 
 
-class WhyNotTimed(StrictModel):
+class TimingRefusal(StrictModel):
     """Why packets were not timed: a word and a sentence."""
 
     code: str
@@ -115,5 +115,5 @@ class PacketTimesRefused(StrictModel):
     """In place of them. ``counted_packets``: by a filter that takes no program; None: not counted either."""
 
     version: Literal[1] = VERSION
-    refused: WhyNotTimed
+    refused: TimingRefusal
     counted_packets: Count | None = None

@@ -14,7 +14,7 @@ from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Ns, Seconds
 from labconsole.model.record.environment import Attestation, Environment
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.model.record.run import Figures, InForce, SetUp, Verdict
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 
 ROUTE_FORMAT = 1
 
@@ -41,7 +41,7 @@ class RouteRequested(StrictModel):
     memory_mib: int | None = None
 
 
-class RouterSeen(StrictModel):
+class RouterRecord(StrictModel):
     """One router, and the stream that is sent to it. None: not known.
 
     ``sent_packets`` by the generator; ``to_packets`` and ``from_packets``: what the UUT's interfaces to it handed over
@@ -81,7 +81,7 @@ class RouterSeen(StrictModel):
     said: str = ""
 
 
-class RouteSinkSeen(StrictModel):
+class RouteSinkRecord(StrictModel):
     """What the sink's capture and its NIC counted: packets of all kinds. ``other_packets``: of no flow of ours,
     ``control_packets`` of them ARP, IPv6 discovery, LLDP or spanning tree (None: of a program that did not tell);
     ``foreign_packets``: of flows that are no router's.
@@ -125,8 +125,8 @@ class RouteRecord(ExperimentRecord):
     source: str
     origin_ns: Ns | None
     in_packets: Packets | None
-    routers: tuple[RouterSeen, ...]
-    sink: RouteSinkSeen | None
+    routers: tuple[RouterRecord, ...]
+    sink: RouteSinkRecord | None
     shared_from: int | None
     shared_to: int | None
     sum_pps: Rate | None
@@ -144,6 +144,6 @@ class RouteRecord(ExperimentRecord):
     failure: str | None = None
 
     @property
-    def timekeeper(self) -> RouteSinkSeen | None:
+    def timekeeper(self) -> RouteSinkRecord | None:
         """The node outside: the sink."""
         return self.sink

@@ -13,9 +13,9 @@ from pydantic import AfterValidator, Field
 
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.record.environment import Environment
-from labconsole.model.record.format import without_later_keys
+from labconsole.model.record.format import drop_later_keys
 from labconsole.model.record.timing import Delay, StreamSpacing
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 
 FORMAT = 2
 """Incremented when an older reader would misread a newer record."""
@@ -161,7 +161,7 @@ class Requested(StrictModel):
         """The convention of the frame size, or of all sizes of a mix."""
         return self.frame_size_includes_fcs
 
-    def size_words(self) -> str:
+    def format_size(self) -> str:
         """``64 B without FCS``; of a mix ``mixed B without FCS``."""
         return f"{self.frame_size_bytes or 'mixed'} B {FrameSize(0, self.frame_size_includes_fcs).convention}"
 
@@ -205,7 +205,7 @@ class Arrivals(StrictModel):
     queued_packets: int | None = None
 
 
-class LostTogether(StrictModel):
+class JointLoss(StrictModel):
     """Packets that went missing on several sides, where the counter between them was not read."""
 
     sides: tuple[Side, ...]
@@ -274,7 +274,7 @@ class StreamRecord(StrictModel):
     source_lost_packets: int | None = None
     uut_lost_packets: int | None = None
     sink_lost_packets: int | None = None
-    lost_together: tuple[LostTogether, ...] = ()
+    lost_together: tuple[JointLoss, ...] = ()
     arrivals: Arrivals | None = None
     forwarding_pps: float | None = None
     forwarding_bps: float | None = None
@@ -366,4 +366,4 @@ class RunRecord(StrictModel):
     def plain(self, mode: Literal["json", "python"] = "python") -> dict[str, Any]:
         """The record as plain data, with the keys of its own format. ``python`` keeps a NaN that JSON would null."""
         data = self.model_dump(mode=mode)
-        return without_later_keys(data) if self.format == 1 else data
+        return drop_later_keys(data) if self.format == 1 else data

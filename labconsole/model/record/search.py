@@ -12,8 +12,8 @@ from pydantic import Field
 
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.record.kind import ExperimentRecord
-from labconsole.model.record.timing import OneWay, Quantiles, Variation
-from labconsole.model.strict import StrictModel
+from labconsole.model.record.timing import OneWayDelay, Quantiles, Variation
+from labconsole.model.strict_model import StrictModel
 
 SEARCH_FORMAT = 2
 """Format 1 did not know what was still queued, nor what the source lost; it is read, and written again as it came."""
@@ -57,9 +57,15 @@ class SearchRequested(StrictModel):
     def point(self) -> DesignPoint:
         """The same at no particular load."""
         point = DesignPoint(
-            platform=self.platform, frame=self.frame, sources=self.sources, target="max", duration_s=1.0,
-            background=self.background, generator=self.generator, observe=self.observe,
-        )  # fmt: skip
+            platform=self.platform,
+            frame=self.frame,
+            sources=self.sources,
+            target="max",
+            duration_s=1.0,
+            background=self.background,
+            generator=self.generator,
+            observe=self.observe,
+        )
         return point.loadless()
 
 
@@ -84,7 +90,7 @@ class SearchTrial(StrictModel):
     queued_packets: int | None = None
 
 
-class GoalFound(StrictModel):
+class GoalRecord(StrictModel):
     """The bounds for one goal. ``complete`` False: the search was ended before they were as close as the goal asks."""
 
     goal: str
@@ -121,7 +127,7 @@ class Burst(StrictModel):
     run_ids: tuple[str, ...]
 
 
-class BackToBackFound(StrictModel):
+class BackToBackRecord(StrictModel):
     """Packets are per source. ``reached_ratio``: slowest of the bursts sent, of the line rate.
 
     ``buffer_s`` is RFC 9004's corrected buffer time; None where the bursts or the throughput do not give one.
@@ -141,13 +147,13 @@ class StreamLatency(StrictModel):
 
     run_id: str
     stream: str
-    one_way_ns: OneWay | None
+    one_way_ns: OneWayDelay | None
     reason: str | None
     pdv_ns: Quantiles
     ipdv_ns: Variation | None
 
 
-class LatencyFound(StrictModel):
+class LatencyRecord(StrictModel):
     """Delay at ``load_pps``, the lower bound of ``goal``. Means over streams and trials; None: not known for all."""
 
     goal: str
@@ -175,10 +181,10 @@ class SearchRecord(ExperimentRecord):
     settings: dict[str, Any]
     line_rate_pps: LoadPps
     lowest_load_pps: float
-    goals: tuple[GoalFound, ...]
+    goals: tuple[GoalRecord, ...]
     frame_loss: tuple[FrameLossPoint, ...] | None
-    back_to_back: BackToBackFound | None
-    latency: LatencyFound | None
+    back_to_back: BackToBackRecord | None
+    latency: LatencyRecord | None
     trials: tuple[SearchTrial, ...]
     status: Literal["done", "failed"]
     failure: str | None = None

@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 
 EXTENSION = "telemetry"
 VERSION: Final = 1
@@ -19,7 +19,7 @@ Count = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
 Word = Annotated[str, Field(max_length=400)]
 
 
-class ProcessorDid(StrictModel):
+class ProcessorRecord(StrictModel):
     """One processor while traffic ran, in whole ticks of the kernel. ``system_ns``: without interrupts; ``guest_ns`` is
     in ``user_ns``, too. ``received_softirqs``, ``sent_softirqs``: how often NET_RX and NET_TX ran. ``stack_packets``:
     how often a packet was handed to the stack here, once more behind each virtual port that it passes;
@@ -42,7 +42,7 @@ class ProcessorDid(StrictModel):
     squeezed: Count | None
 
 
-class InterruptSeen(StrictModel):
+class InterruptRecord(StrictModel):
     """``by_processor``: (processor, how often)."""
 
     line: Word
@@ -50,7 +50,7 @@ class InterruptSeen(StrictModel):
     by_processor: tuple[tuple[Count, Count], ...]
 
 
-class QueueSeen(StrictModel):
+class QueueRecord(StrictModel):
     """Packets of one queue of an interface by its driver's own statistics. ``direction``: rx or tx."""
 
     interface: Word
@@ -59,7 +59,7 @@ class QueueSeen(StrictModel):
     packets: Annotated[int, Field(strict=True, gt=0, lt=2**63)]
 
 
-class ProcessSeen(StrictModel):
+class ProcessRecord(StrictModel):
     """One of the processes that used the processors most. ``kernel``: a thread of the kernel."""
 
     pid: Count
@@ -68,7 +68,7 @@ class ProcessSeen(StrictModel):
     cpu_ns: Count
 
 
-class WorkTold(StrictModel):
+class WorkRecord(StrictModel):
     """From right before the traffic to right after it. ``tick_ns``: how finely the kernel counts time.
     ``unlisted_interrupts``: of lines that are not told one by one.
     """
@@ -77,14 +77,14 @@ class WorkTold(StrictModel):
     node: Word
     elapsed_ns: Annotated[int, Field(strict=True, gt=0, lt=2**63)]
     tick_ns: Annotated[int, Field(strict=True, gt=0, le=10**9)]
-    processors: tuple[ProcessorDid, ...]
-    interrupts: tuple[InterruptSeen, ...]
+    processors: tuple[ProcessorRecord, ...]
+    interrupts: tuple[InterruptRecord, ...]
     unlisted_interrupts: Count
-    queues: tuple[QueueSeen, ...]
-    processes: tuple[ProcessSeen, ...]
+    queues: tuple[QueueRecord, ...]
+    processes: tuple[ProcessRecord, ...]
 
 
-class WhyUntold(StrictModel):
+class WorkRefusal(StrictModel):
     """A word and a sentence."""
 
     code: Word
@@ -96,4 +96,4 @@ class WorkRefused(StrictModel):
 
     version: Literal[1] = VERSION
     node: Word
-    refused: WhyUntold
+    refused: WorkRefusal

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 
 
 class Quantiles(StrictModel):
@@ -26,7 +26,7 @@ class Variation(Quantiles):
     mean: float
 
 
-class OneWay(Quantiles):
+class OneWayDelay(Quantiles):
     """From the sender's time stamp to the capture's."""
 
     min: int
@@ -47,7 +47,7 @@ class Delay(StrictModel):
     one_way: bool
     reason: str | None
     clock_bound_ns: int | None
-    one_way_ns: OneWay | None
+    one_way_ns: OneWayDelay | None
     pdv_ns: Quantiles
     ipdv_ns: Variation | None
     sampling: Literal["systematic", "random"] = "systematic"

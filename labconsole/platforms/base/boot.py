@@ -12,7 +12,7 @@ from typing import Any
 from labconsole.contracts.driver import Attestation, Driver
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import ConfigError, NodeError
-from labconsole.platforms.base.added import AddedDriver
+from labconsole.platforms.base.driver_wrapper import DriverWrapper
 from labconsole.wire.clean import read_json
 from labconsole.wire.execution import Execute
 
@@ -32,7 +32,7 @@ def take_boot(platform: str, options: dict[str, Any]) -> str | None:
     )
 
 
-class BootedDriver(AddedDriver):
+class BootedDriver(DriverWrapper):
     """Another driver, for what runs under one of the UUT's systems."""
 
     said_as = "machine"
@@ -41,7 +41,7 @@ class BootedDriver(AddedDriver):
         super().__init__(platform, driver)
         self._boot = boot
 
-    async def made_sure(self, uut: AgentLink, nics: Sequence[str]) -> None:
+    async def ensure_setting(self, uut: AgentLink, nics: Sequence[str]) -> None:
         """Refused when the UUT has booted something else."""
         await self.seen(uut, nics)
 

@@ -22,11 +22,11 @@ from labconsole.network.bridge import Bridge
 from labconsole.network.change import NetworkChange
 from labconsole.network.control_groups import CONTROLLERS, ControlGroups, Limits
 from labconsole.platforms.base.crew_disks import INSIDE, CrewDisks
-from labconsole.platforms.base.crew_held import what_holds
+from labconsole.platforms.base.crew_limits import read_limits
 from labconsole.platforms.base.forwarding import apply, read_state, restored_on_failure, shell_lines
+from labconsole.platforms.base.guest_shell import ask_on_console, close_shell, guest_state, start_all
 from labconsole.platforms.base.image import TapNic
-from labconsole.platforms.base.inside import ask_on_console, close_shell, guest_state, start_all
-from labconsole.platforms.base.marks import mark_words
+from labconsole.platforms.base.marks import format_mark_argument
 from labconsole.wire.guests import MAX_WAIT_S, GuestStarted
 from labconsole.wire.links import ReadLinks
 
@@ -107,7 +107,7 @@ class CrewGuest:
         """What an image is told of its NICs, its disk and its mark."""
         disk = "" if self.disk is None else f" lc.disk={INSIDE}"
         nics = " ".join(f"lc.nic={mac},{address}" for _, mac, address in self.nics)
-        return f"{nics}{disk}{mark_words(self.member.boot_mark)}"
+        return f"{nics}{disk}{format_mark_argument(self.member.boot_mark)}"
 
     def limits(self, *, memory: bool) -> Limits | None:
         """What its control group holds it to; None: it needs none. ``memory``: it has no memory of its own."""
@@ -122,7 +122,7 @@ class CrewGuest:
 
 
 @dataclass(slots=True)
-class Standing:
+class RunningCrew:
     """What a driver keeps of a crew from its making to its end. ``group``: the control group that is above theirs."""
 
     guests: Sequence[CrewGuest]
@@ -173,13 +173,13 @@ class CrewMaking(ABC):
     CREW_FILES: ClassVar[tuple[str, ...]] = ()
     """The options that name what guests start from: files, or directories, on the UUT."""
 
-    _standing: Standing | None = None
+    _standing: RunningCrew | None = None
     _checked = False
 
     # What a driver says ---------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def crew_argv(self, guest: CrewGuest, crew: Standing) -> list[str]:
+    def crew_argv(self, guest: CrewGuest, crew: RunningCrew) -> list[str]:
         """The program that is the guest, or leads to it."""
 
     @abstractmethod
@@ -224,13 +224,13 @@ class CrewMaking(ABC):
 
     def crew_commands(self, wanted: CrewWanted) -> list[str]:
         disks = CrewDisks(self.guest_disk, wanted.members, self.CREW_DISK == "file", "labconsole-disks-00000000")
-        crew = Standing(crew_guests(wanted, disks), group="labconsole-guests")
+        crew = RunningCrew(crew_guests(wanted, disks), group="labconsole-guests")
         programs = [shlex.join(self._crew_argv(guest, crew)) for guest in crew.guests]
         return [*disks.commands(), *shell_lines(self._crew_changes(crew)), *programs]
 
     async def prepare_crew(self, uut: AgentLink, wanted: CrewWanted) -> Crew:
         disks = CrewDisks(self.guest_disk, wanted.members, self.CREW_DISK == "file")
-        crew = self._standing = Standing(crew_guests(wanted, disks))
+        crew = self._standing = RunningCrew(crew_guests(wanted, disks))
         await self.check_node(uut)
         below = await disks.below(uut, self.name)
         timeout_s = min(MAX_WAIT_S, wanted.limit_s or self.CREW_BOOT_S * (1 + ONE_MORE * len(crew.guests)))
@@ -253,7 +253,7 @@ class CrewMaking(ABC):
                         host_interface=guest.host_interface,
                         started_ns=started[guest.name].started_ns,
                         ready_ns=started[guest.name].ready_ns,
-                        disk=self._disk_inside(guest),
+                        disk=self._guest_disk_path(guest),
                         inbound_interface=guest.inbound_interface,
                         in_namespace=self.CREW_IN_NAMESPACES,
                     )
@@ -285,7 +285,7 @@ class CrewMaking(ABC):
             await self._wait_gone(uut, self._standing)
             self._standing = None
 
-    async def _wait_gone(self, uut: AgentLink, crew: Standing) -> None:
+    async def _wait_gone(self, uut: AgentLink, crew: RunningCrew) -> None:
         """The kernel takes a namespace's NICs away when the last process in it has ended, and a little later."""
         ours = {host for guest in crew.guests for host, _, _ in guest.nics}
         deadline = asyncio.get_running_loop().time() + GONE_S
@@ -296,29 +296,29 @@ class CrewMaking(ABC):
 
     # How ------------------------------------------------------------------------------------------------------------
 
-    def _crew_changes(self, crew: Standing) -> list[NetworkChange]:
+    def _crew_changes(self, crew: RunningCrew) -> list[NetworkChange]:
         return [*self.crew_groups(crew), *self.crew_nics(crew.guests)]
 
-    def _disk_inside(self, guest: CrewGuest) -> str | None:
+    def _guest_disk_path(self, guest: CrewGuest) -> str | None:
         """Where it has its disk, None: it has none."""
         return guest.disk if self.CREW_DISK == "directory" or guest.disk is None else INSIDE
 
     def _crew_limits(self, guest: CrewGuest) -> Limits | None:
         return guest.limits(memory=self.CREW_MEMORY_IS_LIMIT)
 
-    def crew_groups(self, crew: Standing) -> list[NetworkChange]:
+    def crew_groups(self, crew: RunningCrew) -> list[NetworkChange]:
         """The control groups, where there is a limit."""
         groups = [limits for guest in crew.guests if (limits := self._crew_limits(guest)) is not None]
         return [ControlGroups(name=crew.group, groups=groups)] if groups else []
 
-    def _crew_argv(self, guest: CrewGuest, crew: Standing) -> list[str]:
+    def _crew_argv(self, guest: CrewGuest, crew: RunningCrew) -> list[str]:
         return [*self.entering(guest, crew), *self.crew_argv(guest, crew)]
 
-    def entering(self, guest: CrewGuest, crew: Standing) -> list[str]:
+    def entering(self, guest: CrewGuest, crew: RunningCrew) -> list[str]:
         """What its command line begins with: how it comes into its control group, if it has one."""
         return [] if self._crew_limits(guest) is None else ["sh", "-c", _ENTER, f"{crew.group}/{guest.name}"]
 
-    async def _attest_crew(self, uut: AgentLink, crew: Standing, started: dict[str, GuestStarted]) -> Attestation:
+    async def _attest_crew(self, uut: AgentLink, crew: RunningCrew, started: dict[str, GuestStarted]) -> Attestation:
         """Raises NodeError for the first that is not the one that was started."""
         states = await asyncio.gather(*(guest_state(uut, name) for name in crew.names))
         for name, state in zip(crew.names, states, strict=True):
@@ -328,7 +328,7 @@ class CrewMaking(ABC):
         ports = [first.port, *([] if first.inbound_port is None else [first.inbound_port])]
         hosts = [host for guest in crew.guests for host, _, _ in guest.nics]
         pids = [str(started[name].pid) for name in crew.names]
-        seen = await what_holds(uut, pids)
+        seen = await read_limits(uut, pids)
         return {
             "driver": self.about.name,
             "guests": crew.names,
@@ -357,7 +357,8 @@ class CrewMaking(ABC):
             held = next((wanted for wanted in files if wanted.items() <= seen.items()), None)
             if held is None:
                 raise NodeError(
-                    uut.name, f"guest {guest.name} of platform {self.name} is not held to its limits: {_told(files[0])}"
+                    uut.name,
+                    f"guest {guest.name} of platform {self.name} is not held to its limits: {_format_files(files[0])}",
                 )
             found["limits"] = held
         return {key: value for key, value in found.items() if value is not None or key == "host_cpus"}
@@ -366,7 +367,7 @@ class CrewMaking(ABC):
         return guest.memory_mib
 
 
-def _told(files: dict[str, str]) -> str:
+def _format_files(files: dict[str, str]) -> str:
     return ", ".join(f"{file} {value}" for file, value in files.items())
 
 

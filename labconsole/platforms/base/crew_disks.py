@@ -15,7 +15,7 @@ from labconsole.contracts.crew import CrewMember, DisksBelow
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import NodeError, NodeLost
 from labconsole.network.guest_disks import GuestDisk, GuestDisks
-from labconsole.platforms.base.inside import ask_on_console
+from labconsole.platforms.base.guest_shell import ask_on_console
 from labconsole.wire.execution import Execute
 
 INSIDE = "/tmp/disk"
@@ -99,7 +99,7 @@ async def disks_below(uut: AgentLink, platform: str, place: str, files: tuple[st
     if not found:
         raise NodeError(uut.name, f"platform {platform}: there is no directory {place} on the UUT (guest_disk)")
     number, file_system, source = found[-1]
-    devices = await listed_devices(uut)
+    devices = await read_block_devices(uut)
     # Some file systems (btrfs) have a number that is no device's; these name theirs.
     numbers = {f"/dev/{name}": each for each, name in devices.items()}
     number = number if number in devices else numbers.get(source.partition("[")[0], number)
@@ -112,7 +112,7 @@ async def disks_below(uut: AgentLink, platform: str, place: str, files: tuple[st
     return DisksBelow(place=place, file_system=file_system, device=devices[number], number=number, files=files)
 
 
-async def listed_devices(uut: AgentLink) -> dict[str, str]:
+async def read_block_devices(uut: AgentLink) -> dict[str, str]:
     """The block devices that the UUT's kernel counts for: number (``254:0``) to name."""
     listed = await uut.ask(Execute(argv=["cat", "/proc/diskstats"], timeout_s=_LOOK_S))
     return {f"{major}:{minor}": name for major, minor, name in _DEVICE.findall(listed.stdout)}

@@ -9,7 +9,7 @@ from labconsole.contracts.crew import StandingCrew, StandingMember
 from labconsole.errors import MeasurementError
 from labconsole.model.jobs import DiskWork
 from labconsole.platforms.base.crew_disks import SLOWEST_MIB_PER_S
-from labconsole.platforms.base.inside import DONE
+from labconsole.platforms.base.guest_shell import DONE
 from labconsole.wire.execution import Execute
 from labconsole.wire.guests import AskGuests, GuestLine
 
@@ -27,7 +27,9 @@ for file; do dd if="$file" iflag=nocache count=0 2>/dev/null; done
 :"""
 
 
-async def made_ready(crew: StandingCrew, copies: Mapping[str, int], work: DiskWork, size: int, limit_s: float) -> None:
+async def prepare_disks(
+    crew: StandingCrew, copies: Mapping[str, int], work: DiskWork, size: int, limit_s: float
+) -> None:
     """Empty the disks of the guests that are to work, and make the files that the job needs, for each copy in a
     directory of its own. Raises MeasurementError with the guest's words, NodeError.
     """
@@ -51,14 +53,14 @@ async def made_ready(crew: StandingCrew, copies: Mapping[str, int], work: DiskWo
     await crew.uut.ask(settle, timeout_s=_ASK_S + 10)
 
 
-def disk_of(crew: StandingCrew, guest: str) -> tuple[str, int] | None:
+def find_disk(crew: StandingCrew, guest: str) -> tuple[str, int] | None:
     """Where in this guest its disk is, and its size in MiB."""
     place = next((each.disk for each in crew.crew.members if each.name == guest), None)
     wanted = next((each.disk_mib for each in crew.members if each.name == guest), 0)
     return None if place is None else (place, wanted)
 
 
-def on_disk(disk: tuple[str, int], copy: int, command: str) -> str:
+def build_disk_command(disk: tuple[str, int], copy: int, command: str) -> str:
     """The same command, begun in a copy's directory, where a file may have so many MiB."""
     place, mib = disk
     return f"cd {place}/{copy} && ulimit -f {mib * BLOCKS_PER_MIB} || exit 1; {command}"

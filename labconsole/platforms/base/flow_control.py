@@ -15,7 +15,7 @@ from labconsole.contracts.ports import AgentLink
 from labconsole.errors import ConfigError, NodeError
 from labconsole.network.change import NetworkChange
 from labconsole.network.flow_control import FlowControl
-from labconsole.platforms.base.added import AddedDriver, nics_of
+from labconsole.platforms.base.driver_wrapper import DriverWrapper, find_uut_nics
 from labconsole.platforms.base.forwarding import apply, shell_lines, undo
 from labconsole.wire.links import NodeLinkState, ReadLinks
 
@@ -41,7 +41,7 @@ def take_flow_control(platform: str, options: dict[str, object]) -> bool | None:
     raise ConfigError("is not valid", key=f"platforms.{platform}.{OPTION}", value=told, allowed=", ".join(WORDS))
 
 
-class FlowControlledDriver(AddedDriver):
+class FlowControlledDriver(DriverWrapper):
     """Another driver, with flow control of the UUT's NICs on or off."""
 
     said_as = "flow_control"
@@ -56,15 +56,15 @@ class FlowControlledDriver(AddedDriver):
 
     def commands(self, wirings: Sequence[StreamWiring], second: Sequence[StreamWiring] | None = None) -> list[str]:
         """See Driver."""
-        return [*shell_lines(self._changes(nics_of(wirings, second))), *super().commands(wirings, second)]
+        return [*shell_lines(self._changes(find_uut_nics(wirings, second))), *super().commands(wirings, second)]
 
-    async def made_sure(self, uut: AgentLink, nics: Sequence[str]) -> None:
+    async def ensure_setting(self, uut: AgentLink, nics: Sequence[str]) -> None:
         """Set, and every link that was up is up again: some NICs negotiate anew."""
         self._lit = [nic for nic, state in (await _states(uut, nics)).items() if state.carrier]
         await apply(uut, TOKEN, self._changes(nics))
         await self._steady(uut, "set")
 
-    async def unmade(self, uut: AgentLink) -> None:
+    async def revert(self, uut: AgentLink) -> None:
         """Put back, and every link that was up before is up again: whatever comes next needs it."""
         await undo(uut, TOKEN)
         await self._steady(uut, "put back")

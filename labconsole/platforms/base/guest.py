@@ -84,11 +84,11 @@ def ambiguity(rows: Sequence[R], name: str, ident: str) -> str | None:
     if len(own) > 1:
         return f"{len(own)} rows have the name {name}: {ident} {' and '.join(row.ident for row in own)}"
     if own and len(shared := [row.name for row in rows if row.ident == own[0].ident != ""]) > 1:
-        return f"{ident} {own[0].ident} is in {len(shared)} rows: {listed(shared)}"
+        return f"{ident} {own[0].ident} is in {len(shared)} rows: {format_names(shared)}"
     return None
 
 
-def told_apart(rows: Iterable[R]) -> dict[str, R]:
+def disambiguate(rows: Iterable[R]) -> dict[str, R]:
     """Rows by name. Rows of one name have their numbers in the key."""
     found: dict[str, list[R]] = {}
     for row in rows:
@@ -110,12 +110,12 @@ Settings = dict[str, str]
 Wires = dict[str, tuple[GuestNic, GuestNic]]
 
 
-def as_interface(text: str) -> str | None:
+def parse_interface(text: str) -> str | None:
     """The name of a Linux interface in a hypervisor's output; None where it is a dash or no such name."""
     return text if text not in ("-", ".", "..") and _INTERFACE.fullmatch(text) else None
 
 
-def as_pid(text: str) -> int | None:
+def parse_pid(text: str) -> int | None:
     """A process in a hypervisor's output; None where it is none."""
     said = text.strip()
     return int(said) if said.isascii() and said.isdigit() and 0 < len(said) < 11 and int(said) > 1 else None
@@ -126,13 +126,13 @@ def same_cpus(one: str, other: str) -> bool:
     return one.strip() == other.strip() or (cpu_set(one) is not None and cpu_set(one) == cpu_set(other))
 
 
-def shown(line: str) -> str:
+def format_output(line: str) -> str:
     """A line of a tool's output for a sentence, short and printable."""
     words = "".join(c for c in " ".join(line.split()) if c.isprintable())
     return repr(words if len(words) <= MAX_SHOWN * 2 else f"{words[: MAX_SHOWN * 2]}…")
 
 
-def listed(names: Iterable[str]) -> str:
+def format_names(names: Iterable[str]) -> str:
     """Some names for a sentence."""
     ordered = sorted("".join(c for c in name[:MAX_SHOWN] if c.isprintable()) for name in names)
     more = f" and {len(ordered) - MAX_LISTED} more" if len(ordered) > MAX_LISTED else ""

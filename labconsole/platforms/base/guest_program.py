@@ -18,20 +18,20 @@ from labconsole.contracts.driver import Attestation, DriverInfo, Prepared, Secon
 from labconsole.contracts.ports import AgentLink
 from labconsole.network.change import NetworkChange
 from labconsole.network.links import Tap
-from labconsole.platforms.base.crew import TOKEN, CrewGuest, CrewMaking, Standing, crew_bridges
+from labconsole.platforms.base.crew import TOKEN, CrewGuest, CrewMaking, RunningCrew, crew_bridges
 from labconsole.platforms.base.crew_disks import refuse_unmounted
 from labconsole.platforms.base.forwarding import apply, restored_on_failure, shell_lines, undo
+from labconsole.platforms.base.guest_shell import ask_on_console, build_taskset_prefix, start_all
 from labconsole.platforms.base.image import (
     FIRST,
     SECOND,
     Bootable,
     BootedGuest,
+    attest_guest,
     booted_guests,
     end,
-    look_at_guest,
-    look_inside,
+    read_guest_facts,
 )
-from labconsole.platforms.base.inside import ask_on_console, pinned_to, start_all
 from labconsole.wire.execution import Execute
 
 _SUMS_S = 60
@@ -113,7 +113,7 @@ class GuestProgramDriver(CrewMaking, Generic[Told]):
     def pinned(self, guest: Bootable) -> list[str]:
         """What its command line begins with."""
         cpus = self.options.second_cpu if guest.name == SECOND else self.options.cpu
-        return pinned_to(guest.cpus or cpus)
+        return build_taskset_prefix(guest.cpus or cpus)
 
     def memory_mib(self, guest: Bootable) -> int:
         told = self.options
@@ -132,7 +132,7 @@ class GuestProgramDriver(CrewMaking, Generic[Told]):
 
     async def machine(self, uut: AgentLink, name: str, pid: int) -> Attestation:
         """What the attestation says of one guest, which is the process ``pid``."""
-        return await look_at_guest(uut, self.name, name, pid)
+        return await attest_guest(uut, self.name, name, pid)
 
     def refusal(self, background: str) -> str | None:
         """None: a second guest is made when there is to be one."""
@@ -184,7 +184,7 @@ class GuestProgramDriver(CrewMaking, Generic[Told]):
         taps = (Tap(name=host, whole_frames=cut) for guest in guests for host, _, _ in guest.nics)
         return [*taps, *crew_bridges(guests)]
 
-    def crew_argv(self, guest: CrewGuest, crew: Standing) -> list[str]:
+    def crew_argv(self, guest: CrewGuest, crew: RunningCrew) -> list[str]:
         return self.argv(guest)
 
     def crew_memory_mib(self, guest: CrewGuest) -> int:
@@ -193,7 +193,7 @@ class GuestProgramDriver(CrewMaking, Generic[Told]):
     async def crew_facts(self, uut: AgentLink, guests: Sequence[CrewGuest]) -> Attestation:
         """What one of them says of itself: all boot the same image with the same options."""
         await refuse_unmounted(uut, [guest.name for guest in guests if guest.disk is not None])
-        seen = await look_inside(uut, guests[0].name)
+        seen = await read_guest_facts(uut, guests[0].name)
         return {
             **{key: getattr(self.options, key) for key in self.ATTESTED},
             "guest_kernel": seen[0] if seen else None,

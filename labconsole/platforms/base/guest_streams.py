@@ -12,7 +12,7 @@ from labconsole.contracts.driver import PathPoint, StreamPath, StreamWiring
 from labconsole.errors import ConfigError
 from labconsole.network.bridge import Bridge
 from labconsole.network.change import NetworkChange
-from labconsole.platforms.base.guest import GuestNic, Wires, listed
+from labconsole.platforms.base.guest import GuestNic, Wires, format_names
 from labconsole.platforms.base.hypervisor import Hypervisor
 from labconsole.platforms.base.options import mac_address
 from labconsole.platforms.base.shell import Shell
@@ -22,7 +22,7 @@ Streams = Mapping[str, Sequence[StreamWiring]]
 """Guest to the streams that pass it."""
 
 
-def wirings_of(streams: Streams) -> list[StreamWiring]:
+def flatten_wirings(streams: Streams) -> list[StreamWiring]:
     """All of them, the first guest's before the second's."""
     return [wiring for passing in streams.values() for wiring in passing]
 
@@ -40,13 +40,17 @@ class GuestStreams(Hypervisor):
                 for entry in self.options.nics
                 if (entry.guest or self.options.guest) == guest
             }
-            found = self._as_told(shell, guest, nics, told, passing) if told else _in_order(shell, guest, nics, passing)
+            found = (
+                self._find_configured_nics(shell, guest, nics, told, passing)
+                if told
+                else _pair_in_order(shell, guest, nics, passing)
+            )
             for wiring in passing:
                 self._check_mac(shell, wiring, found[wiring.name][0])
             wires |= found
         return wires
 
-    def _as_told(
+    def _find_configured_nics(
         self,
         shell: Shell,
         guest: str,
@@ -62,7 +66,7 @@ class GuestStreams(Hypervisor):
                     f"names no NICs for this stream{of_guest}", key=f"platforms.{self.name}.nics", value=wiring.name
                 )
             in_mac, out_mac = told[wiring.name]
-            wires[wiring.name] = (_by_mac(shell, guest, nics, in_mac), _by_mac(shell, guest, nics, out_mac))
+            wires[wiring.name] = (_find_by_mac(shell, guest, nics, in_mac), _find_by_mac(shell, guest, nics, out_mac))
         return wires
 
     def _check_mac(self, shell: Shell, wiring: StreamWiring, nic: GuestNic) -> None:
@@ -82,7 +86,7 @@ class GuestStreams(Hypervisor):
             return []
         return [
             Bridge(name=f"lcb{letter}{index}", ports=[port, nic.host_interface or ""])
-            for index, wiring in enumerate(wirings_of(streams), start=1)
+            for index, wiring in enumerate(flatten_wirings(streams), start=1)
             for letter, port, nic in zip("io", (wiring.uut_in, wiring.uut_out), wires[wiring.name], strict=True)
         ]
 
@@ -105,7 +109,7 @@ class GuestStreams(Hypervisor):
         if self.about.capabilities.statistics and shell.ssh is None:
             there = {link.name for link in (await shell.uut.ask(ReadLinks())).links if not link.namespace}
         paths = {}
-        for wiring in wirings_of(streams):
+        for wiring in flatten_wirings(streams):
             inbound, outbound = wires[wiring.name]
             for nic in (inbound, outbound):
                 if self.options.bridges == "made" and nic.host_interface is None:
@@ -124,17 +128,17 @@ class GuestStreams(Hypervisor):
         return paths
 
 
-def _in_order(shell: Shell, guest: str, nics: Sequence[GuestNic], passing: Sequence[StreamWiring]) -> Wires:
+def _pair_in_order(shell: Shell, guest: str, nics: Sequence[GuestNic], passing: Sequence[StreamWiring]) -> Wires:
     if len(nics) < 2 * len(passing):
         raise shell.error(
-            f"guest {guest} has {len(nics)} NICs ({listed(n.mac or '?' for n in nics)}); expected: two for each of "
+            f"guest {guest} has {len(nics)} NICs ({format_names(n.mac or '?' for n in nics)}); expected: two for each of "
             f"{len(passing)} streams, in their order, or given as `nics:` in hosts.yaml"
         )
     return {wiring.name: (nics[2 * index], nics[2 * index + 1]) for index, wiring in enumerate(passing)}
 
 
-def _by_mac(shell: Shell, guest: str, nics: Sequence[GuestNic], mac: str) -> GuestNic:
+def _find_by_mac(shell: Shell, guest: str, nics: Sequence[GuestNic], mac: str) -> GuestNic:
     for nic in nics:
         if nic.mac == mac:
             return nic
-    raise shell.error(f"guest {guest} has no NIC {mac}; it has: {listed(n.mac or '?' for n in nics)}")
+    raise shell.error(f"guest {guest} has no NIC {mac}; it has: {format_names(n.mac or '?' for n in nics)}")

@@ -23,8 +23,8 @@ from labconsole.platforms.base.guest import (
     Settings,
     UnknownGuest,
     UnknownLine,
-    listed,
-    shown,
+    format_names,
+    format_output,
 )
 from labconsole.platforms.base.options import GUEST_PLACE, ManagedOptions, read_options
 from labconsole.platforms.base.shell import Answer, RecordingShell, Shell, ssh_argv
@@ -42,7 +42,7 @@ does not lead inside yet has to end, to be tried again."""
 T = TypeVar("T")
 
 
-class StopWords(NamedTuple):
+class StopCommands(NamedTuple):
     """Commands by which a keeper stops a guest; ``runs``: Hypervisor.runs_words()."""
 
     ask: Sequence[str]
@@ -133,7 +133,7 @@ class Hypervisor(ABC):
     def unknown(self, shell: Shell, name: str, known: Iterable[str]) -> UnknownGuest:
         return UnknownGuest(
             shell.uut.name,
-            f"platform {self.name}: there is no guest {name}; the guests of {self.about.name} are {listed(known)}",
+            f"platform {self.name}: there is no guest {name}; the guests of {self.about.name} are {format_names(known)}",
         )
 
     async def read(self, shell: Shell, argv: Sequence[str], parse: Callable[[str], T]) -> T:
@@ -143,7 +143,7 @@ class Hypervisor(ABC):
             return parse(text)
         except UnknownLine as exc:
             command = shlex.join(argv)
-            raise shell.error(f"`{command}` printed a line that is not known: {shown(str(exc))}") from exc
+            raise shell.error(f"`{command}` printed a line that is not known: {format_output(str(exc))}") from exc
 
     # What every hypervisor has ------------------------------------------------------------------------------------
 
@@ -171,20 +171,20 @@ class Hypervisor(ABC):
     async def kill(self, shell: Shell, name: str) -> Answer:
         """Take its power away."""
 
-    def runs_words(self, name: str) -> Sequence[str] | None:
+    def build_identity_command(self, name: str) -> Sequence[str] | None:
         """A command that prints the same from a guest's start to its end, and something else afterwards; None: there is
         none, or what asks it to stop waits for that.
         """
         return None
 
-    async def stop_words(self, shell: Shell, name: str) -> StopWords:
+    async def build_stop_commands(self, shell: Shell, name: str) -> StopCommands:
         """What ask_to_stop() and kill() run, for a keeper that has nobody to ask: each one command, known before the
         guest is started.
         """
         asking, killing = RecordingShell(self.name), RecordingShell(self.name)
         asking.record(self.ask_to_stop(asking, name))
         killing.record(self.kill(killing, name))
-        return StopWords(asking.argvs[0], killing.argvs[0], self.runs_words(name))
+        return StopCommands(asking.argvs[0], killing.argvs[0], self.build_identity_command(name))
 
     @abstractmethod
     async def nics(self, shell: Shell, name: str) -> Sequence[GuestNic]:
@@ -216,7 +216,7 @@ class Hypervisor(ABC):
         """What these settings of a guest that runs are now."""
         raise shell.missing(f"driver {self.about.name} does not report to what a guest is held{self.where()}")
 
-    async def hold_to(self, shell: Shell, name: str, wanted: Settings) -> Answer:
+    async def set_limits(self, shell: Shell, name: str, wanted: Settings) -> Answer:
         """Say to what a guest that runs is held."""
         raise shell.missing(f"driver {self.about.name} cannot hold a guest to limits{self.where()}")
 
@@ -251,7 +251,7 @@ class Hypervisor(ABC):
         UUT's own kernel does not say."""
         return None
 
-    async def members_inside(self, shell: Shell) -> dict[str, int]:
+    async def find_member_pids(self, shell: Shell) -> dict[str, int]:
         """By planned guest, a process on this node in its network namespace; none where it has a kernel of its own."""
         return {}
 

@@ -17,7 +17,7 @@ from labconsole.errors import NodeError
 from labconsole.network.bridge import Bridge
 from labconsole.network.change import NetworkChange
 from labconsole.network.links import Tap
-from labconsole.platforms.base.inside import DONE, READY, close_shell
+from labconsole.platforms.base.guest_shell import DONE, READY, close_shell
 from labconsole.wire.execution import Execute
 from labconsole.wire.guests import AskGuest, GuestStatus
 
@@ -79,7 +79,7 @@ class BootedGuest:
 
     @property
     def words(self) -> str:
-        return kernel_words(self.wirings, self.after)
+        return build_kernel_arguments(self.wirings, self.after)
 
     def changes(self) -> list[NetworkChange]:
         """A tap for each of its NICs, bridged to the UUT's NIC on that side."""
@@ -120,7 +120,7 @@ def guest_nics(wirings: Sequence[StreamWiring], after: int = 0) -> list[tuple[Ta
     ]
 
 
-def kernel_words(wirings: Sequence[StreamWiring], after: int = 0) -> str:
+def build_kernel_arguments(wirings: Sequence[StreamWiring], after: int = 0) -> str:
     """What the image is told: per stream the two MACs, the two test addresses, the sink's MAC."""
     return " ".join(
         f"lc.stream={inbound.mac},{outbound.mac},{w.source_ip},{w.sink_ip},{w.sink_mac.lower()}"
@@ -128,14 +128,14 @@ def kernel_words(wirings: Sequence[StreamWiring], after: int = 0) -> str:
     )
 
 
-async def look_inside(uut: AgentLink, guest: str) -> tuple[str, int] | None:
+async def read_guest_facts(uut: AgentLink, guest: str) -> tuple[str, int] | None:
     """The guest's own word for its kernel and for how many processors it has; None when it does not say."""
     ask = AskGuest(guest=guest, line=f"echo {READY} $(uname -r) $(nproc)", until=DONE, timeout_s=ASK_S)
     found = _SEEN.findall((await uut.ask(ask)).printed)
     return (found[-1][0], int(found[-1][1])) if found else None
 
 
-async def look_at_guest(uut: AgentLink, platform: str, name: str, pid: int) -> Attestation:
+async def attest_guest(uut: AgentLink, platform: str, name: str, pid: int) -> Attestation:
     """What a guest that is the process ``pid`` says of itself, and where that may run.
 
     Raises NodeError when it is another process, or none.
@@ -143,7 +143,7 @@ async def look_at_guest(uut: AgentLink, platform: str, name: str, pid: int) -> A
     status = await uut.ask(GuestStatus(guest=name))
     if not status.running or status.pid != pid:
         raise NodeError(uut.name, f"the {name} guest of platform {platform} is no longer the one that was started")
-    seen = await look_inside(uut, name)
+    seen = await read_guest_facts(uut, name)
     read = await uut.ask(Execute(argv=["cat", f"/proc/{pid}/status"], timeout_s=5))
     allowed = _ALLOWED_CPUS.search(read.stdout)
     return {

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import NodeError, NodeLost
-from labconsole.platforms.base.guest import HypervisorGuest, Pinning, State, UnknownGuest, listed, same_cpus
+from labconsole.platforms.base.guest import HypervisorGuest, Pinning, State, UnknownGuest, format_names, same_cpus
 from labconsole.platforms.base.hypervisor import Hypervisor
 from labconsole.platforms.base.shell import Answer, Shell
 from labconsole.wire.guests import PromiseStop, StopKept
@@ -56,7 +56,7 @@ class Lifecycle(Hypervisor):
                 else ""
             )
             raise shell.error(
-                f"{listed(beside)} run{'s' if len(beside) == 1 else ''} beside {listed(self.planned)}{only}: stop "
+                f"{format_names(beside)} run{'s' if len(beside) == 1 else ''} beside {format_names(self.planned)}{only}: stop "
                 f"it, or set `others: allow` in hosts.yaml"
             )
         for name in self.planned:
@@ -66,7 +66,7 @@ class Lifecycle(Hypervisor):
 
     async def bring_up(self, shell: Shell, name: str) -> None:
         """Start it and wait until it runs."""
-        await self._until(shell, name, State.RUNNING, self.options.start_s, await self.begin(shell, name))
+        await self._wait_until(shell, name, State.RUNNING, self.options.start_s, await self.begin(shell, name))
 
     async def begin(self, shell: Shell, name: str) -> Answer:
         """Start it. Returns what was said, as nothing is believed yet."""
@@ -84,7 +84,7 @@ class Lifecycle(Hypervisor):
         return answer
 
     async def _promise_stop(self, shell: Shell, name: str) -> None:
-        words = await self.stop_words(shell, name)
+        words = await self.build_stop_commands(shell, name)
         graceful_s = self.options.graceful_s
         await shell.uut.ask(
             PromiseStop(
@@ -133,17 +133,17 @@ class Lifecycle(Hypervisor):
             if guest.state in (State.RUNNING, State.CHANGING) and self.options.graceful_s > 0:
                 answer = await self.ask_to_stop(shell, name)
                 try:
-                    return await self._until(shell, name, State.STOPPED, self.options.graceful_s, answer)
+                    return await self._wait_until(shell, name, State.STOPPED, self.options.graceful_s, answer)
                 except (UnknownGuest, NodeLost):
                     raise
                 except NodeError:
                     pass  # a guest that does not listen is no failure yet
             answer = await self.kill(shell, name)
-            await self._until(shell, name, State.STOPPED, KILL_S, answer)
+            await self._wait_until(shell, name, State.STOPPED, KILL_S, answer)
         except UnknownGuest:
             return  # transient: with its end it is forgotten
 
-    async def _until(self, shell: Shell, name: str, wanted: State, limit_s: float, answer: Answer) -> None:
+    async def _wait_until(self, shell: Shell, name: str, wanted: State, limit_s: float, answer: Answer) -> None:
         """Read the state back until it is ``wanted``. Raises NodeError with what was seen and what the command said."""
         deadline = self.now() + limit_s
         while True:

@@ -22,7 +22,7 @@ from labconsole.platforms.base.crew import (
     INBOUND_BRIDGE,
     CrewGuest,
     CrewMaking,
-    Standing,
+    RunningCrew,
     crew_bridges,
 )
 from labconsole.platforms.base.crew_disks import INSIDE
@@ -72,17 +72,17 @@ class LxcCrew(CrewMaking):
             raise NodeError(uut.name, f"platform {self.name}: the directory {root} on the UUT has no bin/sh")
         self.second_version = asked.exit_status == 0
 
-    def crew_groups(self, crew: Standing) -> list[NetworkChange]:
+    def crew_groups(self, crew: RunningCrew) -> list[NetworkChange]:
         """Nothing is made: it is LXC that makes them."""
         return [ControlGroups(name=crew.group, groups=[])]
 
     def crew_nics(self, guests: Sequence[CrewGuest]) -> list[NetworkChange]:
         return [*crew_bridges(guests, bridged=False)]
 
-    def entering(self, guest: CrewGuest, crew: Standing) -> list[str]:
+    def entering(self, guest: CrewGuest, crew: RunningCrew) -> list[str]:
         return []
 
-    def crew_argv(self, guest: CrewGuest, crew: Standing) -> list[str]:
+    def crew_argv(self, guest: CrewGuest, crew: RunningCrew) -> list[str]:
         root = str(self.crew_root)
         settings = {
             "lxc.rootfs.path": f"dir:{root}",

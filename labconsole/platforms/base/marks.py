@@ -1,12 +1,12 @@
-"""Marks as guests send them: one ping whose size and pattern nobody can foresee (measure/outside_clock.py finds it)."""
+"""Marks as guests send them: one ping whose size and pattern nobody can foresee (measure/external_timing.py finds it)."""
 
 from __future__ import annotations
 
 import secrets
 
 from labconsole.contracts.crew import BootMark
-from labconsole.measure.outside_clock import Nonce
-from labconsole.platforms.base.inside import CREW_LOOP, LOOP, WITH_BUSYBOX
+from labconsole.measure.external_timing import Nonce
+from labconsole.platforms.base.guest_shell import CREW_LOOP, LOOP, WITH_BUSYBOX
 
 LEAST_PAYLOAD_BYTES, MOST_PAYLOAD_BYTES = 64, 1400
 
@@ -55,7 +55,7 @@ def installed_loop(mark: BootMark, mac: str, address: str) -> str:
     )
 
 
-def mark_words(mark: BootMark | None) -> str:
+def format_mark_argument(mark: BootMark | None) -> str:
     """The same for an image that reads its kernel's command line."""
     if mark is None:
         return ""

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from labconsole.errors import ConfigError
-from labconsole.model.complaint import complaint
 from labconsole.model.cpus import cpu_set
+from labconsole.model.validation_message import describe_problem
 from labconsole.model.yaml_file import key_text
 
 _MAC = re.compile(r"[0-9a-f]{2}(?:[:-]?[0-9a-f]{2}){5}")
@@ -170,6 +170,6 @@ def read_options(model: type[Options], driver: str, platform: str, options: Mapp
         case "literal_error":
             message, allowed = "unknown option", problem["ctx"]["expected"].replace("'", "").replace(" or ", ", ")
         case _:
-            message, allowed = complaint(problem)
+            message, allowed = describe_problem(problem)
             message = message[:1].lower() + message[1:]
     raise ConfigError(message, key=key, value=None if isinstance(value, (dict, list)) else value, allowed=allowed)

@@ -85,9 +85,13 @@ def ssh_argv(destination: str, line: str) -> list[str]:
     whatever the UUT's ssh_config says.
     """
     settings = (
-        "BatchMode=yes", "ConnectTimeout=10", "StrictHostKeyChecking=yes", "ForwardAgent=no", "ForwardX11=no",
+        "BatchMode=yes",
+        "ConnectTimeout=10",
+        "StrictHostKeyChecking=yes",
+        "ForwardAgent=no",
+        "ForwardX11=no",
         "ClearAllForwardings=yes",
-    )  # fmt: skip
+    )
     options = [word for setting in settings for word in ("-o", setting)]
     return ["ssh", "-k", *options, "--", destination, line]  # -k: no GSSAPI credentials, also without GSSAPI
 
@@ -152,7 +156,7 @@ class Shell:
         return self.error(f"`{answer.command}` failed: {answer.said}")
 
 
-class _Nowhere:
+class _UnreachedUut:
     """In place of a UUT that is asked nothing."""
 
     name = "uut"
@@ -162,7 +166,7 @@ class RecordingShell(Shell):
     """Keeps what would be run, and runs nothing: each command "succeeds" with nothing to say."""
 
     def __init__(self, platform: str, ssh: str | None = None) -> None:
-        super().__init__(cast("AgentLink", _Nowhere()), platform, ssh)
+        super().__init__(cast("AgentLink", _UnreachedUut()), platform, ssh)
         self.lines: list[str] = []
         self.argvs: list[tuple[str, ...]] = []
 

@@ -15,8 +15,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from labconsole.contracts.driver import Capabilities, DriverInfo
 from labconsole.errors import ConfigError
-from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, State, as_interface
-from labconsole.platforms.base.managed import ManagedDriver
+from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, State, parse_interface
+from labconsole.platforms.base.installed_guests import InstalledGuestDriver
 from labconsole.platforms.base.options import ManagedOptions, mac_address
 from labconsole.platforms.base.shell import Answer, Shell
 from labconsole.wire.clean import read_json
@@ -59,7 +59,7 @@ class QueryTemplate(BaseModel):
     json_: dict[str, str] | None = Field(default=None, alias="json")
 
     @model_validator(mode="after")
-    def _one_way(self) -> QueryTemplate:
+    def _has_one_parser(self) -> QueryTemplate:
         if (self.regex is None) == (self.json_ is None):
             raise ValueError("needs either regex or json")
         return self
@@ -78,13 +78,13 @@ class QueryTemplate(BaseModel):
         paths = self.json_ or {}
         document = read_json(text)
         rows = []
-        for entry in at(document, paths.get("each", "")):
-            values = {key: next(at(entry, path), None) for key, path in paths.items() if key != "each"}
+        for entry in find_at_path(document, paths.get("each", "")):
+            values = {key: next(find_at_path(entry, path), None) for key, path in paths.items() if key != "each"}
             rows.append({k: str(v) for k, v in values.items() if isinstance(v, (str, int)) and type(v) is not bool})
         return rows[:MAX_ROWS]
 
 
-def at(document: Any, path: str) -> Iterator[Any]:
+def find_at_path(document: Any, path: str) -> Iterator[Any]:
     """What stands at a path such as ``machines.*.state``: keys and places in a list, ``*`` for each; "" is all."""
     step, _, rest = path.partition(".")
     if not step:
@@ -93,13 +93,13 @@ def at(document: Any, path: str) -> Iterator[Any]:
         for entry in (
             document.values() if isinstance(document, dict) else document if isinstance(document, list) else ()
         ):
-            yield from at(entry, rest)
+            yield from find_at_path(entry, rest)
     elif isinstance(document, dict) and step in document:
-        yield from at(document[step], rest)
+        yield from find_at_path(document[step], rest)
     elif (
         isinstance(document, list) and step.isascii() and step.isdigit() and len(step) < 6 and int(step) < len(document)
     ):
-        yield from at(document[int(step)], rest)
+        yield from find_at_path(document[int(step)], rest)
 
 
 class CommandOptions(ManagedOptions):
@@ -122,7 +122,7 @@ class CommandOptions(ManagedOptions):
 NEEDED = {"list": ("list_", {"guest"}), "state": ("state", {"state"}), "nics_of": ("nics_of", {"mac"})}
 
 
-class CommandDriver(ManagedDriver):
+class CommandDriver(InstalledGuestDriver):
     """Options ``list``, ``state``, ``nics_of`` (questions), ``start``, ``stop``, ``kill``, ``version``, ``exec``
     (commands), ``running``, ``stopped``, ``changing`` (words), ``host_interface`` (a name with {guest} and {index})."""
 
@@ -217,7 +217,7 @@ class CommandDriver(ManagedDriver):
     async def start(self, shell: Shell, name: str) -> Answer:
         return await shell.run(self._filled(self.options.start, name), limit_s=self.options.start_s)
 
-    def runs_words(self, name: str) -> Sequence[str]:
+    def build_identity_command(self, name: str) -> Sequence[str]:
         return self._filled(self.options.state.argv, name)
 
     async def ask_to_stop(self, shell: Shell, name: str) -> Answer:
@@ -237,7 +237,7 @@ class CommandDriver(ManagedDriver):
             nics.append(
                 GuestNic(
                     mac=mac_address(row.get("mac", "")),
-                    host_interface=as_interface(end or "-"),
+                    host_interface=parse_interface(end or "-"),
                     model=row.get("model"),
                     attached_to=row.get("attached_to"),
                 )

@@ -27,7 +27,7 @@ from labconsole.network.bridge import Bridge
 from labconsole.network.change import NetworkChange
 from labconsole.network.links import NamespaceNic, Veth
 from labconsole.network.namespace import Namespace
-from labconsole.platforms.base.crew import TOKEN, CrewGuest, CrewMaking, Standing, crew_bridges
+from labconsole.platforms.base.crew import TOKEN, CrewGuest, CrewMaking, RunningCrew, crew_bridges
 from labconsole.platforms.base.forwarding import (
     apply,
     read_state,
@@ -36,7 +36,7 @@ from labconsole.platforms.base.forwarding import (
     shell_lines,
     undo,
 )
-from labconsole.platforms.base.inside import allowed_cpus, close_shell, pinned_to, shell_as_guest
+from labconsole.platforms.base.guest_shell import allowed_cpus, build_taskset_prefix, close_shell, shell_as_guest
 from labconsole.platforms.base.marks import marked_loop
 from labconsole.platforms.base.options import DISK_PLACE, USUAL_DISK_PLACE, Cpus, DiskPlace, read_options
 
@@ -206,8 +206,8 @@ class ContainerDriver(CrewMaking):
         # All namespaces first: their processes are forked from the agent, which grows by what makes the NICs.
         return [*(Namespace(name=guest.name) for guest in guests), *nics, *crew_bridges(guests)]
 
-    def crew_argv(self, guest: CrewGuest, crew: Standing) -> list[str]:
-        return [*pinned_to(guest.cpus), "sh", "-c", marked_loop(guest.member.boot_mark)]
+    def crew_argv(self, guest: CrewGuest, crew: RunningCrew) -> list[str]:
+        return [*build_taskset_prefix(guest.cpus), "sh", "-c", marked_loop(guest.member.boot_mark)]
 
     async def restore(self, uut: AgentLink) -> None:
         """Remove the guests and the bridges."""

@@ -26,11 +26,11 @@ from labconsole.platforms.base.guest import (
     HypervisorGuest,
     State,
     ambiguity,
-    shown,
-    told_apart,
+    disambiguate,
+    format_output,
 )
-from labconsole.platforms.base.hypervisor import StopWords
-from labconsole.platforms.base.managed import ManagedDriver
+from labconsole.platforms.base.hypervisor import StopCommands
+from labconsole.platforms.base.installed_guests import InstalledGuestDriver
 from labconsole.platforms.base.options import ManagedOptions, mac_address
 from labconsole.platforms.base.shell import Answer, Shell
 
@@ -207,7 +207,7 @@ def ports(text: str) -> list[dict[str, str]]:
     return found
 
 
-class EsxiDriver(ManagedDriver):
+class EsxiDriver(InstalledGuestDriver):
     """No options of its own; ``ssh`` is how the ESXi host is reached."""
 
     about = DriverInfo(
@@ -252,7 +252,7 @@ class EsxiDriver(ManagedDriver):
         text = await self._must(shell, "vim-cmd", "vmsvc/getallvms")
         table = registered(text)
         if table is None:
-            raise shell.error(f"`vim-cmd vmsvc/getallvms` did not print a table that is known: {shown(text)}")
+            raise shell.error(f"`vim-cmd vmsvc/getallvms` did not print a table that is known: {format_output(text)}")
         return table
 
     def _only(
@@ -262,7 +262,7 @@ class EsxiDriver(ManagedDriver):
         its = re.compile(rf"[0-9]+\s+{re.escape(name)}(?:\s|$)")
         why = ambiguity(rows, name, "Vmid")
         if why is None and (line := next((line for line in unread if its.match(line)), None)) is not None:
-            why = f"the row {shown(line)} cannot be read with certainty"
+            why = f"the row {format_output(line)} cannot be read with certainty"
         if why is not None:
             raise shell.error(f"`vim-cmd vmsvc/getallvms` does not tell which machine {name} is: {why}")
         found = next((row for row in rows if row.name == name), None)
@@ -281,7 +281,7 @@ class EsxiDriver(ManagedDriver):
             return vmid
         own = summary(await self._must(shell, "vim-cmd", "vmsvc/get.summary", vmid))
         if own != (vmid, name):
-            said = "no machine" if own is None else f"Vmid {own[0]}, name {shown(own[1])}"
+            said = "no machine" if own is None else f"Vmid {own[0]}, name {format_output(own[1])}"
             raise shell.error(
                 f"`vim-cmd vmsvc/get.summary {vmid}` reports {said}; expected: Vmid {vmid}, name {name!r}"
             )
@@ -292,17 +292,21 @@ class EsxiDriver(ManagedDriver):
         text = await self._must(shell, "vim-cmd", "vmsvc/power.getstate", vmid)
         said = text.strip().split("\n")[-1].strip()
         if said not in STATES:
-            raise shell.error(f"ESXi reports that machine {name} is {shown(said)}; expected: {', '.join(STATES)}")
+            raise shell.error(
+                f"ESXi reports that machine {name} is {format_output(said)}; expected: {', '.join(STATES)}"
+            )
         return HypervisorGuest(name, STATES[said], said, vmid)
 
     async def guests(self, shell: Shell) -> dict[str, HypervisorGuest]:
         rows, unread = await self._machines(shell)
         for line in unread:
             if "vmx" in line:  # others are lines of annotations
-                raise shell.error(f"`vim-cmd vmsvc/getallvms`: the row {shown(line)} cannot be read with certainty")
+                raise shell.error(
+                    f"`vim-cmd vmsvc/getallvms`: the row {format_output(line)} cannot be read with certainty"
+                )
         planned = {self._only(shell, name, rows, unread) for name in self.planned}
         found = {}
-        for name, row in told_apart(rows).items():
+        for name, row in disambiguate(rows).items():
             try:
                 found[name] = await self._power(shell, name, row.ident)
             except NoSuchVmid:  # a line of an annotation, or a machine that is just being removed
@@ -326,12 +330,12 @@ class EsxiDriver(ManagedDriver):
     async def kill(self, shell: Shell, name: str) -> Answer:
         return await self._tell(shell, name, "power.off")
 
-    async def stop_words(self, shell: Shell, name: str) -> StopWords:
+    async def build_stop_commands(self, shell: Shell, name: str) -> StopCommands:
         vmid = await self._vmid(shell, name)
         asked = f"! vim-cmd vmsvc/power.shutdown {vmid} 2>&1 | grep -q -e fault -e failed"
         runs = f"vim-cmd vmsvc/get.runtime {vmid} | grep -e powerState -e bootTime"
         lead = ["env", PATH]
-        return StopWords(
+        return StopCommands(
             [*lead, "sh", "-c", asked], [*lead, "vim-cmd", "vmsvc/power.off", vmid], [*lead, "sh", "-c", runs]
         )
 
@@ -346,7 +350,9 @@ class EsxiDriver(ManagedDriver):
             text = await self._must(shell, "esxcli", "network", "vm", "list")
             table = worlds(text)
             if table is None:
-                raise shell.error(f"`esxcli network vm list` did not print a table that is known: {shown(text)}")
+                raise shell.error(
+                    f"`esxcli network vm list` did not print a table that is known: {format_output(text)}"
+                )
         return table
 
     async def nics(self, shell: Shell, name: str) -> Sequence[GuestNic]:
@@ -355,7 +361,9 @@ class EsxiDriver(ManagedDriver):
             rows, unread = await self._worlds(shell)
             if any(row.name == name for row in rows) or unread:
                 break
-        why = ambiguity(rows, name, "World ID") or next((f"{shown(line)} cannot be read" for line in unread), None)
+        why = ambiguity(rows, name, "World ID") or next(
+            (f"{format_output(line)} cannot be read" for line in unread), None
+        )
         if why is not None:
             raise shell.error(f"`esxcli network vm list` does not tell which machine {name} is: {why}")
         world = next((row.ident for row in rows if row.name == name), None)

@@ -34,14 +34,14 @@ from labconsole.platforms.base.guest import (
     Settings,
     State,
     ambiguity,
-    as_interface,
-    as_pid,
-    listed,
-    shown,
+    disambiguate,
+    format_names,
+    format_output,
+    parse_interface,
+    parse_pid,
     table,
-    told_apart,
 )
-from labconsole.platforms.base.managed import ManagedDriver
+from labconsole.platforms.base.installed_guests import InstalledGuestDriver
 from labconsole.platforms.base.options import ManagedOptions, Word, mac_address
 from labconsole.platforms.base.shell import Answer, Shell
 
@@ -116,7 +116,7 @@ def interfaces(text: str) -> list[GuestNic]:
     return [
         GuestNic(
             mac=mac_address(row[5]),
-            host_interface=as_interface(row[1]),
+            host_interface=parse_interface(row[1]),
             model=None if row[4] == "-" else row[4],
             attached_to=f"{row[2]} {row[3]}",
         )
@@ -130,7 +130,7 @@ def affinities(text: str) -> Pinning:
     return {row[1]: row[2] for row in found}
 
 
-class LibvirtDriver(ManagedDriver):
+class LibvirtDriver(InstalledGuestDriver):
     """Option ``uri``: a connection of libvirt's, such as qemu:///system, lxc:///, xen:///system."""
 
     about = DriverInfo(
@@ -198,7 +198,8 @@ class LibvirtDriver(ManagedDriver):
             if (why := ambiguity(found, name, "ID")) is not None:
                 raise shell.error(f"`virsh list --all` does not tell which guest {name} is: {why}")
         return {
-            name: HypervisorGuest(row.name, self._state(row.said), row.said) for name, row in told_apart(found).items()
+            name: HypervisorGuest(row.name, self._state(row.said), row.said)
+            for name, row in disambiguate(found).items()
         }
 
     async def _unescaped(self, shell: Shell, found: list[Row]) -> list[Row]:
@@ -209,7 +210,7 @@ class LibvirtDriver(ManagedDriver):
         clear = [row for row in found if ESCAPE not in row.name or row.name in names]
         others = set(names) - {row.name for row in clear}
         if len(clear) + len(others) != len(found):
-            raise shell.error(f"virsh lists {len(found)} guests with their states, and as names: {listed(names)}")
+            raise shell.error(f"virsh lists {len(found)} guests with their states, and as names: {format_names(names)}")
         return clear + [Row(name, "", (await self.state(shell, name)).said) for name in sorted(others)]
 
     async def state(self, shell: Shell, name: str) -> HypervisorGuest:
@@ -220,13 +221,13 @@ class LibvirtDriver(ManagedDriver):
             raise shell.failed(answer)
         said = answer.stdout.strip()
         if said not in STATES:
-            raise shell.error(f"`{answer.command}` reports {shown(said)}; expected: {', '.join(STATES)}")
+            raise shell.error(f"`{answer.command}` reports {format_output(said)}; expected: {', '.join(STATES)}")
         return HypervisorGuest(name, self._state(said), said)
 
     async def start(self, shell: Shell, name: str) -> Answer:
         return await shell.run(self.virsh("start", name), limit_s=self.options.start_s)
 
-    def runs_words(self, name: str) -> Sequence[str]:
+    def build_identity_command(self, name: str) -> Sequence[str]:
         return self.virsh("domid", name)
 
     async def ask_to_stop(self, shell: Shell, name: str) -> Answer:
@@ -279,10 +280,12 @@ class LibvirtDriver(ManagedDriver):
     async def settings(self, shell: Shell, name: str, names: Sequence[str]) -> Settings:
         found = dict(_SCHEDULED.findall(await shell.must(self.virsh("schedinfo", name))))
         if missing := [key for key in names if key not in found]:
-            raise shell.error(f"virsh does not report {listed(missing)} of guest {name}; it reports: {listed(found)}")
+            raise shell.error(
+                f"virsh does not report {format_names(missing)} of guest {name}; it reports: {format_names(found)}"
+            )
         return {key: found[key] for key in names}
 
-    async def hold_to(self, shell: Shell, name: str, wanted: Settings) -> Answer:
+    async def set_limits(self, shell: Shell, name: str, wanted: Settings) -> Answer:
         """Of the running guest only: what is configured stays."""
         words = [f"{key}={value}" for key, value in wanted.items()]
         return await shell.run(self.virsh("schedinfo", name, "--live", *words))
@@ -294,7 +297,7 @@ class LibvirtDriver(ManagedDriver):
         """As libvirt's daemon for the whole machine has written it down: QEMU's, or that of a container's keeper."""
         if self.scheme not in PID_FILES:
             return None
-        return as_pid((await shell.run(["cat", f"{PID_FILES[self.scheme]}/{name}.pid"])).stdout)
+        return parse_pid((await shell.run(["cat", f"{PID_FILES[self.scheme]}/{name}.pid"])).stdout)
 
     async def execute(self, shell: Shell, name: str, argv: Sequence[str]) -> Answer:
         if self.scheme != "lxc":

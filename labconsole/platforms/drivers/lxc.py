@@ -18,10 +18,17 @@ from labconsole.contracts.ports import AgentLink
 from labconsole.network.control_groups import CONTROLLERS, SECOND_VERSION, Limits
 from labconsole.platforms.base.crew import TOKEN
 from labconsole.platforms.base.forwarding import undo
-from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, Pinning, Settings, State, as_interface, as_pid
-from labconsole.platforms.base.held import KINDS
+from labconsole.platforms.base.guest import (
+    GuestNic,
+    HypervisorGuest,
+    Pinning,
+    Settings,
+    State,
+    parse_interface,
+    parse_pid,
+)
+from labconsole.platforms.base.installed_guests import InstalledGuestDriver
 from labconsole.platforms.base.lxc_crew import LxcCrew
-from labconsole.platforms.base.managed import ManagedDriver
 from labconsole.platforms.base.options import (
     DISK_PLACE,
     USUAL_DISK_PLACE,
@@ -30,6 +37,7 @@ from labconsole.platforms.base.options import (
     Word,
     mac_address,
 )
+from labconsole.platforms.base.resource_limits import KINDS
 from labconsole.platforms.base.shell import Answer, Shell
 
 STATES = {
@@ -72,7 +80,7 @@ def configured(text: str) -> dict[int, dict[str, str]]:
     return found
 
 
-class LxcDriver(LxcCrew, ManagedDriver):
+class LxcDriver(LxcCrew, InstalledGuestDriver):
     """Option ``path``: where the containers are, when not where LXC looks by itself (``lxc-ls -P``)."""
 
     about = DriverInfo(
@@ -143,7 +151,7 @@ class LxcDriver(LxcCrew, ManagedDriver):
     async def start(self, shell: Shell, name: str) -> Answer:
         return await shell.run(self.tool("lxc-start", "-n", name, "-d"), limit_s=self.options.start_s)
 
-    def runs_words(self, name: str) -> Sequence[str]:
+    def build_identity_command(self, name: str) -> Sequence[str]:
         return self.tool("lxc-info", "-n", name, "-pH")
 
     async def ask_to_stop(self, shell: Shell, name: str) -> Answer:
@@ -172,7 +180,7 @@ class LxcDriver(LxcCrew, ManagedDriver):
         return [
             GuestNic(
                 mac=mac_address(networks[index].get("hwaddr", "")),
-                host_interface=as_interface(ends.get(index, networks[index].get("veth.pair", "-"))),
+                host_interface=parse_interface(ends.get(index, networks[index].get("veth.pair", "-"))),
                 model=networks[index].get("type"),
                 attached_to=networks[index].get("link"),
             )
@@ -200,7 +208,7 @@ class LxcDriver(LxcCrew, ManagedDriver):
     async def settings(self, shell: Shell, name: str, names: Sequence[str]) -> Settings:
         return {file: (await shell.must(self.tool("lxc-cgroup", "-n", name, file))).strip() for file in names}
 
-    async def hold_to(self, shell: Shell, name: str, wanted: Settings) -> Answer:
+    async def set_limits(self, shell: Shell, name: str, wanted: Settings) -> Answer:
         answer = Answer(("lxc-cgroup",), 0, "", "")
         for file, value in wanted.items():
             answer = await shell.run(self.tool("lxc-cgroup", "-n", name, file, value))
@@ -213,16 +221,16 @@ class LxcDriver(LxcCrew, ManagedDriver):
         return await shell.run([*self.inside(name), *argv])
 
     async def pid(self, shell: Shell, name: str) -> int | None:
-        return as_pid((await shell.run(self.tool("lxc-info", "-n", name, "-pH"))).stdout)
+        return parse_pid((await shell.run(self.tool("lxc-info", "-n", name, "-pH"))).stdout)
 
-    async def members_inside(self, shell: Shell) -> dict[str, int]:
+    async def find_member_pids(self, shell: Shell) -> dict[str, int]:
         found = {name: await self.pid(shell, name) for name in self.planned}
         return {name: pid for name, pid in found.items() if pid is not None}
 
     @property
-    def _crews(self) -> type[LxcCrew | ManagedDriver]:
+    def _crews(self) -> type[LxcCrew | InstalledGuestDriver]:
         """Whose crews it makes: of containers that are named, or of its own."""
-        return ManagedDriver if self.options.guests else LxcCrew
+        return InstalledGuestDriver if self.options.guests else LxcCrew
 
     def crew_refusal(self, wanted: CrewWanted) -> str | None:
         return self._crews.crew_refusal(self, wanted)
@@ -242,7 +250,7 @@ class LxcDriver(LxcCrew, ManagedDriver):
     async def restore(self, uut: AgentLink) -> None:
         """Undo a crew, or what was done for guests that forward."""
         if self._standing is None:
-            await ManagedDriver.restore(self, uut)
+            await InstalledGuestDriver.restore(self, uut)
             return
         try:
             await self.end_crew(uut)

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from labconsole.contracts.driver import Attestation, Capabilities, DriverInfo
-from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, State, as_interface
-from labconsole.platforms.base.managed import ManagedDriver
+from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, State, parse_interface
+from labconsole.platforms.base.installed_guests import InstalledGuestDriver
 from labconsole.platforms.base.options import ManagedOptions, mac_address
 from labconsole.platforms.base.shell import Answer, Shell
 
@@ -54,7 +54,7 @@ def interfaces(value: str) -> list[GuestNic]:
             nics.append(
                 GuestNic(
                     mac=mac_address(told.get("mac", "")),
-                    host_interface=as_interface(told.get("host_ifname", "-")),
+                    host_interface=parse_interface(told.get("host_ifname", "-")),
                     model="veth",
                     attached_to=told.get("bridge") or told.get("network"),
                 )
@@ -62,7 +62,7 @@ def interfaces(value: str) -> list[GuestNic]:
     return nics
 
 
-class OpenVzDriver(ManagedDriver):
+class OpenVzDriver(InstalledGuestDriver):
     """Option ``tool``: vzctl (default) or prlctl."""
 
     about = DriverInfo(

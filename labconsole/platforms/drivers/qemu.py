@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from labconsole.contracts.driver import Attestation, DriverInfo
 from labconsole.contracts.ports import AgentLink
-from labconsole.platforms.base.crew import CrewGuest, Standing
+from labconsole.platforms.base.crew import CrewGuest, RunningCrew
 from labconsole.platforms.base.guest_program import GuestProgramDriver, disk_cache
 from labconsole.platforms.base.image import HEAVY_MIB, SECOND, Bootable
 from labconsole.platforms.base.options import DISK_PLACE, USUAL_DISK_PLACE, Cpus, DiskPlace, Word, read_options
@@ -90,7 +90,7 @@ class QemuDriver(GuestProgramDriver[QemuOptions]):
             *nics,
         ]
 
-    def crew_argv(self, guest: CrewGuest, crew: Standing) -> list[str]:
+    def crew_argv(self, guest: CrewGuest, crew: RunningCrew) -> list[str]:
         if guest.disk is None:
             return self.argv(guest)
         drive = f"if=none,id=d0,format=raw,cache={self.options.disk_cache},file={guest.disk}"

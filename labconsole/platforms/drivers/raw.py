@@ -36,7 +36,14 @@ from labconsole.platforms.base.forwarding import (
     shell_lines,
     undo,
 )
-from labconsole.platforms.base.inside import CREW_LOOP, allowed_cpus, close_shell, open_shell, pinned_to, shell_as_guest
+from labconsole.platforms.base.guest_shell import (
+    CREW_LOOP,
+    allowed_cpus,
+    build_taskset_prefix,
+    close_shell,
+    open_shell,
+    shell_as_guest,
+)
 from labconsole.platforms.base.options import DISK_PLACE, USUAL_DISK_PLACE, Cpus, DiskPlace, read_options
 from labconsole.wire.guests import GuestStatus
 from labconsole.wire.links import ReadLinks
@@ -160,7 +167,7 @@ class RawDriver:
 
     def crew_commands(self, wanted: CrewWanted) -> list[str]:
         """What prepare_crew() does on the UUT, as lines of a shell."""
-        shells = [shlex.join([*pinned_to(member.cpus), "sh"]) for member in wanted.members]
+        shells = [shlex.join([*build_taskset_prefix(member.cpus), "sh"]) for member in wanted.members]
         disks = CrewDisks(self.options.guest_disk, wanted.members, files=False, name="labconsole-disks-00000000")
         return [*disks.commands(), *shell_lines(self._crew_changes(wanted)), *shells]
 
@@ -176,7 +183,7 @@ class RawDriver:
             await apply(uut, TOKEN, [*disks.changes(), *self._crew_changes(wanted)])
             self._crew = [member.name for member in wanted.members]
             asks = [
-                await open_shell(uut, member.name, pinned_to(member.cpus), loop=CREW_LOOP, own_session=False)
+                await open_shell(uut, member.name, build_taskset_prefix(member.cpus), loop=CREW_LOOP, own_session=False)
                 for member in wanted.members
             ]
             macs = {link.name: link.mac for link in (await uut.ask(ReadLinks())).links if not link.namespace}

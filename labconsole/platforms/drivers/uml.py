@@ -20,7 +20,7 @@ from labconsole.contracts.driver import Attestation, DriverInfo, StreamPath
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import NodeError
 from labconsole.network.change import NetworkChange
-from labconsole.platforms.base.crew import CrewGuest, Standing
+from labconsole.platforms.base.crew import CrewGuest, RunningCrew
 from labconsole.platforms.base.guest_program import GuestProgramDriver, disk_cache
 from labconsole.platforms.base.image import HEAVY_MIB, Bootable, BootedGuest
 from labconsole.platforms.base.options import DISK_PLACE, USUAL_DISK_PLACE, Cpus, DiskPlace, Word, read_options
@@ -132,7 +132,7 @@ class UmlDriver(GuestProgramDriver[UmlOptions]):
         why = f"platform {self.name} has no `crew_root` in hosts.yaml, the directory in which its guests find programs"
         return replace(offer, no_programs=why)
 
-    def crew_argv(self, guest: CrewGuest, crew: Standing) -> list[str]:
+    def crew_argv(self, guest: CrewGuest, crew: RunningCrew) -> list[str]:
         root = self.options.crew_root
         # Without s it tells the guest that what is in the UUT's page cache is on the disk (as of 6.1).
         synchronous = "s" if self.options.disk_cache == "none" else ""

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from labconsole.contracts.driver import Attestation, Capabilities, DriverInfo
 from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, State
-from labconsole.platforms.base.managed import ManagedDriver
+from labconsole.platforms.base.installed_guests import InstalledGuestDriver
 from labconsole.platforms.base.options import ManagedOptions, mac_address
 from labconsole.platforms.base.shell import Answer, Shell
 
@@ -137,7 +137,7 @@ def attachment(told: Mapping[str, str], index: int) -> str | None:
     return f"{kind} {name}" if name and not (kind == "nat" and name == NAT_WITHOUT_NAME) else kind
 
 
-class VirtualBoxDriver(ManagedDriver):
+class VirtualBoxDriver(InstalledGuestDriver):
     """No options of its own."""
 
     about = DriverInfo(
@@ -235,7 +235,7 @@ class VirtualBoxDriver(ManagedDriver):
             [*alone, "VBoxManage", "startvm", name, "--type", "headless"], limit_s=self.options.start_s
         )
 
-    def runs_words(self, name: str) -> Sequence[str]:
+    def build_identity_command(self, name: str) -> Sequence[str]:
         return ["sh", "-c", f"VBoxManage showvminfo {shlex.quote(name)} --machinereadable | grep ^VMState"]
 
     async def ask_to_stop(self, shell: Shell, name: str) -> Answer:

@@ -15,9 +15,9 @@ from labconsole.errors import ConfigError
 from labconsole.network.change import NetworkChange
 from labconsole.platforms.base.forwarding import read_state, route_changes
 from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, State, Wires
-from labconsole.platforms.base.guest_streams import Streams, wirings_of
-from labconsole.platforms.base.hypervisor import StopWords
-from labconsole.platforms.base.managed import ManagedDriver
+from labconsole.platforms.base.guest_streams import Streams, flatten_wirings
+from labconsole.platforms.base.hypervisor import StopCommands
+from labconsole.platforms.base.installed_guests import InstalledGuestDriver
 from labconsole.platforms.base.options import ManagedOptions
 from labconsole.platforms.base.shell import Answer, Shell
 
@@ -53,7 +53,7 @@ def contexts(text: str) -> dict[str, str]:
     return found
 
 
-def as_shown(name: str) -> str:
+def truncate_name(name: str) -> str:
     """A guest's name as ``vserver-stat`` shows it."""
     return name.encode()[:SHOWN_BYTES].decode("utf-8", "replace").strip()
 
@@ -63,7 +63,7 @@ def _word(name: str) -> str:
     return f"{DIRECTORY}/{name}" if name.isascii() and name.isdigit() else name
 
 
-class VserverDriver(ManagedDriver):
+class VserverDriver(InstalledGuestDriver):
     """No options of its own; ``nics`` means nothing here, nor ``guests``: no guest has an address of its own."""
 
     about = DriverInfo(
@@ -107,7 +107,7 @@ class VserverDriver(ManagedDriver):
         for context, shown in active.items():
             if any(guest.ident == context for guest in known.values()):
                 continue
-            alike = [name for name in names if as_shown(name) == shown and name not in known]
+            alike = [name for name in names if truncate_name(name) == shown and name not in known]
             if len(alike) > 1:
                 asked = {name: await self.state(shell, name) for name in alike}
                 alike = [name for name, guest in asked.items() if guest.ident == context]
@@ -140,10 +140,10 @@ class VserverDriver(ManagedDriver):
         guest = await self.state(shell, name)
         return await shell.run(["vkill", "--xid", guest.ident, "-s", "9"])
 
-    async def stop_words(self, shell: Shell, name: str) -> StopWords:
+    async def build_stop_commands(self, shell: Shell, name: str) -> StopCommands:
         """By which number it would be killed is not known before it runs; to be stopped ends with that, too."""
         stop = ["vserver", _word(name), "stop"]
-        return StopWords(stop, stop)
+        return StopCommands(stop, stop)
 
     async def nics(self, shell: Shell, name: str) -> Sequence[GuestNic]:
         return ()
@@ -161,7 +161,7 @@ class VserverDriver(ManagedDriver):
         """The host's own stack forwards, for whichever guest a stream is meant."""
         return [
             change
-            for w in wirings_of(streams)
+            for w in flatten_wirings(streams)
             for change in route_changes(
                 inbound=w.uut_in, outbound=w.uut_out, source_ip=w.source_ip, sink_ip=w.sink_ip, sink_mac=w.sink_mac
             )
@@ -176,12 +176,12 @@ class VserverDriver(ManagedDriver):
                     PathPoint("uut_out", "", w.uut_out, "tx_packets"),
                 ),
             )
-            for w in wirings_of(streams)
+            for w in flatten_wirings(streams)
         }
 
     async def attestation(self, shell: Shell, streams: Streams) -> Attestation:
         attested = await super().attestation(shell, streams)
-        nics = [nic for wiring in wirings_of(streams) for nic in (wiring.uut_in, wiring.uut_out)]
+        nics = [nic for wiring in flatten_wirings(streams) for nic in (wiring.uut_in, wiring.uut_out)]
         return {**attested, "interfaces": await read_state(shell.uut, routing={"": nics}, ports=())}
 
 

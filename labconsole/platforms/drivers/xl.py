@@ -36,13 +36,13 @@ from labconsole.platforms.base.guest import (
     State,
     UnknownLine,
     ambiguity,
-    as_interface,
-    listed,
-    shown,
+    disambiguate,
+    format_names,
+    format_output,
+    parse_interface,
     table,
-    told_apart,
 )
-from labconsole.platforms.base.managed import ManagedDriver
+from labconsole.platforms.base.installed_guests import InstalledGuestDriver
 from labconsole.platforms.base.options import GUEST_PLACE, ManagedOptions, Word, mac_address
 from labconsole.platforms.base.shell import Answer, Shell
 from labconsole.wire.clean import read_json
@@ -168,7 +168,7 @@ def described(text: str, name: str) -> dict[str, Any] | None:
     return None
 
 
-class XlDriver(ManagedDriver):
+class XlDriver(InstalledGuestDriver):
     """Options ``config``, ``second_config`` and ``guest_config``: the guests' files, for ``xl create``."""
 
     about = DriverInfo(
@@ -227,7 +227,7 @@ class XlDriver(ManagedDriver):
         try:
             return domains(answer.stdout)
         except UnknownLine as exc:
-            raise shell.error(f"`xl list` printed a line that is not known: {shown(str(exc))}") from exc
+            raise shell.error(f"`xl list` printed a line that is not known: {format_output(str(exc))}") from exc
 
     def _only(self, shell: Shell, name: str, rows: Sequence[Domain]) -> Domain | None:
         """The one row of a guest, or None if it does not run. Raises NodeError where another one could be meant."""
@@ -241,7 +241,7 @@ class XlDriver(ManagedDriver):
     async def guests(self, shell: Shell) -> dict[str, HypervisorGuest]:
         rows = await self._domains(shell)
         found = {
-            name: HypervisorGuest(name, each.state, each.said, each.ident) for name, each in told_apart(rows).items()
+            name: HypervisorGuest(name, each.state, each.said, each.ident) for name, each in disambiguate(rows).items()
         }
         for name in self.planned:
             self._only(shell, name, rows)
@@ -261,7 +261,7 @@ class XlDriver(ManagedDriver):
         # Whatever the file calls it, the guest that is created is the planned one: else another one would be left over.
         return await shell.run(["xl", "create", file, f'name="{name}"'], limit_s=self.options.start_s)
 
-    def runs_words(self, name: str) -> Sequence[str]:
+    def build_identity_command(self, name: str) -> Sequence[str]:
         return ["xl", "domid", name]
 
     async def ask_to_stop(self, shell: Shell, name: str) -> Answer:
@@ -286,7 +286,9 @@ class XlDriver(ManagedDriver):
                 GuestNic(
                     mac=mac_address(mac),
                     # Another domain than the host has the other end: no interface of this node is it.
-                    host_interface=as_interface(str(told.get("ifname") or by_default)) if back_end == HOST_ID else None,
+                    host_interface=parse_interface(str(told.get("ifname") or by_default))
+                    if back_end == HOST_ID
+                    else None,
                     model=str(told.get("model") or told.get("nictype") or "") or None,
                     attached_to=str(told.get("bridge") or "") or None,
                 )
@@ -302,7 +304,9 @@ class XlDriver(ManagedDriver):
             return ()
         nics = [nic if type(nic) is dict else {} for nic in told] if type(told) is list else []
         return [
-            GuestNic(mac=mac_address(str(nic.get("mac"))), host_interface=as_interface(str(nic.get("ifname") or "-")))
+            GuestNic(
+                mac=mac_address(str(nic.get("mac"))), host_interface=parse_interface(str(nic.get("ifname") or "-"))
+            )
             for nic in nics
         ]
 
@@ -366,10 +370,12 @@ class XlDriver(ManagedDriver):
         argv = ["xl", await self._scheduler(shell), "-d", name]
         row = await self.read(shell, argv, lambda text: scheduled(text, name))
         if missing := [key for key in names if key not in row]:
-            raise shell.missing(f"this version of Xen has no {listed(missing)} for a guest, only {listed(row)}")
+            raise shell.missing(
+                f"this version of Xen has no {format_names(missing)} for a guest, only {format_names(row)}"
+            )
         return {key: row[key] for key in names}
 
-    async def hold_to(self, shell: Shell, name: str, wanted: Settings) -> Answer:
+    async def set_limits(self, shell: Shell, name: str, wanted: Settings) -> Answer:
         words = [word for key, value in wanted.items() for word in (f"-{key[0]}", value)]
         return await shell.run(["xl", await self._scheduler(shell), "-d", name, *words])
 

@@ -19,12 +19,12 @@ from labconsole.errors import StoreError
 from labconsole.model.record.kinds import record_kinds
 from labconsole.model.record.note import NotedRecord, PlanNote, RunNote, plan_key
 from labconsole.model.record.run import RunRecord
+from labconsole.store.exchange.import_checks import SetUps, refuse_implausible, stored_set_ups, trial_number_of
 from labconsole.store.exchange.lines import ExportedExperiment, parse_exported
-from labconsole.store.exchange.refusals import SetUps, refuse_absurd, stored_set_ups, trial_of
 from labconsole.store.experiments import experiment_text, parse_experiment, write_experiment
 from labconsole.store.notes import write_note
 from labconsole.store.records import checked_text, same_record
-from labconsole.store.sql.schema import row_of, runs
+from labconsole.store.sql.schema import build_row, runs
 from labconsole.store.writing import RunStore
 
 Importable = NotedRecord | RunRecord | ExportedExperiment | PlanNote | Mapping[str, Any] | str
@@ -86,10 +86,10 @@ class ImportBuffer:
         if isinstance(item, PlanNote):
             self._plan_notes.append(item)
             return
-        row = row_of(item.record, checked_text(item.record), has_series=False)
-        trial = trial_of(item.record)
+        row = build_row(item.record, checked_text(item.record), has_series=False)
+        trial = trial_number_of(item.record)
         if self._set_ups is not None:
-            refuse_absurd(item.record, f"record {number}")
+            refuse_implausible(item.record, f"record {number}")
             self._set_ups.take(row, trial)
         self._file.write(json.dumps([row, None if item.note is None else item.note.to_json(), trial]) + "\n")
 

@@ -17,14 +17,14 @@ from labconsole.errors import StoreError
 from labconsole.model.record.kinds import record_kinds
 from labconsole.model.record.note import is_plan_key
 from labconsole.model.record.run import RunRecord
+from labconsole.store.exchange.import_checks import refuse_implausible, stored_set_ups, trial_number_of
 from labconsole.store.exchange.importing import counted_kinds
-from labconsole.store.exchange.refusals import refuse_absurd, stored_set_ups, trial_of
 from labconsole.store.experiments import parse_experiment
 from labconsole.store.notes import parse_calibration, write_note
 from labconsole.store.reading import StoredRuns
 from labconsole.store.records import same_record, utc_text
 from labconsole.store.series import check_series
-from labconsole.store.sql.schema import calibrations, row_of, runs
+from labconsole.store.sql.schema import build_row, calibrations, runs
 from labconsole.store.writing import RunStore
 
 BATCH_RUNS = 100
@@ -74,7 +74,7 @@ def merge(source: StoredRuns, target: RunStore, told: Callable[[StoreError], Non
                 result.present += 1
             if item is not None:
                 wanted.append(item)
-        wanted = _believed(target, wanted, leave_out)
+        wanted = _select_plausible(target, wanted, leave_out)
         for item in wanted:
             result.series += item.known
         result.added += target.take_over([(item.record, item.packed) for item in wanted])
@@ -92,19 +92,19 @@ def merge(source: StoredRuns, target: RunStore, told: Callable[[StoreError], Non
     return result
 
 
-def _believed(
+def _select_plausible(
     target: RunStore, wanted: list[_WantedRows], leave_out: Callable[[StoreError], None]
 ) -> list[_WantedRows]:
     """Those that can be what they say they are, beside the stored ones and beside each other."""
-    rows = [row_of(item.record, "", has_series=False) for item in wanted]
+    rows = [build_row(item.record, "", has_series=False) for item in wanted]
     with target.writing("look for set-ups") as connection:
         set_ups = stored_set_ups(connection, rows, target.name)
     found: list[_WantedRows] = []
     for item, row in zip(wanted, rows, strict=True):
         try:
             if not item.known:
-                refuse_absurd(item.record, target.name)
-                set_ups.take(row, trial_of(item.record))
+                refuse_implausible(item.record, target.name)
+                set_ups.take(row, trial_number_of(item.record))
             found.append(item)
         except StoreError as exc:
             leave_out(exc)

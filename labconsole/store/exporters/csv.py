@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator
 
 from labconsole.store.exporting import COLUMNS, ChosenRuns, text_values
-from labconsole.text.harmless import harmless_cell
+from labconsole.text.sanitize import sanitize_cell
 
 BINARY = False
 
@@ -18,7 +18,7 @@ def parts(runs: ChosenRuns) -> Iterator[str]:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for row in runs.rows():
-        writer.writerow([harmless_cell(value) for value in text_values(row).values()])
+        writer.writerow([sanitize_cell(value) for value in text_values(row).values()])
         if text.tell() > 1 << 16:
             yield text.getvalue()
             text.seek(0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from labconsole.measure.packet_times import histogram_of, packet_times, times_by_word
+from labconsole.measure.packet_times import decode_histogram, packet_times, times_by_word
 from labconsole.measure.time_histogram import TimeHistogram
 from labconsole.model.record.run import RunRecord
 from labconsole.store.exporting import ChosenRuns
@@ -40,7 +40,7 @@ def _lines(record: RunRecord) -> Iterator[str]:
         if told is None:
             continue
         for name, times in times_by_word(told).items():
-            histogram = histogram_of(times) if times is not None else None
+            histogram = decode_histogram(times) if times is not None else None
             if histogram is not None:
                 yield _line(f"{record.run_id}/{stream.name}/{name}", began_s, told.window_s or 0.0, histogram)
 

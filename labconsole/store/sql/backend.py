@@ -52,7 +52,7 @@ class Backend(ABC):
     def check_pages(self, connection: Connection, names: Collection[str]) -> None:  # noqa: B027
         """Raise StoreError where the file that these tables are in would cost more to read than it is long."""
 
-    def before_tables(self) -> None:  # noqa: B027
+    def prepare_database(self) -> None:  # noqa: B027
         """Set up what is outside of any transaction, once the database is known to be ours."""
 
     def create_own(self, connection: Connection) -> None:  # noqa: B027

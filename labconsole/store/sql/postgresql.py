@@ -37,14 +37,14 @@ from labconsole.errors import StoreError, StoreHeld
 from labconsole.store.location import ServerLocation
 from labconsole.store.series import MAX_SERIES_BYTES
 from labconsole.store.sql.backend import BUSY_TIMEOUT_S, Backend
-from labconsole.text.extras import to_install
+from labconsole.text.extras import build_install_command
 
 try:
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
 except ImportError as missing:
     raise StoreError(
-        f"a store on PostgreSQL needs psycopg 3, which cannot be loaded ({missing}): {to_install('postgresql')}"
+        f"a store on PostgreSQL needs psycopg 3, which cannot be loaded ({missing}): {build_install_command('postgresql')}"
     ) from missing
 
 CONNECT_TIMEOUT_S = 10
@@ -92,9 +92,11 @@ class PostgresBackend(Backend):
         if given.get("password"):
             raise StoreError("the store's URL contains a password: put it into ~/.pgpass or PGPASSWORD instead")
         ours = {
-            "connect_timeout": CONNECT_TIMEOUT_S, "tcp_user_timeout": LOST_AFTER_MS,
-            "fallback_application_name": "labconsole", "client_encoding": "UTF8",
-        }  # fmt: skip
+            "connect_timeout": CONNECT_TIMEOUT_S,
+            "tcp_user_timeout": LOST_AFTER_MS,
+            "fallback_application_name": "labconsole",
+            "client_encoding": "UTF8",
+        }
         options: dict[str, Any] = {key: value for key, value in ours.items() if key not in given}
 
         def connect() -> psycopg.Connection[Any]:
@@ -231,7 +233,7 @@ _HINTS = (
     ("{words}; put the correct one into ~/.pgpass or PGPASSWORD", "password authentication failed"),
     ("{words}; put it into ~/.pgpass or PGPASSWORD", "no password supplied"),
     ("{words}; create it with `createdb`", r'database ".*" does not exist'),
-)  # fmt: skip
+)
 """What to say, by SQLSTATE; a refused login has none here, only its words."""
 
 

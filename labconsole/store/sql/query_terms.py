@@ -96,7 +96,7 @@ _COMPARED: dict[str, Callable[[Any, Any], Condition]] = {
 }
 
 
-def meant_by(query: Query) -> Condition:
+def build_condition(query: Query) -> Condition:
     """The condition for all terms, on runs left joined with notes."""
     return and_(true(), *(_holds(term) for term in query.terms))
 
@@ -123,7 +123,7 @@ def _known(term: Term) -> Condition:
             return false()  # "max" is a value
         return or_(column.is_(None), column == "") if kind == "text" else column.is_(None)
     if term.sign == "~":
-        return _contains(_as_text(term.field, kind, column), term.values[0])
+        return _contains(_cast_to_text(term.field, kind, column), term.values[0])
     if term.sign == "=":
         return or_(false(), *(_equals(term.field, kind, column, value) for value in term.values))
     if kind == "time":
@@ -175,10 +175,17 @@ def _contains(text: ColumnElement[Any], sought: str) -> Condition:
 def _anywhere(sought: str) -> Condition:
     """A plain word in what model.query puts together of a run."""
     words = [
-        runs.c.run_id, runs.c.platform, runs.c.verdict, func.replace(runs.c.reason_codes, ",", " "), runs.c.background,
-        runs.c.generator, runs.c.testbed, func.coalesce(runs.c.plan_name, ""), func.coalesce(notes.c.text, ""),
-        _target_words(runs.c.target_bps),
-    ]  # fmt: skip
+        runs.c.run_id,
+        runs.c.platform,
+        runs.c.verdict,
+        func.replace(runs.c.reason_codes, ",", " "),
+        runs.c.background,
+        runs.c.generator,
+        runs.c.testbed,
+        func.coalesce(runs.c.plan_name, ""),
+        func.coalesce(notes.c.text, ""),
+        _format_target(runs.c.target_bps),
+    ]
     if " " not in sought:  # it is in one of them, which is quicker to tell
         plain = (runs.c.run_id, runs.c.platform, runs.c.verdict, runs.c.background, runs.c.generator, runs.c.testbed)
         texts: list[ColumnElement[Any]] = [*plain, runs.c.plan_name, notes.c.text]
@@ -194,7 +201,7 @@ def _anywhere(sought: str) -> Condition:
     return _contains(text, sought)
 
 
-def _target_words(target: ColumnElement[Any]) -> ColumnElement[Any]:
+def _format_target(target: ColumnElement[Any]) -> ColumnElement[Any]:
     """As units.format_target."""
 
     def scaled(scale: int, suffix: str) -> ColumnElement[Any]:
@@ -209,7 +216,7 @@ def _target_words(target: ColumnElement[Any]) -> ColumnElement[Any]:
     return case(*named, *choices, else_=as_type(target, Text).op("||")("bit"))
 
 
-def _as_text(name: str, kind: str, column: ColumnElement[Any]) -> ColumnElement[Any]:
+def _cast_to_text(name: str, kind: str, column: ColumnElement[Any]) -> ColumnElement[Any]:
     """What str() makes of a value."""
     if kind == "target":
         return case((column.is_(None), "max"), (_SHORTEST_DELAY, "1ns"), else_=as_type(column, Text))

@@ -34,7 +34,7 @@ from sqlalchemy import (
 from sqlalchemy import text as sql
 
 from labconsole.errors import StoreError
-from labconsole.model.conditions import conditions_of, hypervisor_words
+from labconsole.model.conditions import derive_conditions, format_hypervisor
 from labconsole.model.record.run import RunRecord
 from labconsole.model.record.summary import RunSummary
 from labconsole.store.records import MAX_NAME_CHARACTERS, parse_record, refuse_long_names, utc_text
@@ -189,10 +189,25 @@ _SEARCHES = (
 """The same from the table that versions 3 and 4 had for the only kind that there was."""
 
 SINCE_4 = (
-    "format", "role", "method", "set_up", "block", "attempt", "attempts", "set_up_trials", "uut_kernel", "hypervisor",
-    "boot_id", "offered_packets", "forwarding_pps", "forwarding_bps", "source_lost_packets", "uut_lost_packets",
-    "sink_lost_packets", "late_packets",
-)  # fmt: skip
+    "format",
+    "role",
+    "method",
+    "set_up",
+    "block",
+    "attempt",
+    "attempts",
+    "set_up_trials",
+    "uut_kernel",
+    "hypervisor",
+    "boot_id",
+    "offered_packets",
+    "forwarding_pps",
+    "forwarding_bps",
+    "source_lost_packets",
+    "uut_lost_packets",
+    "sink_lost_packets",
+    "late_packets",
+)
 """Columns of runs that version 4 added: repeated from the record, which in an older file has to be asked for them."""
 
 _RUN_COLUMNS = [column for column in runs.c if column.name != "record"]
@@ -242,7 +257,7 @@ def migrate(connection: Connection, version: int) -> None:
     connection.execute(insert(schema_version).values(version=SCHEMA_VERSION, created_by=__version__))
 
 
-def experiments_in(connection: Connection, version: int) -> FromClause | None:
+def find_experiments_table(connection: Connection, version: int) -> FromClause | None:
     """Experiments as rows of their table, wherever a store that had this version has them; None: there were none."""
     if version >= 5:
         return experiments
@@ -272,10 +287,10 @@ def _add_columns_of_4(connection: Connection) -> None:
             connection.execute(sql(f"ALTER TABLE runs ADD COLUMN IF NOT EXISTS {name} {kind}"))
         connection.execute(sql("ALTER TABLE runs ALTER COLUMN frame_size_bytes DROP NOT NULL"))
         next(index for index in runs.indexes if index.name == "runs_to_fill_in").create(connection, checkfirst=True)
-    fill_in(connection)
+    fill_missing_columns(connection)
 
 
-def fill_in(connection: Connection) -> None:
+def fill_missing_columns(connection: Connection) -> None:
     """Repeat from the record what columns of version 4 lack: after a migration, and where an older program saved since.
 
     A record that cannot be read keeps its row with nothing known in these columns but ``format``, 0.
@@ -300,7 +315,7 @@ def _known_since_4(run_id: str, text: str) -> dict[str, Any]:
 
 def since_4(record: RunRecord) -> dict[str, Any]:
     """The columns of version 4 for a record of any format."""
-    plan, total, held = record.plan, record.total, conditions_of(record)
+    plan, total, held = record.plan, record.total, derive_conditions(record)
     return {
         "format": record.format,
         "role": record.role,
@@ -311,7 +326,7 @@ def since_4(record: RunRecord) -> dict[str, Any]:
         "attempts": plan.attempts if plan and record.format > 1 else None,
         "set_up_trials": plan.set_up_trials if plan else None,
         "uut_kernel": held.uut_kernel,
-        "hypervisor": hypervisor_words(held),
+        "hypervisor": format_hypervisor(held),
         "boot_id": held.uut_boot_id,
         "offered_packets": total.offered_packets,
         "forwarding_pps": total.forwarding_pps,
@@ -323,7 +338,7 @@ def since_4(record: RunRecord) -> dict[str, Any]:
     }
 
 
-def row_of(record: RunRecord, text: str, *, has_series: bool) -> dict[str, Any]:
+def build_row(record: RunRecord, text: str, *, has_series: bool) -> dict[str, Any]:
     """The row for a record. Raises StoreError when its start is no time."""
     requested, total, plan = record.requested, record.total, record.plan
     return {
@@ -367,17 +382,28 @@ def split_codes(text: str) -> tuple[str, ...]:
 
 # Words that tens of thousands of runs share are kept once: a list of 20 000 takes a third less memory.
 _SHARED = (
-    "testbed", "testbed_fingerprint", "generator", "platform", "background", "plan_name", "plan_hash", "verdict",
-    "role", "set_up", "uut_kernel", "hypervisor", "boot_id",
-)  # fmt: skip
+    "testbed",
+    "testbed_fingerprint",
+    "generator",
+    "platform",
+    "background",
+    "plan_name",
+    "plan_hash",
+    "verdict",
+    "role",
+    "set_up",
+    "uut_kernel",
+    "hypervisor",
+    "boot_id",
+)
 
 
-def summary_of(row: Row[Any]) -> RunSummary:
+def build_summary(row: Row[Any]) -> RunSummary:
     """A row that begins with SUMMARY_COLUMNS as the list shows it."""
     return _summary(row, {})
 
 
-def summary_before_4(row: Row[Any]) -> RunSummary:
+def build_summary_before_4(row: Row[Any]) -> RunSummary:
     """The same for a row of ``summary_columns_before_4``."""
     return _summary(row, _known_since_4(row.run_id, row.record))
 

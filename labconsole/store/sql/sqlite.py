@@ -127,7 +127,7 @@ class SqliteBackend(Backend):
                 problem = next((line for line in said.split("\n") if not line.startswith("***")), said)
                 raise StoreError(f"{self.name}: the database is damaged ({name}: {problem[:200]})")
 
-    def before_tables(self) -> None:
+    def prepare_database(self) -> None:
         """Set the journal mode, outside a transaction as this pragma needs."""
         raw = self.engine.raw_connection()
         try:

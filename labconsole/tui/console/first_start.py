@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from labconsole.engine.protocol import SessionLike
 
 if TYPE_CHECKING:  # who has a testbed needs no discovery, and sees the bench sooner
-    from labconsole.engine.discovery.finding import FoundTestbed, HoldNodes
+    from labconsole.engine.discovery.discovery import DiscoveryResult, HoldNodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +26,10 @@ class FirstStart:
     demo: Callable[[], int]
 
 
-class UnderWay:
+class RunningDiscovery:
     """A discovery that runs. It is cancelled once at most: a second time would disturb the undoing."""
 
-    def __init__(self, work: Coroutine[Any, Any, FoundTestbed | None]) -> None:
+    def __init__(self, work: Coroutine[Any, Any, DiscoveryResult | None]) -> None:
         self._task = asyncio.create_task(work)
         self.cancelled = False
 
@@ -44,6 +44,6 @@ class UnderWay:
             self._task.cancel()
         await self.ended()
 
-    def result(self) -> FoundTestbed | None:
+    def result(self) -> DiscoveryResult | None:
         """None where it was cancelled, or not agreed to. Raises what it raised."""
         return None if self._task.cancelled() else self._task.result()

@@ -14,7 +14,7 @@ from labconsole.errors import ConfigError
 from labconsole.model.design_point import DesignPoint, TargetWish
 from labconsole.model.inventory import Inventory
 from labconsole.model.limits_check import refusals
-from labconsole.text.cells import count, percent, safe, span
+from labconsole.text.cells import format_duration, format_percent, format_rounded, safe
 from labconsole.units import counted, format_rate_bps, parse_rate_bps, parse_target
 
 FRAME_SIZE_PRESETS = ("60", "64", "128", "256", "500", "512", "1000", "1024", "1280", "1500")
@@ -168,8 +168,8 @@ def _hints(
         on_wire, fcs = request.frame.wire_bytes, request.frame.convention
         named = "RFC 2544" if request.frame.includes_fcs else "as pktgen counts"
         hints["frame_size"] = (
-            f"bytes {fcs} ({named}), {count(on_wire)} B on the wire",
-            f"B {fcs}, {count(on_wire)} on wire",
+            f"bytes {fcs} ({named}), {format_rounded(on_wire)} B on the wire",
+            f"B {fcs}, {format_rounded(on_wire)} on wire",
             f"B {fcs}",
         )
         if "target" not in problems:
@@ -193,15 +193,19 @@ def _target_hint(request: DesignPoint, inventory: Inventory) -> tuple[str, ...]:
     if request.paced_bps is None:
         gap = "no delay" if request.target == "max" else "a delay of 1 ns"
         return (
-            f"per source: {gap} between packets; line rate {count(line)} packets/s",
-            f"{gap}; line rate {count(line)} pps",
-            f"line rate {count(line)} pps",
+            f"per source: {gap} between packets; line rate {format_rounded(line)} packets/s",
+            f"{gap}; line rate {format_rounded(line)} pps",
+            f"line rate {format_rounded(line)} pps",
         )
     delay = request.delay_ns
     pps = 1e9 / delay if delay else math.nan
     share = request.frame.rate_bps(pps) / stream.link_speed_bps
     link = format_rate_bps(stream.link_speed_bps)
-    rate, spacing, part = count(pps), count(delay), f"{percent(share, 1 if share < 0.1 else 0)} %"
+    rate, spacing, part = (
+        format_rounded(pps),
+        format_rounded(delay),
+        f"{format_percent(share, 1 if share < 0.1 else 0)} %",
+    )
     return (
         f"per source: {rate} packets/s, delay {spacing} ns, {part} of {link} on the wire",
         f"{rate} packets/s, delay {spacing} ns, {part} of {link}",
@@ -218,12 +222,15 @@ def _time_hints(
     defaults = inventory.defaults
     each_s = request.duration_s + defaults.drain_s + defaults.settle_s
     packets = request.intended_packets if not problems else None
-    tail = f", {count(packets)} packets per source" if packets is not None else ""
+    tail = f", {format_rounded(packets)} packets per source" if packets is not None else ""
     duration = (
-        f"s of traffic{tail}; {span(each_s)} including drain and settle",
-        f"s of traffic; {span(each_s)} in all",
-        f"s; {span(each_s)} in all",
+        f"s of traffic{tail}; {format_duration(each_s)} including drain and settle",
+        f"s of traffic; {format_duration(each_s)} in all",
+        f"s; {format_duration(each_s)} in all",
     )
     if "repetitions" in problems:
         return duration, ("",)
-    return duration, (f"at least {span(each_s * repetitions)} in all", f"{span(each_s * repetitions)} or more")
+    return duration, (
+        f"at least {format_duration(each_s * repetitions)} in all",
+        f"{format_duration(each_s * repetitions)} or more",
+    )

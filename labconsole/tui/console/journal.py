@@ -10,10 +10,10 @@ import logging
 from collections import deque
 from dataclasses import dataclass
 
-from labconsole.text.harmless import harmless_line
+from labconsole.text.sanitize import sanitize_line
 from labconsole.tui.console import clock
 
-KEPT = 5000
+MOST_ENTRIES = 5000
 WORDS = 2000
 """Characters kept of one entry: a node may say more than anybody reads."""
 
@@ -37,14 +37,14 @@ class Entry:
     def line(self, stamp: str) -> str:
         """As copied: one line, whatever the text."""
         node = f" {self.node}" if self.node else ""
-        return harmless_line(f"{stamp} {self.severity}{node} [{self.source}] {self.text}")
+        return sanitize_line(f"{stamp} {self.severity}{node} [{self.source}] {self.text}")
 
 
 class EventLog:
     """The newest entries, oldest first. ``total`` counts all there ever were and moves with every change."""
 
     def __init__(self) -> None:
-        self.entries: deque[Entry] = deque(maxlen=KEPT)
+        self.entries: deque[Entry] = deque(maxlen=MOST_ENTRIES)
         self.total = 0
 
     def add(
@@ -87,10 +87,13 @@ class JournalHandler(logging.Handler):
             error = record.exc_info[1]
             text += f" ({type(error).__name__}: {error})"
         severity = (
-            "error" if record.levelno >= logging.ERROR
-            else "warning" if record.levelno >= logging.WARNING
-            else "information" if record.levelno >= logging.INFO
+            "error"
+            if record.levelno >= logging.ERROR
+            else "warning"
+            if record.levelno >= logging.WARNING
+            else "information"
+            if record.levelno >= logging.INFO
             else "debug"
-        )  # fmt: skip
+        )
         source = record.name.removeprefix("labconsole.")
         self._journal.add(clock.wall_s(), severity, " ".join(text.split()), source=source)

@@ -11,7 +11,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 from labconsole.tui.console.form import FormValues
-from labconsole.tui.console.kept_file import read_mapping, write_whole
+from labconsole.tui.console.state_file import read_mapping, write_atomically
 from labconsole.tui.console.views import SavedViews
 
 log = logging.getLogger("labconsole.tui")
@@ -69,6 +69,6 @@ class ConsoleMemory:
 def _write(path: Path, text: str) -> None:
     """Whole or not at all."""
     try:
-        write_whole(path, text)
+        write_atomically(path, text)
     except OSError as exc:
         log.info("could not save %s: %s", path, exc)

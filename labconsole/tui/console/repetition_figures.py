@@ -67,7 +67,7 @@ class RepetitionFigures:
         self.quantities: dict[str, Quantities] = {}
 
     @property
-    def worth_showing(self) -> bool:
+    def is_worth_showing(self) -> bool:
         """True where there is, or will be, something to take a mean of."""
         return self.planned > 1
 

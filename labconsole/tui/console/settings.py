@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from labconsole.errors import ConfigError
-from labconsole.model.yaml_file import key_text, line_of, load_yaml, register_keys, validate
+from labconsole.model.yaml_file import find_line, key_text, load_yaml, register_keys, validate
 
 LOCAL_FPS, REMOTE_FPS = 10.0, 5.0
 
@@ -63,10 +63,13 @@ class Settings(BaseModel):
     ) -> ConfigError:
         """A ConfigError about one place of the file these settings were read from."""
         return ConfigError(
-            message, file=str(self._file) if self._file else None,
-            line=line_of(self._lines, location) if self._lines is not None else None,
-            key=key_text(location), value=value, allowed=allowed,
-        )  # fmt: skip
+            message,
+            file=str(self._file) if self._file else None,
+            line=find_line(self._lines, location) if self._lines is not None else None,
+            key=key_text(location),
+            value=value,
+            allowed=allowed,
+        )
 
 
 register_keys("Settings", None, Settings)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.record.envelope import Envelope
 from labconsole.model.record.summary import RunSummary
-from labconsole.text.cells import count
+from labconsole.text.cells import format_rounded
 
 SHORT_RATIO = 0.97
 """A run that offered less than this share of what was asked had a source at its limit."""
@@ -30,22 +30,24 @@ class SourceLimit:
         """Said as a doubt where more is asked for, the longest first; nothing where it is not."""
         if intended_pps is None or intended_pps <= self.pps:
             return ()
-        rate = count(float(f"{self.pps:.2g}"))
+        rate = format_rounded(float(f"{self.pps:.2g}"))
         return (
-            f"{self.name} tops out near {rate} packets/s ({self.origin}); this asks for {count(intended_pps)}",
+            f"{self.name} tops out near {rate} packets/s ({self.origin}); this asks for {format_rounded(intended_pps)}",
             f"{self.name} tops out near {rate} pps ({self.origin})",
             f"{self.name}: about {rate} pps",
             f"at most {rate} pps",
         )
 
 
-def source_limit(request: DesignPoint, envelope: Envelope | None, past: Iterable[RunSummary]) -> SourceLimit | None:
+def find_source_limit(
+    request: DesignPoint, envelope: Envelope | None, past: Iterable[RunSummary]
+) -> SourceLimit | None:
     """The weakest source's; None where neither a calibration nor a run says anything of such frames."""
-    calibrated = _calibrated(request, envelope)
-    return calibrated if calibrated is not None else _seen(request, past)
+    calibrated = _find_calibrated_limit(request, envelope)
+    return calibrated if calibrated is not None else _find_observed_limit(request, past)
 
 
-def _calibrated(request: DesignPoint, envelope: Envelope | None) -> SourceLimit | None:
+def _find_calibrated_limit(request: DesignPoint, envelope: Envelope | None) -> SourceLimit | None:
     point = envelope.point_for(request.frame.pkt_size_bytes, request.sources) if envelope is not None else None
     if point is None:
         return None
@@ -60,7 +62,7 @@ def _calibrated(request: DesignPoint, envelope: Envelope | None) -> SourceLimit 
     return SourceLimit(name, pps, "calibration")
 
 
-def _seen(request: DesignPoint, past: Iterable[RunSummary]) -> SourceLimit | None:
+def _find_observed_limit(request: DesignPoint, past: Iterable[RunSummary]) -> SourceLimit | None:
     """The most that runs with these frames and sources offered per source, if one of them fell short."""
     most, short = 0.0, False
     for run in past:

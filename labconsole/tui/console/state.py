@@ -22,15 +22,15 @@ from labconsole.engine.live.events import (
     TrialFinished,
     TrialStarted,
 )
-from labconsole.engine.live.observed import ObservedTrial
+from labconsole.engine.live.observed_trial import ObservedTrial
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.record.run import RunRecord
 from labconsole.model.record.verdict_codes import title
-from labconsole.text.cells import span, time_left
+from labconsole.text.cells import format_duration, format_time_left
 from labconsole.tui.console import clock
-from labconsole.tui.console.away import Watch
+from labconsole.tui.console.absence import PresenceWatch
 from labconsole.tui.console.journal import EventLog
-from labconsole.tui.console.plan_words import ending_guests
+from labconsole.tui.console.plan_text import is_ending_guests
 from labconsole.tui.console.repetition_figures import RepetitionFigures
 from labconsole.units import format_target
 
@@ -48,7 +48,7 @@ PHASE_WORDS = {
 NOTES = 200
 """Notes kept for the event line: bounded, so that memory stays flat over hours."""
 
-LISTED_BY_ID = 20
+MOST_LISTED_IDS = 20
 """Runs in a command to list them; of more, the command names the time."""
 
 VERDICT_GLYPHS = {"valid": "✓", "suspect": "?", "invalid": "✗"}
@@ -66,7 +66,7 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class PlanOver:
+class PlanEnd:
     """How a plan, or a batch of repetitions, ended: kept in sight until somebody has read it."""
 
     at_wall_s: float
@@ -142,10 +142,10 @@ class ConsoleState:
     execution: PlanExecution | None = None
     """The plan that runs or ran last."""
 
-    plan_over: PlanOver | None = None
+    plan_over: PlanEnd | None = None
     """How the last one ended, until it was read or the next one begins."""
 
-    watch: Watch = field(default_factory=lambda: Watch(clock.wall_s()))
+    watch: PresenceWatch = field(default_factory=lambda: PresenceWatch(clock.wall_s()))
     wanted_run: str | None = None
     """The run that another screen wants shown; whoever shows it sets this to None."""
 
@@ -156,9 +156,15 @@ class ConsoleState:
     repetitions: RepetitionFigures = field(default_factory=RepetitionFigures)
 
     def note(
-        self, at_wall_s: float, text: str, severity: str = "information", node: str = "", joint: str = ": ",
-        *, brief: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        at_wall_s: float,
+        text: str,
+        severity: str = "information",
+        node: str = "",
+        joint: str = ": ",
+        *,
+        brief: str = "",
+    ) -> None:
         """Add a line to the event line and to the log. ``brief``: the same in fewer words, of what names no node."""
         self.notes.append(Note(at_wall_s, severity, f"{node}{joint}{text}" if node else text, brief))
         self.journal.add(at_wall_s, severity, text, node=node, brief=brief)
@@ -225,20 +231,20 @@ class ConsoleState:
         self.asked, self.plan_over = True, None
         self.revision += 1
 
-    def parting_words(self, location: str | None) -> list[str]:
+    def describe_saved_runs(self, location: str | None) -> list[str]:
         """What the console says when it is left: what it saved, in a line, and how to list it if that is much."""
         ids, where = [run_id for run_id, _ in self.saved_runs], f" in {location}" if location else ""
         if len(ids) < 2:
             return [f"1 run saved{where}: {run_id}" for run_id in ids]
         store = f" --store {shlex.quote(location)}" if location else ""
-        if len(ids) <= LISTED_BY_ID:
+        if len(ids) <= MOST_LISTED_IDS:
             wanted, words = f"run={','.join(ids)}", "to list them"
         else:
             first, last = (at[:19] for at in (self.saved_runs[0][1], self.saved_runs[-1][1]))
             wanted, words = f"started>={first} started<={last}", "to list all runs of this time, of whatever console"
         return [
             f"{len(ids)} runs saved{where}: {ids[0]} to {ids[-1]}",
-            f"{words}: labconsole runs list --limit {10_000 if len(ids) > LISTED_BY_ID else len(ids)} "
+            f"{words}: labconsole runs list --limit {10_000 if len(ids) > MOST_LISTED_IDS else len(ids)} "
             f"--where {shlex.quote(wanted)}{store}",
         ]
 
@@ -253,7 +259,7 @@ class ConsoleState:
         return "check" if self.checking else "plan" if plan else "trial"
 
     @property
-    def kept_words(self) -> str:
+    def kept_trials_text(self) -> str:
         """What stays if what runs is stopped."""
         if self.calibrating:
             return "Nothing of it is kept."
@@ -262,7 +268,7 @@ class ConsoleState:
         return "Finished trials are kept" + ("; an unfinished set-up is measured again." if again else ".")
 
     @property
-    def request_seen(self) -> DesignPoint | None:
+    def current_request(self) -> DesignPoint | None:
         """The design point under way, of this console or the one that it watches; None if guests are measured."""
         if self.trial is not None:
             return self.trial.request
@@ -299,12 +305,12 @@ class ConsoleState:
             return "paused between trials; the lease is kept", "paused"
         if execution is not None and execution.status is ExecutionStatus.WAITING:
             until_s = execution.waits_until_s
-            limit = f", gives up in {span(until_s - now_s)}" if until_s is not None else ""
+            limit = f", gives up in {format_duration(until_s - now_s)}" if until_s is not None else ""
             return f"waiting for a lost node{limit}: {execution.detail}", f"waiting for a node{limit}", "waiting"
         step = execution.steps.current if execution is not None and execution.running else None
         if trial is None and not self.stopping and step is not None and step.picture.guests:
             return ("under way",)
-        if trial is None and execution is not None and execution.running and ending_guests(execution):
+        if trial is None and execution is not None and execution.running and is_ending_guests(execution):
             return ("ending the guests",)
         if trial is None and self.asked and self.connecting and not self.stopping:
             return f"waiting for {', '.join(sorted(self.connecting))} to connect", "waiting for nodes", "waiting"
@@ -316,7 +322,7 @@ class ConsoleState:
         if progress is None:
             return long, words, words.split()[0]
         left_s = progress[1] - progress[0]
-        time = time_left(left_s)
+        time = format_time_left(left_s)
         return long + time, words + time, words.split()[0] + time, words.split()[0]
 
     def all_left_s(self, now_s: float) -> float | None:

@@ -9,7 +9,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from labconsole.tui.console.kept_file import read_mapping, write_whole
+from labconsole.tui.console.state_file import read_mapping, write_atomically
 
 MOST_VIEWS = 100
 MOST_CHARACTERS = 1000
@@ -53,7 +53,7 @@ class SavedViews:
             self._views = views
             return ""
         try:
-            write_whole(self._path, json.dumps({name: asdict(view) for name, view in views.items()}, indent=1))
+            write_atomically(self._path, json.dumps({name: asdict(view) for name, view in views.items()}, indent=1))
         except OSError as exc:
             return f"{self._path} cannot be written: {exc.strerror or exc}"
         return ""

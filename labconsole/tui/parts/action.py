@@ -65,17 +65,17 @@ class Action:
         text = keymap.get(self.id, self.keys) if self.id else self.keys
         return [key.strip() for key in text.split(",") if key.strip()]
 
-    def key_words(self, keymap: Mapping[str, str], joint: str = " ") -> str:
+    def format_keys(self, keymap: Mapping[str, str], joint: str = " ") -> str:
         """Its keys as people know them."""
-        return joint.join(map(key_word, self.keys_now(keymap)))
+        return joint.join(map(display_key, self.keys_now(keymap)))
 
-    def palette_words(self, keymap: Mapping[str, str]) -> tuple[str, str]:
+    def format_palette_entry(self, keymap: Mapping[str, str]) -> tuple[str, str]:
         """Its name in the palette, and what it does with the keys that do it, too."""
-        keys = self.key_words(keymap, ", ")
+        keys = self.format_keys(keymap, ", ")
         return self.title or self.label, f"{self.sentence} ({keys})" if keys else self.sentence
 
 
-def key_word(key: str) -> str:
+def display_key(key: str) -> str:
     """A key as people know it: ``ctrl+q`` is ^q, ``f1`` is F1, ``equals_sign`` is =."""
     *modifiers, base = key.split("+")
     if base.startswith("upper_"):  # as Textual has it in bindings

@@ -14,9 +14,9 @@ from textual.widgets import Input, Static
 from labconsole.engine.protocol import SessionLike
 from labconsole.errors import LabError
 from labconsole.model.design_point import DesignPoint
-from labconsole.model.plan.one_search import asked_search, one_search
+from labconsole.model.plan.one_search import build_search, one_search
 from labconsole.model.plan.plan import Plan
-from labconsole.text.cells import count, safe, span
+from labconsole.text.cells import format_duration, format_rounded, safe
 from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.fields import Choice, Field
 from labconsole.tui.parts.key_bar import dialog_keys
@@ -56,7 +56,7 @@ class AskSearch(HasActions, ModalScreen[Plan | None]):
     ACTIONS: ClassVar = (
         Action("enter", "take", "Search", "Begin the search.", id="search-take", common=True, priority=True),
         Action("escape", "dismiss(None)", "Cancel", "Close it without a search.", id="search-cancel", common=True),
-    )  # fmt: skip
+    )
 
     def __init__(self, request: DesignPoint, session: SessionLike) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class AskSearch(HasActions, ModalScreen[Plan | None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="search-box"):
-            question = f"Find the highest load of {self._request.loadless_words()}"
+            question = f"Find the highest load of {self._request.format_without_load()}"
             yield Static(safe(question, 200), id="search-question", markup=False)
             with Horizontal(classes="search-row"):
                 yield Static("goal", classes="search-label", markup=False)
@@ -81,7 +81,7 @@ class AskSearch(HasActions, ModalScreen[Plan | None]):
 
     def on_mount(self) -> None:
         self.query_one("#search-goal").focus()
-        self.look_ahead()
+        self.update_forecast()
 
     @property
     def _kind(self) -> str:
@@ -98,7 +98,7 @@ class AskSearch(HasActions, ModalScreen[Plan | None]):
         if goals == ("pdr",):
             goals = (f"pdr-{loss or 0:.6f}".rstrip("0").rstrip(".") + "%",)
         width, times, most = self._number("width"), self._number("repetitions"), self._number("max_trials")
-        asked = asked_search(
+        asked = build_search(
             goals,
             trial_s=self._number("trial_s"),
             duration_sum_s=self._number("duration_sum_s"),
@@ -113,13 +113,17 @@ class AskSearch(HasActions, ModalScreen[Plan | None]):
     def changed(self) -> None:
         """Other parameters matter, and it takes another time."""
         goals = KINDS[self._kind]
-        for name, shown in (("loss", goals == ("pdr",)), ("duration_sum_s", self._kind in LOAD),
-                            ("width", self._kind in LOAD), ("repetitions", self._kind in TIMES)):  # fmt: skip
+        for name, shown in (
+            ("loss", goals == ("pdr",)),
+            ("duration_sum_s", self._kind in LOAD),
+            ("width", self._kind in LOAD),
+            ("repetitions", self._kind in TIMES),
+        ):
             self.query_one(f"#row-{name}").display = shown
-        self.look_ahead()
+        self.update_forecast()
 
     @work(exclusive=True, group="look ahead")
-    async def look_ahead(self) -> None:
+    async def update_forecast(self) -> None:
         """Say how long it takes, or why it cannot be: the same checks as when it begins."""
         await self._looked()
 
@@ -132,7 +136,7 @@ class AskSearch(HasActions, ModalScreen[Plan | None]):
             if execution.refusal is not None:
                 raise execution.refusal
             steps = execution.steps
-            takes = f"about {span(steps.left_s)}, {count(steps.reckoned_trials)} trials or more"
+            takes = f"about {format_duration(steps.left_s)}, {format_rounded(steps.reckoned_trials)} trials or more"
         except LabError as exc:
             plan, problem = None, _KEYS.sub(lambda found: _LABEL_OF_KEY[found[0]], str(exc))
         self.query_one("#search-takes", Static).update(takes)

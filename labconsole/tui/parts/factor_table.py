@@ -30,10 +30,13 @@ def factor_columns(rows: Sequence[Mapping[str, str]]) -> tuple[Column, ...]:
             width = min(MOST_CELLS, max(map(cell_len, (heading, *words))))
             columns.append(
                 Column(
-                    PREFIX + heading, heading, width, right=all(word.isdigit() for word in words),
+                    PREFIX + heading,
+                    heading,
+                    width,
+                    right=all(word.isdigit() for word in words),
                     rank=DIFFERING if len(words) > 1 else SHARED,
                 )
-            )  # fmt: skip
+            )
     return tuple(columns)
 
 
@@ -62,7 +65,7 @@ class FactorTable(LineTable):
         )
 
     def columns(self) -> tuple[Column, ...]:
-        room = self._room_for(len(self.keys())) - GUTTER
+        room = self._measure_room(len(self.keys())) - GUTTER
         if self._fitted is None or self._fitted[0] != room:
             self._fitted = room, self._fit(room)
         return self._fitted[1]

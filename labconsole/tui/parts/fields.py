@@ -124,7 +124,7 @@ class Choice(HasActions, Tones, _InForm, can_focus=True):
         pad = " " * max(0, width - 2 - cell_len(word))
         under = self.cursor_style() if self.has_focus else None
         tone = "strong" if self.has_focus else ""
-        return self.strip_of([(back, "accent"), (word + pad, tone), (forth, "accent")], width, under=under)
+        return self.build_strip([(back, "accent"), (word + pad, tone), (forth, "accent")], width, under=under)
 
     def on_focus(self) -> None:
         self.refresh()

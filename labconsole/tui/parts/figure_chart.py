@@ -5,7 +5,14 @@ from __future__ import annotations
 from textual.strip import Strip
 
 from labconsole.contracts.report import Figure
-from labconsole.report.panels import glyph, labels_of, legend_names, marked, panel_heading, panel_rows
+from labconsole.report.panels import (
+    build_legend_names,
+    collect_labels,
+    describe_marks,
+    draw_panel,
+    format_panel_heading,
+    glyph,
+)
 from labconsole.text.cells import safe
 from labconsole.tui.parts.lines import Span, Tones
 
@@ -49,17 +56,17 @@ class FigureChart(Tones):
             self._rows = [[], [(f"  {safe(self._words, width - 2)}", "muted")]]
         else:
             figure, place = self._shown
-            panel, labels = figure.panels[place], labels_of(figure)
-            heading = [(safe(f"  {panel_heading(figure, panel)}", width), "")]
+            panel, labels = figure.panels[place], collect_labels(figure)
+            heading = [(safe(f"  {format_panel_heading(figure, panel)}", width), "")]
             drawn = [place for place, label in enumerate(labels) if any(c.label == label for c in panel.curves)]
             rows = [heading, *_legend(figure, labels, drawn, width, max(1, height - 1 - LEAST_ROWS))]
-            for row in panel_rows(figure, panel, labels, width, height - len(rows)):
+            for row in draw_panel(figure, panel, labels, width, height - len(rows)):
                 rows.append([(text, "muted" if number is None else curve_tone(number)) for text, number in row])
             self._rows = rows
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        return self.strip_of(self._rows[y] if y < len(self._rows) else [], self.size.width)
+        return self.build_strip(self._rows[y] if y < len(self._rows) else [], self.size.width)
 
 
 def _legend(figure: Figure, labels: list[str], drawn: list[int], width: int, most_rows: int) -> list[list[Span]]:
@@ -67,14 +74,14 @@ def _legend(figure: Figure, labels: list[str], drawn: list[int], width: int, mos
     picture, else shortened; how many found no room is said.
     """
     own = [labels[number] for number in drawn]
-    for names in (own, legend_names(own, LABEL_CELLS)):
+    for names in (own, build_legend_names(own, LABEL_CELLS)):
         named = [
             (each, f"{glyph(figure, each)} {safe(name, width - 4)}") for each, name in zip(drawn, names, strict=True)
         ]
         rows, left_out = _legend_rows(named, width, most_rows)
         if not left_out:
             break
-    others = marked(figure)
+    others = describe_marks(figure)
     if others and not left_out and sum(len(text) for text, _ in rows[-1]) + len(others) <= width:
         rows[-1].append((others, "muted"))
     return rows

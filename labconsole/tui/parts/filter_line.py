@@ -22,7 +22,7 @@ LEAST_TEXT_CELLS, LEAST_FOUND_CELLS = 24, 44
 """Of the text, and of what it finds where both cannot be shown whole."""
 
 
-class _Found(Lines):
+class _MatchCount(Lines):
     """What the filter finds."""
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class FilterLine(Vertical):
     def compose(self) -> ComposeResult:
         with Horizontal(classes="filter-row"):
             yield FilterInput(placeholder=EXAMPLE, compact=True, id="filter")
-            yield _Found()
+            yield _MatchCount()
         problems = _Problems()
         problems.display = False
         yield problems
@@ -119,14 +119,14 @@ class FilterLine(Vertical):
             problems.trouble, problems.trouble_tone = words, tone
             problems.tell()
 
-    def set_found(self, words: str) -> None:
+    def show_match_count(self, words: str) -> None:
         """Say what is found."""
-        self.query_one(_Found).words = words
+        self.query_one(_MatchCount).words = words
         self._fit()
 
     def _fit(self) -> None:
         """Give what is found as many cells as its words take and the text leaves."""
-        found, width = self.query_one(_Found), self.size.width
+        found, width = self.query_one(_MatchCount), self.size.width
         room = width - max(LEAST_TEXT_CELLS, cell_len(self.text) + 6)
         found.styles.width = min(max(LEAST_FOUND_CELLS, room), cell_len(found.words) + 2)
         found.paint()

@@ -11,9 +11,9 @@ from typing import ClassVar
 from rich.cells import cell_len
 
 from labconsole.contracts.picture import CopyState, PictureGuest, StepPicture
-from labconsole.text.cells import UNKNOWN, count, safe
+from labconsole.text.cells import UNKNOWN, format_rounded, safe
 from labconsole.tui.console import clock
-from labconsole.tui.parts.lines import Span, entitle
+from labconsole.tui.parts.lines import Span, set_border_titles
 from labconsole.tui.parts.table import Column, LineTable
 
 LOOKS = {
@@ -26,12 +26,12 @@ LOOKS = {
 
 
 NAME, DOES = Column("name", "guest", 6, right=False, grow_to=20), Column("state", "does", 8, right=False)
-FOUND, MOST_CELLS = "found ", 40
+RESULT_PREFIX, MOST_CELLS = "found ", 40
 NUMBERS = f"0123456789<>-+{UNKNOWN}"
 """What a number may begin with."""
 
 
-def found_columns(guests: Sequence[PictureGuest]) -> tuple[Column, ...]:
+def build_result_columns(guests: Sequence[PictureGuest]) -> tuple[Column, ...]:
     """A column for each heading under which any guest came to something, as wide as its words; the last leave first."""
     words: dict[str, list[str]] = {}
     for guest in guests:
@@ -39,11 +39,14 @@ def found_columns(guests: Sequence[PictureGuest]) -> tuple[Column, ...]:
             words.setdefault(heading, []).append(word)
     return tuple(
         Column(
-            FOUND + heading, heading, min(MOST_CELLS, max(map(cell_len, (heading, *said)))), rank=rank,
+            RESULT_PREFIX + heading,
+            heading,
+            min(MOST_CELLS, max(map(cell_len, (heading, *said)))),
+            rank=rank,
             right=all(word[:1] in NUMBERS for word in said),
         )
         for rank, (heading, said) in enumerate(words.items())
-    )  # fmt: skip
+    )
 
 
 class GuestsTable(LineTable):
@@ -78,12 +81,12 @@ class GuestsTable(LineTable):
         if guests is self._guests and self._painted[1:] == seen[1:]:
             return
         self._guests, self._painted = guests, seen
-        found = found_columns(guests)
+        found = build_result_columns(guests)
         wanted = (NAME, *found) if found else self.OVER_TIME if over_time else self.COLUMNS
         if wanted != self._wanted:
             self._wanted = wanted
         timed = "seconds by the clock outside · + from the first mark" if wanted == self.COLUMNS else ""
-        entitle(self, guests_words(guests), timed)
+        set_border_titles(self, format_guest_counts(guests), timed)
         self._cells.clear()
         self.paint()
 
@@ -94,7 +97,7 @@ class GuestsTable(LineTable):
         return list(range(len(self._guests)))
 
     def cell_of(self, column: Column, key: int, width: int) -> Span:
-        if column.name.startswith(FOUND):
+        if column.name.startswith(RESULT_PREFIX):
             return safe(dict(self._guests[key].found).get(column.title, ""), width), ""
         return super().cell_of(column, key, width)
 
@@ -119,16 +122,18 @@ class GuestsTable(LineTable):
         return "", ""
 
 
-def guests_words(guests: tuple[PictureGuest, ...]) -> str:
+def format_guest_counts(guests: tuple[PictureGuest, ...]) -> str:
     """``Guests: 57 of 100 done, 43 work``, those that have nothing to do counted apart."""
     states = Counter(guest.state for guest in guests)
     asked = states[CopyState.WAITS] + states[CopyState.WORKS] + states[CopyState.DONE]
-    words = [f"{count(states[CopyState.DONE])} of {count(asked)} done"] if asked else []
+    words = [f"{format_rounded(states[CopyState.DONE])} of {format_rounded(asked)} done"] if asked else []
     for state, verb in (
-        (CopyState.WORKS, "at work"), (CopyState.WAITS, "waiting"),
-        (CopyState.STANDS, "standing by"), (CopyState.STARTS, "starting, or standing already"),
-    ):  # fmt: skip
-        words += [f"{count(states[state])} {verb}"] if states[state] else []
+        (CopyState.WORKS, "at work"),
+        (CopyState.WAITS, "waiting"),
+        (CopyState.STANDS, "standing by"),
+        (CopyState.STARTS, "starting, or standing already"),
+    ):
+        words += [f"{format_rounded(states[state])} {verb}"] if states[state] else []
     return f"Guests: {', '.join(words)}" if words else "Guests"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from labconsole.text.cells import safe
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.lines import Lines, Span
-from labconsole.tui.parts.scrolled import Scrolled
+from labconsole.tui.parts.scroll_overlay import ScrollOverlay
 
 OTHER_KEYS = [
     ("tab", "Go to the next part or field; in a field, enter does the same."),
@@ -37,7 +37,7 @@ def key_sections(
 ) -> list[tuple[str, list[tuple[str, str]]]]:
     """A title, and (keys, what they do) of the actions that have keys; keys as the operator's keymap has them."""
     rows = {
-        title: [(action.key_words(keymap), action.sentence) for action in actions if action.keys]
+        title: [(action.format_keys(keymap), action.sentence) for action in actions if action.keys]
         for title, actions in told.items()
     }
     return [*rows.items(), ("In all of them", OTHER_KEYS)]
@@ -65,7 +65,7 @@ class HelpText(Lines):
         return rows
 
 
-class Help(Scrolled):
+class Help(ScrollOverlay):
     """Leave with the key that opened it, too."""
 
     ACTIONS = (Action("question_mark,f1", "dismiss", "Close", "Close it.", id="help", shown=False, common=True),)

@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from textual import events
 from textual.screen import Screen
 
-from labconsole.tui.parts.action import HasActions, key_word
+from labconsole.tui.parts.action import HasActions, display_key
 from labconsole.tui.parts.lines import Lines, Span
 
 LEAVE_FIRST = ("copy", "pause")
@@ -55,7 +55,7 @@ def dialog_keys(dialog: Screen[Any]) -> str:
     found: dict[str, list[str]] = {}
     for node, binding, _enabled, _tooltip in dialog.active_bindings.values():
         if node is dialog and binding.show:
-            found.setdefault(binding.description.lower(), []).append(key_word(binding.key))
+            found.setdefault(binding.description.lower(), []).append(display_key(binding.key))
     return "      ".join(f"{', '.join(keys)}: {answer}" for answer, keys in found.items())
 
 
@@ -81,7 +81,7 @@ class KeyBar(Lines):
         refused = {each.id for each in screen.declared_actions() if each.changes} if only_watches else set()
         for _, binding, enabled, _tooltip in self.screen.active_bindings.values():
             if binding.show and binding.action not in found and binding.id not in refused:
-                key = key_word(binding.key)
+                key = display_key(binding.key)
                 found[binding.action] = KeyHint(binding.id or "", key, binding.description, binding.key, enabled)
         return list(found.values())
 

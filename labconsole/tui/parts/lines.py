@@ -33,14 +33,14 @@ TONES = frozenset(
 )
 
 
-def cells_of(spans: list[Span]) -> int:
+def measure_cells(spans: list[Span]) -> int:
     """How wide they are."""
     return sum(cell_len(text) for text, _ in spans)
 
 
-def justified(left: list[Span], right: list[Span], width: int) -> list[Span]:
+def justify(left: list[Span], right: list[Span], width: int) -> list[Span]:
     """One at either end of a line."""
-    return [*left, (" " * max(1, width - cells_of(left) - cells_of(right)), ""), *right]
+    return [*left, (" " * max(1, width - measure_cells(left) - measure_cells(right)), ""), *right]
 
 
 def field(
@@ -76,7 +76,7 @@ def whole_field(label: str, text: str, width: int, tone: str = "") -> list[list[
     return [[(f" {label if i == 0 else '':<{LABEL_CELLS}}", "head"), (row, tone)] for i, row in enumerate(rows)]
 
 
-def entitle(widget: Widget, title: str | None, subtitle: str | None = None) -> None:
+def set_border_titles(widget: Widget, title: str | None, subtitle: str | None = None) -> None:
     """Say what stands in a border, as plain text: Textual would take it for markup, and paint all anew each time."""
     for name, text in (("border_title", title), ("border_subtitle", subtitle)):
         if text is not None and widget.__dict__.get(f"entitled_{name}") != text:
@@ -129,7 +129,7 @@ class Tones(Widget):
         """The background of what has the focus; the text keeps its own colour."""
         return Style(bgcolor=self.tone("cursor").bgcolor)
 
-    def strip_of(self, spans: list[Span], width: int, *, under: Style | None = None) -> Strip:
+    def build_strip(self, spans: list[Span], width: int, *, under: Style | None = None) -> Strip:
         """Spans as one strip of exactly ``width`` cells, over an optional style (the cursor's background)."""
         segments: list[Segment] = []
         used, last = 0, None
@@ -171,7 +171,7 @@ class Lines(Tones):
             if now != before:
                 self.refresh(Region(0, y, width, 1))
 
-    def paint_anew(self) -> None:
+    def repaint(self) -> None:
         """Lay it out and paint all of it: now, or once it is in sight."""
         self._painted_width = -1
         self.refresh(layout=True)
@@ -185,4 +185,4 @@ class Lines(Tones):
         width = self.size.width
         if self._painted_width != width:
             self._painted, self._painted_width = self.lines(width), width
-        return self.strip_of(self._painted[y] if y < len(self._painted) else [], width)
+        return self.build_strip(self._painted[y] if y < len(self._painted) else [], width)

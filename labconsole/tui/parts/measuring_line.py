@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from rich.cells import cell_len
 
 from labconsole.model.record.verdict_codes import title
-from labconsole.text.cells import fit_words, percent, safe, span
+from labconsole.text.cells import fit_wording, format_duration, format_percent, safe
 from labconsole.tui.console import clock
-from labconsole.tui.console.measured_now import MeasuredNow, Wordings, measured_now
+from labconsole.tui.console.current_measurement import CurrentMeasurement, Wordings, build_current_measurement
 from labconsole.tui.console.state import VERDICT_GLYPHS, VERDICT_TONE, ConsoleState
-from labconsole.tui.parts.lines import Lines, Span, cells_of, justified
+from labconsole.tui.parts.lines import Lines, Span, justify, measure_cells
 
 SEPARATOR = " · "
 BAR_CELLS = 40
@@ -50,7 +50,7 @@ class MeasuringLine(Lines):
 
     def lines(self, width: int) -> list[list[Span]]:
         now_s = clock.monotonic_s()
-        now = measured_now(self._state, now_s, clock.wall_s())
+        now = build_current_measurement(self._state, now_s, clock.wall_s())
         if now is not None:
             return _two_lines(now, width) if self.size.height > 1 else [_one_line(now, width)]
         return self._idle(width)
@@ -84,26 +84,26 @@ class MeasuringLine(Lines):
             ("ready", "strong"),
             ("   last run ", "muted"),
             (f"{VERDICT_GLYPHS[status]} {status}", VERDICT_TONE[status]),
-            (f"  loss {percent(last.total.loss_ratio)} %", ""),
+            (f"  loss {format_percent(last.total.loss_ratio)} %", ""),
         ]
-        rest = width - cells_of(spans) - 3
+        rest = width - measure_cells(spans) - 3
         first = next(iter(last.verdict.reasons), None)
         wordings = (last.run_id, "") if first is None else (first.detail, title(first.code), "")
-        return [*spans, ("  " + fit_words(wordings, rest), "muted")]
+        return [*spans, ("  " + fit_wording(wordings, rest), "muted")]
 
 
-def _who(now: MeasuredNow) -> Wordings:
+def _format_operator(now: CurrentMeasurement) -> Wordings:
     return (f"{now.by} measures", now.by) if now.by else ("",)
 
 
-def _left(now: MeasuredNow) -> Wordings:
+def _format_time_left(now: CurrentMeasurement) -> Wordings:
     if now.left_s is None:
         return ("",)
-    about = span(now.left_s)
+    about = format_duration(now.left_s)
     return (f"stands still at {about} left", f"{about} left", "") if now.held_up else (f"about {about} left", about, "")
 
 
-def _mark(now: MeasuredNow) -> Span:
+def _mark(now: CurrentMeasurement) -> Span:
     return (" ◇ ", "second") if now.by else (" ◌ ", "warn") if now.held_up else (" ▶ ", "accent")
 
 
@@ -111,29 +111,31 @@ def _joined(words: Sequence[str]) -> str:
     return SEPARATOR.join(word for word in words if word)
 
 
-def _one_line(now: MeasuredNow, width: int) -> list[Span]:
-    chosen = fitting((_who(now), now.what, now.plan, now.place, now.step, _left(now)), width - 5)
+def _one_line(now: CurrentMeasurement, width: int) -> list[Span]:
+    chosen = fitting(
+        (_format_operator(now), now.what, now.plan, now.place, now.step, _format_time_left(now)), width - 5
+    )
     left: list[Span] = [_mark(now), (safe(_joined(chosen[WHO : WHAT + 1] + chosen[STEP:LEFT]), width - 6), "strong")]
     right = _joined([chosen[PLAN], chosen[PLACE], chosen[LEFT]])
-    room = width - cells_of(left) - cell_len(right) - 2
+    room = width - measure_cells(left) - cell_len(right) - 2
     left += _bar(now, room)
-    return justified(left, [(safe(right, max(0, width - cells_of(left) - 2)) + " ", "")] if right else [], width)
+    return justify(left, [(safe(right, max(0, width - measure_cells(left) - 2)) + " ", "")] if right else [], width)
 
 
-def _two_lines(now: MeasuredNow, width: int) -> list[list[Span]]:
+def _two_lines(now: CurrentMeasurement, width: int) -> list[list[Span]]:
     chosen = fitting(
-        (_who(now), now.what, now.plan, now.place), width - 5, (WHAT, PLACE, PLAN, WHAT, PLACE, WHAT, PLAN)
+        (_format_operator(now), now.what, now.plan, now.place), width - 5, (WHAT, PLACE, PLAN, WHAT, PLACE, WHAT, PLAN)
     )
     left: list[Span] = [_mark(now), (safe(_joined(chosen[: WHAT + 1]), width - 6), "strong")]
     right = _joined([chosen[PLAN], chosen[PLACE]])
-    first = justified(left, [(safe(right, max(0, width - cells_of(left) - 2)) + " ", "")] if right else [], width)
-    step, remains = fitting((now.step, _left(now)), width - 6, (0, 1, 0, 0, 1))
+    first = justify(left, [(safe(right, max(0, width - measure_cells(left) - 2)) + " ", "")] if right else [], width)
+    step, remains = fitting((now.step, _format_time_left(now)), width - 6, (0, 1, 0, 0, 1))
     second: list[Span] = [("   ", ""), (safe(step, width - 6), "")]
-    second += _bar(now, width - cells_of(second) - cell_len(remains) - 2)
-    return [first, justified(second, [(remains + " ", "muted")] if remains else [], width)]
+    second += _bar(now, width - measure_cells(second) - cell_len(remains) - 2)
+    return [first, justify(second, [(remains + " ", "muted")] if remains else [], width)]
 
 
-def _bar(now: MeasuredNow, room: int) -> list[Span]:
+def _bar(now: CurrentMeasurement, room: int) -> list[Span]:
     cells = min(room - 2, BAR_CELLS)
     if now.progress is None or cells < 8:
         return []

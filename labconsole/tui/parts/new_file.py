@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from labconsole.text.harmless import harmless
+from labconsole.text.sanitize import sanitize
 from labconsole.tui.parts.ask_text import AskText
 
 
@@ -28,7 +28,7 @@ def create(name: str, suffixes: Sequence[str]) -> tuple[Path, IO[str]]:
 
 def _write(stream: IO[str], text: str) -> None:
     with stream:
-        stream.write(harmless(text))
+        stream.write(sanitize(text))
 
 
 def ask(

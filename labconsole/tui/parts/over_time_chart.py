@@ -9,7 +9,7 @@ from labconsole.text.cells import safe
 from labconsole.text.charts import CurveAxes, CurvePointMark, draw_curves, marker
 from labconsole.tui.console import clock
 from labconsole.tui.parts.figure_chart import curve_tone
-from labconsole.tui.parts.lines import Span, Tones, entitle
+from labconsole.tui.parts.lines import Span, Tones, set_border_titles
 
 MIN_INTERVAL_S = 0.25
 LEAST_CELLS, LEAST_ROWS = 24, 7
@@ -46,10 +46,12 @@ class OverTimeChart(Tones):
         self._drawn, self._drawn_at_s = wanted, now_s
         shown = self._shown
         if shown is None or not any(curve.seconds for curve in shown.curves):
-            entitle(self, shown.title if shown is not None else "Over time")
+            set_border_titles(self, shown.title if shown is not None else "Over time")
             self._rows = [[], [("  nothing was seen yet", "muted")]]
         else:
-            entitle(self, f"{shown.title}: {shown.unit}, over s")  # a small terminal has no lower border to say it in
+            set_border_titles(
+                self, f"{shown.title}: {shown.unit}, over s"
+            )  # a small terminal has no lower border to say it in
             self._rows = _rows(shown, width, height)
         self.refresh()
 
@@ -57,7 +59,7 @@ class OverTimeChart(Tones):
         self.paint()
 
     def render_line(self, y: int) -> Strip:
-        return self.strip_of(self._rows[y] if y < len(self._rows) else [], self.size.width)
+        return self.build_strip(self._rows[y] if y < len(self._rows) else [], self.size.width)
 
 
 def _rows(shown: OverTime, width: int, height: int) -> list[list[Span]]:
@@ -79,8 +81,10 @@ def _rows(shown: OverTime, width: int, height: int) -> list[list[Span]]:
 def _legend(shown: OverTime, width: int) -> list[Span]:
     """Each curve's glyph with its name, then lines across and what happened when; what has no room is counted."""
     spans: list[Span] = []
-    words = [(f"{marker(place)} {safe(curve.name, NAME_CELLS)}", curve_tone(place)) for place, curve in
-             enumerate(shown.curves)]  # fmt: skip
+    words = [
+        (f"{marker(place)} {safe(curve.name, NAME_CELLS)}", curve_tone(place))
+        for place, curve in enumerate(shown.curves)
+    ]
     words += [(f"┄ {safe(what, WORDS_CELLS)}", "muted") for _, what in shown.levels]
     words += [(f"at {second:g} s {safe(what, WORDS_CELLS)}", "muted") for second, what in shown.moments]
     room = width - 2

@@ -14,7 +14,14 @@ class Overlay(HasActions, ModalScreen[None]):
     """``title_in_help``: what its keys stand under there, after "In"."""
 
     ACTIONS: ClassVar[Sequence[Action]] = (
-        Action("question_mark,f1", "app.help", "Help", "Show all keys and explain the terms.",
-               id="help", shown=False, common=True),
-    )  # fmt: skip
+        Action(
+            "question_mark,f1",
+            "app.help",
+            "Help",
+            "Show all keys and explain the terms.",
+            id="help",
+            shown=False,
+            common=True,
+        ),
+    )
     title_in_help: ClassVar[str] = ""

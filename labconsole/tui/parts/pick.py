@@ -14,7 +14,7 @@ from textual.widgets import Input
 from labconsole.text.cells import safe
 from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.key_bar import dialog_keys
-from labconsole.tui.parts.lines import Span, entitle
+from labconsole.tui.parts.lines import Span, set_border_titles
 from labconsole.tui.parts.table import Column, LineTable
 
 
@@ -58,7 +58,7 @@ class Pick(HasActions, ModalScreen[str | None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="pick-box") as box:
-            entitle(box, safe(self._title, 80))
+            set_border_titles(box, safe(self._title, 80))
             box.border_subtitle = f"type to filter · enter: choose · {dialog_keys(self)}"
             yield Input(compact=True, id="pick-text", max_length=100)
             yield _Rows(self._choices)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from labconsole.engine.live.telemetry import NodeLive, Telemetry
-from labconsole.text.cells import UNKNOWN, safe, span
+from labconsole.text.cells import UNKNOWN, format_duration, safe
 from labconsole.tui.parts.lines import Span
 from labconsole.wire.processors import ProcessorsSampled, ProcessorUse
 
-TOLD_RATIO = 0.5
+MIN_KIND_RATIO = 0.5
 """Of what the busiest is busy with: less than this of one kind is not told apart."""
 FULL_RATIO = 0.9
 LONG_NS = 2_500_000_000
@@ -27,7 +27,7 @@ def processors_span(live: NodeLive, *, short: bool = False) -> Span:
     mean, most, kind = round(seen.mean.busy * 100), round(seen.busiest.busy * 100), _kind(seen.busiest)
     if short:
         return f"{mean} · {most}{kind}", tone
-    return f"{mean} % · busiest {most} %{kind}{_over(seen)}", tone
+    return f"{mean} % · busiest {most} %{kind}{_format_period(seen)}", tone
 
 
 def processors_line(telemetry: Telemetry, nodes: Iterable[str], width: int) -> list[Span]:
@@ -49,8 +49,8 @@ def processors_line(telemetry: Telemetry, nodes: Iterable[str], width: int) -> l
 
 def _kind(busiest: ProcessorUse) -> str:
     share, word = max((busiest.softirq, " softirq"), (busiest.steal, " steal"))
-    return word if busiest.busy and share >= TOLD_RATIO * busiest.busy else ""
+    return word if busiest.busy and share >= MIN_KIND_RATIO * busiest.busy else ""
 
 
-def _over(seen: ProcessorsSampled) -> str:
-    return f", over {span(seen.elapsed_ns / 1e9)}" if seen.elapsed_ns > LONG_NS else ""
+def _format_period(seen: ProcessorsSampled) -> str:
+    return f", over {format_duration(seen.elapsed_ns / 1e9)}" if seen.elapsed_ns > LONG_NS else ""

@@ -15,7 +15,7 @@ from labconsole.text.cells import safe
 from labconsole.text.rate_grid import draw_grid
 from labconsole.tui.console import clock
 from labconsole.tui.console.state import ConsoleState
-from labconsole.tui.parts.lines import Span, Tones, entitle
+from labconsole.tui.parts.lines import Span, Tones, set_border_titles
 from labconsole.tui.parts.processors import processors_line
 
 MIN_INTERVAL_S = 0.25
@@ -58,7 +58,7 @@ class RateChart(Tones):
             return
         shown = [s for s in self._telemetry.streams.values() if self.every or s.name == self.stream]
         samples = tuple((len(live.seconds), live.seconds[-1]) for live in shown if live.seconds)
-        nodes = self._ends_of(shown)
+        nodes = self._find_end_nodes(shown)
         wanted = (self.stream, self.every, width, height, samples, processors_line(self._telemetry, nodes, width))
         now_s = clock.monotonic_s()
         same_picture = self._drawn[:4] == wanted[:4]
@@ -71,20 +71,20 @@ class RateChart(Tones):
             more = self._draw(shown, width, height - beside, max(last for _, last in samples))
             self._rows += [wanted[-1]] if beside else []
             title = f"{name}{f', + {more} more' if more else ''}: {legend()}"
-            entitle(self, title, "packets/s, % of the last second, over s")
+            set_border_titles(self, title, "packets/s, % of the last second, over s")
         else:
             words = "nothing sent in any stream yet" if self.every else "nothing sent in this stream yet"
             self._rows = [[("", "")], [(f"  {words}", "muted")]]
-            entitle(self, name, "")
+            set_border_titles(self, name, "")
         self.refresh()
 
-    def _ends_of(self, shown: list[StreamLive]) -> list[str]:
+    def _find_end_nodes(self, shown: list[StreamLive]) -> list[str]:
         """The unit under test, and what sends these streams."""
         return [self._uut, *(live.source.partition("/")[0] for live in shown)]
 
     def _draw(self, shown: list[StreamLive], width: int, height: int, last_s: float) -> int:
         """Make the lines; how many streams found no room."""
-        request = self._state.request_seen
+        request = self._state.current_request
         span_s = request.duration_s if request is not None and last_s <= request.duration_s else None
         if self.every:
             chosen = next((place for place, live in enumerate(shown) if live.name == self.stream), 0)
@@ -100,4 +100,4 @@ class RateChart(Tones):
         self.paint()
 
     def render_line(self, y: int) -> Strip:
-        return self.strip_of(self._rows[y] if y < len(self._rows) else [], self.size.width)
+        return self.build_strip(self._rows[y] if y < len(self._rows) else [], self.size.width)

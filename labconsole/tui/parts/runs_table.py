@@ -11,11 +11,11 @@ from textual import events
 from textual.message import Message
 from textual.strip import Strip
 
-from labconsole.model.design_point import target_words
+from labconsole.model.design_point import format_target_per_source
 from labconsole.model.record.summary import RunSummary
 from labconsole.model.sorting import SORTS, Sorting
-from labconsole.text.cells import UNKNOWN, count, percent, safe, short_time
-from labconsole.text.harmless import tsv_line
+from labconsole.text.cells import UNKNOWN, format_percent, format_rounded, format_short_time, safe
+from labconsole.text.sanitize import format_tsv_line
 from labconsole.tui.console import clock
 from labconsole.tui.console.state import VERDICT_GLYPHS, VERDICT_TONE
 from labconsole.tui.parts.action import Action
@@ -71,20 +71,20 @@ class RunsTable(LineTable):
         return f"{VERDICT_GLYPHS.get(status, '·')} {safe(status, width - 2)}", VERDICT_TONE.get(status, "")
 
     def cell_started(self, key: str, width: int) -> Span:
-        return short_time(str(self._runs[key].started_at)), "muted"
+        return format_short_time(str(self._runs[key].started_at)), "muted"
 
     def cell_platform(self, key: str, width: int) -> Span:
         return safe(self._runs[key].platform, width), ""
 
     def cell_size(self, key: str, width: int) -> Span:
-        return count(self._runs[key].frame_size_bytes), ""
+        return format_rounded(self._runs[key].frame_size_bytes), ""
 
     def cell_sources(self, key: str, width: int) -> Span:
         return str(self._runs[key].sources), ""
 
     def cell_target(self, key: str, width: int) -> Span:
         run = self._runs[key]
-        return target_words(run.target_bps, run.frame, cells=width), ""
+        return format_target_per_source(run.target_bps, run.frame, cells=width), ""
 
     def cell_background(self, key: str, width: int) -> Span:
         background = self._runs[key].background
@@ -96,14 +96,14 @@ class RunsTable(LineTable):
         return f"{self._runs[key].duration_s:g}", "muted"
 
     def cell_offered(self, key: str, width: int) -> Span:
-        return count(self._runs[key].offered_pps), ""
+        return format_rounded(self._runs[key].offered_pps), ""
 
     def cell_measured(self, key: str, width: int) -> Span:
-        return count(self._runs[key].measured_pps), ""
+        return format_rounded(self._runs[key].measured_pps), ""
 
     def cell_loss(self, key: str, width: int) -> Span:
         ratio = self._runs[key].loss_ratio
-        return percent(ratio), "muted" if ratio is None else "" if ratio == 0 else "warn"
+        return format_percent(ratio), "muted" if ratio is None else "" if ratio == 0 else "warn"
 
     def cell_generator(self, key: str, width: int) -> Span:
         return safe(self._runs[key].generator or UNKNOWN, width), "muted"
@@ -116,15 +116,19 @@ class RunsTable(LineTable):
         return safe(key, width), "muted"
 
 
-def column_words(name: str) -> str:
+def describe_column(name: str) -> str:
     """A column as a question names it."""
     return _COLUMN_WORDS.get(name, name)
 
 
 _COLUMN_WORDS = {
-    "size": "frame size", "started": "start", "offered": "offered rate", "measured": "measured rate", "run_id": "run",
+    "size": "frame size",
+    "started": "start",
+    "offered": "offered rate",
+    "measured": "measured rate",
+    "run_id": "run",
     "difference": "difference to the baseline",
-}  # fmt: skip
+}
 
 SECONDS_CELLS = 96
 """From this width on, the time that a run started at has its seconds."""
@@ -137,7 +141,7 @@ _SAVED_CHANGES = {
 }
 
 
-def this_year() -> str:
+def current_year() -> str:
     """The year that need not be told."""
     return str(datetime.fromtimestamp(clock.wall_s(), UTC).year)
 
@@ -216,7 +220,7 @@ class SavedRunsTable(RunsTable):
         return self._order
 
     @property
-    def steered_to(self) -> str | None:
+    def selected_run_id(self) -> str | None:
         """The run that somebody moved the cursor to."""
         return self.chosen if self._steered else None
 
@@ -230,7 +234,7 @@ class SavedRunsTable(RunsTable):
         if side > 0:
             self.post_message(self.NearEnd(to_end=True, run_id=self.chosen))
 
-    def all_shown(self) -> list[RunSummary]:
+    def list_displayed_runs(self) -> list[RunSummary]:
         """The runs as they are shown."""
         return [self.by_id[run_id] for run_id in self._order]
 
@@ -265,7 +269,7 @@ class SavedRunsTable(RunsTable):
         self._cells.clear()
         self.refresh()
 
-    def row_words(self, run_id: str) -> list[tuple[str, str]]:
+    def read_row_texts(self, run_id: str) -> list[tuple[str, str]]:
         """(title, text) of every column but the mark, for copying; not cut."""
         return [
             (column.title, getattr(self, "cell_" + column.name)(run_id, 200)[0].replace("\u2009", ""))
@@ -274,9 +278,9 @@ class SavedRunsTable(RunsTable):
 
     def rows_text(self, run_ids: Sequence[str]) -> str:
         """These rows under their titles, with tabs between the columns."""
-        rows = [self.row_words(run_id) for run_id in run_ids]
+        rows = [self.read_row_texts(run_id) for run_id in run_ids]
         lines = [[title for title, _ in rows[0]], *([text for _, text in row] for row in rows)]
-        return "\n".join(map(tsv_line, lines))
+        return "\n".join(map(format_tsv_line, lines))
 
     def header_title(self, column: Column, width: int) -> str:
         if column.name != self.sorting.column:
@@ -289,7 +293,7 @@ class SavedRunsTable(RunsTable):
         if len(self._cells) > self.CELLS_KEPT:
             self._cells.clear()
         if y == 1 and not self._keys:
-            return self.strip_of(
+            return self.build_strip(
                 [(" " * GUTTER + safe(self.empty, max(1, self.size.width - GUTTER)), "muted")], self.size.width
             )
         return super().render_line(y)
@@ -308,8 +312,8 @@ class SavedRunsTable(RunsTable):
 
     def cell_started(self, key: str, width: int) -> Span:
         stamp = self.by_id[key].started_at
-        if stamp[:4] == this_year():
-            text = short_time(stamp)
+        if stamp[:4] == current_year():
+            text = format_short_time(stamp)
             return text if len(text) <= width else text[:11], "muted"  # without seconds where there is no room
         text = safe(stamp[:19].replace("T", " "), 19)
         return text[: next((cells for cells in (19, 16) if cells <= width), 10)], "muted"

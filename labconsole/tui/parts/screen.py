@@ -22,11 +22,11 @@ from labconsole.model.plan.plan import Plan
 from labconsole.model.record.summary import RunSummary
 from labconsole.tui.console import clock
 from labconsole.tui.console.memory import ConsoleMemory
+from labconsole.tui.console.navigation import NavigationHistory
 from labconsole.tui.console.saved_runs import SavedRuns
 from labconsole.tui.console.settings import Settings
-from labconsole.tui.console.state import ConsoleState, PlanOver
-from labconsole.tui.console.trail import Trail
-from labconsole.tui.parts.action import Action, HasActions, key_word
+from labconsole.tui.console.state import ConsoleState, PlanEnd
+from labconsole.tui.parts.action import Action, HasActions, display_key
 from labconsole.tui.parts.measuring_line import MeasuringLine
 from labconsole.tui.parts.status import Tab, TopBar
 
@@ -38,9 +38,13 @@ if TYPE_CHECKING:
     """A plan, None: which was measured last; a filter; a store. Blocking. Raises LabError."""
 
 PAUSE = Action(
-    "space", "pause", "Freeze", "Freeze the display, or unfreeze it. Recording continues.",
-    id="pause", title="Freeze or unfreeze the display",
-)  # fmt: skip
+    "space",
+    "pause",
+    "Freeze",
+    "Freeze the display, or unfreeze it. Recording continues.",
+    id="pause",
+    title="Freeze or unfreeze the display",
+)
 
 
 _ACTION_ID = re.compile(r"\{([a-z-]+)\}")
@@ -68,7 +72,7 @@ class Application(Protocol):
     @property
     def runs(self) -> Sequence[RunSummary]: ...
     @property
-    def trail(self) -> Trail: ...
+    def navigation(self) -> NavigationHistory: ...
     @property
     def crew_kinds(self) -> Callable[[], Sequence[Any]]: ...
     @property
@@ -99,7 +103,7 @@ class Application(Protocol):
         """Begin the search that this plan makes; None where something else runs."""
         ...
 
-    def plan_over(self, over: PlanOver) -> None:
+    def plan_over(self, over: PlanEnd) -> None:
         """A plan has ended; that stays in sight until it was read."""
 
     def load_runs(self) -> object:
@@ -112,7 +116,7 @@ class Application(Protocol):
         """Go to a screen."""
 
 
-class ToldScreen(HasActions, Screen[None]):
+class DocumentedScreen(HasActions, Screen[None]):
     """A screen whose actions help and palette tell of. It lays itself out by the room that there is."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (104, "-normal"), (168, "-wide")]  # noqa: RUF012 - as Textual has it
@@ -122,7 +126,7 @@ class ToldScreen(HasActions, Screen[None]):
     async def give_up(self) -> None:
         """The console is being left: what is under way here is ended, and undone."""
 
-    def told_actions(self) -> Iterator[tuple[DOMNode, Action]]:
+    def documented_actions(self) -> Iterator[tuple[DOMNode, Action]]:
         """What help and palette tell of, and where it is done: the screen's own, and those of its parts."""
         yield from ((self, action) for action in self.offered_actions())
         parts = {type(part): part for part in self.query("*") if isinstance(part, HasActions)}
@@ -131,7 +135,7 @@ class ToldScreen(HasActions, Screen[None]):
             yield from ((part, action) for action in told)
 
 
-class ConsoleScreen(ToldScreen):
+class ConsoleScreen(DocumentedScreen):
     """A screen that looks at telemetry on a timer; samples never arrive as messages."""
 
     def __init__(self, app: Application, session: SessionLike, tab: Tab) -> None:
@@ -167,7 +171,7 @@ class ConsoleScreen(ToldScreen):
             return None
 
     @property
-    def in_sight(self) -> bool:
+    def is_in_view(self) -> bool:
         """It is the screen in front, and there is somebody to see it."""
         return self._front is self
 
@@ -183,9 +187,9 @@ class ConsoleScreen(ToldScreen):
         """The first key of one of the screen's actions, or of the console's, as it is on the keyboard."""
         everywhere = (*self.declared_actions(), *self.console_app.declared_actions())
         action = next(action for action in everywhere if action.id == id)
-        return key_word(action.keys_now(self.console_app.settings.keymap)[0])
+        return display_key(action.keys_now(self.console_app.settings.keymap)[0])
 
-    def with_keys(self, words: str) -> str:
+    def insert_keys(self, words: str) -> str:
         """Words in which ``{id}`` stands for the key of an action."""
         return _ACTION_ID.sub(lambda match: self.key_of(match[1]), words)
 
@@ -198,10 +202,10 @@ class ConsoleScreen(ToldScreen):
 
     def measuring_line(self) -> MeasuringLine:
         """The line of every screen that says what is measured now."""
-        self._measuring_line = line = MeasuringLine(self.state, self.start_words())
+        self._measuring_line = line = MeasuringLine(self.state, self.format_start_hint())
         return line
 
-    def start_words(self) -> str:
+    def format_start_hint(self) -> str:
         """How to begin, where nothing was measured yet."""
         return "trials are started on the Bench, plans on Plans"
 
@@ -211,7 +215,7 @@ class ConsoleScreen(ToldScreen):
 
     def tick(self) -> None:
         """Paint if this screen is in sight and something moved."""
-        if not self.is_up or not (self.in_sight or isinstance(self._front, ModalScreen)):
+        if not self.is_up or not (self.is_in_view or isinstance(self._front, ModalScreen)):
             return
         self.state.observed = self.session.observed_trial()
         self.query_one(TopBar).paint()
@@ -254,6 +258,6 @@ class ConsoleScreen(ToldScreen):
         return None
 
 
-def with_keys(widget: Widget, words: str) -> str:
+def insert_keys(widget: Widget, words: str) -> str:
     """The same for a widget of a screen."""
-    return widget.screen.with_keys(words) if isinstance(widget.screen, ConsoleScreen) else words
+    return widget.screen.insert_keys(words) if isinstance(widget.screen, ConsoleScreen) else words

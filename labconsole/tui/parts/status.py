@@ -14,10 +14,10 @@ from textual.message import Message
 from labconsole.engine.live.events import NodeState
 from labconsole.engine.live.telemetry import Telemetry
 from labconsole.model.inventory import Inventory
-from labconsole.text.cells import fit_ends, safe, span, wrapped
+from labconsole.text.cells import fit_ends, format_duration, safe, wrap_text
 from labconsole.tui.console import clock
 from labconsole.tui.console.state import ConsoleState
-from labconsole.tui.parts.lines import Lines, Span, cells_of, justified
+from labconsole.tui.parts.lines import Lines, Span, justify, measure_cells
 
 SEVERITY_MARK = {"information": ("·", ""), "warning": ("!", "warn"), "error": ("✗", "bad")}
 
@@ -65,8 +65,8 @@ class TopBar(Lines):
         kept, line = frozenset(LEAVING), list[Span]()
         for leaving in range(len(LEAVING) + 1):
             kept = frozenset(LEAVING[leaving:])
-            line = justified(self._left(kept), self._right(kept), width)
-            if cells_of(line) <= width:
+            line = justify(self._left(kept), self._right(kept), width)
+            if measure_cells(line) <= width:
                 break
         return kept, line
 
@@ -79,7 +79,7 @@ class TopBar(Lines):
         if self.read_only:
             right.append((" READ-ONLY ", "warn"))
         if self.paused_since_s is not None:
-            right.append((f" FROZEN {span(clock.monotonic_s() - self.paused_since_s)} ", "warn"))
+            right.append((f" FROZEN {format_duration(clock.monotonic_s() - self.paused_since_s)} ", "warn"))
         tone = "good" if up == total else "bad" if broken else "warn"
         glyph = "●" if up == total else "✗" if broken else "◌"
         number = f"{up} of {total}" if "words" in kept else f"{up}/{total}"
@@ -90,14 +90,14 @@ class TopBar(Lines):
 
     def _left(self, kept: frozenset[str]) -> list[Span]:
         left: list[Span] = [(BRAND, "accent")] if "brand" in kept else []
-        left += [(words, "tab" if tab is self._here else "muted") for tab, words in self._tab_words(kept)]
+        left += [(words, "tab" if tab is self._here else "muted") for tab, words in self._format_tabs(kept)]
         if "testbed" in kept:
             left.append((f"  {safe(self._inventory.testbed, 24)}", ""))
         if self._inventory.emulated and "emulated" in kept:
             left.append((" · emulated", "muted"))
         return left
 
-    def _tab_words(self, kept: frozenset[str]) -> Iterator[tuple[Tab, str]]:
+    def _format_tabs(self, kept: frozenset[str]) -> Iterator[tuple[Tab, str]]:
         for tab in self._tabs:
             if tab is self._here:
                 yield tab, f" [{tab.key} {tab.title}]"
@@ -108,7 +108,7 @@ class TopBar(Lines):
         """Go to the screen whose name is under the mouse."""
         kept, _ = self._fitting(self.size.width)
         at = cell_len(BRAND) if "brand" in kept else 0
-        for tab, words in self._tab_words(kept):
+        for tab, words in self._format_tabs(kept):
             if at <= event.x < at + cell_len(words):
                 self.post_message(self.Wanted(tab))
             at += cell_len(words)
@@ -127,7 +127,7 @@ class EventLines(Lines):
 
     def on_resize(self) -> None:
         """The number of lines follows the height, which is not known when the first are made."""
-        self.paint_anew()
+        self.repaint()
 
     def lines(self, width: int) -> list[list[Span]]:
         most, room = max(1, self.size.height), max(1, width - 13)
@@ -136,7 +136,7 @@ class EventLines(Lines):
             mark, tone = SEVERITY_MARK.get(note.severity, SEVERITY_MARK["information"])
             clock = f"{datetime.fromtimestamp(note.at_wall_s, UTC):%H:%M:%S}"
             wraps = note.severity in WRAPPED and not note.brief
-            words = wrapped(safe(note.text, WRAPPED_CHARACTERS), room) if wraps else []
+            words = wrap_text(safe(note.text, WRAPPED_CHARACTERS), room) if wraps else []
             if not 0 < len(words) <= most - len(rows):
                 words = [fit_ends((note.text, note.brief or note.text), room)]
             first, *more = words

@@ -11,7 +11,7 @@ from textual.containers import Vertical
 from labconsole.contracts.picture import StepPicture
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import ExecutionStatus
-from labconsole.engine.execution.step_seen import StepSeen
+from labconsole.engine.execution.step_view import StepView
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.guests_table import GuestsTable
 from labconsole.tui.parts.key_bar import KeyBar
@@ -21,24 +21,24 @@ from labconsole.tui.parts.overlay import Overlay
 from labconsole.tui.parts.screen import Application, frames_per_second
 from labconsole.tui.parts.step_picture import StepTrials, StepWords
 
-HELD = (ExecutionStatus.PAUSED, ExecutionStatus.WAITING)
+HALTED_STATUSES = (ExecutionStatus.PAUSED, ExecutionStatus.WAITING)
 
 
-class SeenSteps(NamedTuple):
+class StepSelection(NamedTuple):
     """Steps to look at, of what is called ``name``; ``current`` is under way, and stands still while ``held``."""
 
     name: str
-    steps: Sequence[StepSeen] = ()
-    current: StepSeen | None = None
+    steps: Sequence[StepView] = ()
+    current: StepView | None = None
     held: bool = False
 
     @classmethod
-    def of(cls, execution: PlanExecution | None) -> SeenSteps:
+    def of(cls, execution: PlanExecution | None) -> StepSelection:
         """Those of a plan that runs or ran."""
         if execution is None:
             return cls("")
         steps = execution.steps
-        return cls(execution.plan.name, steps.seen, steps.current, execution.status in HELD)
+        return cls(execution.plan.name, steps.seen, steps.current, execution.status in HALTED_STATUSES)
 
 
 class StepScreen(Overlay):
@@ -52,9 +52,9 @@ class StepScreen(Overlay):
         Action("left,h", "step(-1)", "Previous", "Show the search or trial before.", id="step-previous", common=True),
         Action("right,l", "step(1)", "Next", "Show the next search or trial.", id="step-next", common=True),
         Action("escape,q", "dismiss", "Close", "Close it; what runs goes on.", id="step-close", common=True),
-    )  # fmt: skip
+    )
 
-    def __init__(self, app: Application, look: Callable[[], SeenSteps], index: int | None = None) -> None:
+    def __init__(self, app: Application, look: Callable[[], StepSelection], index: int | None = None) -> None:
         super().__init__()
         self.console_app, self._look, self._index = app, look, index
 
@@ -97,7 +97,7 @@ class StepScreen(Overlay):
         over_time.show(picture)
         self.query_one(StepWords).show(seen, held=there.held, title=title if of_guests else "")
 
-    def _seen(self, there: SeenSteps) -> StepSeen | None:
+    def _seen(self, there: StepSelection) -> StepView | None:
         steps = there.steps
         if not steps:
             return None
@@ -124,4 +124,4 @@ class StepScreen(Overlay):
         if trial is not None and trial.run_id:
             self.dismiss()
             self.console_app.state.wanted_run = trial.run_id
-            self.console_app.trail.lead_to("runs")
+            self.console_app.navigation.push_mode("runs")

@@ -1,6 +1,6 @@
 """The trials of crews that are stored, over the whole screen: one kind at a time, in the words of the command line.
 
-What there is to know of a kind it is told (cli/text/of_guests.py): here none is known by name.
+What there is to know of a kind it is told (cli/text/guest_kinds.py): here none is known by name.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from labconsole.errors import LabError
 from labconsole.model.record.kind import RecordKind
 from labconsole.model.record.summary import RunFilter
 from labconsole.report.tables import labelled
-from labconsole.text.cells import count, fit_parts, safe
+from labconsole.text.cells import fit_parts, format_rounded, safe
 from labconsole.tui.parts import new_file
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.factor_table import MOST_CELLS, FactorTable, factor_columns
 from labconsole.tui.parts.figure_chart import FigureChart
 from labconsole.tui.parts.key_bar import KeyBar
-from labconsole.tui.parts.lines import Span, entitle
+from labconsole.tui.parts.lines import Span, set_border_titles
 from labconsole.tui.parts.overlay import Overlay
 from labconsole.tui.parts.quick_filter import QuickFilter
 from labconsole.tui.parts.screen import Application
 from labconsole.tui.parts.table import Column, LineTable
-from labconsole.tui.parts.told import ToldLines
+from labconsole.tui.parts.wrapped_lines import WrappedLines
 
 _log = logging.getLogger("labconsole.tui")
 
 VERDICTS = {"valid": ("✓", "good"), "suspect": ("?", "warn"), "invalid": ("✗", "bad")}
 
 
-class KindOfTrials(Protocol):
+class TrialKindView(Protocol):
     """How a kind is called, and what its records say in words."""
 
     @property
@@ -82,7 +82,7 @@ class _StoredTable(FactorTable):
         self.take_columns((*self.BEFORE, *self.AFTER))
 
     @property
-    def nothing_words(self) -> str:
+    def empty_text(self) -> str:
         """Why there is nothing to see."""
         return self.nothing
 
@@ -134,28 +134,48 @@ class StoredTrials(Overlay):
     title_in_help = "stored trials of guests"
     CSS_PATH = "stored_trials.tcss"
     ACTIONS: ClassVar = (
-        Action("left,h", "kind(-1)", "Kind back", "Show the kind before.",
-               id="stored-previous", shown=False, common=True),
+        Action(
+            "left,h", "kind(-1)", "Kind back", "Show the kind before.", id="stored-previous", shown=False, common=True
+        ),
         Action("right,l", "kind(1)", "Next kind", "Show the next kind of trials.", id="stored-next", common=True),
-        Action("v", "summary", "Summary", "Show what the trials in the list come to, or the one under the cursor.",
-               id="stored-summary", common=True),
-        Action("c", "curves", "Curves", "Draw the trials in the list: the next of their figures, as a report has them.",
-               id="stored-curves", common=True),
-        Action("slash", "filter", "Filter", "Show only trials that contain what you type.",
-               id="stored-filter", common=True),
+        Action(
+            "v",
+            "summary",
+            "Summary",
+            "Show what the trials in the list come to, or the one under the cursor.",
+            id="stored-summary",
+            common=True,
+        ),
+        Action(
+            "c",
+            "curves",
+            "Curves",
+            "Draw the trials in the list: the next of their figures, as a report has them.",
+            id="stored-curves",
+            common=True,
+        ),
+        Action(
+            "slash", "filter", "Filter", "Show only trials that contain what you type.", id="stored-filter", common=True
+        ),
         Action("y", "copy", "Copy", "Copy the trial's id, or the summary.", id="stored-copy", common=True),
         Action("J", "copy_record", "Record", "Copy the record as JSON.", id="stored-record", common=True),
-        Action("x", "export", "Export", "Write the trials in the list to a new file, a JSON record a line.",
-               id="stored-export", common=True),
+        Action(
+            "x",
+            "export",
+            "Export",
+            "Write the trials in the list to a new file, a JSON record a line.",
+            id="stored-export",
+            common=True,
+        ),
         Action("r", "reload", "Reload", "Read the store again.", id="stored-reload", shown=False, common=True),
         Action("escape,q", "dismiss", "Close", "Go back to the runs or curves.", id="stored-close", common=True),
-    )  # fmt: skip
+    )
 
     def __init__(
         self,
         app: Application,
         store: Any,
-        kinds: Sequence[KindOfTrials],
+        kinds: Sequence[TrialKindView],
         saved: Callable[[], int],
         *,
         drawn: bool = False,
@@ -176,7 +196,7 @@ class StoredTrials(Overlay):
         with Container(id="stored-box"):
             yield _StoredTable()
             with VerticalScroll(id="stored-scroll", can_focus=True):
-                yield ToldLines(id="stored-told")
+                yield WrappedLines(id="stored-told")
             yield FigureChart(id="stored-chart")
             yield QuickFilter()
             yield KeyBar()
@@ -193,7 +213,7 @@ class StoredTrials(Overlay):
             self.action_reload()
 
     @property
-    def _kind(self) -> KindOfTrials:
+    def _kind(self) -> TrialKindView:
         return self._kinds[self._index or 0]
 
     def _newest(self) -> int:
@@ -208,7 +228,7 @@ class StoredTrials(Overlay):
     @property
     def _taken_apart(self) -> bool:
         """Whether the console was left while the store was read."""
-        parts: tuple[type[Widget], ...] = (_StoredTable, ToldLines, FigureChart)
+        parts: tuple[type[Widget], ...] = (_StoredTable, WrappedLines, FigureChart)
         return not all(self.query(part) for part in parts)
 
     @work(exclusive=True, group="stored")
@@ -242,37 +262,37 @@ class StoredTrials(Overlay):
         listed = table.keys()
         if self._of[0] != kind.name or self._of[1] is not listed:  # another list, whose sums and figures are others
             self._of, self._summed, self._panels, self._asked = (kind.name, listed), None, None, set()
-        many = f"{count(len(listed))} of {count(len(table.records))}"
-        entitle(table, f"Stored {kind.plural}: {many}")
+        many = f"{format_rounded(len(listed))} of {format_rounded(len(table.records))}"
+        set_border_titles(table, f"Stored {kind.plural}: {many}")
         chart = self.query_one(FigureChart)
         chart.display, box.display = self._figure is not None, self._figure is None
         table.set_class(chart.display, "-small")
         if self._figure is not None:
             self._show_figure(chart)
         elif self._sums:
-            entitle(box, f"What the {kind.plural} listed come to")
+            set_border_titles(box, f"What the {kind.plural} listed come to")
             self._ask_for(drawn=False)
             self._say(self._summed or ["…"])
         else:
-            entitle(box, f"The {kind.name}")
+            set_border_titles(box, f"The {kind.name}")
             self._say(kind.lines(table.records[table.cursor_key]) if table.cursor_key in table.records else [])
 
     def _say(self, told: list[str]) -> None:
-        self.query_one(ToldLines).say(told)
+        self.query_one(WrappedLines).say(told)
 
     def _show_figure(self, chart: FigureChart) -> None:
         kind, panels = self._kind, self._panels
         self._ask_for(drawn=True)
         if panels is None:
-            entitle(chart, "Curves")
+            set_border_titles(chart, "Curves")
             chart.show(None, "…")
         elif not panels:
-            entitle(chart, "Curves")
+            set_border_titles(chart, "Curves")
             chart.show(None, f"No {kind.plural} in the list can be drawn: only valid ones are.")
         else:
             assert self._figure is not None
             self._figure %= len(panels)
-            entitle(chart, f"{self._figure + 1} of {len(panels)}: {labelled(panels[self._figure][0])}")
+            set_border_titles(chart, f"{self._figure + 1} of {len(panels)}: {labelled(panels[self._figure][0])}")
             chart.show(panels[self._figure])
 
     def _ask_for(self, *, drawn: bool) -> None:
@@ -342,7 +362,7 @@ class StoredTrials(Overlay):
 
     def action_copy(self) -> None:
         if self._sums:
-            self._copy("\n".join(self.query_one(ToldLines).told), "the summary")
+            self._copy("\n".join(self.query_one(WrappedLines).told), "the summary")
         elif self._chosen is not None:
             self._copy(self._kind.id_of(self._chosen), "the id")
 
@@ -362,6 +382,6 @@ class StoredTrials(Overlay):
         def text() -> str:
             return "".join(json.dumps({kind.name: each.to_json()}) + "\n" for each in records)
 
-        words = f"{count(len(records))} {kind.plural}, a record a line."
+        words = f"{format_rounded(len(records))} {kind.plural}, a record a line."
         ask = new_file.ask(f"the {kind.plural}", f"{kind.plural}.jsonl", words, {".jsonl": text}, self.console_app.tell)
         self.app.push_screen(ask)

@@ -69,18 +69,31 @@ class LineTable(HasActions, ScrollView, Tones, can_focus=True):
     COLUMNS: ClassVar[tuple[Column, ...]] = ()
     EMPTY: ClassVar[str] = ""
     ACTIONS: ClassVar[Sequence[Action]] = (
-        Action("up,k", "cursor(-1)", "Row up", "Go one row up; among streams, the chart follows.",
-               id="row-up", shown=False, common=True),
+        Action(
+            "up,k",
+            "cursor(-1)",
+            "Row up",
+            "Go one row up; among streams, the chart follows.",
+            id="row-up",
+            shown=False,
+            common=True,
+        ),
         Action("down,j", "cursor(1)", "Row down", "Go one row down.", id="row-down", shown=False, common=True),
-        Action("pageup,ctrl+u", "cursor_page(-1)", "Page up", "Go a page up.",
-               id="page-up", shown=False, common=True),
-        Action("pagedown,ctrl+d", "cursor_page(1)", "Page down", "Go a page down.",
-               id="page-down", shown=False, common=True),
-        Action("home", "cursor_edge(-1)", "First row", "Go to the first row.",
-               id="row-first", shown=False, common=True),
-        Action("end,G", "cursor_edge(1)", "Last row", "Go to the last row.",
-               id="row-last", shown=False, common=True),
-    )  # fmt: skip
+        Action("pageup,ctrl+u", "cursor_page(-1)", "Page up", "Go a page up.", id="page-up", shown=False, common=True),
+        Action(
+            "pagedown,ctrl+d",
+            "cursor_page(1)",
+            "Page down",
+            "Go a page down.",
+            id="page-down",
+            shown=False,
+            common=True,
+        ),
+        Action(
+            "home", "cursor_edge(-1)", "First row", "Go to the first row.", id="row-first", shown=False, common=True
+        ),
+        Action("end,G", "cursor_edge(1)", "Last row", "Go to the last row.", id="row-last", shown=False, common=True),
+    )
 
     @dataclass
     class Chosen(Message):
@@ -150,7 +163,7 @@ class LineTable(HasActions, ScrollView, Tones, can_focus=True):
             self._keys, self._room, self._rows_painted = keys, 0, 0
             self._cells.clear()
             return
-        resized = self._keys != keys or self._room != self._room_for(len(keys))
+        resized = self._keys != keys or self._room != self._measure_room(len(keys))
         resized = resized or self._columns is not self.columns() or self._rows_painted != self.size.height - 1
         if resized:
             line = self._cursor_line()
@@ -228,7 +241,7 @@ class LineTable(HasActions, ScrollView, Tones, can_focus=True):
         return spans
 
     @property
-    def nothing_words(self) -> str:
+    def empty_text(self) -> str:
         """What stands where there are no rows."""
         return self.EMPTY
 
@@ -236,18 +249,18 @@ class LineTable(HasActions, ScrollView, Tones, can_focus=True):
         """The header stays at the top; rows scroll beneath it."""
         width = self.size.width
         if y == 0:
-            return self.strip_of(self._header(), width)
+            return self.build_strip(self._header(), width)
         key = self._key_at(y)
         if key is None:
-            empty = self.nothing_words if y == 1 and not self._keys else ""
-            return self.strip_of([(" " * GUTTER + empty, "muted")], width)
+            empty = self.empty_text if y == 1 and not self._keys else ""
+            return self.build_strip([(" " * GUTTER + empty, "muted")], width)
         cells = self._cells.get(key)
         if cells is None:
             cells = self._cells[key] = self._row(key)
         here = key == self.cursor_key
         mark = "▌ " if here and self.has_focus else "› " if here else " " * GUTTER
         under = self.cursor_style() if here and self.has_focus else None
-        return self.strip_of([(mark, "accent"), *cells], width, under=under)
+        return self.build_strip([(mark, "accent"), *cells], width, under=under)
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
@@ -259,13 +272,13 @@ class LineTable(HasActions, ScrollView, Tones, can_focus=True):
         self.paint()
         self.refresh()
 
-    def _room_for(self, rows: int) -> int:
+    def _measure_room(self, rows: int) -> int:
         """Cells for columns. Foretold: Textual shows the scroll bar only after the picture that made it needed."""
         scrolls = rows + 1 > self.size.height
         return self.size.width - (self.styles.scrollbar_size_vertical if scrolls else 0)
 
     def _choose_columns(self) -> None:
-        self._room = self._room_for(len(self._keys))
+        self._room = self._measure_room(len(self._keys))
         self._columns = self.columns()
         self._layout = fit_columns(self._columns, self._room - GUTTER)
         self._edges = list(accumulate((width + 1 for _, width in self._layout), initial=GUTTER))
@@ -285,7 +298,7 @@ class LineTable(HasActions, ScrollView, Tones, can_focus=True):
         if key is not None:
             self.move_to(key)
 
-    def to_top(self) -> None:
+    def move_to_top(self) -> None:
         """Begin anew: the cursor on the first row, wherever that goes."""
         self._steered = False
         if self._keys:

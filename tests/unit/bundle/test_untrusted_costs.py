@@ -129,8 +129,11 @@ def run_bounded(commands: list[list[str]], may_grow_bytes: int) -> list[tuple[in
     """Status and output of every command but the first, in one process that may grow by so much after the first."""
     done = subprocess.run(
         [sys.executable, "-c", LOWERED + CHILD, json.dumps(commands), str(may_grow_bytes)],
-        capture_output=True, text=True, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"}, timeout=300,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        timeout=300,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     return [(status, text) for status, text in json.loads(done.stdout.splitlines()[-1])]
 
@@ -340,8 +343,10 @@ def test_of_many_differences_the_first_are_told_and_all_are_counted() -> None:
         differences(f"{number}: " + "x" * 5000)
     differences.end()
     assert (differences.count, len(told), told[-1]) == (
-        MAX_DIFFERENCES + 7, MAX_DIFFERENCES + 1, "7 more differences are not listed"
-    )  # fmt: skip
+        MAX_DIFFERENCES + 7,
+        MAX_DIFFERENCES + 1,
+        "7 more differences are not listed",
+    )
     assert max(map(len, told)) <= 2000
 
 
@@ -431,6 +436,6 @@ def test_a_plan_that_grew_since_it_was_checked_is_not_read_whole(
         path.write_bytes(path.read_bytes() + b"#" * (MAX_FILE_BYTES + 1))
         return loaded
 
-    monkeypatch.setattr("labconsole.report.gathering.load_plan", load)
+    monkeypatch.setattr("labconsole.report.loading.load_plan", load)
     assert main(["report", "--plan", str(plan), "--store", str(lab / "runs.sqlite")]) == 2
     assert f"{plan}: is larger than {MAX_FILE_BYTES} bytes" in capsys.readouterr().err

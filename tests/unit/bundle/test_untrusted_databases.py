@@ -20,7 +20,7 @@ from labconsole.model.record.kind import ExperimentColumns
 from labconsole.model.record.kinds.search import KIND as SEARCH
 from labconsole.store.open import open_store
 from labconsole.store.sql import sqlite, statement_work
-from labconsole.store.sql.schema import fill_in, runs
+from labconsole.store.sql.schema import fill_missing_columns, runs
 from support.bundle_samples import make_lab
 from support.foreign_databases import altered, repeated
 
@@ -84,10 +84,14 @@ def test_no_check_of_another_store_s_own_is_computed(
 ) -> None:
     columns = "run_id TEXT PRIMARY KEY, text TEXT CHECK (0), author TEXT, written_at TEXT"
     other = altered(
-        tmp_path / "other.sqlite", store, "PRAGMA ignore_check_constraints=ON", "ALTER TABLE notes RENAME TO mine",
-        f"CREATE TABLE notes ({columns})", "INSERT INTO notes SELECT run_id, text, author, written_at FROM mine",
+        tmp_path / "other.sqlite",
+        store,
+        "PRAGMA ignore_check_constraints=ON",
+        "ALTER TABLE notes RENAME TO mine",
+        f"CREATE TABLE notes ({columns})",
+        "INSERT INTO notes SELECT run_id, text, author, written_at FROM mine",
         "DROP TABLE mine",
-    )  # fmt: skip
+    )
     assert main(["runs", "import", str(other), "--store", str(tmp_path / "own.sqlite")]) == 1  # without its series
     assert "2 notes imported" in capsys.readouterr().out
 
@@ -252,17 +256,19 @@ def test_pages_of_another_store_that_do_not_go_on_are_read_once(
             row = {**dict.fromkeys([each.name for each in fields(ExperimentColumns)], "x"), "record": "{}"}
             monkeypatch.setattr(opened, "_page", lambda *_: [row])
             with pytest.raises(StoreError, match="cannot read searches: the database is damaged"):
-                list(opened.listed_experiments(SEARCH, lambda problem: None))
+                list(opened.iterate_experiments(SEARCH, lambda problem: None))
 
 
 def test_columns_that_stay_empty_are_filled_in_once(store: Path, tmp_path: Path) -> None:
     path = altered(
-        tmp_path / "other.sqlite", store, "UPDATE runs SET format = NULL",
+        tmp_path / "other.sqlite",
+        store,
+        "UPDATE runs SET format = NULL",
         "CREATE TRIGGER t AFTER UPDATE ON runs WHEN NEW.format IS NOT NULL BEGIN UPDATE runs SET format = NULL; END",
-    )  # fmt: skip
+    )
     engine = create_engine(f"sqlite:///{path}")
     with engine.begin() as connection, pytest.raises(StoreError, match="stays without its columns"):
-        fill_in(connection)
+        fill_missing_columns(connection)
     engine.dispose()
 
 

@@ -24,9 +24,21 @@ from support.fuzzing import harmful, places, put
 from support.report_runs import evaluation
 
 NAMED = {
-    "testbed", "operator", "platform", "detail", "os", "kernel", "cpu_model", "hostname", "generator_version",
-    "interface", "hypervisor", "uut_kernel", "driver", "code",
-}  # fmt: skip
+    "testbed",
+    "operator",
+    "platform",
+    "detail",
+    "os",
+    "kernel",
+    "cpu_model",
+    "hostname",
+    "generator_version",
+    "interface",
+    "hypervisor",
+    "uut_kernel",
+    "driver",
+    "code",
+}
 """Keys of a record whose words are free."""
 
 ATTACKS = ["".join(PIECES[first::2]).replace("\ud800", "") for first in range(2)]
@@ -114,8 +126,12 @@ def _latex(text: str, plain: str) -> None:
 
 
 CHECKS: dict[str, Callable[[str, str], None]] = {
-    "svg": _svg, "html": _html, "md": _markdown, "csv": _csv, "tex": _latex,
-}  # fmt: skip
+    "svg": _svg,
+    "html": _html,
+    "md": _markdown,
+    "csv": _csv,
+    "tex": _latex,
+}
 DRAWN_AS_DOTS = {"pdf", "png"}
 """Their words are those of the SVG: one function makes them plain for all three."""
 
@@ -152,8 +168,11 @@ def _exported_lines(path: Path) -> None:
 
 
 EXPORTED: dict[str, Callable[[Path], None]] = {
-    "csv": _exported_csv, "parquet": _exported_parquet, "jsonl": _exported_lines, "hlog": _exported_lines,
-}  # fmt: skip
+    "csv": _exported_csv,
+    "parquet": _exported_parquet,
+    "jsonl": _exported_lines,
+    "hlog": _exported_lines,
+}
 
 
 def test_no_exported_file_has_more_than_words_of_others(hostile: list[str], tmp_path: Path) -> None:

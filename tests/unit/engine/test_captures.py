@@ -14,7 +14,7 @@ from labconsole.engine.trial.setup import Flow, TrialSettings
 from labconsole.engine.trial.trial import Trial
 from labconsole.errors import AgentError, NodeError
 from labconsole.network.nic_stamps import NicStamps
-from labconsole.verdict.observed import StreamObservations, TrialObservations
+from labconsole.verdict.observations import StreamObservations, TrialObservations
 from labconsole.wire.clocks import NicClock
 from labconsole.wire.session import Undone
 from support.background_records import REQUEST
@@ -61,8 +61,14 @@ def test_the_nic_stamps_from_before_the_capture_until_after_it_and_its_clock_is_
     sink = Sink()
     seen = captured(sink, frozenset({"snk1"}))
     assert [each.op for each in sink.asked] == [
-        "net.apply", "clock.nic", "capture.start", "capture.stop", "clock.nic", "capture.stop", "net.undo",
-    ]  # fmt: skip
+        "net.apply",
+        "clock.nic",
+        "capture.start",
+        "capture.stop",
+        "clock.nic",
+        "capture.stop",
+        "net.undo",
+    ]
     assert sink.asked[0].changes == [NicStamps(interface="eth1")]
     assert sink.asked[0].token == sink.asked[-1].token
     assert sink.asked[2].nic_stamps is True

@@ -12,7 +12,7 @@ import pytest
 
 from labconsole.errors import NodeUnreachable
 from labconsole.model.inventory import Inventory
-from labconsole.nodes.route import find_route, shell_argv
+from labconsole.nodes.ssh_route import find_route, shell_argv
 from support.requirements import require
 
 ME = pwd.getpwuid(os.getuid()).pw_name

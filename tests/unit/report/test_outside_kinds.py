@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from labconsole.cli.main import main
-from labconsole.experiments.kinds import outside_hashes
+from labconsole.experiments.kinds import find_plugin_hashes
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.record.kinds import record_kinds
 from labconsole.store.open import open_store
@@ -63,14 +63,20 @@ def test_a_plans_own_steps_are_in_the_report_on_its_file_and_those_of_others_are
     with open_store(str(tmp_path / "s.sqlite")) as store:
         for name, times in (("plan", 3), ("other", 4)):
             plan = load_plan(tmp_path / f"{name}.yaml")
-            (hash,) = outside_hashes(plan, store)
+            (hash,) = find_plugin_hashes(plan, store)
             made = kind.record(
-                id=f"20260101T00000{times}Z-twice0", started_at="2026-01-01T00:00:00.000000Z", testbed="t",
-                testbed_fingerprint="7d3f9a11c0de4b52", plan_name="toys", plan_hash=hash, platform="raw", times=times,
+                id=f"20260101T00000{times}Z-twice0",
+                started_at="2026-01-01T00:00:00.000000Z",
+                testbed="t",
+                testbed_fingerprint="7d3f9a11c0de4b52",
+                plan_name="toys",
+                plan_hash=hash,
+                platform="raw",
+                times=times,
                 runs=[],
-            )  # fmt: skip
+            )
             store.save_experiment(kind, made)
-        assert outside_hashes(load_plan(tmp_path / "grid.yaml"), store) == []
+        assert find_plugin_hashes(load_plan(tmp_path / "grid.yaml"), store) == []
     found = reported(capsys, tmp_path / "s.sqlite", "--plan", str(tmp_path / "plan.yaml"))
     assert found["twices"] == [{"platform": "raw", "times": 3}]
     assert len(reported(capsys, tmp_path / "s.sqlite")["twices"]) == 2

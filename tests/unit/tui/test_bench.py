@@ -36,7 +36,7 @@ from labconsole.tui.screens import SCREENS
 from labconsole.tui.screens.bench.interfaces import InterfacesTable
 from labconsole.tui.screens.bench.screen import BenchScreen
 from labconsole.tui.screens.bench.uut import UutView
-from labconsole.wire.surroundings import NodeSurroundings
+from labconsole.wire.host_activity import NodeSurroundings
 from support.asking import partly
 from support.driven_console import SIZES, console, picture, settle, text, until
 from support.fake_lab_session import LabSession
@@ -194,11 +194,16 @@ def delay(p50_ns: int, *, one_way: bool) -> Delay:
     quantiles = {"p50": p50_ns, "p99": 10 * p50_ns, "p999": 20 * p50_ns, "max": 30 * p50_ns}
     return Delay.model_validate(
         {
-            "packets": 1000, "pair_every_packets": 10, "one_way": one_way, "reason": None if one_way else "no shared clock",
-            "clock_bound_ns": 0 if one_way else None, "pdv_ns": quantiles, "ipdv_ns": None,
+            "packets": 1000,
+            "pair_every_packets": 10,
+            "one_way": one_way,
+            "reason": None if one_way else "no shared clock",
+            "clock_bound_ns": 0 if one_way else None,
+            "pdv_ns": quantiles,
+            "ipdv_ns": None,
             "one_way_ns": {**quantiles, "min": 1, "mean": 5.0} if one_way else None,
         }
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.asyncio
@@ -207,10 +212,13 @@ async def test_percentiles_of_delay_come_in_with_every_repetition_and_say_what_t
     async with console(Repeating, (200, 60)) as (app, _, pilot):
         repetitions = app.state.repetitions
         for number, (p50_ns, one_way, words) in enumerate(
-            [(20_000, True, ("delay p50", "20.0", "200.0")), (40_000, True, ("delay p50", "30.0", "300.0")),
-             (60_000, False, ("PDV p50", "40.0", "400.0"))],
+            [
+                (20_000, True, ("delay p50", "20.0", "200.0")),
+                (40_000, True, ("delay p50", "30.0", "300.0")),
+                (60_000, False, ("PDV p50", "40.0", "400.0")),
+            ],
             start=1,
-        ):  # fmt: skip
+        ):
             record = make_record(request, f"run-{number}")
             stream = record.streams[0].model_copy(update={"delay": delay(p50_ns, one_way=one_way)})
             repetitions.begin(request, number, 3)
@@ -278,8 +286,9 @@ def look(**surroundings: Any) -> UutView:
 
 def test_what_runs_on_the_uut_is_said_in_words_and_the_unknown_is_not_made_up() -> None:
     assert look(load=[0.5], cpus=4, guests=[], sessions=[], logins=[]).words({}, "uut") == (
-        ("no guests · load 0.50 on 4 CPUs · free", "no guests · load 0.50 on 4 CPUs", "no guests"), "muted",
-    )  # fmt: skip
+        ("no guests · load 0.50 on 4 CPUs · free", "no guests · load 0.50 on 4 CPUs", "no guests"),
+        "muted",
+    )
     words, tone = look(load=[2.0], cpus=4, guests=[{"name": "deb12", "pid": 1}], sessions=[7], logins=[{}, {}]).words(
         {}, "uut"
     )

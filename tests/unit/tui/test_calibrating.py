@@ -85,9 +85,14 @@ async def test_neither_a_console_that_only_watches_nor_one_beside_others_calibra
         assert isinstance(session, LabSession)
         assert session.calibrated == 0
     held = LeaseHolder(
-        owner="eva@desk", purpose="plan nightly", since=datetime(2026, 3, 2, 9, tzinfo=UTC), until=None,
-        observe=None, quiet=False, own=False,
-    )  # fmt: skip
+        owner="eva@desk",
+        purpose="plan nightly",
+        since=datetime(2026, 3, 2, 9, tzinfo=UTC),
+        until=None,
+        observe=None,
+        quiet=False,
+        own=False,
+    )
     async with console(made(holders={"uut": held})) as (app, session, pilot):
         await pilot.press("5", "c")
         await shown(app, pilot, "uut is held by eva@desk")

@@ -391,8 +391,8 @@ async def test_timers_that_outlast_the_screens_of_a_console_that_is_left_do_noth
                 patch.setattr(ConsoleApp, "screen", property(no_screen))
                 for callback in timers:
                     callback()
-                assert not screen.in_sight
-            assert screen.in_sight
+                assert not screen.is_in_view
+            assert screen.is_in_view
 
 
 async def test_everything_with_a_key_is_in_the_command_palette() -> None:

@@ -26,7 +26,7 @@ from labconsole.model.plan.loader import load_plan
 from labconsole.model.record.run import RunRecord
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.console import clock
-from labconsole.tui.console.journal import KEPT
+from labconsole.tui.console.journal import MOST_ENTRIES
 from labconsole.tui.parts.ask_text import AskText
 from labconsole.tui.parts.confirm import Confirm
 from labconsole.tui.parts.runs_table import RunsTable
@@ -260,10 +260,17 @@ async def test_a_preview_shows_what_is_left_out_what_is_needed_and_every_command
     (plans / "ruled.yaml").write_text(RULED)
     async with console(size=(160, 50), screen="4") as (app, _, pilot):
         await shown(
-            app, pilot, "6 points", "not measured: platform raw, background", "2 points of the matrix are excluded",
-            "one trial after every set-up, not saved", "after s 3600", "./tune.sh --quiet (at most 60 s)",
-            "points 4-5 need the maximum of", "--background idle",
-        )  # fmt: skip
+            app,
+            pilot,
+            "6 points",
+            "not measured: platform raw, background",
+            "2 points of the matrix are excluded",
+            "one trial after every set-up, not saved",
+            "after s 3600",
+            "./tune.sh --quiet (at most 60 s)",
+            "points 4-5 need the maximum of",
+            "--background idle",
+        )
 
 
 async def test_enter_on_a_trial_leads_to_its_run():
@@ -614,8 +621,17 @@ async def test_the_legend_names_every_glyph_of_the_grid_at_any_size(size):
     async with console(size=size, screen="4") as (app, _, pilot):
         words = await shown(app, pilot, "ready")
         legend = words[words.index("· to do") :]
-        for each in ("▶ running", "✓ valid", "? suspect", "✗ invalid", "■ stored", "□ stored, suspect",
-                     "⊠ stored, invalid", "′ repeated", "– skipped by stop"):  # fmt: skip
+        for each in (
+            "▶ running",
+            "✓ valid",
+            "? suspect",
+            "✗ invalid",
+            "■ stored",
+            "□ stored, suspect",
+            "⊠ stored, invalid",
+            "′ repeated",
+            "– skipped by stop",
+        ):
             assert each in legend
 
 
@@ -947,9 +963,11 @@ async def test_the_log_is_filtered_by_words_and_severity_and_copied():
 
 async def test_the_log_is_bounded_and_says_what_it_forgot():
     async with console(screen="7") as (app, _, pilot):
-        for number in range(KEPT + 50):
+        for number in range(MOST_ENTRIES + 50):
             app.state.note(0.0, f"note {number}")
-        await shown(app, pilot, f"{KEPT} of {KEPT}", "older ones were dropped", f"note {KEPT + 49}")
+        await shown(
+            app, pilot, f"{MOST_ENTRIES} of {MOST_ENTRIES}", "older ones were dropped", f"note {MOST_ENTRIES + 49}"
+        )
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,31 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from labconsole.contracts.report import Experiments
-from labconsole.experiments.flow.comparing import WAYS, compare_with, is_bare
-from labconsole.experiments.flow.shown import inward_of, nothing_words, plain, records_of, summary_of, words
-from labconsole.experiments.flow.summary import FlowPointFound, FlowsSummary, set_up_of, summarize_flows
+from labconsole.experiments.flow.bare_host_comparison import WAYS, compare_payloads, is_bare
+from labconsole.experiments.flow.report_data import (
+    build_summary,
+    describe_missing_result,
+    format_set_up_mean,
+    plain,
+    select_receive_records,
+    select_send_records,
+)
+from labconsole.experiments.flow.summary import FlowPointResult, FlowsSummary, set_up_of, summarize_flows
+from labconsole.measure.paired_blocks import adjusted
 from labconsole.measure.statistics.bounded_means import fairness_p
 from labconsole.measure.statistics.effects import SIGNIFICANCE, Effect, fall_p, rise_p
-from labconsole.measure.trials_of_guests import adjusted
 from labconsole.model.record.flow import FlowRecord
-from labconsole.report.abstracts import NOT_BY_LINK, Concluded, Held, abstract_unit, none_valid, not_xens, tool_pairs
-from labconsole.report.effect_words import effect_words
+from labconsole.report.effect_formatting import format_effect
 from labconsole.report.material import Material
+from labconsole.report.paper_abstracts import (
+    NOT_BY_LINK,
+    Confirmation,
+    PaperConclusion,
+    build_abstract_unit,
+    describe_unmentioned,
+    format_none_valid,
+    pair_tools,
+)
 
 LEAST = "Xen introduces the least overhead on network performance"
 BEST = "xen"
@@ -30,13 +45,13 @@ FAIR = 0.99
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
+class AbstractComparison:
     """One guest of the paper's best platform beside one of another: ``effect``, by what it carries more; ``about``: the
     best one's name and the way, ``than``: the other's name.
     """
 
-    best: FlowPointFound
-    other: FlowPointFound
+    best: FlowPointResult
+    other: FlowPointResult
     about: str
     than: str
     effect: Effect
@@ -64,18 +79,18 @@ class Beside:
     def said(self) -> str:
         none = [each.key.platform for each in (self.best, self.other) if not each.flow_ids]
         if none:
-            return none_valid(none)
-        return f"trials left out by {self.out}" if self.out else effect_words(self.effect)
+            return format_none_valid(none)
+        return f"trials left out by {self.out}" if self.out else format_effect(self.effect)
 
 
-def _conclude(material: Material) -> Iterator[Concluded]:
+def _conclude(material: Material) -> Iterator[PaperConclusion]:
     """For one guest each way, and for each platform with several that send."""
-    names, found = material.paper_names, list[Beside]()
-    for way, records in (("out", records_of(material)), ("in", inward_of(material))):
-        beside = _beside(records, names, WAYS[way])
+    names, found = material.paper_names, list[AbstractComparison]()
+    for way, records in (("out", select_send_records(material)), ("in", select_receive_records(material))):
+        beside = _compare_platforms(records, names, WAYS[way])
         found += beside
         if records and not beside:
-            yield Concluded(
+            yield PaperConclusion(
                 LEAST, WAYS[way], "no platform that is the paper's Xen was asked the same as another", "not decided"
             )
     family = material.evaluation.claims.p_values
@@ -87,20 +102,27 @@ def _conclude(material: Material) -> Iterator[Concluded]:
         of = [place for place, each in enumerate(found) if each.about == about]
         said = "; ".join(f"{found[at].than}: {found[at].said}" for at in of)
         full = any(_fills_link(point) for at in of for point in (found[at].best, found[at].other))
-        yield Concluded(
-            LEAST, about, f"beside {said}",
-            "not confirmed" if any(less[at] for at in of)
-            else "confirmed" if all(more[at] for at in of) else NOT_BY_LINK if full else "not decided",
+        yield PaperConclusion(
+            LEAST,
+            about,
+            f"beside {said}",
+            "not confirmed"
+            if any(less[at] for at in of)
+            else "confirmed"
+            if all(more[at] for at in of)
+            else NOT_BY_LINK
+            if full
+            else "not decided",
             tuple(p for at in of for p in found[at].p_values if p is not None),
-        )  # fmt: skip
-    records, summary = records_of(material), summary_of(material)
+        )
+    records, summary = select_send_records(material), build_summary(material)
     points = _sharing(records, summary)
     tested = [_fairness(records, point) for point in points]
     fair, unfair = (adjusted([each and each[side] for each in tested], family) for side in (0, 1))
     for point, ps, *words_by in zip(points, tested, fair, unfair, strict=True):
-        name = f"{summary.name_of(point.key)}{not_xens(point.key.platform, names)}"
+        name = f"{summary.name_of(point.key)}{describe_unmentioned(point.key.platform, names)}"
         about = f"{name}: {point.key.guests} guests that send"
-        yield Concluded("sharing the network among guests is fair", about, *_fair(point, *words_by), ps or ())
+        yield PaperConclusion("sharing the network among guests is fair", about, *_fair(point, *words_by), ps or ())
 
 
 def _claimed(experiments: Experiments, names: Mapping[str, str]) -> list[float]:
@@ -109,23 +131,24 @@ def _claimed(experiments: Experiments, names: Mapping[str, str]) -> list[float]:
     found: list[float | None] = []
     for way in WAYS:
         records = [each for each in flows if each.requested.pattern == way]
-        found += [p for beside in _beside(records, names, WAYS[way]) for p in beside.p_values]
+        found += [p for beside in _compare_platforms(records, names, WAYS[way]) for p in beside.p_values]
     out = [each for each in flows if each.requested.pattern == "out"]
     for point in _sharing(out, summarize_flows(out)):
         found += _fairness(out, point) or ()
     return [p for p in found if p is not None]
 
 
-def _sharing(records: Sequence[FlowRecord], summary: FlowsSummary) -> list[FlowPointFound]:
+def _sharing(records: Sequence[FlowRecord], summary: FlowsSummary) -> list[FlowPointResult]:
     """Points of several guests that send, the bare host apart."""
     bare = _bare(records)
     return [
-        point for point in plain(summary.points)
+        point
+        for point in plain(summary.points)
         if point.key.guests > 1 and (point.key.testbed_fingerprint, point.key.platform) not in bare
-    ]  # fmt: skip
+    ]
 
 
-def _fairness(records: Sequence[FlowRecord], point: FlowPointFound) -> tuple[float, float] | None:
+def _fairness(records: Sequence[FlowRecord], point: FlowPointResult) -> tuple[float, float] | None:
     """p of the claim that it is fair, and that it is not; None: not tested."""
     if point.jain is None or _undecided(point) is not None:
         return None
@@ -136,31 +159,35 @@ def _fairness(records: Sequence[FlowRecord], point: FlowPointFound) -> tuple[flo
     return fairness_p(jain, point.key.guests, FAIR)
 
 
-def _beside(records: Sequence[FlowRecord], names: Mapping[str, str], way: str) -> list[Beside]:
+def _compare_platforms(records: Sequence[FlowRecord], names: Mapping[str, str], way: str) -> list[AbstractComparison]:
     """With each other platform that was asked the same of one guest, the bare host apart, and others that are the
     paper's best as well.
     """
     summary, of = summarize_flows(records), {each.flow_id: each for each in records}
     bare = _bare(records)
     points = [
-        point for point in plain(summary.points)
+        point
+        for point in plain(summary.points)
         if point.key.guests == 1 and (point.key.testbed_fingerprint, point.key.platform) not in bare
-    ]  # fmt: skip
+    ]
     by_key = {point.key: point for point in points}
     pairs = [
         (by_key[best], by_key[other])
-        for pair in tool_pairs(by_key)
+        for pair in pair_tools(by_key)
         for best, other in (pair, pair[::-1])
         if names.get(best.platform) == BEST != names.get(other.platform)
     ]
     trials = [([of[each] for each in best.flow_ids], [of[each] for each in other.flow_ids]) for best, other in pairs]
     return [
-        Beside(
-            best=best, other=other, about=f"{summary.name_of(best.key)}, {way}", than=summary.name_of(other.key),
+        AbstractComparison(
+            best=best,
+            other=other,
+            about=f"{summary.name_of(best.key)}, {way}",
+            than=summary.name_of(other.key),
             effect=effect,
         )
-        for (best, other), effect in zip(pairs, compare_with(records, trials), strict=True)
-    ]  # fmt: skip
+        for (best, other), effect in zip(pairs, compare_payloads(records, trials), strict=True)
+    ]
 
 
 def _bare(records: Sequence[FlowRecord]) -> set[tuple[str, str]]:
@@ -168,11 +195,11 @@ def _bare(records: Sequence[FlowRecord]) -> set[tuple[str, str]]:
     return {(each.testbed_fingerprint, each.requested.platform) for each in records if is_bare(each)}
 
 
-def _fills_link(point: FlowPointFound) -> bool:
+def _fills_link(point: FlowPointResult) -> bool:
     return point.line_ratio is not None and point.line_ratio.maximum >= FULL_RATIO
 
 
-def _undecided(point: FlowPointFound) -> str | None:
+def _undecided(point: FlowPointResult) -> str | None:
     """Why nothing is said of how fair it is: only a full link, or one processor, has to be shared."""
     if point.by_outcome:
         return f"with trials left out by {point.by_outcome}"
@@ -181,10 +208,10 @@ def _undecided(point: FlowPointFound) -> str | None:
     return None
 
 
-def _fair(point: FlowPointFound, fair_p: float | None, unfair_p: float | None) -> tuple[str, Held]:
+def _fair(point: FlowPointResult, fair_p: float | None, unfair_p: float | None) -> tuple[str, Confirmation]:
     if point.jain is None:
-        return nothing_words(point), "not decided"
-    said, why = f"Jain {words(point.jain, 1, 4)}", _undecided(point)
+        return describe_missing_result(point), "not decided"
+    said, why = f"Jain {format_set_up_mean(point.jain, 1, 4)}", _undecided(point)
     if why is not None:
         return f"{said}, {why}", "not decided"
     if fair_p is not None and fair_p <= SIGNIFICANCE:
@@ -193,8 +220,11 @@ def _fair(point: FlowPointFound, fair_p: float | None, unfair_p: float | None) -
 
 
 UNITS = (
-    abstract_unit(
-        "mattos", "mattos-abstract-network", 169, _conclude,
+    build_abstract_unit(
+        "mattos",
+        "mattos-abstract-network",
+        169,
+        _conclude,
         "Least overhead: one guest of the paper's best platform sends, or is sent, more than one of every other, each "
         f"by more than {100 * MATTERS_RATIO:.0f} %; which of your platforms that is, --reference-map says. Where all "
         f"fill the link, or none is shown to, nothing is decided; at {100 * FULL_RATIO:.0f} % of what it can carry it "
@@ -204,4 +234,4 @@ UNITS = (
         "all that the report claims (Holm); nothing is decided where trials were left out by what they came to.",
         _claimed,
     ),
-)  # fmt: skip
+)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from labconsole.contracts.report import Finding, Findings, ReportUnit
-from labconsole.report.claim_cells import effect_words, grouped, run_ids_of
+from labconsole.report.claim_cells import collect_run_ids, format_claim_effect, group_comparisons
 from labconsole.report.evaluation import Evaluation
+from labconsole.report.formatting import describe_baseline, format_setting
 from labconsole.report.material import Material
-from labconsole.report.words import baseline_words, setting_words
 
 
 def make(material: Material) -> Findings:
@@ -23,26 +23,27 @@ def _sentences(made: Evaluation) -> Iterator[Finding]:
         return
     pairs = [pair for pair in made.ranking if pair.claim.word == "equivalent"]
     beside = [c for c in (*made.cpu_loads, *made.idle, *made.network_loads) if c.claim.word == "equivalent"]
-    for held in grouped(pairs, lambda pair: pair.subject.setting[1:4]):
+    for held in group_comparisons(pairs, lambda pair: pair.subject.setting[1:4]):
         words = "; ".join(
-            f"{pair.subject.setting.platform} and {pair.baseline.setting.platform} ({effect_words(pair.claim)})"
+            f"{pair.subject.setting.platform} and {pair.baseline.setting.platform} ({format_claim_effect(pair.claim)})"
             for pair in held
         )
         yield Finding(
-            sentence=f"{setting_words(held[0].subject.setting)}: equivalent within ± {100 * margin:g} %: {words}.",
-            run_ids=run_ids_of(held),
+            sentence=f"{format_setting(held[0].subject.setting)}: equivalent within ± {100 * margin:g} %: {words}.",
+            run_ids=collect_run_ids(held),
         )
-    for held in grouped(beside, lambda c: (c.subject.setting.background, c.baseline.setting.background)):
+    for held in group_comparisons(beside, lambda c: (c.subject.setting.background, c.baseline.setting.background)):
         words = "; ".join(
-            f"{c.subject.setting.platform}, {setting_words(c.subject.setting)}: {effect_words(c.claim)}" for c in held
+            f"{c.subject.setting.platform}, {format_setting(c.subject.setting)}: {format_claim_effect(c.claim)}"
+            for c in held
         )
         yield Finding(
             sentence=(
                 f"Background {held[0].subject.setting.background} against "
-                f"{baseline_words(held[0].baseline.setting.background)}: equivalent within ± {100 * margin:g} %: "
+                f"{describe_baseline(held[0].baseline.setting.background)}: equivalent within ± {100 * margin:g} %: "
                 f"{words}."
             ),
-            run_ids=run_ids_of(held),
+            run_ids=collect_run_ids(held),
         )
 
 

@@ -7,9 +7,9 @@ from itertools import chain
 from typing import NamedTuple
 
 from labconsole.contracts.report import Finding, Findings, ReportUnit
+from labconsole.report.formatting import format_point_setting, format_target_number
 from labconsole.report.material import Material
 from labconsole.report.points import PointSummary, RunFacts
-from labconsole.report.words import point_where, target_number
 
 
 def make(material: Material) -> Sequence[Findings]:
@@ -19,7 +19,9 @@ def make(material: Material) -> Sequence[Findings]:
     asked = _mixed(points, facts, lambda fact: fact.kernels_asked)
     return (
         Findings(kind="mixed_witnesses", heading="Means of two witnesses", found=tuple(map(_two_witnesses, counted))),
-        Findings(kind="mixed_asking", heading="Means of runs observed differently", found=tuple(map(_asked, asked))),
+        Findings(
+            kind="mixed_asking", heading="Means of runs observed differently", found=tuple(map(_mixed_probes, asked))
+        ),
     )
 
 
@@ -34,7 +36,8 @@ def _mixed(
     found = []
     for platform, own in held.items():
         words = "; ".join(
-            f"{point_where(p).partition(', ')[2]}, target {target_number(p.target_bps, p.frame)}" for p in own
+            f"{format_point_setting(p).partition(', ')[2]}, target {format_target_number(p.target_bps, p.frame)}"
+            for p in own
         )
         said = {name for p in own for run_id in p.run_ids if run_id in facts for name in of(facts[run_id])}
         found.append(Mixed(platform, words, tuple(sorted(said)), tuple(chain.from_iterable(p.run_ids for p in own))))
@@ -60,7 +63,7 @@ def _two_witnesses(mixed: Mixed) -> Finding:
     )
 
 
-def _asked(mixed: Mixed) -> Finding:
+def _mixed_probes(mixed: Mixed) -> Finding:
     return Finding(
         sentence=(
             f"{mixed.platform}: one mean combines runs with and runs without {' and '.join(mixed.said)} asked of the "

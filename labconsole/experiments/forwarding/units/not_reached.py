@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from labconsole.contracts.report import Finding, Findings, ReportUnit
+from labconsole.report.formatting import format_full_setting, format_with_interval
 from labconsole.report.material import Material
 from labconsole.report.points import MaximumReading
-from labconsole.report.words import where, with_interval
 
 
 def make(material: Material) -> Findings:
@@ -21,8 +21,8 @@ def _sentences(maxima: Iterable[MaximumReading]) -> Iterator[Finding]:
     ids: dict[str, list[str]] = {}
     for reading in maxima:
         if reading.at_least:
-            place = where(reading.setting).removeprefix(f"{reading.setting.platform}, ")
-            words = f"{place} (at least {with_interval(reading.rate)} Mbit/s)"
+            place = format_full_setting(reading.setting).removeprefix(f"{reading.setting.platform}, ")
+            words = f"{place} (at least {format_with_interval(reading.rate)} Mbit/s)"
             held.setdefault(reading.setting.platform, []).append(words)
             ids.setdefault(reading.setting.platform, []).extend(reading.point.run_ids)
     for platform, words_of in held.items():

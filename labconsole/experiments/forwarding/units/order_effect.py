@@ -11,8 +11,8 @@ from labconsole.measure.statistics.effects import MINIMUM_BLOCKS
 from labconsole.measure.statistics.repetitions import order_effect
 from labconsole.measure.statistics.set_ups import mean_of, set_up_means
 from labconsole.report.digest import Digest
+from labconsole.report.formatting import format_percent
 from labconsole.report.material import Material
-from labconsole.report.words import percent
 
 ORDER_LEVEL = 0.99
 """Of the interval by which a plan's rates are said to change over its blocks."""
@@ -37,7 +37,7 @@ def order_effects(entered: Sequence[RunRow], digest: Digest) -> Iterator[Finding
     for key in sorted(groups):
         taken = groups[key]
         in_blocks = [run for run in taken if run.block and run.set_up is not None]
-        words = _over_blocks(in_blocks) if in_blocks else _over_trials(taken)
+        words = _describe_block_effect(in_blocks) if in_blocks else _describe_trial_effect(taken)
         if words is not None:
             facts = digest.planned.get(key)
             yield Finding(
@@ -46,7 +46,7 @@ def order_effects(entered: Sequence[RunRow], digest: Digest) -> Iterator[Finding
             )
 
 
-def _over_blocks(taken: Sequence[RunRow]) -> str | None:
+def _describe_block_effect(taken: Sequence[RunRow]) -> str | None:
     """The change from the first block to the last, where its 99 % interval excludes zero; None elsewhere."""
     points: dict[int, dict[int, list[float]]] = {}
     for run in taken:
@@ -75,7 +75,7 @@ def _over_blocks(taken: Sequence[RunRow]) -> str | None:
     )
 
 
-def _over_trials(taken: Sequence[RunRow]) -> str | None:
+def _describe_trial_effect(taken: Sequence[RunRow]) -> str | None:
     """The slope, where its 95 % interval excludes zero as if trials were independent; None elsewhere."""
     values = [(rate_of(run) or (0.0, 0.0))[1] for run in taken]
     found = order_effect(range(1, len(values) + 1), values, [run.plan_point or 0 for run in taken], relative=True)
@@ -89,7 +89,7 @@ def _over_trials(taken: Sequence[RunRow]) -> str | None:
 
 
 def _signed(ratio: float) -> str:
-    return f"{'+' if ratio >= 0 else ''}{percent(ratio, 2)}"
+    return f"{'+' if ratio >= 0 else ''}{format_percent(ratio, 2)}"
 
 
 UNITS = (ReportUnit(name="order_effect", place=100, make=make),)

@@ -13,7 +13,18 @@ from labconsole.contracts.report import Cell, Figure, Mark, MethodNote, Panel, P
 from labconsole.measure.statistics.least_squares import Line, fit_line
 from labconsole.measure.statistics.set_ups import mean_over_set_ups
 from labconsole.model.design_point import FrameSize
-from labconsole.report.captions import caption, mark_of
+from labconsole.report.captions import build_caption, build_mark
+from labconsole.report.formatting import (
+    SIZE_COLUMNS,
+    UNKNOWN,
+    format_noun_count,
+    format_number,
+    format_p_value,
+    format_share,
+    format_size_number,
+    format_target_number,
+    size_cells,
+)
 from labconsole.report.material import Material
 from labconsole.report.points import (
     DEDICATED,
@@ -22,17 +33,6 @@ from labconsole.report.points import (
     Setting,
     background_order,
     platform_order,
-)
-from labconsole.report.words import (
-    SIZE_COLUMNS,
-    UNKNOWN,
-    count,
-    number,
-    p_words,
-    share_words,
-    size_cells,
-    size_number,
-    target_number,
 )
 
 LEAST_SIZES = 3
@@ -122,43 +122,74 @@ def table(material: Material) -> Table | None:
         s, line = each.setting, each.line
         rows.append(
             (
-                s.platform, s.sources, s.background, line.places, line.values, line.constant, line.constant_low,
-                line.constant_high, line.slope, line.slope_low, line.slope_high, line.lack_of_fit_p, each.worst_ratio,
+                s.platform,
+                s.sources,
+                s.background,
+                line.places,
+                line.values,
+                line.constant,
+                line.constant_low,
+                line.constant_high,
+                line.slope,
+                line.slope_low,
+                line.slope_high,
+                line.lack_of_fit_p,
+                each.worst_ratio,
             )
-        )  # fmt: skip
+        )
         shown.append(
             (
-                s.platform, str(s.sources), s.background, str(line.places),
+                s.platform,
+                str(s.sources),
+                s.background,
+                str(line.places),
                 _reach(line.constant, line.constant_low, line.constant_high, 0),
-                _reach(line.slope, line.slope_low, line.slope_high, 2), p_words(line.lack_of_fit_p),
-                UNKNOWN if each.worst_ratio is None else number(PERCENT * each.worst_ratio),
+                _reach(line.slope, line.slope_low, line.slope_high, 2),
+                format_p_value(line.lack_of_fit_p),
+                UNKNOWN if each.worst_ratio is None else format_number(PERCENT * each.worst_ratio),
             )
-        )  # fmt: skip
+        )
     if not rows:
         return None
     return Table(
         name="packet-cost",
         title="What a packet costs: a constant part, and one by its bytes",
         columns=(
-            "platform", "sources", "background", "sizes", "values", "constant_ns", "constant_ci_low_ns",
-            "constant_ci_high_ns", "per_byte_ns", "per_byte_ci_low_ns", "per_byte_ci_high_ns", "lack_of_fit_p",
+            "platform",
+            "sources",
+            "background",
+            "sizes",
+            "values",
+            "constant_ns",
+            "constant_ci_low_ns",
+            "constant_ci_high_ns",
+            "per_byte_ns",
+            "per_byte_ci_low_ns",
+            "per_byte_ci_high_ns",
+            "lack_of_fit_p",
             "worst_prediction_ratio",
         ),
         rows=tuple(rows),
         headings=(
-            "platform", "sources", "background", "sizes", "c0, ns", "c1, ns a byte", "p, lack of fit",
+            "platform",
+            "sources",
+            "background",
+            "sizes",
+            "c0, ns",
+            "c1, ns a byte",
+            "p, lack of fit",
             "worst foretold rate, %",
         ),
         shown=tuple(shown),
         note="Least squares over the set-ups' means at the maximum of each frame size; ± half the 95 % interval. A "
         "small p says that a line is not enough. Worst foretold rate: of each size from all others, the farthest from "
         "what was measured. Only maxima that were reached enter.",
-    )  # fmt: skip
+    )
 
 
 def _reach(value: float, low: float | None, high: float | None, places: int) -> str:
-    half = "" if low is None or high is None else f" ± {number((high - low) / 2, places)}"
-    return number(value, places) + half
+    half = "" if low is None or high is None else f" ± {format_number((high - low) / 2, places)}"
+    return format_number(value, places) + half
 
 
 def beyond(material: Material) -> Table | None:
@@ -177,35 +208,58 @@ def beyond(material: Material) -> Table | None:
                 s = reading.setting
                 rows.append(
                     (
-                        *size_cells(frame), s.platform, s.sources, s.background, point.offered_bps.mean, most_bps,
-                        foretold, point.missing_ratio,
+                        *size_cells(frame),
+                        s.platform,
+                        s.sources,
+                        s.background,
+                        point.offered_bps.mean,
+                        most_bps,
+                        foretold,
+                        point.missing_ratio,
                     )
-                )  # fmt: skip
+                )
                 shown.append(
                     (
-                        size_number(frame), s.platform, str(s.sources), s.background,
-                        target_number(point.target_bps, point.frame),
-                        number(point.offered_bps.mean / 1e6), share_words(foretold), share_words(point.missing_ratio),
+                        format_size_number(frame),
+                        s.platform,
+                        str(s.sources),
+                        s.background,
+                        format_target_number(point.target_bps, point.frame),
+                        format_number(point.offered_bps.mean / 1e6),
+                        format_share(foretold),
+                        format_share(point.missing_ratio),
                     )
-                )  # fmt: skip
+                )
     if not rows:
         return None
     return Table(
         name="packet-cost-loss",
         title="Loss beyond the maximum: foretold by the model, and measured",
         columns=(
-            *SIZE_COLUMNS, "platform", "sources", "background", "offered_mean_bps", "foretold_maximum_bps",
-            "foretold_loss_ratio", "missing_ratio",
+            *SIZE_COLUMNS,
+            "platform",
+            "sources",
+            "background",
+            "offered_mean_bps",
+            "foretold_maximum_bps",
+            "foretold_loss_ratio",
+            "missing_ratio",
         ),
         rows=tuple(rows),
         headings=(
-            "size, B", "platform", "sources", "background", "target, Mbit/s", "offered, Mbit/s", "foretold loss",
+            "size, B",
+            "platform",
+            "sources",
+            "background",
+            "target, Mbit/s",
+            "offered, Mbit/s",
+            "foretold loss",
             "lost or late",
         ),
         shown=tuple(shown),
         note="Foretold: that everything beyond the model's maximum is lost, and nothing else. A platform that "
         "collapses loses more.",
-    )  # fmt: skip
+    )
 
 
 def _beyond(points: Iterable[PointSummary], most_bps: float) -> list[PointSummary]:
@@ -226,12 +280,12 @@ def figure(material: Material) -> Figure | None:
             for reading in each.readings:
                 size = float(reading.setting.frame.pkt_size_bytes)
                 own = {number: [ns] for number, (_, ns) in enumerate(_replicates(reading))}
-                marks.append(mark_of(size, mean_over_set_ups(own), [ns for (ns,) in own.values()], scale=1.0))
+                marks.append(build_mark(size, mean_over_set_ups(own), [ns for (ns,) in own.values()], scale=1.0))
             curves.append(PlottedCurve(each.setting.platform, tuple(marks)))
             ends = (marks[0].x, marks[-1].x)
             drawn = tuple(Mark(size, each.ns(size), None, None, each.line.values, each.line.values) for size in ends)
             curves.append(PlottedCurve(f"{each.setting.platform}: c0 + c1 · s", drawn))
-        panels.append(Panel(count(sources, "source"), tuple(curves)))
+        panels.append(Panel(format_noun_count(sources, "source"), tuple(curves)))
     if not panels:
         return None
     measured = [
@@ -244,7 +298,7 @@ def figure(material: Material) -> Figure | None:
         x_label="frame size in bytes without check sequence",
         y_label="ns a packet at the maximum",
         panels=tuple(panels),
-        caption=caption("Mean time a packet takes at the maximum, and the line fitted to it", measured),
+        caption=build_caption("Mean time a packet takes at the maximum, and the line fitted to it", measured),
         ideal=False,
     )
 

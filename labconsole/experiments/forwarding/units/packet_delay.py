@@ -7,22 +7,22 @@ from dataclasses import dataclass
 from functools import reduce
 
 from labconsole.contracts.report import Cell, Figure, Mark, Panel, PlottedCurve, ReportUnit, Table
-from labconsole.measure.packet_times import QUANTILES, told_quantiles
+from labconsole.measure.packet_times import QUANTILES, find_supported_quantiles
 from labconsole.measure.time_histogram import TimeHistogram
 from labconsole.model.design_point import FrameSize
-from labconsole.report.captions import MEGA, platforms_of, sizes_of
-from labconsole.report.material import Material
-from labconsole.report.points import DEDICATED, PointSummary, RunFacts, Setting
-from labconsole.report.words import (
+from labconsole.report.captions import MEGA, collect_platforms, collect_sizes
+from labconsole.report.formatting import (
     SIZE_COLUMNS,
     UNKNOWN,
-    number,
+    format_frame_size,
+    format_number,
+    format_size_number,
+    format_target_number,
     size_cells,
-    size_number,
-    size_words,
     target_cell,
-    target_number,
 )
+from labconsole.report.material import Material
+from labconsole.report.points import DEDICATED, PointSummary, RunFacts, Setting
 
 NS_PER_US = 1e3
 
@@ -57,15 +57,15 @@ class Timed:
 def make(material: Material) -> Sequence[Table | Figure]:
     """Of trials in which every stream's delays are known."""
     points, facts = material.evaluation.points, material.digest.facts
-    timed = [each for p in points for since in SINCE if (each := timed_at(p, facts, since)) is not None]
+    timed = [each for p in points for since in SINCE if (each := build_timed(p, facts, since)) is not None]
     if not timed:
         return ()
     drawn = [t for t in timed if (t.since, t.point.sources, t.point.background) == (SINCE[0], SOURCES, DEDICATED)]
-    figures = [each for each in (_over_load(drawn), _figure(drawn, material)) if each is not None]
+    figures = [each for each in (_load_figure(drawn), _figure(drawn, material)) if each is not None]
     return (_table(timed), *figures)
 
 
-def timed_at(point: PointSummary, facts: Mapping[str, RunFacts], since: str) -> Timed | None:
+def build_timed(point: PointSummary, facts: Mapping[str, RunFacts], since: str) -> Timed | None:
     """None unless all trials of the point that enter know the delay of every packet: whether one does may depend on how
     long it was.
     """
@@ -85,31 +85,56 @@ def _table(timed: Sequence[Timed]) -> Table:
     shown: list[tuple[str, ...]] = []
     for each in timed:
         p = each.point
-        values = [*told_quantiles(each.delays, each.longest_ns).values(), each.longest_ns]
+        values = [*find_supported_quantiles(each.delays, each.longest_ns).values(), each.longest_ns]
         rows.append(
             (
-                p.platform, *size_cells(p.frame), p.sources, target_cell(p), p.background, each.since, each.trials,
-                each.delays.total, *values,
+                p.platform,
+                *size_cells(p.frame),
+                p.sources,
+                target_cell(p),
+                p.background,
+                each.since,
+                each.trials,
+                each.delays.total,
+                *values,
             )
-        )  # fmt: skip
+        )
         shown.append(
             (
-                p.platform, size_number(p.frame), str(p.sources), target_number(p.target_bps, p.frame), p.background,
-                each.since, str(each.delays.total),
-                *(UNKNOWN if ns is None else number(ns / NS_PER_US, 1) for ns in values),
+                p.platform,
+                format_size_number(p.frame),
+                str(p.sources),
+                format_target_number(p.target_bps, p.frame),
+                p.background,
+                each.since,
+                str(each.delays.total),
+                *(UNKNOWN if ns is None else format_number(ns / NS_PER_US, 1) for ns in values),
             )
-        )  # fmt: skip
+        )
     names = [*QUANTILES, "max"]
     return Table(
         name="packet-delay",
         title="One-way delay of every packet",
         columns=(
-            "platform", *SIZE_COLUMNS, "sources", "target_bps", "background", "since", "trials", "packets",
+            "platform",
+            *SIZE_COLUMNS,
+            "sources",
+            "target_bps",
+            "background",
+            "since",
+            "trials",
+            "packets",
             *(f"{name.replace('.', '')}_ns" for name in names),
         ),
         rows=tuple(rows),
         headings=(
-            "platform", "size, B", "sources", "target, Mbit/s", "background", "since", "packets",
+            "platform",
+            "size, B",
+            "sources",
+            "target, Mbit/s",
+            "background",
+            "since",
+            "packets",
             *(f"{name}, µs" for name in names),
         ),
         shown=tuple(shown),
@@ -120,22 +145,22 @@ def _table(timed: Sequence[Timed]) -> Table:
             "would take more packets. What was lost has no delay. Packets of one trial are no independent sample: no "
             "interval is told."
         ),
-    )  # fmt: skip
+    )
 
 
-def _over_load(timed: Sequence[Timed]) -> Figure | None:
+def _load_figure(timed: Sequence[Timed]) -> Figure | None:
     """Of platforms with two loads or more."""
     points = [each.point for each in timed]
     panels = []
-    for size in sizes_of(points):
+    for size in collect_sizes(points):
         for name, ratio in DRAWN.items():
             curves = []
-            for platform in platforms_of(points):
-                marks = [mark for t in _of(timed, platform, size) if (mark := _at_load(t, ratio)) is not None]
+            for platform in collect_platforms(points):
+                marks = [mark for t in _select(timed, platform, size) if (mark := _build_mark(t, ratio)) is not None]
                 if len(marks) > 1:
                     curves.append(PlottedCurve(platform, tuple(sorted(marks, key=lambda mark: mark.x))))
             if curves:
-                panels.append(Panel(f"{size_words(size)}, {name}", tuple(curves)))
+                panels.append(Panel(f"{format_frame_size(size)}, {name}", tuple(curves)))
     if not panels:
         return None
     return Figure(
@@ -156,9 +181,9 @@ def _over_load(timed: Sequence[Timed]) -> Figure | None:
     )
 
 
-def _at_load(timed: Timed, ratio: float) -> Mark | None:
+def _build_mark(timed: Timed, ratio: float) -> Mark | None:
     """What took no time has no place on a logarithmic axis."""
-    ns = timed.delays.told_ns(ratio)
+    ns = timed.delays.supported_quantile_ns(ratio)
     if not ns or not timed.longest_ns:
         return None
     value_us = min(ns, timed.longest_ns) / NS_PER_US
@@ -173,15 +198,15 @@ def _figure(timed: Sequence[Timed], material: Material) -> Figure | None:
             maxima[point.key] = max(point.rate_bps.mean, maxima.get(point.key, 0.0))
     points = [each.point for each in timed]
     panels = []
-    for size in sizes_of(points):
+    for size in collect_sizes(points):
         for load in LOADS:
             curves = []
-            for platform in platforms_of(points):
-                near = _nearest(_of(timed, platform, size), maxima, load)
+            for platform in collect_platforms(points):
+                near = _nearest(_select(timed, platform, size), maxima, load)
                 if near is not None:
                     curves.append(PlottedCurve(platform, _marks(near)))
             if curves:
-                title = f"{size_words(size)}, at {100 * load:.0f} % of the most that the platform forwarded"
+                title = f"{format_frame_size(size)}, at {100 * load:.0f} % of the most that the platform forwarded"
                 panels.append(Panel(title, tuple(curves)))
     if not panels:
         return None
@@ -205,7 +230,7 @@ def _figure(timed: Sequence[Timed], material: Material) -> Figure | None:
     )
 
 
-def _of(timed: Sequence[Timed], platform: str, size: FrameSize) -> list[Timed]:
+def _select(timed: Sequence[Timed], platform: str, size: FrameSize) -> list[Timed]:
     return [each for each in timed if (each.point.platform, each.point.frame) == (platform, size)]
 
 
@@ -220,7 +245,7 @@ def _marks(timed: Timed) -> tuple[Mark, ...]:
     """At every quarter of a nine, as far as there are packets. What took no time has no place on a logarithmic axis."""
     marks = []
     step = 0
-    while (ns := timed.delays.told_ns(1 - 10 ** (-step / STEPS_A_DECADE))) is not None:
+    while (ns := timed.delays.supported_quantile_ns(1 - 10 ** (-step / STEPS_A_DECADE))) is not None:
         value_us = min(ns, timed.longest_ns) / NS_PER_US
         if value_us > 0:
             marks.append(Mark(step / STEPS_A_DECADE, value_us, None, None, timed.trials, timed.point.set_ups))

@@ -7,11 +7,18 @@ from dataclasses import dataclass
 
 from labconsole.contracts.report import Cell, Figure, Panel, PlottedCurve, ReportUnit, Table
 from labconsole.measure.statistics.set_ups import SetUpMean, set_up_means
-from labconsole.report.captions import caption, mark_of
-from labconsole.report.claim_cells import SETTING_COLUMNS, finding_words, setting_cells
+from labconsole.report.captions import build_caption, build_mark
+from labconsole.report.claim_cells import SETTING_COLUMNS, format_finding, setting_cells
+from labconsole.report.formatting import (
+    UNKNOWN,
+    format_number,
+    format_setting,
+    format_size_number,
+    format_with_interval,
+    target_cell,
+)
 from labconsole.report.material import Material
 from labconsole.report.points import DEDICATED, MaximumReading, Values, mean_of_point
-from labconsole.report.words import UNKNOWN, number, setting_words, size_number, target_cell, with_interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +35,7 @@ class StreamRate:
 def rates(material: Material) -> Iterator[StreamRate]:
     """Of trials whose streams were offered the same, as the shares are."""
     made, facts = material.evaluation, material.digest.facts
-    said = {(each.reading.setting, each.stream): finding_words(each.claim, made.claims) for each in made.streams}
+    said = {(each.reading.setting, each.stream): format_finding(each.claim, made.claims) for each in made.streams}
     for setting, points in made.settings.items():
         if setting.sources < 2:
             continue
@@ -63,35 +70,62 @@ def table(material: Material) -> Table | None:
         r, rate = each.reading, each.rate
         rows.append(
             (
-                *setting_cells(r), r.setting.background, target_cell(r.point), each.stream, rate.mean, rate.ci_low,
-                rate.ci_high, rate.set_ups, rate.trials, each.finding,
-            )
-        )  # fmt: skip
-        shown.append(
-            (
-                size_number(r.setting.frame), r.setting.platform, str(r.setting.sources), r.setting.background,
-                each.stream, with_interval(rate), f"{rate.set_ups} × {number(rate.trials / rate.set_ups, 0)}",
+                *setting_cells(r),
+                r.setting.background,
+                target_cell(r.point),
+                each.stream,
+                rate.mean,
+                rate.ci_low,
+                rate.ci_high,
+                rate.set_ups,
+                rate.trials,
                 each.finding,
             )
-        )  # fmt: skip
+        )
+        shown.append(
+            (
+                format_size_number(r.setting.frame),
+                r.setting.platform,
+                str(r.setting.sources),
+                r.setting.background,
+                each.stream,
+                format_with_interval(rate),
+                f"{rate.set_ups} × {format_number(rate.trials / rate.set_ups, 0)}",
+                each.finding,
+            )
+        )
     if not rows:
         return None
     return Table(
         name="stream-rates",
         title="Streams of one trial: what each brings at the setting's maximum",
         columns=(
-            *SETTING_COLUMNS, "background", "target_bps", "stream", "forwarding_mean_bps", "forwarding_ci_low_bps",
-            "forwarding_ci_high_bps", "set_ups", "trials", "equal_share",
+            *SETTING_COLUMNS,
+            "background",
+            "target_bps",
+            "stream",
+            "forwarding_mean_bps",
+            "forwarding_ci_low_bps",
+            "forwarding_ci_high_bps",
+            "set_ups",
+            "trials",
+            "equal_share",
         ),
         rows=tuple(rows),
         headings=(
-            "size, B", "platform", "sources", "background", "stream", "forwarded, Mbit/s", "set-ups × trials",
+            "size, B",
+            "platform",
+            "sources",
+            "background",
+            "stream",
+            "forwarded, Mbit/s",
+            "set-ups × trials",
             "against an equal share",
         ),
         shown=tuple(shown),
         note="Bandwidth on the wire of each stream, of trials whose streams were offered the same; ± half the 95 % "
         "interval. The test of equal shares is that of the table of shares, in its family of claims.",
-    )  # fmt: skip
+    )
 
 
 def figure(material: Material) -> Figure | None:
@@ -99,13 +133,13 @@ def figure(material: Material) -> Figure | None:
     found = [each for each in rates(material) if each.reading.setting.background == DEDICATED]
     platforms = tuple(dict.fromkeys(each.reading.setting.platform for each in found))
     panels = []
-    for words in dict.fromkeys(setting_words(each.reading.setting) for each in found):
-        here = [each for each in found if setting_words(each.reading.setting) == words]
+    for words in dict.fromkeys(format_setting(each.reading.setting) for each in found):
+        here = [each for each in found if format_setting(each.reading.setting) == words]
         curves = tuple(
             PlottedCurve(
                 stream,
                 tuple(
-                    mark_of(platforms.index(each.reading.setting.platform), each.rate, each.means_bps)
+                    build_mark(platforms.index(each.reading.setting.platform), each.rate, each.means_bps)
                     for each in here
                     if each.stream == stream
                 ),
@@ -122,7 +156,7 @@ def figure(material: Material) -> Figure | None:
         x_label="",
         y_label="forwarded Mbit/s on the wire",
         panels=tuple(panels),
-        caption=caption("Mean forwarding rate of each stream at the setting's maximum", panels),
+        caption=build_caption("Mean forwarding rate of each stream at the setting's maximum", panels),
         x_names=platforms,
     )
 

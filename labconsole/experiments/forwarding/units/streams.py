@@ -10,14 +10,20 @@ from labconsole.report.claim_cells import (
     CLAIM_HEADINGS,
     SETTING_COLUMNS,
     claim_cells,
-    claim_words,
-    effect_words,
     family_note,
+    format_claim,
+    format_claim_effect,
     setting_cells,
 )
 from labconsole.report.evaluation import Evaluation
+from labconsole.report.formatting import (
+    format_full_setting,
+    format_number,
+    format_percent,
+    format_size_number,
+    target_cell,
+)
 from labconsole.report.material import Material
-from labconsole.report.words import number, percent, size_number, target_cell, where
 
 
 def table(material: Material) -> Table:
@@ -30,16 +36,25 @@ def table(material: Material) -> Table:
         plain = each.share * each.streams - 1
         rows.append(
             (
-                *setting_cells(r), setting.background, target_cell(r.point), each.stream, each.share,
+                *setting_cells(r),
+                setting.background,
+                target_cell(r.point),
+                each.stream,
+                each.share,
                 *claim_cells(each.claim, plain),
             )
-        )  # fmt: skip
+        )
         shown.append(
             (
-                size_number(setting.frame), setting.platform, str(setting.sources), setting.background,
-                each.stream, number(100 * each.share, 2), *claim_words(each.claim, plain, family),
+                format_size_number(setting.frame),
+                setting.platform,
+                str(setting.sources),
+                setting.background,
+                each.stream,
+                format_number(100 * each.share, 2),
+                *format_claim(each.claim, plain, family),
             )
-        )  # fmt: skip
+        )
     return Table(
         name="streams",
         title="Streams of one trial: share of what was forwarded",
@@ -51,7 +66,7 @@ def table(material: Material) -> Table:
             "At each setting's maximum, of trials whose streams were offered the same; change: against an equal share. "
             f"Of two streams the first says it for both. {family_note(family)}"
         ),
-    )  # fmt: skip
+    )
 
 
 def findings(material: Material) -> Findings:
@@ -67,8 +82,8 @@ def _sentences(made: Evaluation) -> Iterator[Finding]:
         if each.claim.different:
             yield Finding(
                 sentence=(
-                    f"{where(each.reading.setting)}: the streams of one trial fare unequally; {each.stream} has "
-                    f"{percent(each.share)} of what is forwarded: {effect_words(each.claim)} against an equal share."
+                    f"{format_full_setting(each.reading.setting)}: the streams of one trial fare unequally; {each.stream} has "
+                    f"{format_percent(each.share)} of what is forwarded: {format_claim_effect(each.claim)} against an equal share."
                 ),
                 run_ids=each.claim.run_ids,
             )

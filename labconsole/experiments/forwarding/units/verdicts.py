@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from labconsole.contracts.report import Finding, Findings, ReportUnit
 from labconsole.measure.groups import WHY
 from labconsole.report.digest import Evidence
+from labconsole.report.formatting import format_noun_count, format_percent
 from labconsole.report.material import Material
-from labconsole.report.words import count, percent
 
 LOADS_NAMED = 5
 """Of a mark that is seen at many loads."""
@@ -24,21 +24,24 @@ Words = Callable[[str, list[Evidence]], str]
 """A sentence about runs of one platform and frame size."""
 
 
-def seen(material: Material) -> list[Findings]:
+def included_findings(material: Material) -> list[Findings]:
     """In runs that enter."""
     digest = material.digest
     return [
         _marks("generator_throttled", "Generator throttled by flow control", digest.throttled, _throttled),
         _marks("generator_short", "Generator short of its target", digest.short, _short),
-        _marks("lost_before_guest", "Loss before the guest", digest.before_guest, _before_guest),
-        _marks("lost_before_uut", "Loss before the unit under test counts the frame", digest.before_uut, _before_uut),
+        _marks("lost_before_guest", "Loss before the guest", digest.before_guest, _loss_before_guest),
+        _marks(
+            "lost_before_uut", "Loss before the unit under test counts the frame", digest.before_uut, _loss_before_uut
+        ),
     ]
 
 
-def left_out(material: Material) -> list[Findings]:
+def excluded_findings(material: Material) -> list[Findings]:
     """In runs that say nothing of the platform, by the code for which they enter no mean."""
     return [
-        _marks(code, LEFT_OUT.get(code, code), held, _beside(code)) for code, held in material.digest.beside.items()
+        _marks(code, LEFT_OUT.get(code, code), held, _describe_excluded(code))
+        for code, held in material.digest.beside.items()
     ]
 
 
@@ -63,40 +66,42 @@ def _marks(kind: str, heading: str, found: Sequence[Evidence], words: Words) -> 
 
 def _throttled(asked: str, held: list[Evidence]) -> str:
     return (
-        f"{asked}: flow control held the generator back in {count(len(held), 'run')}; the point is plotted at what "
+        f"{asked}: flow control held the generator back in {format_noun_count(len(held), 'run')}; the point is plotted at what "
         f"was offered, not at its target ({held[0].detail})."
     )
 
 
 def _short(asked: str, held: list[Evidence]) -> str:
-    return f"{asked}: the generator sent less than intended in {count(len(held), 'run')} ({held[0].detail})."
+    return (
+        f"{asked}: the generator sent less than intended in {format_noun_count(len(held), 'run')} ({held[0].detail})."
+    )
 
 
-def _before_guest(asked: str, held: list[Evidence]) -> str:
-    return f"{asked}: {_share(held)} of the loss happens before the guest in {count(len(held), 'run')}."
+def _loss_before_guest(asked: str, held: list[Evidence]) -> str:
+    return f"{asked}: {_share(held)} of the loss happens before the guest in {format_noun_count(len(held), 'run')}."
 
 
-def _before_uut(asked: str, held: list[Evidence]) -> str:
+def _loss_before_uut(asked: str, held: list[Evidence]) -> str:
     return (
         f"{asked}: {_share(held)} of the loss happens before the unit under test counts the frame, in "
-        f"{count(len(held), 'run')}."
+        f"{format_noun_count(len(held), 'run')}."
     )
 
 
 def _share(held: list[Evidence]) -> str:
     low, high = min(e.value for e in held), max(e.value for e in held)
-    words = percent(low, 0), percent(high, 0)
+    words = format_percent(low, 0), format_percent(high, 0)
     return words[0] if words[0] == words[1] else f"{words[0]} to {words[1]}"
 
 
-def _beside(code: str) -> Words:
+def _describe_excluded(code: str) -> Words:
     """Runs that enter no mean, because they say nothing of the platform."""
 
     def words(asked: str, held: list[Evidence]) -> str:
         runs = len(held)
         they = "it says" if runs == 1 else "they say"
         return (
-            f"{asked}: {count(runs, 'run')} left out of every mean ({WHY[code]}); {they} nothing about the platform "
+            f"{asked}: {format_noun_count(runs, 'run')} left out of every mean ({WHY[code]}); {they} nothing about the platform "
             f"({held[0].detail})."
         )
 
@@ -106,13 +111,13 @@ def _beside(code: str) -> Words:
 def _missed(asked: str, held: list[Evidence]) -> str:
     runs = len({evidence.run_id for evidence in held})
     return (
-        f"{asked}: the background load was not as requested in {count(runs, 'run')}, which enter no mean "
+        f"{asked}: the background load was not as requested in {format_noun_count(runs, 'run')}, which enter no mean "
         f"({held[0].detail})."
     )
 
 
 UNITS = (
-    ReportUnit(name="seen_in_runs", place=120, make=seen),
-    ReportUnit(name="left_out", place=130, make=left_out),
+    ReportUnit(name="seen_in_runs", place=120, make=included_findings),
+    ReportUnit(name="left_out", place=130, make=excluded_findings),
     ReportUnit(name="background_not_achieved", place=140, make=missed),
 )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from labconsole.contracts.report import Finding, Findings, ReportUnit
+from labconsole.report.formatting import format_percent, format_point_setting, format_target_number
 from labconsole.report.material import Material
 from labconsole.report.points import PointSummary
-from labconsole.report.words import percent, point_where, target_number
 
 SPREAD_FACTOR = 5.0
 """A point's deviation relative to its mean, against the median of all points of the same platform."""
@@ -33,8 +33,8 @@ def _sentences(points: Iterable[PointSummary]) -> Iterator[Finding]:
                 which = "set-ups" if p.set_ups > 1 else "repetitions"
                 yield Finding(
                     sentence=(
-                        f"{point_where(p)}, target {target_number(p.target_bps, p.frame)}: the {which} differ by "
-                        f"{percent(value)} of their mean (standard deviation), where {percent(usual)} is usual on "
+                        f"{format_point_setting(p)}, target {format_target_number(p.target_bps, p.frame)}: the {which} differ by "
+                        f"{format_percent(value)} of their mean (standard deviation), where {format_percent(usual)} is usual on "
                         "this platform."
                     ),
                     run_ids=p.run_ids,

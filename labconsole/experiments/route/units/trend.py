@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from labconsole.experiments.route.measured import MEASURED
-from labconsole.report.trend_units import trend_units
+from labconsole.report.trend_units import build_trend_units
 
-UNITS = trend_units(MEASURED, place=154)
+UNITS = build_trend_units(MEASURED, place=154)

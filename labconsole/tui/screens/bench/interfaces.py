@@ -15,9 +15,9 @@ from typing import ClassVar
 from labconsole.engine.live.events import NodeState
 from labconsole.engine.live.telemetry import InterfaceLive, Telemetry, stat
 from labconsole.model.inventory import Inventory
-from labconsole.text.cells import UNKNOWN, count, mbit, safe, scale_top, sparkline
+from labconsole.text.cells import UNKNOWN, format_mbit, format_rounded, safe, scale_top, sparkline
 from labconsole.tui.console import clock
-from labconsole.tui.parts.lines import Span, entitle
+from labconsole.tui.parts.lines import Span, set_border_titles
 from labconsole.tui.parts.table import Column, LineTable
 from labconsole.wire.links import VIRTUAL_LINKS
 
@@ -158,7 +158,7 @@ class InterfacesTable(LineTable):
             title += f" · {len(self._shown)} of {len(self._sorted)} with {safe(' '.join(self._words), 24)}"
         if self.sort != "place" or self.reverse:
             title += f" · by {SORTS[self.sort]}{', reversed' if self.reverse else ''}"
-        entitle(self, title)
+        set_border_titles(self, title)
 
     def header_title(self, column: Column, width: int) -> str:
         mark = "▲" if (self.sort == "name") != self.reverse else "▼"
@@ -185,7 +185,7 @@ class InterfacesTable(LineTable):
         shown = map(self._live, filter(None, map(self._key_at, range(1, self.size.height))))
         self._largest = largest = max(self._largest, _largest(filter(None, shown), 1))
         self._top = scale_top([largest])
-        entitle(self, None, f"sparklines 0 to {count(self._top)} pps" if largest else "")
+        set_border_titles(self, None, f"sparklines 0 to {format_rounded(self._top)} pps" if largest else "")
 
     def _live(self, key: Key) -> InterfaceLive | None:
         return self._telemetry.interfaces.get(key)
@@ -222,7 +222,7 @@ class InterfacesTable(LineTable):
         if live is not None and live.link.kind in VIRTUAL_LINKS:
             return "virtual", "muted"
         speed = live.link.speed_bps if live else None
-        return (count(speed / 1e6), "muted") if speed is not None else (UNKNOWN, "muted")
+        return (format_rounded(speed / 1e6), "muted") if speed is not None else (UNKNOWN, "muted")
 
     def _rate(self, key: Key, name: str) -> float | None:
         live = self._live(key)
@@ -233,19 +233,19 @@ class InterfacesTable(LineTable):
 
     def cell_rx(self, key: Key, width: int) -> Span:
         value = self._rate(key, "rx_packets")
-        return self._rate_cell(count(value), value)
+        return self._rate_cell(format_rounded(value), value)
 
     def cell_tx(self, key: Key, width: int) -> Span:
         value = self._rate(key, "tx_packets")
-        return self._rate_cell(count(value), value)
+        return self._rate_cell(format_rounded(value), value)
 
     def cell_rx_bits(self, key: Key, width: int) -> Span:
         value = self._rate(key, "rx_bytes")
-        return self._rate_cell(mbit(None if value is None else value * 8), value)
+        return self._rate_cell(format_mbit(None if value is None else value * 8), value)
 
     def cell_tx_bits(self, key: Key, width: int) -> Span:
         value = self._rate(key, "tx_bytes")
-        return self._rate_cell(mbit(None if value is None else value * 8), value)
+        return self._rate_cell(format_mbit(None if value is None else value * 8), value)
 
     def _total(self, key: Key, names: tuple[str, ...]) -> Span:
         live = self._live(key)
@@ -253,7 +253,9 @@ class InterfacesTable(LineTable):
             return UNKNOWN, "muted"
         total = sum(stat(live.last.values, name) or 0 for name in names)
         rising = total > 0 and any((self._rate(key, name) or 0) > 0 for name in names)
-        return (f"▲ {count(total)}", "bad") if rising else (count(total), "warn" if total else "muted")
+        return (
+            (f"▲ {format_rounded(total)}", "bad") if rising else (format_rounded(total), "warn" if total else "muted")
+        )
 
     def cell_drops(self, key: Key, width: int) -> Span:
         return self._total(key, _TOTALS["drops"])
@@ -282,4 +284,4 @@ class InterfacesTable(LineTable):
 
     def cell_mtu(self, key: Key, width: int) -> Span:
         live = self._live(key)
-        return count(live.link.mtu if live else None), "muted"
+        return format_rounded(live.link.mtu if live else None), "muted"

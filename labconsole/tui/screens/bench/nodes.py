@@ -7,7 +7,7 @@ from typing import ClassVar
 from labconsole.engine.live.events import NodeState
 from labconsole.engine.live.telemetry import NodeLive, Telemetry
 from labconsole.model.inventory import Inventory
-from labconsole.text.cells import decimal, safe
+from labconsole.text.cells import format_decimal, safe
 from labconsole.tui.parts.lines import Span
 from labconsole.tui.parts.node_state import STATE_LOOKS
 from labconsole.tui.parts.table import Column, LineTable
@@ -62,11 +62,11 @@ class NodesTable(LineTable):
 
     def cell_round_trip(self, key: str, width: int) -> Span:
         seconds = self._live(key).round_trip_s
-        return decimal(None if seconds is None else seconds * 1e3, 2), "" if seconds is not None else "muted"
+        return format_decimal(None if seconds is None else seconds * 1e3, 2), "" if seconds is not None else "muted"
 
     def cell_offset(self, key: str, width: int) -> Span:
         offset_ns = self._live(key).clock_offset_ns
-        return decimal(None if offset_ns is None else offset_ns / 1e6, 3), "muted"
+        return format_decimal(None if offset_ns is None else offset_ns / 1e6, 3), "muted"
 
     def cell_missed(self, key: str, width: int) -> Span:
         missed = self._live(key).missed_samples

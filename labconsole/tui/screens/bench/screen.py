@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.containers import Container
 from textual.widgets import Button
 
-from labconsole.engine.execution.step_seen import StepState
+from labconsole.engine.execution.step_view import StepState
 from labconsole.engine.live.events import Event, NodeState, TrialStarted
 from labconsole.engine.protocol import SessionLike
 from labconsole.errors import LabError
@@ -19,11 +19,11 @@ from labconsole.model.record.summary import RunSummary
 from labconsole.text.cells import safe
 from labconsole.tui.console import clock
 from labconsole.tui.console.form import FormValues
-from labconsole.tui.console.source_limits import source_limit
+from labconsole.tui.console.source_limits import find_source_limit
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.guests_table import GuestsTable
 from labconsole.tui.parts.key_bar import KeyBar
-from labconsole.tui.parts.lines import entitle
+from labconsole.tui.parts.lines import set_border_titles
 from labconsole.tui.parts.over_time_chart import OverTimeChart
 from labconsole.tui.parts.pick import Pick
 from labconsole.tui.parts.quick_filter import QuickFilter
@@ -33,10 +33,10 @@ from labconsole.tui.parts.screen import PAUSE, Application
 from labconsole.tui.parts.status import EventLines, Tab
 from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens.bench.interfaces import SORTS, InterfacesTable
-from labconsole.tui.screens.bench.measured import MeasuredPanel
+from labconsole.tui.screens.bench.measurement_panel import MeasurementPanel
 from labconsole.tui.screens.bench.nodes import NodesTable
 from labconsole.tui.screens.bench.repetitions import RepetitionsTable
-from labconsole.tui.screens.bench.searching import Searching
+from labconsole.tui.screens.bench.search_actions import BenchSearchScreen
 from labconsole.tui.screens.bench.setup import LABELS, SetupPanel, UutNow
 from labconsole.tui.screens.bench.streams import StreamsTable
 from labconsole.tui.screens.bench.topology import Topology
@@ -49,45 +49,132 @@ LOOK_S = 10.0
 """How often the unit under test is looked at while nothing runs: it costs it some milliseconds each time."""
 
 
-class BenchScreen(Searching):
+class BenchScreen(BenchSearchScreen):
     """Set-up, streams, chart, nodes, interfaces; the last runs where there is room."""
 
     CSS_PATH = "screen.tcss"
     ACTIONS = (
-        Action("r", "run", "Run", "Measure the design point in the set-up panel, with all its repetitions.",
-               id="run", changes=True),
-        Action("a", "abort", "Abort", "Abort the trial, after asking. What was measured is kept.",
-               id="abort", changes=True),
-        Action("f", "search", "Find load",
-               "Find the highest load of the set-up (NDR, PDR, RFC 2544), or show the search that runs.",
-               id="search", changes=True, title="Search for the highest load", shown=False),
-        Action("F", "earlier", "Searches", "Show the searches that are stored of this testbed, the newest first.",
-               id="earlier-searches", title="Show stored searches", shown=False),
-        Action("escape", "leave_field", "Leave", "Leave the field, or the interfaces. Aborts nothing.",
-               id="bench-back", title="Leave the field", shown=False),
+        Action(
+            "r",
+            "run",
+            "Run",
+            "Measure the design point in the set-up panel, with all its repetitions.",
+            id="run",
+            changes=True,
+        ),
+        Action(
+            "a", "abort", "Abort", "Abort the trial, after asking. What was measured is kept.", id="abort", changes=True
+        ),
+        Action(
+            "f",
+            "search",
+            "Find load",
+            "Find the highest load of the set-up (NDR, PDR, RFC 2544), or show the search that runs.",
+            id="search",
+            changes=True,
+            title="Search for the highest load",
+            shown=False,
+        ),
+        Action(
+            "F",
+            "earlier",
+            "Searches",
+            "Show the searches that are stored of this testbed, the newest first.",
+            id="earlier-searches",
+            title="Show stored searches",
+            shown=False,
+        ),
+        Action(
+            "escape",
+            "leave_field",
+            "Leave",
+            "Leave the field, or the interfaces. Aborts nothing.",
+            id="bench-back",
+            title="Leave the field",
+            shown=False,
+        ),
         PAUSE,
         Action("e", "edit", "Set-up", "Go to the set-up panel.", id="edit", title="Edit the set-up"),
-        Action("n", "stream(1)", "Stream", "Show the next stream in the chart.",
-               id="stream-next", title="Next stream", shown=False),
-        Action("N", "stream(-1)", "Stream back", "Show the previous stream in the chart.",
-               id="stream-back", title="Previous stream", shown=False),
-        Action("c", "chart", "All streams", "Chart one stream, or all of them on one scale.",
-               id="chart-all", title="Chart one stream or all", shown=False),
-        Action("v", "view", "View", "On a small terminal: switch between interfaces, topology, chart, nodes, …",
-               id="view", title="Change the view"),
-        Action("t", "topology", "Topology", "Show the streams' way through the testbed, or the interfaces again.",
-               id="topology"),
+        Action(
+            "n",
+            "stream(1)",
+            "Stream",
+            "Show the next stream in the chart.",
+            id="stream-next",
+            title="Next stream",
+            shown=False,
+        ),
+        Action(
+            "N",
+            "stream(-1)",
+            "Stream back",
+            "Show the previous stream in the chart.",
+            id="stream-back",
+            title="Previous stream",
+            shown=False,
+        ),
+        Action(
+            "c",
+            "chart",
+            "All streams",
+            "Chart one stream, or all of them on one scale.",
+            id="chart-all",
+            title="Chart one stream or all",
+            shown=False,
+        ),
+        Action(
+            "v",
+            "view",
+            "View",
+            "On a small terminal: switch between interfaces, topology, chart, nodes, …",
+            id="view",
+            title="Change the view",
+        ),
+        Action(
+            "t",
+            "topology",
+            "Topology",
+            "Show the streams' way through the testbed, or the interfaces again.",
+            id="topology",
+        ),
         Action("i", "interfaces", "Interfaces", "Go to the table of interfaces.", id="interfaces", shown=False),
-        Action("slash", "filter", "Filter", "Show only interfaces that match what you type.",
-               id="interfaces-filter", title="Filter interfaces"),
-        Action("s", "sort", "Sort", "Choose what the interfaces are sorted by.",
-               id="interfaces-sort", title="Sort interfaces", shown=False),
-        Action("S", "reverse", "Reverse", "Reverse the sort order of the interfaces.",
-               id="interfaces-reverse", title="Reverse interfaces", shown=False),
-        Action("g", "go_to_node", "Go to node", "Find a node by part of its name and go to its interfaces.",
-               id="go-to-node", title="Go to a node", shown=False),
+        Action(
+            "slash",
+            "filter",
+            "Filter",
+            "Show only interfaces that match what you type.",
+            id="interfaces-filter",
+            title="Filter interfaces",
+        ),
+        Action(
+            "s",
+            "sort",
+            "Sort",
+            "Choose what the interfaces are sorted by.",
+            id="interfaces-sort",
+            title="Sort interfaces",
+            shown=False,
+        ),
+        Action(
+            "S",
+            "reverse",
+            "Reverse",
+            "Reverse the sort order of the interfaces.",
+            id="interfaces-reverse",
+            title="Reverse interfaces",
+            shown=False,
+        ),
+        Action(
+            "g",
+            "go_to_node",
+            "Go to node",
+            "Find a node by part of its name and go to its interfaces.",
+            id="go-to-node",
+            title="Go to a node",
+            shown=False,
+        ),
         Action("", "reload", "Reload runs", "Read the latest runs from the store again."),
-    )  # fmt: skip
+    )
     AUTO_FOCUS = "#streams"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-normal"), (198, "-wide")]  # noqa: RUF012
 
@@ -118,7 +205,7 @@ class BenchScreen(Searching):
                     abort_key=abort_key,
                     may_run=not self.session.read_only,
                 )
-                yield MeasuredPanel(self.state)
+                yield MeasurementPanel(self.state)
                 yield NodesTable(inventory, telemetry)
             with Container(id="right"):
                 yield StreamsTable(inventory, telemetry, self.state)
@@ -134,7 +221,7 @@ class BenchScreen(Searching):
         yield EventLines(self.state)
         yield KeyBar()
 
-    def start_words(self) -> str:
+    def format_start_hint(self) -> str:
         return f"press {self.key_of('run')} to start a trial"
 
     def begin(self) -> None:
@@ -147,11 +234,11 @@ class BenchScreen(Searching):
     def show_runs(self, runs: Sequence[RunSummary]) -> None:
         """Take the list of saved runs."""
         self.query_one("#recent-runs", RunsTable).show(runs[:50])
-        self.query_one(SetupPanel).ask_store_again()
+        self.query_one(SetupPanel).requery_store()
 
     def _beyond_sources(self, request: DesignPoint) -> tuple[str, ...]:
         """That a source does not reach what is asked for, by the calibration or by past runs."""
-        limit = source_limit(request, self.session.envelope, self.console_app.runs)
+        limit = find_source_limit(request, self.session.envelope, self.console_app.runs)
         return limit.wordings(request.intended_pps) if limit is not None else ()
 
     def set_view(self, view: ViewName) -> None:
@@ -171,8 +258,8 @@ class BenchScreen(Searching):
         self._look_if_due()
         setup = self.query_one(SetupPanel)
         self.set_class(self._measuring and setup.has_focus_within, "-editing")
-        entitle(setup, "Set-up of the next run" if self._measuring else "Set-up")
-        self.query_one(MeasuredPanel).paint()
+        set_border_titles(setup, "Set-up of the next run" if self._measuring else "Set-up")
+        self.query_one(MeasurementPanel).paint()
         self._paint_guests()
         wordings, tone = self.uut.words(self.session.lease_holders(), self.session.inventory.uut)
         self.query_one(UutNow).show(wordings, tone)
@@ -238,7 +325,7 @@ class BenchScreen(Searching):
 
     def paint_data(self) -> None:
         self.set_class(self._measuring, "-running")
-        repeating = self.state.repetitions.worth_showing
+        repeating = self.state.repetitions.is_worth_showing
         self.set_class(repeating, "-repeating")
         if not repeating and self.view == "repetitions":
             self.set_view("interfaces")
@@ -373,7 +460,7 @@ class BenchScreen(Searching):
         self.call_after_refresh(self.tick)
 
     def action_view(self) -> None:
-        views = VIEWS if self.state.repetitions.worth_showing else VIEWS[:-1]
+        views = VIEWS if self.state.repetitions.is_worth_showing else VIEWS[:-1]
         self.set_view(views[(views.index(self.view) + 1) % len(views)])
         self._seen = ()
         self.call_after_refresh(self.tick)

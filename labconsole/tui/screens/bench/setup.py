@@ -36,7 +36,7 @@ LOOK_AGAIN_S = 1.0
 """How often the fields are judged anew although nobody typed: nodes connect, and their interfaces' MTUs change."""
 
 
-def whole_words(text: str, width: int) -> str:
+def fit_whole_words(text: str, width: int) -> str:
     """As many words as fit; that some are left out is shown."""
     whole = safe(text, 1000)
     kept = whole
@@ -56,12 +56,12 @@ class Hint(Lines):
 
     def lines(self, width: int) -> list[list[Span]]:
         if self.problem:
-            return [[(whole_words("✗ " + self.problem.removeprefix("is "), width), "bad")]]
+            return [[(fit_whole_words("✗ " + self.problem.removeprefix("is "), width), "bad")]]
         if self.doubts:
             doubt = next((w for w in self.doubts if cell_len(w) + 2 <= width), self.doubts[-1])
-            return [[(whole_words(f"! {doubt}", width), "warn")]]
+            return [[(fit_whole_words(f"! {doubt}", width), "warn")]]
         fitting = next((w for w in self.wordings if cell_len(w) <= width), self.wordings[-1])
-        return [[(whole_words(fitting, width), "muted")]]
+        return [[(fit_whole_words(fitting, width), "muted")]]
 
 
 class SetupWords(Lines):
@@ -163,7 +163,7 @@ class SetupPanel(Vertical):
         self.reread()
         self.set_interval(LOOK_AGAIN_S, self.reread)
 
-    def ask_store_again(self) -> None:
+    def requery_store(self) -> None:
         """Something was saved: what was missing may be there now."""
         self._unstored.clear()
         self.reread()

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from labconsole.text.cells import decimal, safe
+from labconsole.text.cells import format_decimal, safe
 
 if TYPE_CHECKING:
     from labconsole.engine.inspection import Inspection
     from labconsole.engine.leases import LeaseHolder
-    from labconsole.wire.surroundings import NodeSurroundings
+    from labconsole.wire.host_activity import NodeSurroundings
 
 SHOWN_GUESTS = 4
 
@@ -59,7 +59,7 @@ def _guests(seen: NodeSurroundings) -> str:
 def _load(seen: NodeSurroundings) -> str:
     if not seen.load:
         return ""
-    return f"load {decimal(seen.load[0], 2)}" + (f" on {seen.cpus} CPUs" if seen.cpus is not None else "")
+    return f"load {format_decimal(seen.load[0], 2)}" + (f" on {seen.cpus} CPUs" if seen.cpus is not None else "")
 
 
 def _others(seen: NodeSurroundings) -> str:

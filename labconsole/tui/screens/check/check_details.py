@@ -7,7 +7,7 @@ import textwrap
 from labconsole.engine.check.result import CheckResult
 from labconsole.text.cells import safe
 from labconsole.tui.parts.lines import Lines, Span, field
-from labconsole.tui.parts.screen import with_keys
+from labconsole.tui.parts.screen import insert_keys
 from labconsole.tui.screens.check.checks_table import LOOKS, TESTBED
 
 
@@ -35,7 +35,7 @@ class CheckDetails(Lines):
         if result.hint:
             rows += field("to do", result.hint, width, "warn", rows=8)
         if result.fixable and not result.fixed:
-            rows += field("", with_keys(self, "press {check-fix} to fix this"), width, "accent")
+            rows += field("", insert_keys(self, "press {check-fix} to fix this"), width, "accent")
         for index, (name, value) in enumerate(result.values.items()):
             rows += field("values" if index == 0 else "", f"{name} = {value}", width, "muted", rows=2)
         return [*rows, *field("took", f"{result.took_s * 1e3:.0f} ms", width, "muted")]

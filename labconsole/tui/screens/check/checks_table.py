@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from labconsole.engine.check.result import CheckResult, CheckStatus
 from labconsole.model.inventory import Inventory
-from labconsole.text.cells import decimal, safe
+from labconsole.text.cells import format_decimal, safe
 from labconsole.tui.parts.lines import Span
 from labconsole.tui.parts.table import Column, LineTable
 
@@ -121,4 +121,4 @@ class ChecksTable(LineTable):
         return safe(result.evidence, width), tone
 
     def cell_took(self, key: Key, width: int) -> Span:
-        return decimal(self._results[key].took_s * 1e3, 0), "muted"
+        return format_decimal(self._results[key].took_s * 1e3, 0), "muted"

@@ -14,7 +14,7 @@ from labconsole.engine.check.result import CheckResult, CheckStatus
 from labconsole.engine.protocol import SessionLike
 from labconsole.errors import Aborted, LabError
 from labconsole.model.plan.plan import Plan
-from labconsole.text.cells import safe, span
+from labconsole.text.cells import format_duration, safe
 from labconsole.tui.console import clock
 from labconsole.tui.parts import plan_files
 from labconsole.tui.parts.action import Action
@@ -24,11 +24,11 @@ from labconsole.tui.parts.lines import Lines, Span
 from labconsole.tui.parts.screen import PAUSE, Application, ConsoleScreen
 from labconsole.tui.parts.status import EventLines, Tab
 from labconsole.tui.parts.table import LineTable
-from labconsole.tui.screens.check import calibrating
+from labconsole.tui.screens.check import calibration_text
 from labconsole.tui.screens.check.check_details import CheckDetails
 from labconsole.tui.screens.check.checks_table import LOOKS, TESTBED, ChecksTable
 
-BEFORE = (
+INTRODUCTION = (
     "Press {check-run} to check the testbed: every node is asked what a measurement depends on, a few marked frames "
     "are sent over every cable, and a small flow through every platform. Nothing is changed for good unless you press "
     "{check-fix} to fix something, and no run is saved. With a plan chosen ({check-plan}), it also checks whether that "
@@ -54,21 +54,62 @@ class CheckScreen(ConsoleScreen):
     CSS_PATH = "screen.tcss"
     ACTIONS = (
         Action("r", "run", "Check", "Check the testbed.", id="check-run", changes=True, title="Check the testbed"),
-        Action("a", "abort", "Abort", "Abort the check and keep its results, or abort what runs.",
-               id="check-abort", changes=True, title="Abort the check"),
-        Action("x", "fix", "Fix", "Fix what can be fixed from here, after asking.",
-               id="check-fix", changes=True, title="Fix what the check found"),
-        Action("c", "calibrate", "Calibrate", "Measure what sources and sinks can do without the UUT, after asking.",
-               id="check-calibrate", changes=True, title="Calibrate…"),
-        Action("p", "plan(1)", "Plan", "Choose the plan to check for: none, or one of the files that Plans lists.",
-               id="check-plan", changes=True, title="Check for another plan"),
-        Action("w", "problems", "Problems", "Show only checks that did not pass, or all of them.",
-               id="check-problems", title="Show only problems"),
-        Action("f", "next", "Next", "Go to the next check that did not pass.",
-               id="check-next", title="Next problem", shown=False),
+        Action(
+            "a",
+            "abort",
+            "Abort",
+            "Abort the check and keep its results, or abort what runs.",
+            id="check-abort",
+            changes=True,
+            title="Abort the check",
+        ),
+        Action(
+            "x",
+            "fix",
+            "Fix",
+            "Fix what can be fixed from here, after asking.",
+            id="check-fix",
+            changes=True,
+            title="Fix what the check found",
+        ),
+        Action(
+            "c",
+            "calibrate",
+            "Calibrate",
+            "Measure what sources and sinks can do without the UUT, after asking.",
+            id="check-calibrate",
+            changes=True,
+            title="Calibrate…",
+        ),
+        Action(
+            "p",
+            "plan(1)",
+            "Plan",
+            "Choose the plan to check for: none, or one of the files that Plans lists.",
+            id="check-plan",
+            changes=True,
+            title="Check for another plan",
+        ),
+        Action(
+            "w",
+            "problems",
+            "Problems",
+            "Show only checks that did not pass, or all of them.",
+            id="check-problems",
+            title="Show only problems",
+        ),
+        Action(
+            "f",
+            "next",
+            "Next",
+            "Go to the next check that did not pass.",
+            id="check-next",
+            title="Next problem",
+            shown=False,
+        ),
         Action("escape", "app.mode('bench')", "Bench", "Go back to the bench.", id="check-back", shown=False),
         PAUSE,
-    )  # fmt: skip
+    )
     AUTO_FOCUS = "#checks"
 
     def __init__(self, app: Application, session: SessionLike, tab: Tab) -> None:
@@ -100,9 +141,9 @@ class CheckScreen(ConsoleScreen):
 
     def begin(self) -> None:
         self.load_plans()
-        self.query_one(CheckDetails).first = ONLY_WATCHES if self.session.read_only else self.with_keys(BEFORE)
+        self.query_one(CheckDetails).first = ONLY_WATCHES if self.session.read_only else self.insert_keys(INTRODUCTION)
         envelope = self.session.envelope
-        self._tell_calibration(list(calibrating.found_lines(envelope)) if envelope is not None else [])
+        self._tell_calibration(list(calibration_text.format_envelope(envelope)) if envelope is not None else [])
 
     def come_to_front(self) -> None:
         self.load_plans()
@@ -177,10 +218,10 @@ class CheckScreen(ConsoleScreen):
         except LabError as exc:
             self.console_app.tell(f"calibration: {exc}", "error")
             return
-        cables = calibrating.cable_lines(offer)
+        cables = calibration_text.cable_lines(offer)
         if cables:
             self._tell_calibration(cables)
-        if not await self.app.push_screen_wait(Confirm(*calibrating.question(offer, plan))):
+        if not await self.app.push_screen_wait(Confirm(*calibration_text.build_question(offer, plan))):
             return
         busy = self._busy()
         if busy:
@@ -204,7 +245,7 @@ class CheckScreen(ConsoleScreen):
         severity = "information"
         try:
             envelope = await self.session.calibrate(offer, take)
-            lines, words = list(calibrating.found_lines(envelope)), "the testbed is calibrated"
+            lines, words = list(calibration_text.format_envelope(envelope)), "the testbed is calibrated"
         except Aborted:
             words = "the calibration was aborted, and nothing of it is kept"
             lines.append(words)
@@ -248,12 +289,12 @@ class CheckScreen(ConsoleScreen):
         words: list[Span] = [(" ", "")]
         if self._checking and self._begun_s is not None:
             word = "▶ aborting the check " if self._aborted else "▶ checking "
-            words += [(word, "accent"), (f"{span(clock.monotonic_s() - self._begun_s)}  ", "muted")]
+            words += [(word, "accent"), (f"{format_duration(clock.monotonic_s() - self._begun_s)}  ", "muted")]
         elif self._problem:
             words += [("✗ ", "bad"), (safe(self._problem, 200) + "  ", "bad")]
         elif self._took_s is not None:
             word, tone = ("■ aborted ", "warn") if self._aborted else ("■ checked ", "strong")
-            words += [(word, tone), (f"in {span(self._took_s)}{self._when()}  ", "muted")]
+            words += [(word, tone), (f"in {format_duration(self._took_s)}{self._when()}  ", "muted")]
         else:
             words.append(("○ not checked in this session yet  ", "muted"))
         counts = table.counts
@@ -263,9 +304,11 @@ class CheckScreen(ConsoleScreen):
                 words.append((f"{glyph} {counts[status]} {status.value}  ", tone))
         if table.problems_only:
             words.append(("only problems are shown · ", "warn"))
-        words += self._for_what()
+        words += self._format_scope()
         if not self.state.calibrating:  # meanwhile runs are held against none
-            words.append((" · " + calibrating.calibrated_words(self.session.envelope, clock.wall_s()), "muted"))
+            words.append(
+                (" · " + calibration_text.format_calibration_age(self.session.envelope, clock.wall_s()), "muted")
+            )
         summary.words = words
         summary.paint()
         table.paint()
@@ -275,16 +318,16 @@ class CheckScreen(ConsoleScreen):
         if self._taken_at_wall_s is None:
             return ""
         ago_s = max(0.0, clock.wall_s() - self._taken_at_wall_s)
-        return f", {span(ago_s)} ago"
+        return f", {format_duration(ago_s)} ago"
 
-    def _for_what(self) -> list[Span]:
+    def _format_scope(self) -> list[Span]:
         """What the results are of, and what the next check would be for if that is something else."""
         words: list[Span] = []
         if self._checking or self._took_s is not None:
-            words.append((_for_plan(self._taken_for), "muted"))
+            words.append((_format_plan(self._taken_for), "muted"))
         if not self._checking and (self._took_s is None or self._plan is not self._taken_for):
             words.append(
-                (f"{' · ' if words else ''}{self.key_of('check-run')} checks {_for_plan(self._plan)}", "muted")
+                (f"{' · ' if words else ''}{self.key_of('check-run')} checks {_format_plan(self._plan)}", "muted")
             )
         return [] if self.session.read_only else words
 
@@ -343,7 +386,7 @@ class CheckScreen(ConsoleScreen):
         names = [plan.name if plan is not None else None for plan in choices]
         here = names.index(self._plan.name) if self._plan is not None and self._plan.name in names else 0
         self._plan = choices[(here + by) % len(choices)]
-        self.console_app.tell(f"The next check ({self.key_of('check-run')}) is {_for_plan(self._plan)}.", note=False)
+        self.console_app.tell(f"The next check ({self.key_of('check-run')}) is {_format_plan(self._plan)}.", note=False)
         self._paint_results()
         self.query_one(CheckSummary).refresh()
 
@@ -370,7 +413,7 @@ class CheckScreen(ConsoleScreen):
         return f"{result.node or TESTBED}: {result.status.value}: {result.title}: {result.evidence}{hint}"
 
 
-def _for_plan(plan: Plan | None) -> str:
+def _format_plan(plan: Plan | None) -> str:
     return "without a plan" if plan is None else f"for plan {safe(plan.name, 40)}"
 
 

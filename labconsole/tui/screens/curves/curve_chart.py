@@ -12,10 +12,10 @@ from rich.style import Style
 from textual.color import Color
 from textual.strip import Strip
 
-from labconsole.report.panels import legend_names
+from labconsole.report.panels import build_legend_names
 from labconsole.text import charts
 from labconsole.text.cells import safe
-from labconsole.text.harmless import harmless
+from labconsole.text.sanitize import sanitize
 from labconsole.tui.parts.figure_chart import curve_tone
 from labconsole.tui.parts.lines import Span, Tones, field
 
@@ -101,7 +101,7 @@ class CurveChart(Tones):
         return svg_document(rows, look, title, *colours)
 
     def render_line(self, y: int) -> Strip:
-        return self.strip_of(self._rows[y] if y < len(self._rows) else [], self.size.width)
+        return self.build_strip(self._rows[y] if y < len(self._rows) else [], self.size.width)
 
 
 def chart_rows(picture: CurvePicture, width: int, height: int) -> list[list[Span]]:
@@ -123,8 +123,8 @@ def legend_rows(labels: Sequence[str], width: int, most_rows: int) -> list[list[
     """Glyph and name of every curve, in as few lines as they take: in full where there is room, else shortened so that
     no two look the same. How many found no room is counted.
     """
-    drawn = [harmless(label) for label in labels[:MOST_CURVES]]
-    for names in (drawn, legend_names(drawn, LABEL_CELLS)):
+    drawn = [sanitize(label) for label in labels[:MOST_CURVES]]
+    for names in (drawn, build_legend_names(drawn, LABEL_CELLS)):
         rows, left_out = _legend_rows([safe(name, max(1, width - 6)) for name in names], width, most_rows)
         if not left_out:
             break
@@ -162,7 +162,7 @@ def svg_document(
         for text, tone in row:
             style = look(tone)
             colour = style.color.get_truecolor().hex if style.color is not None else ink.hex6
-            shapes += _shapes(harmless(text), column, number, f'fill="{colour}"', bold=bool(style.bold))
+            shapes += _shapes(sanitize(text), column, number, f'fill="{colour}"', bold=bool(style.bold))
             column += cell_len(text)
     cells = max((sum(cell_len(text) for text, _ in row) for row in rows), default=1)
     wide, high = 2 * MARGIN_PX + cells * CELL_PX, 2 * MARGIN_PX + len(rows) * ROW_PX
@@ -170,12 +170,15 @@ def svg_document(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide:.0f}" height="{high:.0f}" '
             f'viewBox="0 0 {wide:.2f} {high:.2f}">',
-            f"<title>{escape(harmless(title))}</title>",
+            f"<title>{escape(sanitize(title))}</title>",
             f'<rect width="100%" height="100%" fill="{paper.hex6}"/>',
-            f"<g font-family=\"'DejaVu Sans Mono', monospace\" font-size=\"{FONT_PX}\">",
-            *shapes, "</g>", "</svg>", "",
+            f'<g font-family="\'DejaVu Sans Mono\', monospace" font-size="{FONT_PX}">',
+            *shapes,
+            "</g>",
+            "</svg>",
+            "",
         ]
-    )  # fmt: skip
+    )
 
 
 def _shapes(text: str, column: int, row: int, fill: str, *, bold: bool) -> list[str]:

@@ -9,11 +9,11 @@ from typing import ClassVar
 from labconsole.measure.curves import Curve, CurvePoint, Curves, CurveSpec
 from labconsole.measure.groups import Alike
 from labconsole.measure.statistics.repetitions import difference, ratio
-from labconsole.model.design_point import target_words
-from labconsole.report.panels import legend_names
+from labconsole.model.design_point import format_target_per_source
+from labconsole.report.panels import build_legend_names
 from labconsole.text import charts
 from labconsole.text.cells import UNKNOWN, safe
-from labconsole.text.harmless import harmless
+from labconsole.text.sanitize import sanitize
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.figure_chart import curve_tone
 from labconsole.tui.parts.lines import Span
@@ -167,7 +167,10 @@ class CurvesTable(LineTable):
     def cell_curve(self, key: Key, width: int) -> Span:
         glyph = charts.marker(key[0]) if key[0] < MOST_CURVES else " "
         if self._names[0] != width:
-            self._names = width, legend_names([harmless(curve.label) for curve in self._curves], max(4, width - 2))
+            self._names = (
+                width,
+                build_legend_names([sanitize(curve.label) for curve in self._curves], max(4, width - 2)),
+            )
         return f"{glyph} {safe(self._names[1][key[0]], width - 2)}", curve_tone(key[0])
 
     def cell_x(self, key: Key, width: int) -> Span:
@@ -204,7 +207,7 @@ class CurvesTable(LineTable):
 
     def cell_target(self, key: Key, width: int) -> Span:
         design = self._points[key][1].design
-        return target_words(design.target_bps, design.frame, cells=width), "muted"
+        return format_target_per_source(design.target_bps, design.frame, cells=width), "muted"
 
     def cell_sources(self, key: Key, width: int) -> Span:
         return str(self._points[key][1].design.sources), "muted"

@@ -22,15 +22,15 @@ from labconsole.tui.parts import new_file
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.figure_chart import FigureChart
 from labconsole.tui.parts.key_bar import KeyBar
-from labconsole.tui.parts.lines import Span, entitle
+from labconsole.tui.parts.lines import Span, set_border_titles
 from labconsole.tui.parts.overlay import Overlay
 from labconsole.tui.parts.screen import Application
 from labconsole.tui.parts.table import Column, LineTable
-from labconsole.tui.parts.told import ToldLines
+from labconsole.tui.parts.wrapped_lines import WrappedLines
 
 if TYPE_CHECKING:
     from labconsole.report.trends import PlanTrends
-    from labconsole.tui.screens.curves.trend_words import ShownTrend
+    from labconsole.tui.screens.curves.trend_text import TrendRow
 
 _log = logging.getLogger("labconsole.tui")
 
@@ -57,14 +57,14 @@ class TrendsTable(LineTable):
     def __init__(self) -> None:
         super().__init__(id="trends")
         self.nothing = READING
-        self._shown: list[ShownTrend] = []
+        self._shown: list[TrendRow] = []
 
     @property
-    def nothing_words(self) -> str:
+    def empty_text(self) -> str:
         """Why there is nothing to see."""
         return self.nothing
 
-    def show(self, shown: list[ShownTrend]) -> None:
+    def show(self, shown: list[TrendRow]) -> None:
         """These from now on."""
         self._shown = shown
         self._cells.clear()
@@ -72,7 +72,7 @@ class TrendsTable(LineTable):
         self.refresh()
 
     @property
-    def chosen(self) -> ShownTrend | None:
+    def chosen(self) -> TrendRow | None:
         """The one under the cursor."""
         return self._shown[self.cursor_index] if self._shown else None
 
@@ -118,7 +118,7 @@ class TrendView(Overlay):
         Action("x", "export", "Export", "Write every result to a new file.", id="trend-export", common=True),
         Action("r", "reload", "Reload", "Read the store again.", id="trend-reload", common=True),
         Action("escape,q", "dismiss", "Close", "Go back to the curves.", id="trend-close", common=True),
-    )  # fmt: skip
+    )
 
     def __init__(self, app: Application, read: Callable[[str | None], PlanTrends], filter: str) -> None:
         super().__init__()
@@ -131,7 +131,7 @@ class TrendView(Overlay):
             yield TrendsTable()
             yield FigureChart(id="trend-chart")
             with VerticalScroll(id="trend-scroll", can_focus=True):
-                yield ToldLines(id="trend-told")
+                yield WrappedLines(id="trend-told")
             yield KeyBar()
 
     def on_mount(self) -> None:
@@ -142,15 +142,17 @@ class TrendView(Overlay):
     async def action_reload(self) -> None:
         table, plan = self.query_one(TrendsTable), self._plan
 
-        def made() -> tuple[PlanTrends, list[ShownTrend]]:
-            from labconsole.tui.screens.curves.trend_words import shown  # reports are imported here, in the thread
+        def made() -> tuple[PlanTrends, list[TrendRow]]:
+            from labconsole.tui.screens.curves.trend_text import (
+                build_trend_rows,  # reports are imported here, in the thread
+            )
 
             found = self._read(plan)
-            return found, shown(found)
+            return found, build_trend_rows(found)
 
         problem, found = "", None
-        rows: list[ShownTrend] = []
-        entitle(table, f"Trend: {READING}")
+        rows: list[TrendRow] = []
+        set_border_titles(table, f"Trend: {READING}")
         try:
             found, rows = await asyncio.to_thread(made)
         except LabError as exc:
@@ -165,7 +167,7 @@ class TrendView(Overlay):
             problem = "" if rows else "No occasion is complete." if found.plan else NO_OCCASIONS
         table.nothing = "nothing to show"
         table.show(rows)
-        entitle(table, self._title(self._found))
+        set_border_titles(table, self._title(self._found))
         self._tell(problem)
 
     def _title(self, found: PlanTrends | None) -> str:
@@ -182,17 +184,17 @@ class TrendView(Overlay):
     def _tell(self, problem: str = "") -> None:
         """Draw what is under the cursor, and say its changes; or the problem."""
         chosen, chart = self.query_one(TrendsTable).chosen, self.query_one(FigureChart)
-        box, told = self.query_one("#trend-scroll"), self.query_one(ToldLines)
+        box, told = self.query_one("#trend-scroll"), self.query_one(WrappedLines)
         if problem or chosen is None:
             chart.show(None, "")
             chart.display = False
-            entitle(box, "")
+            set_border_titles(box, "")
             told.say([problem, *(self._found.told if self._found is not None and not self._filter else ())])
             return
         chart.display = True
         chart.show(None if chosen.figure is None else (chosen.figure, 0), "There are no two results to draw.")
-        entitle(chart, "Change from the first level (│ 95 % interval over set-ups)")
-        entitle(box, "Changes")
+        set_border_titles(chart, "Change from the first level (│ 95 % interval over set-ups)")
+        set_border_titles(box, "Changes")
         assert self._found is not None
         told.say([*chosen.lines, *self._found.told])
 
@@ -218,9 +220,9 @@ class TrendView(Overlay):
             return
 
         def text() -> str:
-            from labconsole.tui.screens.curves.trend_words import rows
+            from labconsole.tui.screens.curves.trend_text import format_results
 
-            return rows(found)
+            return format_results(found)
 
         name = f"trend-{safe(found.plan or '', 60)}.tsv"
         words = ".tsv: every result with its interval and level, and where it changed."

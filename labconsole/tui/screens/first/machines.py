@@ -13,16 +13,19 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Button, Input, Static
 
-from labconsole.engine.discovery.finding import DiscoveryRequest
-from labconsole.engine.discovery.machines import read_words
+from labconsole.engine.discovery.discovery import DiscoveryRequest
+from labconsole.engine.discovery.machines import parse_machines
 from labconsole.errors import ConfigError
 from labconsole.model.inventory import NAME, Defaults
 from labconsole.tui.parts.fields import Choice, Field
 
 ROLES = {
-    "uut": "unit under test", "source": "source", "sink": "sink", "source+sink": "source and sink",
+    "uut": "unit under test",
+    "source": "source",
+    "sink": "sink",
+    "source+sink": "source and sink",
     "": "by name and cables",
-}  # fmt: skip
+}
 FIRST_ROLES = ("uut", "source", "sink")
 _LOGIN = re.compile(r"[^\s'\"`$\\;&<>|(){}?]{0,320}")
 _FILE = re.compile(r"[^?]{0,4096}")
@@ -92,8 +95,10 @@ class MachinesForm(VerticalScroll, can_focus=False):
     def compose(self) -> ComposeResult:
         yield Static(
             "One row for each machine: what you type after `ssh`, or user@host:port. Log in to each once with `ssh` "
-            "before, so that its host key is known.", classes="first-words", markup=False,
-        )  # fmt: skip
+            "before, so that its host key is known.",
+            classes="first-words",
+            markup=False,
+        )
         with Horizontal(classes="first-row"):
             yield Static("Role", classes="first-head")
             yield Static("Machine", classes="first-head")
@@ -105,8 +110,9 @@ class MachinesForm(VerticalScroll, can_focus=False):
             yield Static("Log in as", classes="first-label")
             yield FormChoice(("root", "sudo"), "root", id="become", shown={"sudo": "a user with sudo"})
         for label, value, prefix, id in (
-            ("SSH configuration", SSH_CONFIG, _FILE, "ssh-config"), ("Name of testbed", "testbed", _TESTBED, "testbed"),
-        ):  # fmt: skip
+            ("SSH configuration", SSH_CONFIG, _FILE, "ssh-config"),
+            ("Name of testbed", "testbed", _TESTBED, "testbed"),
+        ):
             with Horizontal(classes="first-row"):
                 yield Static(label, classes="first-label")
                 yield TypedField(value, prefix, id)
@@ -171,6 +177,8 @@ class MachinesForm(VerticalScroll, can_focus=False):
             )
         config = self.query_one("#ssh-config", Field).value.strip()
         return DiscoveryRequest(
-            read_words(words), None if config in ("", SSH_CONFIG) else config,
-            self.query_one("#become", Choice).value == "sudo", take_over,
-        )  # fmt: skip
+            parse_machines(words),
+            None if config in ("", SSH_CONFIG) else config,
+            self.query_one("#become", Choice).value == "sudo",
+            take_over,
+        )

@@ -15,7 +15,7 @@ from labconsole.tui.parts.table import Column, LineTable
 LOOKS = {"debug": (" ", "muted"), "information": ("·", ""), "warning": ("!", "warn"), "error": ("✗", "bad")}
 
 
-def stamp(entry: Entry) -> str:
+def format_time(entry: Entry) -> str:
     """Time of day, UTC; what is older than a day cannot be in a bounded log for long enough to matter."""
     return f"{datetime.fromtimestamp(entry.at_wall_s, UTC):%H:%M:%S.%f}"[:-3]
 
@@ -54,7 +54,7 @@ class JournalTable(LineTable):
         self._keys = []
         self.paint()
 
-    def _lets_through(self, entry: Entry) -> bool:
+    def _passes_filter(self, entry: Entry) -> bool:
         if SEVERITIES.index(entry.severity) < SEVERITIES.index(self.least):
             return False
         if not self.wanted:
@@ -70,7 +70,7 @@ class JournalTable(LineTable):
         new = min(journal.total - self._seen, len(journal.entries))
         self._seen = journal.total
         for entry in list(journal.entries)[len(journal.entries) - new :]:
-            if self._lets_through(entry):
+            if self._passes_filter(entry):
                 self._shown[entry.number] = entry
         oldest = journal.entries[0].number
         while self._shown and next(iter(self._shown)) < oldest:
@@ -112,10 +112,10 @@ class JournalTable(LineTable):
 
     def lines_in_sight(self) -> list[str]:
         """All that the filter lets through, as text."""
-        return [entry.line(stamp(entry)) for entry in self._shown.values()]
+        return [entry.line(format_time(entry)) for entry in self._shown.values()]
 
     def cell_time(self, key: int, width: int) -> Span:
-        return stamp(self._shown[key]), "muted"
+        return format_time(self._shown[key]), "muted"
 
     def cell_severity(self, key: int, width: int) -> Span:
         return LOOKS[self._shown[key].severity]

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import ClassVar
 
 from labconsole.engine.live.history import CommandHistory, LoggedRequest
-from labconsole.text.cells import decimal, safe
+from labconsole.text.cells import format_decimal, safe
 from labconsole.tui.parts.lines import Span
 from labconsole.tui.parts.table import Column, LineTable
 
@@ -61,7 +61,7 @@ class CommandTable(LineTable):
 
     def cell_took(self, key: int, width: int) -> Span:
         took_s = self._by_number[key].took_s
-        return ("…", "accent") if took_s is None else (decimal(took_s * 1e3, 1), "muted")
+        return ("…", "accent") if took_s is None else (format_decimal(took_s * 1e3, 1), "muted")
 
     def cell_outcome(self, key: int, width: int) -> Span:
         command = self._by_number[key]

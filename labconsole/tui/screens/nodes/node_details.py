@@ -13,18 +13,18 @@ from labconsole.engine.leases import LeaseHolder
 from labconsole.engine.live.events import NodeState
 from labconsole.engine.live.telemetry import NodeLive
 from labconsole.model.inventory import Inventory
-from labconsole.text.cells import UNKNOWN, count, decimal, percent, safe, span
+from labconsole.text.cells import UNKNOWN, format_decimal, format_duration, format_percent, format_rounded, safe
 from labconsole.tui.console import clock
 from labconsole.tui.parts.lines import Lines, Span, field
 from labconsole.tui.parts.node_state import STATE_LOOKS
 from labconsole.tui.parts.processors import processors_span
-from labconsole.tui.parts.screen import with_keys
-from labconsole.tui.screens.nodes.node_list import offset_words, retry_words
+from labconsole.tui.parts.screen import insert_keys
+from labconsole.tui.screens.nodes.node_list import format_clock_offset, format_retry
 from labconsole.wire.facts import NodeFacts
+from labconsole.wire.host_activity import NodeSurroundings, UsageWindow
 from labconsole.wire.lease import StatedNodeHolder
 from labconsole.wire.links import VIRTUAL_LINKS, Pause
 from labconsole.wire.settings import InterfaceSettings
-from labconsole.wire.surroundings import NodeSurroundings, UsageWindow
 
 PROCESSES_SHOWN = 6
 GUESTS_SHOWN = 6
@@ -76,11 +76,11 @@ class NodeDetails(Lines):
         rows += field("state", f"{glyph} {live.state.value}{', quiet' if live.quiet else ''}", width, tone)
         if live.message and live.state is not NodeState.CONNECTED:
             rows += field("", live.message, width, "bad", rows=6)
-            if retry_words(live):
-                rows += field("", retry_words(live), width, "warn")
+            if format_retry(live):
+                rows += field("", format_retry(live), width, "warn")
         if live.round_trip_s is not None:
             rows += field(
-                "clock", f"off by {offset_words(live)} ms, round trip {live.round_trip_s * 1e3:.2f} ms", width
+                "clock", f"off by {format_clock_offset(live)} ms, round trip {live.round_trip_s * 1e3:.2f} ms", width
             )
         if live.processors is not None:
             words, tone = processors_span(live)
@@ -115,13 +115,15 @@ class NodeDetails(Lines):
         tools = {"tcpdump": facts.tcpdump, "pktgen": facts.pktgen, "python": facts.python}
         rows += field("tools", ", ".join(f"{name} {_known(said)}" for name, said in tools.items()), width, "muted")
         if facts.uptime_s is not None:
-            rows += field("up for", span(facts.uptime_s), width, "muted")
+            rows += field("up for", format_duration(facts.uptime_s), width, "muted")
         return rows
 
     def _surroundings(self, seen: NodeSurroundings, width: int) -> Rows:
         rows: Rows = [[]]
         if seen.load:
-            rows += field("load", " ".join(decimal(v, 2) for v in seen.load) + f" on {seen.cpus or '?'} CPUs", width)
+            rows += field(
+                "load", " ".join(format_decimal(v, 2) for v in seen.load) + f" on {seen.cpus or '?'} CPUs", width
+            )
         logins = seen.logins or []
         words = ", ".join(f"{each.user} on {each.line} from {each.host or 'here'}" for each in logins[:LOGINS_SHOWN])
         rows += field("logins", words or "nobody", width, "warn" if logins else "muted")
@@ -135,9 +137,11 @@ class NodeDetails(Lines):
 
     def _window(self, window: UsageWindow, width: int) -> Rows:
         busy, elapsed_s = window.cpu.busy_ratio if window.cpu is not None else None, window.elapsed_s
-        rows = field("busy", f"{percent(busy, 1)} % of all CPUs over the last {span(elapsed_s)}", width)
+        rows = field(
+            "busy", f"{format_percent(busy, 1)} % of all CPUs over the last {format_duration(elapsed_s)}", width
+        )
         for index, process in enumerate(window.processes[:PROCESSES_SHOWN]):
-            share = percent(process.cpu_s / elapsed_s, 1) if elapsed_s else UNKNOWN
+            share = format_percent(process.cpu_s / elapsed_s, 1) if elapsed_s else UNKNOWN
             words = f"{share:>6} %  {process.name} ({process.whose}, pid {process.pid})"
             rows += field("busiest" if index == 0 else "", words, width, "muted", rows=1)
         return rows
@@ -149,7 +153,10 @@ class NodeDetails(Lines):
         else:
             age_s = max(0.0, clock.wall_s() - look.at_wall_s)
             rows += field(
-                "look", with_keys(self, f"{span(age_s)} ago; press {{node-look}} to look again"), width, "muted"
+                "look",
+                insert_keys(self, f"{format_duration(age_s)} ago; press {{node-look}} to look again"),
+                width,
+                "muted",
             )
             for op, why in look.refused.items():
                 rows += field("", f"{op}: {why}", width, "warn", rows=2)
@@ -163,12 +170,12 @@ def interface_rows(interfaces: Mapping[str, InterfaceSettings], width: int) -> R
     rows: Rows = [[]]
     for name, nic in interfaces.items():
         state: Span = ("● up", "good") if nic.up else ("○ down", "muted")
-        speed = "speed unknown" if nic.speed_mbps is None else f"{count(nic.speed_mbps)} Mbit/s"
+        speed = "speed unknown" if nic.speed_mbps is None else f"{format_rounded(nic.speed_mbps)} Mbit/s"
         if nic.driver in VIRTUAL_LINKS:
             speed = "virtual link"
         rows.append([(f" {safe(name, 16)}  ", "second"), state, (safe(f"  {speed}", width - 30), "")])
         words = f"{nic.driver or 'driver unknown'}, MTU {nic.mtu or UNKNOWN}, "
-        rows += field("", words + pause_words(nic.pause) + queue_words(nic), width, "muted")
+        rows += field("", words + format_pause(nic.pause) + format_queues(nic), width, "muted")
     return rows
 
 
@@ -176,7 +183,7 @@ def _known(said: str | int | None) -> str:
     return UNKNOWN if said is None else str(said)
 
 
-def pause_words(pause: Pause | None) -> str:
+def format_pause(pause: Pause | None) -> str:
     """Ethernet flow control, which throttles a generator unseen when it is on."""
     if pause is None:
         return "pause unknown"
@@ -184,7 +191,7 @@ def pause_words(pause: Pause | None) -> str:
     return f"pause {'+'.join(on) if on else 'off'}{' (negotiated)' if pause.autoneg else ''}"
 
 
-def queue_words(nic: InterfaceSettings) -> str:
+def format_queues(nic: InterfaceSettings) -> str:
     """Rings, queues and the offloads that join or split packets."""
     words = []
     if nic.rings is not None:

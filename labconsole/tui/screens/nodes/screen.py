@@ -21,7 +21,7 @@ from labconsole.errors import LabError
 from labconsole.tui.console import clock
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.key_bar import KeyBar
-from labconsole.tui.parts.lines import entitle
+from labconsole.tui.parts.lines import set_border_titles
 from labconsole.tui.parts.screen import PAUSE, Application, ConsoleScreen
 from labconsole.tui.parts.status import EventLines, Tab
 from labconsole.tui.parts.table import LineTable
@@ -37,17 +37,42 @@ class NodesScreen(ConsoleScreen):
 
     CSS_PATH = "screen.tcss"
     ACTIONS = (
-        Action("l", "look", "Look", "Read the node's settings and what else is running on it.",
-               id="node-look", title="Look at the node"),
-        Action("c", "reconnect", "Connect", "Try to reconnect a lost node now instead of waiting.",
-               id="node-connect", title="Reconnect the node now"),
-        Action("o", "shell", "Shell", "Open a shell on the node with ssh, by the console's own route.",
-               id="node-shell", changes=True, title="Open a shell on the node"),
-        Action("v", "part", "View", "On a small terminal: switch between the node and its commands.",
-               id="node-view", title="Change the view"),
+        Action(
+            "l",
+            "look",
+            "Look",
+            "Read the node's settings and what else is running on it.",
+            id="node-look",
+            title="Look at the node",
+        ),
+        Action(
+            "c",
+            "reconnect",
+            "Connect",
+            "Try to reconnect a lost node now instead of waiting.",
+            id="node-connect",
+            title="Reconnect the node now",
+        ),
+        Action(
+            "o",
+            "shell",
+            "Shell",
+            "Open a shell on the node with ssh, by the console's own route.",
+            id="node-shell",
+            changes=True,
+            title="Open a shell on the node",
+        ),
+        Action(
+            "v",
+            "part",
+            "View",
+            "On a small terminal: switch between the node and its commands.",
+            id="node-view",
+            title="Change the view",
+        ),
         Action("escape", "app.mode('bench')", "Bench", "Go back to the bench.", id="node-back", shown=False),
         PAUSE,
-    )  # fmt: skip
+    )
     AUTO_FOCUS = "#node-list"
 
     def __init__(self, app: Application, session: SessionLike, tab: Tab) -> None:
@@ -117,7 +142,7 @@ class NodesScreen(ConsoleScreen):
         self.query_one(NodeDetails).show(name)
         self.query_one("#node-box", VerticalScroll).scroll_home(animate=False)
         if name is not None:
-            entitle(self.query_one("#node-box"), name)
+            set_border_titles(self.query_one("#node-box"), name)
             self.query_one(CommandTable).show(self.query_one(NodeList).live(name).history)
             self._look_once(name)
 
@@ -166,7 +191,7 @@ class NodesScreen(ConsoleScreen):
             return
         self.state.note(clock.wall_s(), f"shell: {' '.join(argv)}", node=name)
         try:
-            status = await self._in_terminal(name, argv)
+            status = await self._run_in_terminal(name, argv)
         except SuspendNotSupported:
             self.console_app.tell("This terminal cannot be handed over. The ssh command is in the log (7).", "warning")
         except OSError as exc:
@@ -176,7 +201,7 @@ class NodesScreen(ConsoleScreen):
             self.state.note(clock.wall_s(), f"shell ended with status {status}", severity, node=name)
         self.refresh()
 
-    async def _in_terminal(self, name: str, argv: list[str]) -> int:
+    async def _run_in_terminal(self, name: str, argv: list[str]) -> int:
         """Run a program on the terminal while the console lives on, unseen: agents give up when they hear nothing."""
         with self.app.batch_update(), self.app.suspend(), interrupts_ignored():
             print(f"labconsole: a shell on {name}; exit it to return. A running trial continues.\n", flush=True)

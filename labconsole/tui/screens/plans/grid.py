@@ -19,7 +19,7 @@ from labconsole.model.plan.blocks import PILOT
 from labconsole.model.plan.plan import Plan
 from labconsole.text.cells import safe
 from labconsole.tui.parts.action import Action
-from labconsole.tui.parts.lines import Lines, Span, entitle
+from labconsole.tui.parts.lines import Lines, Span, set_border_titles
 from labconsole.tui.parts.table import Column, LineTable
 from labconsole.units import format_target_within
 
@@ -41,7 +41,7 @@ STORED_INVALID = ("⊠", "bad")
 """Its last attempt stayed invalid, in a set-up that is over."""
 
 
-def look(cell: Cell) -> tuple[str, str]:
+def choose_look(cell: Cell) -> tuple[str, str]:
     """Glyph and tone of a trial."""
     if cell.state is TrialState.STORED and cell.verdict in ("suspect", "invalid"):
         return STORED_SUSPECT if cell.verdict == "suspect" else STORED_INVALID
@@ -58,9 +58,13 @@ class GridTable(LineTable):
         Action("left", "repetition(-1)", "Previous repetition", shown=False),
         Action("right", "repetition(1)", "Next repetition", shown=False),
         Action("enter", "open", "Open", "Show the run under the cursor on the Runs screen.", title="Open the run"),
-        Action("", "follow", "Follow the plan",
-               "Go to the trial that is measured and follow it (end); moving the cursor stops that."),
-    )  # fmt: skip
+        Action(
+            "",
+            "follow",
+            "Follow the plan",
+            "Go to the trial that is measured and follow it (end); moving the cursor stops that.",
+        ),
+    )
     POINT: ClassVar[tuple[Column, ...]] = (
         Column("index", "#", 4, rank=3),
         Column("platform", "platform", 9, right=False),
@@ -93,11 +97,11 @@ class GridTable(LineTable):
         if before is None or execution is None or before.plan != execution.plan:
             self.repetition = self._first = self._lowest(execution)
             self._steered, self.following = False, True
-            self._chosen_columns = self._columns_for(execution)
+            self._chosen_columns = self._build_columns(execution)
             self._keys = []
         self._cells.clear()
         self.paint()
-        self._go_with_the_plan()
+        self._follow_plan()
 
     @property
     def _measured(self) -> tuple[int, int] | None:
@@ -105,13 +109,13 @@ class GridTable(LineTable):
         execution = self._execution
         return execution.current if execution is not None and execution.running and execution.plan.grid else None
 
-    def _go_with_the_plan(self) -> None:
+    def _follow_plan(self) -> None:
         measured = self._measured
         if self.following and measured is not None and measured != self.trial:
             self.move_to_trial(measured)
         self.prepare()  # whether it follows stands in its title
 
-    def _columns_for(self, execution: PlanExecution | None) -> tuple[Column, ...]:
+    def _build_columns(self, execution: PlanExecution | None) -> tuple[Column, ...]:
         if execution is None:
             return ()
         plan = execution.plan
@@ -196,14 +200,14 @@ class GridTable(LineTable):
                     title = f"Points and {kind} {first} to {last} of {most // each}, ← →"
             if self._execution.running:
                 title += " · following" if self.following else " · end: follow"
-        entitle(self, title)
+        set_border_titles(self, title)
 
     def _visible(self, width: int) -> range:
         assert self._execution is not None
         most = self._most(self._execution.plan)
         return range(self._first, min(most, self._first + max(1, width // CELL) - 1) + 1)
 
-    def _number_in(self, column: int, key: int) -> int | None:
+    def _find_trial_number(self, column: int, key: int) -> int | None:
         """The number of a point's trial in this column: blocks stand beneath each other, however long."""
         assert self._execution is not None
         plan = self._execution.plan
@@ -238,12 +242,12 @@ class GridTable(LineTable):
         # Points that are repeated less often than others have their blocks beneath the others' all the same.
         spans: list[Span] = []
         for column in self._visible(width):
-            repetition = self._number_in(column, key)
+            repetition = self._find_trial_number(column, key)
             if repetition is None or not lowest <= repetition <= most:
                 spans.append((" " * CELL, ""))
                 continue
             cell = grid[key, repetition]
-            glyph, tone = look(cell)
+            glyph, tone = choose_look(cell)
             if here == (key, repetition):
                 spans += [("[", "accent"), (glyph, tone), ("]", "accent")]
             else:
@@ -286,7 +290,7 @@ class GridTable(LineTable):
 
     def action_follow(self) -> None:
         self.following = True
-        self._go_with_the_plan()
+        self._follow_plan()
 
     def action_cursor_edge(self, side: int) -> None:
         """While a trial is measured, the end of the grid is that one."""
@@ -296,19 +300,19 @@ class GridTable(LineTable):
             super().action_cursor_edge(side)
 
     def action_cursor(self, by: int) -> None:
-        self._leave_the_plan()
+        self._stop_following_plan()
         super().action_cursor(by)
 
     def on_click(self, event: events.Click) -> None:
-        self._leave_the_plan()
+        self._stop_following_plan()
 
-    def _leave_the_plan(self) -> None:
+    def _stop_following_plan(self) -> None:
         """The operator looks at something else."""
         self.following = False
-        self._go_with_the_plan()
+        self._follow_plan()
 
     def action_repetition(self, by: int) -> None:
-        self._leave_the_plan()
+        self._stop_following_plan()
         if self._execution is None or self.trial is None:
             return
         lowest, most = self._numbers(self._execution.plan, self.trial[0])

@@ -22,8 +22,8 @@ from labconsole.errors import LabError, LeaseHeld
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.summary import RunSummary
 from labconsole.tui.console import clock
-from labconsole.tui.console.plan_words import ending, extent
-from labconsole.tui.console.state import PlanOver
+from labconsole.tui.console.plan_text import describe_ending, format_extent
+from labconsole.tui.console.state import PlanEnd
 from labconsole.tui.parts import plan_files
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.ask_text import AskText
@@ -35,7 +35,7 @@ from labconsole.tui.parts.plan_files import PlanEntry
 from labconsole.tui.parts.screen import PAUSE, Application, ConsoleScreen
 from labconsole.tui.parts.status import EventLines, Tab
 from labconsole.tui.parts.step_picture import StepTrials, StepWords
-from labconsole.tui.parts.step_screen import HELD, SeenSteps, StepScreen
+from labconsole.tui.parts.step_screen import HALTED_STATUSES, StepScreen, StepSelection
 from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens.plans.grid import GridLegend, GridTable
 from labconsole.tui.screens.plans.plan_details import PlanDetails
@@ -45,7 +45,7 @@ from labconsole.tui.screens.plans.plans_table import PlansTable
 from labconsole.tui.screens.plans.searches_table import SearchesTable
 from labconsole.tui.screens.plans.session_plan import ask_and_save
 from labconsole.tui.screens.plans.store_watch import StoreWatch
-from labconsole.tui.screens.plans.telemetry import ShownPlans
+from labconsole.tui.screens.plans.telemetry_toggle import TelemetryToggle
 
 RESCAN_S = 2.0
 SCAN = "plan-files"
@@ -56,27 +56,79 @@ class PlansScreen(ConsoleScreen):
 
     CSS_PATH = "screen.tcss"
     ACTIONS = (
-        Action("r", "run", "Run", "Run the plan: measure what is not in the store yet.",
-               id="plan-run", changes=True, title="Run the plan"),
-        Action("p", "hold", "Pause plan", "Pause the plan after the current trial, or resume it. The lease is kept.",
-               id="plan-pause", changes=True, title="Pause or resume the plan"),
-        Action("a", "abort", "Abort", "Abort the plan, after asking. Run it again to resume.",
-               id="plan-abort", changes=True, title="Abort the plan"),
-        Action("f", "failing", "Next doubtful", "Go to the next trial that is not simply valid, or was repeated.",
-               id="plan-failing", title="Next doubtful trial"),
-        Action("s", "save", "Save session", "Save what was measured in this session as a plan file.",
-               id="plan-save", title="Save this session as a plan"),
-        Action("n", "note", "Note", "Write a note on the plan, as it is on this testbed; leave it empty to remove it.",
-               id="plan-note", changes=True, title="Write a note on the plan"),
-        Action("t", "telemetry", "Telemetry",
-               "Show the plan's trials for telemetry, or its own again: each point once more, in a trial that enters "
-               "no mean and tells what packets cost the processors of the unit under test, and why some were dropped.",
-               id="plan-telemetry", title="Trials for telemetry, or the plan's own"),
-        Action("l", "rescan", "Reload", "Read plan files and the store again.",
-               id="plan-reload", title="Reload plans", shown=False),
+        Action(
+            "r",
+            "run",
+            "Run",
+            "Run the plan: measure what is not in the store yet.",
+            id="plan-run",
+            changes=True,
+            title="Run the plan",
+        ),
+        Action(
+            "p",
+            "hold",
+            "Pause plan",
+            "Pause the plan after the current trial, or resume it. The lease is kept.",
+            id="plan-pause",
+            changes=True,
+            title="Pause or resume the plan",
+        ),
+        Action(
+            "a",
+            "abort",
+            "Abort",
+            "Abort the plan, after asking. Run it again to resume.",
+            id="plan-abort",
+            changes=True,
+            title="Abort the plan",
+        ),
+        Action(
+            "f",
+            "failing",
+            "Next doubtful",
+            "Go to the next trial that is not simply valid, or was repeated.",
+            id="plan-failing",
+            title="Next doubtful trial",
+        ),
+        Action(
+            "s",
+            "save",
+            "Save session",
+            "Save what was measured in this session as a plan file.",
+            id="plan-save",
+            title="Save this session as a plan",
+        ),
+        Action(
+            "n",
+            "note",
+            "Note",
+            "Write a note on the plan, as it is on this testbed; leave it empty to remove it.",
+            id="plan-note",
+            changes=True,
+            title="Write a note on the plan",
+        ),
+        Action(
+            "t",
+            "telemetry",
+            "Telemetry",
+            "Show the plan's trials for telemetry, or its own again: each point once more, in a trial that enters "
+            "no mean and tells what packets cost the processors of the unit under test, and why some were dropped.",
+            id="plan-telemetry",
+            title="Trials for telemetry, or the plan's own",
+        ),
+        Action(
+            "l",
+            "rescan",
+            "Reload",
+            "Read plan files and the store again.",
+            id="plan-reload",
+            title="Reload plans",
+            shown=False,
+        ),
         Action("escape", "app.mode('bench')", "Bench", "Go back to the bench.", id="plan-back", shown=False),
         PAUSE,
-    )  # fmt: skip
+    )
     AUTO_FOCUS = "#plans"
 
     def __init__(self, app: Application, session: SessionLike, tab: Tab) -> None:
@@ -84,7 +136,7 @@ class PlansScreen(ConsoleScreen):
         self._entries: dict[Path, PlanEntry] = {}
         self._executions: dict[Path, PlanExecution] = {}
         self._notes = PlanNotes(session)
-        self._shown = ShownPlans()
+        self._shown = TelemetryToggle()
         self._watch = StoreWatch(session.store)
         self._old: set[Path] = set()
         """Plans of which the store may hold more by now."""
@@ -112,7 +164,7 @@ class PlansScreen(ConsoleScreen):
         yield KeyBar()
 
     def begin(self) -> None:
-        self.set_interval(RESCAN_S, self._rescan_in_sight)
+        self.set_interval(RESCAN_S, self._rescan_if_visible)
         self.rescan()
 
     def come_to_front(self) -> None:
@@ -121,8 +173,8 @@ class PlansScreen(ConsoleScreen):
 
     # Files
 
-    def _rescan_in_sight(self) -> None:
-        if self.in_sight and not any(each.group == SCAN and each.is_running for each in self.workers):
+    def _rescan_if_visible(self) -> None:
+        if self.is_in_view and not any(each.group == SCAN and each.is_running for each in self.workers):
             self.rescan()
 
     def action_rescan(self) -> None:
@@ -146,7 +198,7 @@ class PlansScreen(ConsoleScreen):
         except LabError as exc:
             self._complain(str(exc))
             return
-        changed = [e for e in found if e.plan is not None and self._to_look_at(e)]
+        changed = [e for e in found if e.plan is not None and self._needs_rescan(e)]
         self._entries = {entry.path: entry for entry in found}
         for path in [p for p, c in self._executions.items() if p not in self._entries and not self._in_use(c)]:
             del self._executions[path]
@@ -160,7 +212,7 @@ class PlansScreen(ConsoleScreen):
                 self._complain(str(exc))
                 break
             self._notes.forget(entry.path)
-            if self._to_look_at(entry):  # still: it may have been started while the store was asked
+            if self._needs_rescan(entry):  # still: it may have been started while the store was asked
                 self._executions[entry.path] = execution
             self._old.discard(entry.path)
         else:
@@ -171,7 +223,7 @@ class PlansScreen(ConsoleScreen):
         self._painted = ()
         self._paint_plans()
 
-    def _to_look_at(self, entry: PlanEntry) -> bool:
+    def _needs_rescan(self, entry: PlanEntry) -> bool:
         execution = self._executions.get(entry.path)
         if execution is not None and entry.path in self._old:
             return not self._in_use(execution)
@@ -232,7 +284,7 @@ class PlansScreen(ConsoleScreen):
         for shows in (self.query_one(GuestsTable), self.query_one(OverTimeChart)):
             shows.show(seen.picture if seen is not None else None)
         self.query_one("#search-trials", StepTrials).show(seen, seen.step.describe() if seen is not None else "")
-        held = execution is not None and execution.status in HELD
+        held = execution is not None and execution.status in HALTED_STATUSES
         self.query_one("#search-words", StepWords).show(seen, held=held)
 
     @on(SearchesTable.Opened)
@@ -240,7 +292,7 @@ class PlansScreen(ConsoleScreen):
         entry = self.query_one(PlansTable).chosen
         path = entry.path if entry is not None else Path()
         self.app.push_screen(
-            StepScreen(self.console_app, lambda: SeenSteps.of(self._executions.get(path)), event.index)
+            StepScreen(self.console_app, lambda: StepSelection.of(self._executions.get(path)), event.index)
         )
 
     @on(LineTable.Chosen, "#grid")
@@ -288,18 +340,18 @@ class PlansScreen(ConsoleScreen):
 
     async def _run(self, path: Path, execution: PlanExecution, *, take_over: bool) -> None:
         name, held = execution.plan.name, ""
-        self.state.note(clock.wall_s(), f"plan {name} begins: {extent(execution.plan)}")
+        self.state.note(clock.wall_s(), f"plan {name} begins: {format_extent(execution.plan)}")
         try:
             outcome = await self.session.execute(execution, take_over=take_over)
         except LeaseHeld as exc:
             held = str(exc)
         except LabError as exc:
-            self._over(PlanOver(clock.wall_s(), "error", f"plan {name} failed: {exc}", failed=True))
+            self._over(PlanEnd(clock.wall_s(), "error", f"plan {name} failed: {exc}", failed=True))
         else:
             steps = outcome.steps
             lacking = outcome.doubtful or outcome.refused or steps.doubtful or steps.failed or steps.refused
             severity = "warning" if lacking or outcome.stopped or outcome.ended_by else "information"
-            self._over(PlanOver(clock.wall_s(), severity, f"plan {name}: {ending(execution.plan, outcome)}"))
+            self._over(PlanEnd(clock.wall_s(), severity, f"plan {name}: {describe_ending(execution.plan, outcome)}"))
         finally:
             self.state.run_ended()
             self._watch.forget()
@@ -307,9 +359,9 @@ class PlansScreen(ConsoleScreen):
         if held:
             self._ask_take_over(path, execution, held)
 
-    def _over(self, over: PlanOver) -> None:
+    def _over(self, over: PlanEnd) -> None:
         self.console_app.plan_over(over)
-        if self.in_sight and not over.failed:  # where it is seen anyway: a toast would cover it
+        if self.is_in_view and not over.failed:  # where it is seen anyway: a toast would cover it
             self.state.note(over.at_wall_s, over.words, over.severity)
         else:
             self.console_app.tell(over.words, over.severity)
@@ -343,7 +395,7 @@ class PlansScreen(ConsoleScreen):
             return
         question = Confirm(
             f"Abort plan {execution.plan.name}?",
-            f"Traffic stops. {self.state.kept_words} Run it again to go on from here.",
+            f"Traffic stops. {self.state.kept_trials_text} Run it again to go on from here.",
         )
         if await self.app.push_screen_wait(question) and execution.running:
             self.state.stopping = True
@@ -388,7 +440,7 @@ class PlansScreen(ConsoleScreen):
     @on(GridTable.Opened)
     def open_run(self, event: GridTable.Opened) -> None:
         self.state.wanted_run = event.run_id
-        self.console_app.trail.lead_to("runs")
+        self.console_app.navigation.push_mode("runs")
 
     def run_id_to_copy(self) -> str | None:
         cell = self.query_one(GridTable).cell

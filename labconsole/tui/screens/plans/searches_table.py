@@ -10,11 +10,11 @@ from textual.message import Message
 
 from labconsole.engine.crew_step import CrewStep
 from labconsole.engine.execution.execution import PlanExecution
-from labconsole.engine.execution.step_seen import StepSeen, StepState
+from labconsole.engine.execution.step_view import StepState, StepView
 from labconsole.model.record.run import Verdict
 from labconsole.model.record.verdict_codes import TITLES as TITLES_OF_CODES
-from labconsole.text.cells import count, fit_parts, safe
-from labconsole.tui.console.plan_words import step_noun
+from labconsole.text.cells import fit_parts, format_rounded, safe
+from labconsole.tui.console.plan_text import step_noun
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.factor_table import FactorTable, factor_columns
 from labconsole.tui.parts.lines import Span
@@ -32,7 +32,7 @@ LOOKS = {
 DOUBTED = {"suspect": ("?", "warn"), "invalid": ("✗", "bad")}
 """By a trial's verdict: it is stored, and enters no mean."""
 
-FOUND = {
+RESULT_TITLES = {
     "job": "time",
     "boot": "all up after, memory",
     "flow": "Mbit/s in all, by guest",
@@ -44,12 +44,16 @@ LEAST_FOUND, MOST_FOUND = 26, 90
 """Cells of what a trial came to."""
 
 TITLES = {
-    "search": "Searches", "step": "Steps", "job": "Jobs",
-    "boot": "Starts of guests", "flow": "Flows out of guests", "route": "Routers",
-}  # fmt: skip
+    "search": "Searches",
+    "step": "Steps",
+    "job": "Jobs",
+    "boot": "Starts of guests",
+    "flow": "Flows out of guests",
+    "route": "Routers",
+}
 
 
-def _verdict(seen: StepSeen) -> Verdict | None:
+def _verdict(seen: StepView) -> Verdict | None:
     """Of a trial of guests; a search has none."""
     verdict = getattr(seen.record, "verdict", None)
     return verdict if isinstance(verdict, Verdict) else None
@@ -77,11 +81,16 @@ class SearchesTable(FactorTable):
     """Of kinds of experiment of other packages."""
 
     ACTIONS = (
-        Action("enter", "open", "Open",
-               "Show a search trial by trial, or guest by guest a trial of flows, routers, jobs or starts, over the "
-               "whole screen, also while it runs.",
-               id="search-open", title="Show the search or trial of guests"),
-    )  # fmt: skip
+        Action(
+            "enter",
+            "open",
+            "Open",
+            "Show a search trial by trial, or guest by guest a trial of flows, routers, jobs or starts, over the "
+            "whole screen, also while it runs.",
+            id="search-open",
+            title="Show the search or trial of guests",
+        ),
+    )
 
     @dataclass
     class Opened(Message):
@@ -92,7 +101,7 @@ class SearchesTable(FactorTable):
     def __init__(self) -> None:
         super().__init__(id="searches")
         self._execution: PlanExecution | None = None
-        self._of: list[StepSeen] | None = None
+        self._of: list[StepView] | None = None
         self._widest = 0
         self.border_title = "Searches"
 
@@ -100,7 +109,7 @@ class SearchesTable(FactorTable):
         """Take a plan's execution, begun or not."""
         self._execution = execution
         steps = execution.steps.seen if execution is not None else None
-        widest = max((cell_len(self._found_words(each)[0]) for each in steps or () if not each.why), default=0)
+        widest = max((cell_len(self._format_result(each)[0]) for each in steps or () if not each.why), default=0)
         if steps is not self._of or widest != self._widest:
             self._of, self._widest = steps, widest
             self._tell_apart(steps or [])
@@ -113,26 +122,28 @@ class SearchesTable(FactorTable):
         return "search" if self._execution is None else step_noun(self._execution.plan)
 
     def columns(self) -> tuple[Column, ...]:
-        if self._noun in FOUND and self.factors:
+        if self._noun in RESULT_TITLES and self.factors:
             return super().columns()
         return self.COLUMNS if self._noun == "search" else self.OF_OTHERS
 
-    def _tell_apart(self, steps: list[StepSeen]) -> None:
+    def _tell_apart(self, steps: list[StepView]) -> None:
         """Columns of what guests are asked, for all of a plan's trials once."""
         told = [each.step.in_columns() for each in steps if isinstance(each.step, CrewStep)]
         self.factors = {}
         if told and len(told) == len(steps):
             self.factors = dict(enumerate(told))
-            found = Column("found", FOUND.get(self._noun, "found"), LEAST_FOUND, right=False, grow_to=MOST_FOUND)
+            found = Column(
+                "found", RESULT_TITLES.get(self._noun, "found"), LEAST_FOUND, right=False, grow_to=MOST_FOUND
+            )
             columns = (Column("state", "", 1, right=False), *factor_columns(told), found)
             self.take_columns(columns, min(MOST_FOUND, self._widest))
 
     @property
-    def nothing_words(self) -> str:
+    def empty_text(self) -> str:
         """Why there is nothing to see."""
         refusal = self._execution.refusal if self._execution is not None else None
         not_done = "not searched" if self._noun == "search" else "not measured"
-        return super().nothing_words if refusal is None else f"{not_done}: {refusal}"
+        return super().empty_text if refusal is None else f"{not_done}: {refusal}"
 
     def keys(self) -> list[int]:
         return list(range(len(self._execution.steps.seen))) if self._execution is not None else []
@@ -159,14 +170,14 @@ class SearchesTable(FactorTable):
 
     def cell_trials(self, key: int, width: int) -> Span:
         trials = len(self._seen(key).picture.trials)
-        return (count(trials) if trials else ""), ""
+        return (format_rounded(trials) if trials else ""), ""
 
     def cell_found(self, key: int, width: int) -> Span:
-        words, tone = self._found_words(self._seen(key))
+        words, tone = self._format_result(self._seen(key))
         return (safe if self._seen(key).why else fit_parts)(words, width), tone
 
     @staticmethod
-    def _found_words(seen: StepSeen) -> Span:
+    def _format_result(seen: StepView) -> Span:
         if seen.why:
             return seen.why, "bad" if seen.state is StepState.FAILED else "warn"
         words, verdict = seen.picture.brief or "; ".join(seen.picture.found), _verdict(seen)
@@ -176,7 +187,7 @@ class SearchesTable(FactorTable):
         return words, ""
 
     @property
-    def seen(self) -> StepSeen | None:
+    def seen(self) -> StepView | None:
         """The one that runs, until the cursor is put on another."""
         steps = self._execution.steps if self._execution is not None else None
         if steps is None or not steps.seen:
@@ -188,6 +199,6 @@ class SearchesTable(FactorTable):
         if self.seen is not None and self._execution is not None:
             self.post_message(self.Opened(self._execution.steps.seen.index(self.seen)))
 
-    def _seen(self, key: int) -> StepSeen:
+    def _seen(self, key: int) -> StepView:
         assert self._execution is not None
         return self._execution.steps.seen[key]

@@ -167,9 +167,12 @@ def _chart_rows(record: RunRecord, view: RunView, width: int, room: int) -> list
     for index, stream in enumerate(record.streams):
         rates, how = stream_rates(view.series, record, index)
         rows.append(
-            [(f"Stream {safe(stream.name, 16)}  ", "strong"), *tinted([(f"{w}  ", k) for w, k in rate_panel.LEGEND]),
-             ("packets/s, % of the second before, over s", "muted")]
-        )  # fmt: skip
+            [
+                (f"Stream {safe(stream.name, 16)}  ", "strong"),
+                *tinted([(f"{w}  ", k) for w, k in rate_panel.LEGEND]),
+                ("packets/s, % of the second before, over s", "muted"),
+            ]
+        )
         if rates is None:
             rows.append([("  too few samples of this stream for a chart", "muted")])
             continue

@@ -16,7 +16,7 @@ from labconsole.measure.comparison import compare
 from labconsole.model.record.note import RunNote
 from labconsole.model.record.run import RunRecord
 from labconsole.text.cells import safe
-from labconsole.tui.parts.lines import entitle
+from labconsole.tui.parts.lines import set_border_titles
 from labconsole.tui.screens.runs.details import DetailsScroll, PageName, PageTabs, RunComparison, RunDetails, RunView
 from labconsole.tui.screens.runs.run_pages import comparison_lines
 
@@ -95,7 +95,7 @@ class DetailsPane(Vertical):
         tabs.paint()
         self.query_one(RunDetails).show(view, tabs.page)
         title = f"Run {safe(view.record.run_id, 60)}" if view.record is not None else "Run"
-        entitle(self, "Two runs" if tabs.page == "compare" else title)
+        set_border_titles(self, "Two runs" if tabs.page == "compare" else title)
         if scroll:
             self.query_one(DetailsScroll).scroll_home(animate=False)
 

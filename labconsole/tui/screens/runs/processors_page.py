@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from labconsole.measure.processor_words import HEADINGS, processor_rows, processor_sentences
+from labconsole.measure.processor_description import HEADINGS, processor_rows, processor_sentences
 from labconsole.model.record.run import RunRecord
 from labconsole.text.cells import safe
 from labconsole.tui.screens.runs.run_pages import Row, field

@@ -13,7 +13,7 @@ from labconsole.engine.protocol import RunsStore
 from labconsole.errors import LabError
 from labconsole.model.record.note import exported
 from labconsole.model.record.summary import RunSummary
-from labconsole.text.harmless import harmless_cell
+from labconsole.text.sanitize import sanitize_cell
 from labconsole.tui.parts import new_file
 
 
@@ -70,6 +70,6 @@ def _write_csv(stream: IO[str], runs: RunsToWrite) -> int:
     writer.writerow(names)
     for run in runs:
         row = [getattr(run, name) for name in names]
-        writer.writerow([harmless_cell(";".join(value) if isinstance(value, tuple) else value) for value in row])
+        writer.writerow([sanitize_cell(";".join(value) if isinstance(value, tuple) else value) for value in row])
         written += 1
     return written

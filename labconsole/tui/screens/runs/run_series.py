@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from labconsole.contracts.ports import Series
-from labconsole.measure.alignment import count_at
+from labconsole.measure.alignment import interpolate_count
 from labconsole.model.record.run import RunRecord
 from labconsole.text.rate_panel import RateSeries
 
@@ -27,8 +27,8 @@ def stream_rates(series: Series, record: RunRecord, stream: int) -> tuple[RateSe
     """
     table, lost = series.tables.get("streams", {}), record.streams[stream].loss_packets
     if "sink_monotonic_ns" in table:
-        return _rates(_kept(table, stream), lost), ""
-    return _rates(_of_nics(series, record, stream), lost), "by the counters of source's and sink's NIC"
+        return _rates(_select_samples(table, stream), lost), ""
+    return _rates(_read_nic_samples(series, record, stream), lost), "by the counters of source's and sink's NIC"
 
 
 def _rates(samples: Iterable[Sample], lost_packets: int | None) -> RateSeries | None:
@@ -51,7 +51,7 @@ def _rates(samples: Iterable[Sample], lost_packets: int | None) -> RateSeries | 
     return RateSeries(seconds, offered, measured, missing, lost_packets) if len(seconds) > 1 else None
 
 
-def _kept(table: dict[str, list[Any]], stream: int) -> list[Sample]:
+def _select_samples(table: dict[str, list[Any]], stream: int) -> list[Sample]:
     """Rows that hold both counts at one instant."""
     columns = [table.get(name, []) for name in ("stream", "seconds", "offered_packets", "measured_packets")]
     return [
@@ -61,18 +61,20 @@ def _kept(table: dict[str, list[Any]], stream: int) -> list[Sample]:
     ]
 
 
-def _of_nics(series: Series, record: RunRecord, stream: int) -> list[Sample]:
+def _read_nic_samples(series: Series, record: RunRecord, stream: int) -> list[Sample]:
     """What the source's NIC sent, at the instants at which the sink's was read."""
     ledger = {hop.hop: hop for hop in record.streams[stream].ledger}
     if "source_nic" not in ledger or "sink_nic" not in ledger:
         return []
-    ends = [_counter(series, record, ledger[hop].node, ledger[hop].interface, statistic)
-            for hop, statistic in (("source_nic", "tx_packets"), ("sink_nic", "rx_packets"))]  # fmt: skip
+    ends = [
+        _counter(series, record, ledger[hop].node, ledger[hop].interface, statistic)
+        for hop, statistic in (("source_nic", "tx_packets"), ("sink_nic", "rx_packets"))
+    ]
     sent, received = ends
     if not sent or not received:
         return []
     begin_ns = received[0][0]
-    return [((at_ns - begin_ns) / 1e9, count_at(sent, at_ns), packets) for at_ns, packets in received]
+    return [((at_ns - begin_ns) / 1e9, interpolate_count(sent, at_ns), packets) for at_ns, packets in received]
 
 
 def _counter(series: Series, record: RunRecord, node: str, interface: str, statistic: str) -> Sequence[tuple[int, int]]:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from labconsole.measure.histogram_picture import histogram_rows
 from labconsole.measure.packet_times import (
     QUANTILES,
-    by_words,
-    histogram_of,
-    number_words,
+    decode_histogram,
+    describe_sequence,
+    describe_xdp,
+    format_timed_by,
     packet_times,
     quantiles_of,
     refusal,
     times_by_word,
-    xdp_words,
 )
 from labconsole.model.record.packet_times import PacketTimes
 from labconsole.model.record.run import RunRecord, StreamRecord
-from labconsole.text.cells import UNKNOWN, count, decimal, safe
+from labconsole.text.cells import UNKNOWN, format_decimal, format_rounded, safe
 from labconsole.tui.screens.runs.run_pages import LABEL_CELLS, Row, field
 
 NOT_TIMED = (
@@ -50,7 +50,7 @@ def _stream(stream: StreamRecord, width: int) -> list[Row]:
     if times is None:
         return []
     rows = _counts(times, width)
-    if (changed := xdp_words(times)) is not None:
+    if (changed := describe_xdp(times)) is not None:
         rows += field("port", changed, width)
     told = fitting(width)
     names = "".join(f"{name:>{QUANTILE_CELLS}}" for name in told)
@@ -64,7 +64,7 @@ def _stream(stream: StreamRecord, width: int) -> list[Row]:
     drawn, what = (times.delay_ns, "delay") if times.delay_ns is not None else (times.spacing_ns, "spacing")
     if drawn is None:
         return rows
-    histogram = histogram_of(drawn)
+    histogram = decode_histogram(drawn)
     if histogram is None:
         return rows + field(what, "its histogram cannot be read", width, "warn")
     return [*rows, [], [(f"{what}: packets by how long", "head")], *histogram_rows(histogram, width)]
@@ -73,7 +73,7 @@ def _stream(stream: StreamRecord, width: int) -> list[Row]:
 def _cell(value_ns: int | None) -> str:
     """In microseconds; what is long beside them with its unit."""
     if value_ns is None or value_ns < LONG_NS:
-        return decimal(None if value_ns is None else value_ns / 1e3, 1)
+        return format_decimal(None if value_ns is None else value_ns / 1e3, 1)
     return f"{value_ns / 1e9:.2f} s" if value_ns >= 10**9 else f"{value_ns / 1e6:.1f} ms"
 
 
@@ -86,5 +86,7 @@ def fitting(width: int) -> list[str]:
 
 def _counts(times: PacketTimes, width: int) -> list[Row]:
     return field(
-        "packets", f"all {count(times.packets)}, in the sink's kernel{by_words(times)}; {number_words(times)}", width
+        "packets",
+        f"all {format_rounded(times.packets)}, in the sink's kernel{format_timed_by(times)}; {describe_sequence(times)}",
+        width,
     )

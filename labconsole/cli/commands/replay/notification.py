@@ -1,0 +1,48 @@
+"""A command of the user's that is told how a replay ended: words, no shell, with the outcome as JSON on its input."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from labconsole.cli.output import print_error
+from labconsole.errors import ConfigError
+
+OPTION: Final = "--notify"
+LONGEST_S: Final = 60.0
+_OUTPUT_CHARACTERS: Final = 200
+
+
+def parse_notify_command(command: str | None) -> tuple[str, ...] | None:
+    """The command in words. Raises ConfigError before anything is measured for one that could not be run."""
+    if command is None:
+        return None
+    try:
+        words = tuple(shlex.split(command))
+    except ValueError as exc:
+        raise ConfigError(f"cannot be split into words: {exc}", key=OPTION, value=command) from None
+    if not words or shutil.which(words[0]) is None:
+        raise ConfigError("no such program", key=OPTION, value=words[0] if words else command)
+    return words
+
+
+def notify(words: Sequence[str], outcome: Mapping[str, Any]) -> None:
+    """Run it and wait, a minute at most. What goes wrong with it is told, and changes nothing else. Blocking."""
+    try:
+        done = subprocess.run(
+            words, input=json.dumps(outcome) + "\n", capture_output=True, text=True, errors="replace", timeout=LONGEST_S
+        )
+    except subprocess.TimeoutExpired:
+        print_error(f"{OPTION}: {words[0]} did not end within {LONGEST_S:g} s, and was ended")
+        return
+    except OSError as exc:
+        print_error(f"{OPTION}: {words[0]} cannot be run: {exc.strerror or exc}")
+        return
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        why = f": {said[-1][:_OUTPUT_CHARACTERS]}" if said else ""
+        print_error(f"{OPTION}: {words[0]} ended with status {done.returncode}{why}")

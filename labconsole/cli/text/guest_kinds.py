@@ -1,0 +1,205 @@
+"""The kinds of experiment with guests in number, as the command line shows them: a table, so that all are alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from labconsole.cli.text import boots, flows, jobs, routes
+from labconsole.cli.text.runs import format_verdict
+from labconsole.contracts.experiment import StepRecord
+from labconsole.contracts.report import Figure
+from labconsole.experiments.boot.steps import Boots
+from labconsole.experiments.boot.summary import summarize_boots
+from labconsole.experiments.flow.bare_host_comparison import summarize_compared
+from labconsole.experiments.flow.steps import Flows
+from labconsole.experiments.job.live_view import format_times
+from labconsole.experiments.job.steps import Jobs
+from labconsole.experiments.job.summary import summarize_jobs
+from labconsole.experiments.route.steps import Routes
+from labconsole.experiments.route.summary import summarize_routes
+from labconsole.experiments.units import report_units
+from labconsole.model.plan.boots import BootPoint
+from labconsole.model.plan.flows import FlowPoint
+from labconsole.model.plan.jobs import JobPoint
+from labconsole.model.plan.plan import Plan
+from labconsole.model.plan.routes import RoutePoint, Target
+from labconsole.model.record.boot import BootRecord
+from labconsole.model.record.flow import FlowRecord
+from labconsole.model.record.job import JobRecord
+from labconsole.model.record.kind import RecordKind
+from labconsole.model.record.kinds.boot import KIND as BOOT
+from labconsole.model.record.kinds.flow import KIND as FLOW
+from labconsole.model.record.kinds.job import KIND as JOB
+from labconsole.model.record.kinds.route import KIND as ROUTE
+from labconsole.model.record.route import RouteRecord
+from labconsole.report.assembly import build_figures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestKindView:
+    """One kind. ``plural``: how its trials are counted; ``purpose``: what they are, in words; ``guess``: by what a dry
+    run reckons; the functions give a record's id, what it was asked and what it came to in words, what it was asked by
+    the headings of a table's columns, its lines, and those of what many come to.
+    """
+
+    name: str
+    plural: str
+    purpose: str
+    guess: str
+    of: RecordKind[Any]
+    experiment: Callable[[Any], Any]
+    id_of: Callable[[Any], str]
+    words: Callable[[Any], str]
+    in_columns: Callable[[Any], dict[str, str]]
+    lines: Callable[[Any], list[str]]
+    found: Callable[[Any], str]
+    summarize: Callable[[Sequence[Any]], Any]
+    summary_lines: Callable[[Any], list[str]]
+
+    def figures(self, records: Sequence[Any]) -> list[Figure]:
+        """Those of a report on these records alone."""
+        return build_figures(self.name, records, report_units(self.name))
+
+    def table(self, records: Sequence[Any]) -> list[str]:
+        """Trials, one a line."""
+        return [
+            f"{self.id_of(each)}  {self.words(each)}: {self.found(each)}, {format_verdict(each.verdict)}"
+            for each in records
+        ]
+
+    def has(self, record: StepRecord | None) -> bool:
+        """Whether a record is of this kind."""
+        return isinstance(record, self.of.record)
+
+
+def _job_id(record: JobRecord) -> str:
+    return record.job_id
+
+
+def _boot_id(record: BootRecord) -> str:
+    return record.boot_id
+
+
+def _flow_id(record: FlowRecord) -> str:
+    return record.flow_id
+
+
+def _route_id(record: RouteRecord) -> str:
+    return record.route_id
+
+
+def _job_columns(record: JobRecord) -> dict[str, str]:
+    asked = record.requested
+    return JobPoint(0, asked.platform, asked.job, asked.size, asked.guests, asked.working, asked.cpu).in_columns()
+
+
+def _boot_columns(record: BootRecord) -> dict[str, str]:
+    asked = record.requested
+    return BootPoint(0, asked.platform, asked.guests, asked.start).in_columns()
+
+
+def _flow_columns(record: FlowRecord) -> dict[str, str]:
+    asked = record.requested
+    return FlowPoint(
+        0,
+        asked.platform,
+        asked.guests,
+        asked.cpu,
+        asked.offered_bps,
+        asked.limits_bps,
+        asked.greedy,
+        asked.second_after_s,
+        asked.payload_bytes,
+        asked.pattern,
+        asked.weights,
+        asked.disk,
+    ).in_columns()
+
+
+def _route_columns(record: RouteRecord) -> dict[str, str]:
+    asked = record.requested
+    target: Target = "max" if asked.target_pps is None else asked.target_pps
+    return RoutePoint(
+        0,
+        asked.platform,
+        asked.guests,
+        asked.cpu,
+        asked.routes,
+        asked.destinations,
+        asked.filters,
+        target,
+        asked.frame_bytes,
+    ).in_columns()
+
+
+JOBS_VIEW = GuestKindView(
+    name="job",
+    plural="jobs",
+    purpose="jobs in guests",
+    guess="if each takes ten seconds",
+    of=JOB,
+    experiment=Jobs,
+    id_of=_job_id,
+    words=jobs.format_job_request,
+    in_columns=_job_columns,
+    lines=jobs.job_lines,
+    found=format_times,
+    summarize=summarize_jobs,
+    summary_lines=jobs.summary_lines,
+)
+BOOTS_VIEW = GuestKindView(
+    name="boot",
+    plural="boots",
+    purpose="starts of guests",
+    guess="if each guest takes five seconds",
+    of=BOOT,
+    experiment=Boots,
+    id_of=_boot_id,
+    words=boots.format_boot_request,
+    in_columns=_boot_columns,
+    lines=boots.boot_lines,
+    found=boots.format_boot_result,
+    summarize=summarize_boots,
+    summary_lines=boots.summary_lines,
+)
+
+
+FLOWS_VIEW = GuestKindView(
+    name="flow",
+    plural="flows",
+    purpose="flows out of guests",
+    guess="as long as they are told to send",
+    of=FLOW,
+    experiment=Flows,
+    id_of=_flow_id,
+    words=flows.format_flow_request,
+    in_columns=_flow_columns,
+    lines=flows.flow_lines,
+    found=flows.format_flow_result,
+    summarize=summarize_compared,
+    summary_lines=flows.summary_lines,
+)
+ROUTES_VIEW = GuestKindView(
+    name="route",
+    plural="routes",
+    purpose="guests that forward",
+    guess="as long as they are sent to",
+    of=ROUTE,
+    experiment=Routes,
+    id_of=_route_id,
+    words=routes.format_route_request,
+    in_columns=_route_columns,
+    lines=routes.route_lines,
+    found=routes.format_route_result,
+    summarize=summarize_routes,
+    summary_lines=routes.summary_lines,
+)
+GUEST_KIND_VIEWS = (JOBS_VIEW, BOOTS_VIEW, FLOWS_VIEW, ROUTES_VIEW)
+_VIEWS = {each.name: each for each in GUEST_KIND_VIEWS}
+
+
+def find_kind_view(plan: Plan) -> GuestKindView | None:
+    """What a plan asks of guests in number; None: it forwards frames."""
+    return None if plan.of_guests is None else _VIEWS[plan.of_guests.noun]

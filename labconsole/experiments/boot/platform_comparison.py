@@ -1,0 +1,68 @@
+"""What each guest of one tool takes of the machine's memory against another's, in pairs of blocks. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from labconsole.experiments.boot.summary import SeriesKey, series_key
+from labconsole.measure.paired_blocks import Blocks, assign_points, find_exclusion_code, newest_trials
+from labconsole.measure.statistics.line_in_blocks import LineInBlocks
+from labconsole.model.record.boot import BootRecord
+from labconsole.report.paper_abstracts import format_none_valid, pair_tools
+
+OUTCOME_CODES: Final = ("guests_missing", "no_memory", "swapped")
+"""Codes of starts that took more than the machine has: those that are left at a number of guests are a choice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryComparison:
+    """By what line the memory that is taken from the machine at one series (``key``) lies from another's (``than``),
+    over the number of guests. None: there is no block that has both. ``absent``: why nothing follows from that.
+    """
+
+    key: SeriesKey
+    than: SeriesKey
+    line: LineInBlocks | None
+    absent: str | None
+
+
+def compare_memory(records: Iterable[BootRecord]) -> list[MemoryComparison]:
+    """Every two platforms that were asked the same, also where no trial of one of them enters."""
+    every = sorted(records, key=lambda each: (each.started_at, each.boot_id))
+    asked: dict[SeriesKey, dict[int, list[BootRecord]]] = {}
+    for key, record in assign_points(newest_trials(every), series_key):
+        asked.setdefault(key, {}).setdefault(record.requested.guests, []).append(record)
+    entered = {key: {n: valid for n, group in of.items() if (valid := _valid(group))} for key, of in asked.items()}
+    blocks, found = Blocks(every), list[MemoryComparison]()
+    for key, than in pair_tools(asked):
+        none = [each.platform for each in (key, than) if not entered[each]]
+        both = entered[key].keys() & entered[than].keys()
+        failed = (
+            trial for each in (key, than) for n in both for trial in asked[each][n] if trial not in entered[each][n]
+        )
+        out = find_exclusion_code(OUTCOME_CODES, failed)
+        found.append(
+            MemoryComparison(
+                key=key,
+                than=than,
+                line=blocks.line_apart(entered[key], entered[than], taken_bytes),
+                absent=format_none_valid(none) if none else f"trials left out by {out}" if out else None,
+            )
+        )
+    return found
+
+
+def _valid(trials: Iterable[BootRecord]) -> list[BootRecord]:
+    return [each for each in trials if each.verdict.status == "valid"]
+
+
+def taken_bytes(record: BootRecord) -> float | None:
+    """By how much less the machine has left: its hypervisor where that says so, for its first guest sees only what it
+    has itself (Xen); else the unit under test's kernel.
+    """
+    memory = record.memory
+    if memory is None:
+        return None
+    return memory.used_bytes if memory.hypervisor_free_before_bytes is None else memory.hypervisor_bytes

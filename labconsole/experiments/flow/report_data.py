@@ -1,0 +1,83 @@
+"""What the figures and tables of flows have in common. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from labconsole.contracts.report import Cell
+from labconsole.experiments.flow.summary import FlowPointResult, FlowsSummary, summarize_flows
+from labconsole.measure.statistics.set_ups import SetUpMean
+from labconsole.model.record.flow import FlowRecord
+from labconsole.report.formatting import format_mean
+from labconsole.report.material import Material
+
+MEGA = 1e6
+FULL_RATIO = 0.999
+"""What each guest is sent is a whole number of bit/s."""
+
+
+def select_send_records(material: Material) -> list[FlowRecord]:
+    """All flows out of guests that the report is of."""
+    return [each for each in _flows(material) if each.requested.pattern == "out"]
+
+
+def select_receive_records(material: Material) -> list[FlowRecord]:
+    """All trials of guests that are sent to."""
+    return [each for each in _flows(material) if each.requested.pattern == "in"]
+
+
+def select_ring_records(material: Material) -> list[FlowRecord]:
+    """All trials of guests in a ring."""
+    return [each for each in _flows(material) if each.requested.pattern == "ring"]
+
+
+def _flows(material: Material) -> list[FlowRecord]:
+    return [record for record in material.of("flow") if isinstance(record, FlowRecord)]
+
+
+def build_summary(material: Material) -> FlowsSummary:
+    """What they come to."""
+    return summarize_flows(select_send_records(material))
+
+
+def full(points: Sequence[FlowPointResult]) -> list[FlowPointResult]:
+    """Those of guests that are sent all that the link carries."""
+    return [point for point in points if point.key.offered_bps * point.key.guests >= FULL_RATIO * point.line_bps]
+
+
+def plain(points: Sequence[FlowPointResult]) -> list[FlowPointResult]:
+    """Those of guests that send more than fits: no limit, no greed, all from the beginning."""
+    return [
+        point
+        for point in points
+        if not point.key.limits_bps
+        and not point.key.weights
+        and not point.key.disk
+        and point.key.greedy == 1
+        and not point.key.second_after_s
+        and point.key.offered_bps >= point.line_bps
+    ]
+
+
+NOTHING_OF = {
+    "out": "there is no bin in which all guests send",
+    "in": "what one of the guests read is not known",
+    "ring": "what one of the guests sent while all did is not known",
+}
+
+
+def describe_missing_result(point: FlowPointResult) -> str:
+    """Why there is nothing to say of how its guests share."""
+    why = NOTHING_OF[point.key.pattern] if point.flow_ids else "no trial is valid"
+    out = ", ".join(f"{times} {code}" for code, times in point.left_out.items())
+    return why + (f" (left out: {out})" if out else "")
+
+
+def interval(found: SetUpMean | None) -> tuple[Cell, Cell, Cell]:
+    """Mean and interval, as cells."""
+    return (None, None, None) if found is None else (found.mean, found.ci_low, found.ci_high)
+
+
+def format_set_up_mean(found: SetUpMean | None, unit: float = MEGA, places: int = 2) -> str:
+    """A mean with its interval over set-ups."""
+    return format_mean(found, unit, places)

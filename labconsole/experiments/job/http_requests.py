@@ -1,0 +1,253 @@
+"""A job that is asked for from outside: servers in the guests, clients at the timekeeper, whose clock takes the time.
+
+Every request has a server process and a file of its own, so that two to one guest are as independent of each other as
+two copies of any other job (Quétier et al., section 3, figure 1). What a request costs the timekeeper itself, whose
+client has to be started, is what it takes to fetch nothing from nobody, and is taken off.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import statistics
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+from labconsole.contracts.crew import StandingCrew
+from labconsole.engine.crew_measurement import record_marks
+from labconsole.errors import MeasurementError, NodeError
+from labconsole.experiments.job.disks import DiskWatch
+from labconsole.experiments.job.script import CopyAnswer
+from labconsole.experiments.job.window import Window
+from labconsole.measure.external_timing import MarkResult, Marks
+from labconsole.model.jobs import JobRequests
+from labconsole.model.record.crew_trial import ProgramRecord
+from labconsole.model.record.job import EmptyJobs
+from labconsole.platforms.base.guest_shell import DONE, LOOP, start_all
+from labconsole.wire.execution import Execute
+from labconsole.wire.guests import MAX_WORK_S, AskGuests, GuestLine, StopGuest
+from labconsole.wire.marks import StartMarks
+
+CLIENT, PACKAGE = "curl", "curl"
+FIRST_PORT = 8001
+EMPTY_REQUESTS = 10
+OK = 200
+MIB = 2**20
+TOLD_S, CLIENT_S, READY_TRIES = 60.0, 30.0, 100
+NOTHING = "file:///dev/null"
+_SAID_CHARACTERS = 200
+
+_GOT = re.compile(r"^LCGET (\d{19}) (\d{19}) (.*?) GOT (\d{3}) (\d{1,15}) (.*?) ST (\d{1,3})\|?$", re.MULTILINE)
+_SHA256 = re.compile(r"^([0-9a-f]{64})\s", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpResponse:
+    """What came of a request, by the timekeeper's wall clock. ``status``: the client's own, 0: it got an answer."""
+
+    begun_ns: int
+    ended_ns: int
+    http_status: int
+    got_bytes: int
+    status: int
+    said: str
+
+
+def request_line(url: str, limit_s: float) -> str:
+    """What a client's shell is told: one request, and what came of it."""
+    curl = f"{CLIENT} -q -s -S -k --noproxy '*' -m {limit_s:g} -o /dev/null"
+    told = f"-w ' GOT %{{http_code}} %{{size_download}} ' {shlex.quote(url)}"
+    return (
+        f'b=$(date +%s%N); o=$({curl} {told} 2>&1; echo " ST $?"); e=$(date +%s%N); '
+        "printf '%s\\n' \"LCGET $b $e $(printf %s \"$o\" | tr '\\n' '|')\""
+    )
+
+
+def parse_responses(printed: str) -> list[HttpResponse]:
+    """The requests that this says something whole of."""
+    return [
+        HttpResponse(int(begun), int(ended), int(http), int(count), int(status), f"{before} {after}".strip(" |"))
+        for begun, ended, before, http, count, after, status in _GOT.findall(printed.replace("\r", ""))
+    ]
+
+
+def build_answer(got: HttpResponse | None, size_mib: int) -> CopyAnswer:
+    """As a copy of any job would say it: status 0 only for the whole file."""
+    if got is None:
+        return CopyAnswer()
+    whole = got.http_status == OK and got.got_bytes == size_mib * MIB
+    told = f"HTTP status {got.http_status:03}, {got.got_bytes} of {size_mib * MIB} byte"
+    output = "" if whole else f"{told}: {got.said}"[:_SAID_CHARACTERS] if got.said else told
+    return CopyAnswer(exit_status=got.status or (0 if whole else 1), output=output)
+
+
+class HttpRequests:
+    """One trial's. ``problems`` is told of servers that have ended too early. ``empty``, ``client``: known when take()
+    has returned.
+    """
+
+    def __init__(
+        self,
+        wanted: JobRequests,
+        size_mib: int,
+        limit_s: float,
+        crew: StandingCrew,
+        disks: DiskWatch | None,
+        problems: list[str],
+    ) -> None:
+        if disks is None:
+            raise MeasurementError("guests were to serve files, but they have no disks")
+        self._wanted, self._size_mib, self._limit_s = wanted, size_mib, limit_s
+        self._crew, self._disks, self._problems = crew, disks, problems
+        self._copies: dict[str, tuple[str, int]] = {}
+        self.empty: EmptyJobs | None = None
+        self.client: ProgramRecord | None = None
+
+    async def take(self, copies: Mapping[str, int], addresses: Mapping[str, str], marks: str) -> Window:
+        """All requests at once. Raises MeasurementError when a server or a client cannot be started, NodeError."""
+        crew = self._crew
+        self._copies = {f"{guest}/{n}": (guest, n) for guest, count in copies.items() for n in range(1, count + 1)}
+        places = {
+            name: f"{addresses[guest]}:{FIRST_PORT + number}"
+            for number, (name, (guest, _)) in enumerate(self._copies.items())
+        }
+        urls = {name: f"{self._wanted.scheme}://{place}/{self._wanted.file}" for name, place in places.items()}
+        self.client = await self._client()
+        async with self._clients(), self._servers(places):
+            await self._reach(urls)
+            self.empty = await self._fetch_nothing()
+            start = StartMarks(marks=marks, interface=crew.stream.sink.interface, address=crew.address)
+            async with record_marks(crew.timekeeper, start) as kept:
+                said = await self._ask({name: request_line(url, self._limit_s) for name, url in urls.items()})
+            (seen,) = kept
+        got = {name: next(iter(parse_responses(printed)), None) for name, printed in said.items()}
+        return Window(
+            MarkResult(
+                of={name: _marks(each) for name, each in got.items()}, doubled=(), strange_packets=len(seen.marks)
+            ),
+            seen,
+            self._copies,
+            {name: build_answer(each, self._size_mib) for name, each in got.items()},
+        )
+
+    # The clients ------------------------------------------------------------------------------------------------------
+
+    async def _client(self) -> ProgramRecord:
+        keeper = self._crew.timekeeper
+        line = f"p=$(command -v {CLIENT}) && sha256sum $p"
+        found = _SHA256.search((await keeper.ask(Execute(argv=["sh", "-c", line], timeout_s=10))).stdout)
+        if found is None:
+            raise MeasurementError(f"{CLIENT}, which makes the requests, is not installed at {keeper.name} ({PACKAGE})")
+        return ProgramRecord(name=CLIENT, sha256=(found[1],))
+
+    def _shell(self, name: str) -> str:
+        """What the agent calls the shell at the timekeeper that makes this request."""
+        return f"client{list(self._copies).index(name) + 1}"
+
+    @asynccontextmanager
+    async def _clients(self) -> AsyncIterator[None]:
+        """A shell for each request, so that all begin together and what one prints is bounded."""
+        keeper, shells = self._crew.timekeeper, [self._shell(name) for name in self._copies]
+        try:
+            await start_all(keeper, {shell: ["sh", "-c", LOOP] for shell in shells}, timeout_s=CLIENT_S)
+            yield
+        finally:
+            for shell in shells:
+                with suppress(NodeError):  # it was never there, or is gone already
+                    await keeper.ask(StopGuest(guest=shell))
+
+    async def _ask(self, lines: Mapping[str, str]) -> dict[str, str]:
+        """A line to the shell of each request; returns what they printed."""
+        shells = {self._shell(name): name for name in lines}
+        asked = [GuestLine(guest=self._shell(name), line=line) for name, line in lines.items()]
+        limit_s = min(self._limit_s + CLIENT_S, MAX_WORK_S)
+        answered = await self._crew.timekeeper.ask(
+            AskGuests(asked=asked, until=DONE, timeout_s=limit_s), timeout_s=limit_s + CLIENT_S
+        )
+        return {shells[each.guest]: each.printed or "" for each in answered.guests}
+
+    async def _reach(self, urls: Mapping[str, str]) -> None:
+        """Until every server answers something. Raises MeasurementError for those that do not."""
+        fetch = f"{CLIENT} -q -s -k --noproxy '*' -m 5 -o /dev/null"
+        lines = {
+            name: f"for n in $(seq {READY_TRIES}); do {fetch} {shlex.quote(url.rpartition('/')[0] + '/none')} && "
+            "{ echo LCREACHED; break; }; sleep 0.1; done"
+            for name, url in urls.items()
+        }
+        said = await self._ask(lines)
+        if lost := [name for name, printed in said.items() if "LCREACHED" not in printed]:
+            why = await self._logs(lost[0])
+            raise MeasurementError(f"the server in {', '.join(lost[:3])} does not answer the timekeeper{why}")
+
+    async def _fetch_nothing(self) -> EmptyJobs:
+        first = next(iter(self._copies))
+        line = f"for n in $(seq {EMPTY_REQUESTS}); do {request_line(NOTHING, self._limit_s)}; done"
+        got = parse_responses((await self._ask({first: line}))[first])
+        if len(got) != EMPTY_REQUESTS or any(each.status for each in got):
+            raise MeasurementError(f"{CLIENT} at {self._crew.timekeeper.name} does not fetch {NOTHING}")
+        times = tuple((each.ended_ns - each.begun_ns) / 1e9 for each in got)
+        return EmptyJobs(each_s=times, mean_s=statistics.fmean(times), sd_s=statistics.stdev(times))
+
+    # The servers ------------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _servers(self, places: Mapping[str, str]) -> AsyncIterator[None]:
+        servers = {name: self._wanted.server.format(place=place) for name, place in places.items()}
+        begin = {
+            name: f"{{ {server} </dev/null >.said 2>&1 & }}; echo $! >.pid; echo LCDONE"
+            for name, server in servers.items()
+        }
+        running = True
+        try:
+            await self._tell(begin, "the server could not be started")
+            yield
+            running = False
+            await self._tell(dict.fromkeys(places, "kill $(cat .pid) && echo LCDONE"), None)
+        finally:
+            if running:
+                with suppress(NodeError, MeasurementError):
+                    await self._tell(dict.fromkeys(places, "kill $(cat .pid) && echo LCDONE"), None)
+
+    async def _tell(self, lines: Mapping[str, str], failure: str | None) -> None:
+        """A line in the directory of each copy. Those that fail raise MeasurementError, or without ``failure`` are told
+        as problems.
+        """
+        of_guest: dict[str, list[str]] = {}
+        for name, line in lines.items():
+            guest, number = self._copies[name]
+            place = self._disks.of(guest)
+            assert place is not None
+            of_guest.setdefault(guest, []).append(f"( cd {place[0]}/{number} && {{ {line}; }} )")
+        asked = [GuestLine(guest=guest, line="; ".join(each)) for guest, each in of_guest.items()]
+        answered = await self._crew.uut.ask(AskGuests(asked=asked, until=DONE, timeout_s=TOLD_S), timeout_s=TOLD_S + 10)
+        for each in answered.guests:
+            printed = each.printed or each.message or ""
+            if printed.count("LCDONE") == len(of_guest[each.guest]):
+                continue
+            said = " ".join(printed.replace("LCDONE", "").split())[-_SAID_CHARACTERS:]
+            if failure is not None:
+                raise MeasurementError(f"{each.guest}: {failure}: {said}")
+            self._problems.append(f"{each.guest}: its server ended before it was told to: {said}")
+
+    async def _logs(self, name: str) -> str:
+        """What a server said, for people."""
+        guest, number = self._copies[name]
+        place = self._disks.of(guest)
+        assert place is not None
+        line = GuestLine(guest=guest, line=f"tail -c {_SAID_CHARACTERS} {place[0]}/{number}/.said")
+        (said,) = (await self._crew.uut.ask(AskGuests(asked=[line], until=DONE, timeout_s=TOLD_S))).guests
+        words = " ".join((said.printed or "").partition(DONE)[0].split())
+        return f": {words}" if words else ""
+
+
+def _marks(got: HttpResponse | None) -> Marks:
+    """A request begins and ends by one clock, that of who makes it."""
+    if got is None:
+        return Marks()
+    return Marks(
+        start_request_ns=got.begun_ns,
+        start_reply_ns=got.begun_ns,
+        end_request_ns=got.ended_ns,
+        end_reply_ns=got.ended_ns,
+    )

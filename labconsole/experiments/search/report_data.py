@@ -1,0 +1,49 @@
+"""Which searches a report shows, and what its tables of them have in common. Pure.
+
+Of searches that mean the same (one was ended early, and made again) the newest that came to its end is shown, else the
+newest. Repetitions, and searches from the command line, each are their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from labconsole.model.record.search import SearchRecord
+from labconsole.report.formatting import SIZE_COLUMNS, format_size_number, size_cells
+
+LIMITS = {
+    "uut": "UUT",
+    "generator": "generator",
+    "instrument": "instrument",
+    "line_rate": "line rate",
+    "below_minimum": "lowest load",
+    "undecided": "undecided",
+    "trial_length": "longest burst tried",
+}
+FACTORS = ("platform", *SIZE_COLUMNS, "sources", "background", "testbed")
+HEADINGS = ("platform", "frame size (B)", "sources", "background")
+
+
+def select_searches(records: Iterable[SearchRecord]) -> list[SearchRecord]:
+    """Those that are shown, in the order of tables."""
+    return sorted(select_newest(records), key=lambda r: (*factors(r), r.plan.repetition, r.started_at))
+
+
+def select_newest(records: Iterable[SearchRecord]) -> list[SearchRecord]:
+    """Of those that mean the same on the same testbed, one."""
+    found: dict[tuple[str, str], SearchRecord] = {}
+    for record in sorted(records, key=lambda r: (r.status == "done", r.started_at, r.search_id)):
+        found[record.plan.hash, record.testbed_fingerprint] = record
+    return list(found.values())
+
+
+def factors(record: SearchRecord) -> tuple[str, int | None, bool | None, int, str, str]:
+    """In the order of ``FACTORS``."""
+    asked = record.requested
+    return (asked.platform, *size_cells(asked.frame), asked.sources, asked.background, record.testbed)
+
+
+def format_factors(record: SearchRecord) -> tuple[str, ...]:
+    """In the order of ``HEADINGS``."""
+    asked = record.requested
+    return (asked.platform, format_size_number(asked.frame), str(asked.sources), asked.background)

@@ -1,0 +1,58 @@
+"""Which set-ups of a block were taken in one go: only those are alike in what the block has in common. Pure.
+
+A *stretch* is a run of set-ups, in the order of their beginning, that all belong to one block of a plan on a testbed. A
+set-up that was taken again after other blocks, or whose platform was measured apart from the others, has a stretch
+of its own, and drift lies between it and the rest of its block. An interruption alone ends no stretch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any
+
+from labconsole.measure.groups import block_of
+from labconsole.measure.run_row import RunRow
+
+ContiguousSetUps = Mapping[tuple[Hashable, str], int]
+"""The number of a set-up's stretch, by block (``block_of``) and set-up."""
+
+SetUpStarts = Mapping[tuple[Hashable, str, str], str]
+"""When the first try at a set-up began, by block, platform and background."""
+
+LAST = "~"
+"""Beyond every time stamp."""
+
+
+def find_set_up_starts(runs: Iterable[RunRow]) -> SetUpStarts:
+    """Of all set-ups in ``runs``: one that broke off counts where it was begun, not where it was taken again."""
+    begun: dict[tuple[Hashable, str, str], str] = {}
+    for run in runs:
+        if run.set_up is None or not run.block or run.plan_hash is None:
+            continue
+        key = (block_of(run), run.platform, run.background)
+        begun[key] = min(run.started_at, begun.get(key, LAST))
+    return begun
+
+
+def number_contiguous_set_ups(runs: Iterable[RunRow]) -> ContiguousSetUps:
+    """Of all set-ups in ``runs``, which have to hold everything that is stored: also what enters nothing parts a block.
+
+    A set-up begins with its earliest run. Those of one moment are ordered by block.
+    """
+    begun: dict[tuple[Any, str], str] = {}
+    for run in runs:
+        if run.set_up is None or not run.block or run.plan_hash is None:
+            continue
+        key = (block_of(run), run.set_up)
+        if run.started_at < begun.get(key, LAST):
+            begun[key] = run.started_at
+    found: dict[tuple[Hashable, str], int] = {}
+    latest: dict[tuple[str, str], tuple[Hashable, int]] = {}
+    for _, block, set_up in sorted((at, *key) for key, at in begun.items()):
+        plan = block[1:]
+        earlier, number = latest.get(plan, (None, 0))
+        if block != earlier:
+            number += 1
+            latest[plan] = (block, number)
+        found[block, set_up] = number
+    return found

@@ -1,0 +1,52 @@
+"""Text that leaves the console by another way than its screens: the clipboard, toasts, Textual's last words."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from rich.console import Console, ConsoleRenderable, RenderHook
+from rich.segment import Segment, Segments
+from textual.app import App
+from textual.notifications import SeverityLevel
+
+from labconsole.text.sanitize import sanitize, unwrap_stream
+
+
+class SanitizingApp(App[int]):
+    """An app that cleans all of it in one place, whoever asks: names and messages are other people's."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.error_console.file = unwrap_stream(sys.stderr)  # to which it writes colours of its own
+        self.error_console.push_render_hook(SanitizingSegments(self.error_console))
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Textual's own. What is pasted is obeyed like what is typed."""
+        super().copy_to_clipboard(sanitize(text))
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = False,
+    ) -> None:
+        """Textual's own, but that nothing is markup."""
+        super().notify(sanitize(message), title=sanitize(title), severity=severity, timeout=timeout, markup=False)
+
+
+class SanitizingSegments(RenderHook):
+    """Cleans what a console prints, before it adds its own sequences: a traceback quotes its exception's words."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        """The same, rendered."""
+        return [
+            Segments([Segment(sanitize(text), style, control) for text, style, control in self._console.render(each)])
+            for each in renderables
+        ]

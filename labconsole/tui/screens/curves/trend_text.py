@@ -1,0 +1,100 @@
+"""What the trend of a plan says, row by row and line by line. Its words are those of `labconsole trend`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from labconsole.contracts.report import Figure
+from labconsole.report.formatting import UNKNOWN, format_percent
+from labconsole.report.trend_tables import (
+    build_figures,
+    build_json_object,
+    build_results_tables,
+    describe_last_change,
+    describe_outliers,
+    format_level,
+    format_margin_note,
+    format_step,
+    format_value,
+)
+from labconsole.report.trends import PlanTrends, Trend, TrendStep
+from labconsole.text.sanitize import format_tsv_line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrendRow:
+    """One design point. ``better``: which way the last change is; None: there is none."""
+
+    trend: Trend
+    last: str
+    level: str
+    change: str
+    better: bool | None
+    found: str
+    figure: Figure | None
+    lines: tuple[str, ...]
+
+    def json(self) -> object:
+        """As the command says it."""
+        return build_json_object(self.trend)
+
+
+def build_trend_rows(read: PlanTrends) -> list[TrendRow]:
+    """Every design point, as the command orders them."""
+    return [_build_trend_row(each) for each in read.trends]
+
+
+def format_results(read: PlanTrends) -> str:
+    """Every result with tabs between the columns, of each kind with a line of names above."""
+    lines = [
+        format_tsv_line(row) for table in build_results_tables(read.trends) for row in (table.columns, *table.rows)
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _build_trend_row(trend: Trend) -> TrendRow:
+    mean = trend.results[-1].mean
+    return TrendRow(
+        trend=trend,
+        last=format_value(trend, None if mean is None else mean.mean),
+        level=format_level(trend),
+        change=describe_last_change(trend),
+        better=trend.steps[-1].better if trend.steps else None,
+        found=UNKNOWN if trend.smallest.middle_ratio is None else format_percent(trend.smallest.middle_ratio, 2),
+        figure=next(build_figures([trend]), None),
+        lines=(*_lines(trend), _occasions(trend)),
+    )
+
+
+def _lines(trend: Trend) -> list[str]:
+    if trend.why is not None:
+        return [f"No change is looked for: {trend.why}."]
+    middle, latest = trend.smallest
+    would = (
+        []
+        if middle is None or latest is None
+        else [
+            f"In 8 of 10 such series a step of {format_percent(middle, 2)} in the middle would be found, or a latest occasion "
+            f"that alone is off by {format_percent(latest, 2)}."
+        ]
+    )
+    # What begins with the name of an occasion keeps it as it is.
+    apart = [f"O{words[1:]}." if words.startswith("outlier") else f"{words}." for words in describe_outliers(trend)]
+    margin = [words] if (words := format_margin_note([trend]).strip()) else []
+    if not trend.steps:
+        return [*apart, " ".join(["No change is found.", *would, *margin])]
+    return [*(line for step in trend.steps for line in _step_lines(trend, step)), *apart, " ".join([*would, *margin])]
+
+
+def _occasions(trend: Trend) -> str:
+    """Which the numbers in the picture are."""
+    first, last = trend.results[0], trend.results[-1]
+    words = [f"{each.occasion} ({each.started_at[:10]})" for each in (first, last)]
+    return f"Occasions 1 to {len(trend.results)}: {words[0]} to {words[1]}."
+
+
+def _step_lines(trend: Trend, step: TrendStep) -> list[str]:
+    also = [f"  {each.words}" for each in step.differences]
+    since = f"{step.occasion} (occasion {step.first + 1}, {step.started_at[:10]})"
+    told = ":" if also else ": nothing that is known"
+    return [f"{format_step(trend, step)} since {since}. What else changed then{told}", *also]
