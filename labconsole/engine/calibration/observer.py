@@ -1,7 +1,7 @@
-"""Does watching change what is measured? The same trial quiet and live, in pairs, compared with a confidence interval.
+"""Does watching change what is measured? Compare the same trial, quiet and live, in pairs with a confidence interval.
 
-Within each pair the order is drawn, so that a drift of the machine falls on both. None of these runs is stored: they
-answer a question about the instrument, not about a platform, and must enter no mean.
+The order within each pair is random, so that a drift of the machine affects both. None of these runs is stored: they
+answer a question about the instrument, not about a platform, and must not enter a mean.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ObserverRun:
     measured_pps: float | None
 
     def to_json(self) -> dict[str, object]:
-        """As plain data."""
+        """The effect as plain data."""
         return {
             "pair": self.pair,
             "observe": self.observe,
@@ -62,7 +62,7 @@ class ObserverProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObserverEffect:
-    """Live minus quiet, of loss ratio and measured rate; None where too few runs of either kind could be used."""
+    """Live minus quiet for loss ratio and measured rate, or None if too few runs of either kind were usable."""
 
     request: str
     seed: int
@@ -70,7 +70,7 @@ class ObserverEffect:
     loss_ratio: Difference | None
     measured_pps: Difference | None
     left_out: int
-    """Runs that were invalid, which enter no mean."""
+    """Number of invalid runs, which enter no mean."""
 
     @property
     def sentence(self) -> str:
@@ -119,9 +119,9 @@ async def observer_effect(
     seed: int | None = None,
     take_over: bool = False,
 ) -> ObserverEffect:
-    """Take ``pairs`` runs of each kind and compare them. ``seed`` None: drawn, and told in the result.
+    """Take ``pairs`` runs of each kind and compare them. If ``seed`` is None, one is drawn; the result records it.
 
-    Raises ConfigError for a request that cannot be taken, Aborted when it is stopped, and as a batch does.
+    Raises ConfigError for a request that cannot be measured, Aborted when stopped, and whatever a batch raises.
     """
     if not MIN_PAIRS <= pairs <= MAX_PAIRS:
         raise ConfigError(
@@ -162,7 +162,7 @@ def _run(pair: int, kind: str, record: RunRecord) -> ObserverRun:
 
 
 def compare(runs: list[ObserverRun], *, request: str, seed: int) -> ObserverEffect:
-    """What the runs say. Pure."""
+    """Compare the runs. Pure."""
     valid = [run for run in runs if run.status != "invalid"]
 
     def live_minus_quiet(name: str) -> Difference | None:
