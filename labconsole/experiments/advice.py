@@ -1,8 +1,9 @@
-"""How many set-ups a plan of guests needs, and for which change, from its own stored trials.
+"""Advice on how many set-ups a plan of guests needs, and to show which change, from its own stored trials.
 
-As for forwarded traffic (engine/execution/advice.py), for each quantity of each design point by itself: jobs, starts,
-flows and routes of a plan have little in common. With one trial in each set-up it is not known what varies within one,
-and set-ups alone are advised. One more repetition costs a trial of each point that is measured in the same guests.
+It treats each quantity of each design point by itself, as engine/execution/advice.py does for forwarded traffic: jobs,
+starts, flows and routes of a plan have little in common. With one trial per set-up the variation within a set-up is
+unknown, so only set-ups are advised. One more repetition costs one trial of each point that is measured in the same
+guests.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from labconsole.model.plan.plan import Plan
 from labconsole.report.compared_effect import LOSS_UNKNOWN
 
 CHANGES_RATIO: Final = (0.01, 0.02, 0.05, 0.1)
-"""For which it is told how many set-ups show them."""
+"""The changes for which the advice gives the number of set-ups that show them."""
 
 BOTH: Final = "some trials may have read from memory, and some did not"
 NOT_ITS_OWN: Final[Mapping[str, str]] = {
@@ -44,17 +45,19 @@ NOT_ITS_OWN: Final[Mapping[str, str]] = {
     FROM_MEMORY: FROM_MEMORY,
     BOTH: BOTH,
 }
-"""Of values that vary for other reasons than the guests, why."""
+"""Reasons for values that vary for other causes than the guests."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuantityAdvice:
-    """For one quantity of one design point. ``set_ups``, ``repetitions``: stored (the mean, where set-ups differ).
+    """Advice for one quantity of one design point. ``set_ups``, ``repetitions``: stored (the mean, where set-ups
+    differ).
 
-    ``sd_ratio``: between the means of set-ups; ``spread``: of that what is within them, None: one trial in each.
-    ``setup_s``: of its guests; ``trial_s``: of one more repetition, of all points that are measured in them.
-    ``to_show``: changes, with the fewest set-ups of the advised repetitions that show each with 80 % power between two
-    points of the same blocks, taken alone; None: more than 10 000. Empty where nothing varied: it is unknown then.
+    ``sd_ratio``: between the means of set-ups. ``spread``: the part of it within set-ups, or None with one trial in
+    each. ``setup_s``: time to set the guests up. ``trial_s``: time for one more repetition of all points measured in
+    them. ``to_show``: each change with the fewest set-ups that show it at the advised repetitions, with 80 % power,
+    between two points of the same blocks and without other claims; None means more than 10 000. It is empty where
+    nothing varied, because the number is unknown then.
     """
 
     platform: str
@@ -73,10 +76,12 @@ class QuantityAdvice:
 
 @dataclass(frozen=True, slots=True)
 class GuestsAdvice:
-    """``set_ups``, ``repetitions``: of what needs most. ``claims``: of the report on what is stored. ``left_out``: what
-    could not be reckoned with, and why; ``trials_left_out``: of points that could, which of their trials enter nothing.
-    ``total_s``: of all blocks so dimensioned, but for points ``without_time``: no trial of theirs enters a mean, and it
-    is not known what one takes.
+    """Advice for a plan of guests.
+
+    ``set_ups``, ``repetitions``: the most that any quantity needs. ``claims``: the number in a report on what is
+    stored. ``left_out``: quantities that the advice could not use, with the reason. ``trials_left_out``: excluded
+    trials of points that it could use. ``total_s``: time for all blocks of this size, without the points in
+    ``without_time``, of which no trial enters a mean, so that their duration is unknown.
     """
 
     accuracy_ratio: float
@@ -93,7 +98,10 @@ class GuestsAdvice:
 def guests_advice(
     plan: Plan, kind: MeasuredKind, records: Iterable[Any], accuracy_ratio: float, claims: int
 ) -> GuestsAdvice:
-    """``records``: all that is stored of its trials on this testbed. Raises MeasurementError where they are too few."""
+    """Return the advice for a plan. ``records``: everything stored of its trials on this testbed.
+
+    Raises MeasurementError if there are too few trials.
+    """
     asked = plan.of_guests
     assert asked is not None
     at: dict[str, Any] = dict(zip(asked.hashes, asked.trials, strict=True))
@@ -160,7 +168,9 @@ def guests_advice(
 
 
 def _crew(point: Any) -> Hashable:
-    """Points with an equal one are measured in the same guests; starts in none but their own."""
+    """Return a key of the guests in which a point is measured. Points of boot trials share their guests with no
+    other.
+    """
     return (point.platform, point.index) if point.crew is None else (point.platform, point.crew)
 
 
@@ -194,7 +204,7 @@ def _build_quantity_advice(
     if not trial_s:
         raise MeasurementError("its records do not say that a trial took any time")
 
-    if spread is None:  # of more repetitions than there are it is no larger
+    if spread is None:  # more than the planned repetitions do not make it larger
         repetitions = asked.repetitions
         upper = planned = upper_variance(sd_ratio**2, len(means))
         set_ups = fewest_set_ups(upper, accuracy_ratio)
@@ -219,13 +229,15 @@ def _build_quantity_advice(
 
 
 def _spread(by_set_up: Mapping[Hashable, Sequence[float]]) -> Components | None:
-    """Over the set-ups with two trials or more, where there are three of them."""
+    """Return the components over the set-ups with two trials or more, if there are at least three of these."""
     several = {set_up: values for set_up, values in by_set_up.items() if len(values) >= MINIMUM_REPETITIONS}
     return components(several) if len(several) >= MINIMUM_SET_UPS else None
 
 
 def _setup_s(records: Iterable[Any]) -> float:
-    """From the beginning of a setting-up to the first trial in it: the mean. Starts have it in their trials."""
+    """Return the mean time from the beginning of a set-up to its first trial. Boot trials include it in their own
+    time.
+    """
     took: dict[str, float] = {}
     for record in records:
         if record.set_up is not None:
@@ -235,7 +247,7 @@ def _setup_s(records: Iterable[Any]) -> float:
 
 
 def _trial_s(records: Sequence[Any]) -> float:
-    """From the beginning of a trial to the end of its pause: the mean."""
+    """Return the mean time from the beginning of a trial to the end of the pause after it."""
     return fmean(
         seconds_between(record.started_at, record.finished_at)
         + ((record.in_force.settle_s or 0.0) if record.in_force is not None else 0.0)

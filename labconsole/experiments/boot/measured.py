@@ -1,6 +1,6 @@
-"""What a start of guests measures, for comparisons: how long it takes and what it uses, as in a report (summary.py).
+"""The quantities of a boot trial for comparisons: start-up time and memory, as in a report (summary.py).
 
-Every start has guests of its own, so that its block is the replicate. Pure.
+Every boot trial has its own guests, so the block is the replicate. Pure.
 """
 
 from __future__ import annotations

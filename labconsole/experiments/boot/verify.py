@@ -1,4 +1,4 @@
-"""A stored start of guests computed again: its times from marks and clocks, its sums, its verdict from what is seen."""
+"""Recompute a stored boot trial: its times from marks and clocks, its sums, its verdict from the observations."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from labconsole.measure.recompute.verdict_check import codes_of, recompute_verdi
 from labconsole.model.record.boot import BootRecord
 
 SEEN_NOTHING = frozenset({"not_measured", "no_memory"})
-"""Codes of a trial that came to nothing, and has no guests."""
+"""Codes of a trial without a measurement, which has no guests."""
 
 
 def recompute_boot(record: BootRecord) -> list[Discrepancy]:
-    """What of a trial does not follow, or contradicts itself."""
+    """Return what of a trial does not follow from its data, or contradicts itself."""
     found = [*_differences(record), *_guests(record), *find_implausible(record)]
     if record.requested.start == "cold" and record.files is None and record.memory is not None:
         found.append(against("files", "says nothing of the page cache, but the start is cold"))
@@ -106,5 +106,5 @@ RECOMPUTE = recompute_boot
 
 
 def UNJUDGED(record: BootRecord) -> Iterator[str]:
-    """What of its verdict cannot be judged again."""
+    """Return what of its verdict cannot be judged again."""
     return unjudged_reasons(record, RULES)

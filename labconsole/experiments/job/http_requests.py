@@ -1,8 +1,8 @@
-"""A job that is asked for from outside: servers in the guests, clients at the timekeeper, whose clock takes the time.
+"""A job requested from outside: servers in the guests, clients at the timekeeper, timed by the timekeeper's clock.
 
-Every request has a server process and a file of its own, so that two to one guest are as independent of each other as
-two copies of any other job (Quétier et al., section 3, figure 1). What a request costs the timekeeper itself, whose
-client has to be started, is what it takes to fetch nothing from nobody, and is taken off.
+Every request has its own server process and file, so that two requests to one guest are as independent as two copies of
+any other job (Quétier et al., section 3, figure 1). A request includes the start of its client at the timekeeper; the
+time of fetching an empty local file is subtracted for that.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ _SHA256 = re.compile(r"^([0-9a-f]{64})\s", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """What came of a request, by the timekeeper's wall clock. ``status``: the client's own, 0: it got an answer."""
+    """The result of a request, by the timekeeper's wall clock. ``status``: the client's exit status, 0 for an
+    answer.
+    """
 
     begun_ns: int
     ended_ns: int
@@ -55,7 +57,7 @@ class HttpResponse:
 
 
 def request_line(url: str, limit_s: float) -> str:
-    """What a client's shell is told: one request, and what came of it."""
+    """Return the shell line of a client: one request, and its printed result."""
     curl = f"{CLIENT} -q -s -S -k --noproxy '*' -m {limit_s:g} -o /dev/null"
     told = f"-w ' GOT %{{http_code}} %{{size_download}} ' {shlex.quote(url)}"
     return (
@@ -65,7 +67,7 @@ def request_line(url: str, limit_s: float) -> str:
 
 
 def parse_responses(printed: str) -> list[HttpResponse]:
-    """The requests that this says something whole of."""
+    """Parse the complete results in this output."""
     return [
         HttpResponse(int(begun), int(ended), int(http), int(count), int(status), f"{before} {after}".strip(" |"))
         for begun, ended, before, http, count, after, status in _GOT.findall(printed.replace("\r", ""))
@@ -73,7 +75,7 @@ def parse_responses(printed: str) -> list[HttpResponse]:
 
 
 def build_answer(got: HttpResponse | None, size_mib: int) -> CopyAnswer:
-    """As a copy of any job would say it: status 0 only for the whole file."""
+    """Return the result in the form of any job's copy, with status 0 only for the whole file."""
     if got is None:
         return CopyAnswer()
     whole = got.http_status == OK and got.got_bytes == size_mib * MIB
@@ -83,8 +85,9 @@ def build_answer(got: HttpResponse | None, size_mib: int) -> CopyAnswer:
 
 
 class HttpRequests:
-    """One trial's. ``problems`` is told of servers that have ended too early. ``empty``, ``client``: known when take()
-    has returned.
+    """The requests of one trial.
+
+    ``problems`` collects servers that ended too early. ``empty``, ``client``: set once take() has returned.
     """
 
     def __init__(
@@ -105,7 +108,9 @@ class HttpRequests:
         self.client: ProgramRecord | None = None
 
     async def take(self, copies: Mapping[str, int], addresses: Mapping[str, str], marks: str) -> Window:
-        """All requests at once. Raises MeasurementError when a server or a client cannot be started, NodeError."""
+        """Make all requests at once. Raises NodeError, or MeasurementError if a server or a client cannot be
+        started.
+        """
         crew = self._crew
         self._copies = {f"{guest}/{n}": (guest, n) for guest, count in copies.items() for n in range(1, count + 1)}
         places = {
@@ -142,23 +147,23 @@ class HttpRequests:
         return ProgramRecord(name=CLIENT, sha256=(found[1],))
 
     def _shell(self, name: str) -> str:
-        """What the agent calls the shell at the timekeeper that makes this request."""
+        """Return the agent's name of the timekeeper's shell for this request."""
         return f"client{list(self._copies).index(name) + 1}"
 
     @asynccontextmanager
     async def _clients(self) -> AsyncIterator[None]:
-        """A shell for each request, so that all begin together and what one prints is bounded."""
+        """Run a shell for each request, so that all begin together and the output of each is bounded."""
         keeper, shells = self._crew.timekeeper, [self._shell(name) for name in self._copies]
         try:
             await start_all(keeper, {shell: ["sh", "-c", LOOP] for shell in shells}, timeout_s=CLIENT_S)
             yield
         finally:
             for shell in shells:
-                with suppress(NodeError):  # it was never there, or is gone already
+                with suppress(NodeError):  # it never existed, or is gone already
                     await keeper.ask(StopGuest(guest=shell))
 
     async def _ask(self, lines: Mapping[str, str]) -> dict[str, str]:
-        """A line to the shell of each request; returns what they printed."""
+        """Send a line to the shell of each request; return their output."""
         shells = {self._shell(name): name for name in lines}
         asked = [GuestLine(guest=self._shell(name), line=line) for name, line in lines.items()]
         limit_s = min(self._limit_s + CLIENT_S, MAX_WORK_S)
@@ -168,7 +173,7 @@ class HttpRequests:
         return {shells[each.guest]: each.printed or "" for each in answered.guests}
 
     async def _reach(self, urls: Mapping[str, str]) -> None:
-        """Until every server answers something. Raises MeasurementError for those that do not."""
+        """Wait until every server answers. Raises MeasurementError for those that do not."""
         fetch = f"{CLIENT} -q -s -k --noproxy '*' -m 5 -o /dev/null"
         lines = {
             name: f"for n in $(seq {READY_TRIES}); do {fetch} {shlex.quote(url.rpartition('/')[0] + '/none')} && "
@@ -210,8 +215,9 @@ class HttpRequests:
                     await self._tell(dict.fromkeys(places, "kill $(cat .pid) && echo LCDONE"), None)
 
     async def _tell(self, lines: Mapping[str, str], failure: str | None) -> None:
-        """A line in the directory of each copy. Those that fail raise MeasurementError, or without ``failure`` are told
-        as problems.
+        """Run a line in the directory of each copy.
+
+        A line that fails raises MeasurementError, or is added to the problems if ``failure`` is None.
         """
         of_guest: dict[str, list[str]] = {}
         for name, line in lines.items():
@@ -231,7 +237,7 @@ class HttpRequests:
             self._problems.append(f"{each.guest}: its server ended before it was told to: {said}")
 
     async def _logs(self, name: str) -> str:
-        """What a server said, for people."""
+        """Return a server's output, for people."""
         guest, number = self._copies[name]
         place = self._disks.of(guest)
         assert place is not None
@@ -242,7 +248,7 @@ class HttpRequests:
 
 
 def _marks(got: HttpResponse | None) -> Marks:
-    """A request begins and ends by one clock, that of who makes it."""
+    """Return the begin and end of a request, both by the client's clock."""
     if got is None:
         return Marks()
     return Marks(

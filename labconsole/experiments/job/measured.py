@@ -1,5 +1,6 @@
-"""What a trial of a job measures, for comparisons: the time of its copies, as in a report (points.py), and whether it
-says something of what runs the guests. Pure.
+"""The quantity of a job's trial for comparisons: its copies' time, as in a report (points.py), or why it says nothing.
+
+Pure.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def _time(name: str) -> Quantity:
 
 TIME = _time("time")
 FIRST, SECOND = _time("time of the copy in the first guest"), _time("time of the copies in the second guest")
-"""Of two guests with one and two copies, which are not of one kind."""
+"""The quantities of two guests with one and two copies, which are not of one kind."""
 
 
 def _trials(records: Sequence[JobRecord], runs: Mapping[str, RunSummary]) -> list[MeasuredTrial]:

@@ -1,5 +1,5 @@
-"""What the same job takes in guests of one tool against another's, in pairs of blocks: alone, and by how much more
-while others stand. Pure.
+"""The times of the same job under two tools, in pairs of blocks: alone, and the increase while other guests run.
+Pure.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ SEVERAL_MARGINS = "of plans with different margins"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlatformComparison:
-    """By what one tool's time of a job (``key``) differs from another's (``than``), of the fewest guests that most
-    tools were measured with; or, where ``most_guests`` is told, by what the growth up to so many does.
+    """The difference between one tool's time of a job (``key``) and another's (``than``).
 
-    ``margin_ratio``: the plan's, by which they are alike; None: none is declared, or a side was as fast as its link, so
-    that they cannot be shown alike. ``absent``: why nothing follows from that.
+    It is that at the fewest guests measured with most tools, or, if ``most_guests`` is given, that of the growth up to
+    this number. ``margin_ratio``: the plan's equivalence margin, or None if none is declared or a side was limited by
+    its link, so that equivalence cannot be shown. ``absent``: why the comparison allows no conclusion.
     """
 
     key: PointKey
@@ -40,8 +40,9 @@ class PlatformComparison:
 
 
 def compare_platforms(records: Iterable[JobRecord], bare_platforms: Sequence[str]) -> list[PlatformComparison]:
-    """Every two platforms that were asked the same, with one guest that works; the bare host is none. One of which no
-    trial enters is among them, and nothing follows from that.
+    """Compare every two platforms with the same request and one guest that works, without the bare host.
+
+    A platform without included trials is compared as well, with ``absent`` set.
     """
     every = sorted(records, key=lambda each: (each.started_at, each.job_id))
     by_point = trials_of_points(every, newest_trials(every))
@@ -70,8 +71,10 @@ def compare_platforms(records: Iterable[JobRecord], bare_platforms: Sequence[str
 
 
 def resolve_programs(valid: Mapping[PointKey, bool]) -> dict[PointKey, PointKey]:
-    """Points as they are compared, to those that they are: one whose guests never came to run their program is of
-    whichever the others ran. ``valid``: whether a trial of each enters.
+    """Map the points to compare to the stored points.
+
+    A point whose guests never ran their program gets the program of the others. ``valid``: whether a point has an
+    included trial.
     """
     known: dict[PointKey, set[str]] = {}
     for key in valid:
@@ -89,7 +92,7 @@ def _question(key: PointKey) -> PointKey:
 
 
 def _common_guest_counts(numbers: Iterable[set[int]]) -> list[int]:
-    """The numbers of guests that most tools have valid trials with; of one tool alone there is none to compare."""
+    """Return the numbers of guests that most tools have valid trials with; empty if each has only one tool."""
     times = Counter(number for each in numbers for number in each)
     return sorted(number for number, of in times.items() if of == max(times.values()) > 1)
 
@@ -102,7 +105,7 @@ def _compared(
     entered: Trials,
     blocks: Blocks[JobRecord],
 ) -> PlatformComparison:
-    """Of both sides the point with the most guests, and that with the fewest."""
+    """Compare the points with the most guests of both sides, and those with the fewest."""
     one, other = ([entered.get(key, ()) for key in side] for side in (ours, theirs))
     none = [side[0].platform for side, trials in ((ours, one), (theirs, other)) if not all(trials)]
     if most_guests is None or none:
@@ -125,6 +128,6 @@ def _compared(
         else SEVERAL_MARGINS
         if len(margins) > 1
         else HELD
-        if held and most_guests is not None  # a full link hides how much more it would have grown
+        if held and most_guests is not None  # a full link hides further growth
         else not_decided(*([record for trials in side for record in trials] for side in (one, other))),
     )

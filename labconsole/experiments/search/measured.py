@@ -1,7 +1,7 @@
-"""What a load search measures, for comparisons: of each goal the lower bound, the highest load that meets it. Pure.
+"""The quantity of a load search for comparisons: each goal's lower bound, the highest load that meets it. Pure.
 
-The replicate is the set-up that its trials were taken in: searches that a plan repeats without setting the platform up
-anew are of one. A bound moves in steps of the search's width, and every search may meet the same steps.
+The replicate is the set-up of its trials: searches that a plan repeats without a new set-up of the platform share one.
+A bound moves in steps of the search's width, and every search may use the same steps.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BOUNDS: dict[Limit, Bound] = {
     "below_minimum": "none",
     "undecided": "unknown",
 }
-"""What a lower bound says of the platform, by what set the upper one."""
+"""The meaning of a lower bound for the platform, by what set the upper bound."""
 
 
 def _trials(records: Sequence[SearchRecord], runs: Mapping[str, RunSummary]) -> list[MeasuredTrial]:
@@ -77,7 +77,10 @@ def _measured(record: SearchRecord, own: Sequence[RunSummary]) -> MeasuredTrial:
 
 
 def build_quantity(goal: GoalRecord) -> Quantity:
-    """The load that meets a goal; one that is no preset says what it asks for, so that it is compared with its like."""
+    """Return the quantity of the load that meets a goal. A goal that is no preset names its own parameters.
+
+    So such goals are compared only with equal ones.
+    """
     words = f"load that meets {goal.goal}"
     if goal.goal.endswith("(adjusted)"):
         words += (
@@ -94,7 +97,7 @@ def _value(goal: GoalRecord) -> MeasuredValue:
 
 
 def _one(values: Iterable[str | None]) -> str | None:
-    """What all have in common; None: they differ, or it is not known of one."""
+    """Return the common value, or None if they differ or one is unknown."""
     found = set(values)
     return found.pop() if len(found) == 1 else None
 

@@ -1,6 +1,6 @@
-"""All that one search asks for, in order, on any bench: load goals, frame loss, bursts, latency. Blocking.
+"""All trials that one search requests, in order, on any bench: load goals, frame loss, bursts, latency. Blocking.
 
-The bench takes the trials; in the engine that is the testbed, in a rehearsal a unit that is reckoned, by which the
+The bench takes the trials. In the engine that is the testbed; in a rehearsal it is a simulated unit, by which the
 length of a search is estimated before it begins.
 """
 
@@ -26,11 +26,13 @@ from labconsole.model.record.search import BackToBackRecord, FrameLossPoint, Lat
 LOAD, FRAME_LOSS, BACK_TO_BACK, LATENCY = "load", "frame-loss", "back-to-back", "latency"
 
 REHEARSED_SHARE = 0.37
-"""Of the line rate, what the rehearsed unit forwards; of the longest burst, what its buffer holds."""
+"""The rehearsed unit's forwarding rate as a share of the line rate, and its buffer as a share of the longest burst."""
 
 
 class LoadMeasurer(Protocol):
-    """What takes the trials. Loads and packets are per source. Raising Ended ends the procedure in good order."""
+    """The interface that takes the trials. Loads and packets are per source. Raising Ended ends the procedure in good
+    order.
+    """
 
     def trial(self, test: str, duration_s: float, load_pps: float) -> LoadTrial: ...
     def burst(self, packets: int) -> LoadTrial: ...
@@ -39,7 +41,7 @@ class LoadMeasurer(Protocol):
 
 @dataclass(slots=True)
 class SearchFindings:
-    """What is known so far. ``ended_early``: why not everything was tried, None when it was."""
+    """The results so far. ``ended_early``: why not everything was tried, or None if it was."""
 
     goals: list[GoalResult] = field(default_factory=list)
     frame_loss: tuple[FrameLossPoint, ...] | None = None
@@ -50,7 +52,7 @@ class SearchFindings:
 
 
 class _Counted:
-    """A bench that writes its trials down, and ends when it has taken as many as it may."""
+    """A bench that records its trials, and ends at the most trials allowed."""
 
     def __init__(self, bench: LoadMeasurer, findings: SearchFindings, asked: Search) -> None:
         self._bench, self._findings, self._asked = bench, findings, asked
@@ -70,7 +72,7 @@ class _Counted:
 
 
 def run_search(asked: Search, bench: LoadMeasurer, findings: SearchFindings, *, line_pps: float, sources: int) -> None:
-    """Fill ``findings``, also with what is known when the bench raises. Loads lie below ``line_pps`` per source."""
+    """Fill ``findings``, also with partial results if the bench raises. Loads are below ``line_pps`` per source."""
     counted = _Counted(bench, findings, asked)
     try:
         _load_goals(asked, counted, findings, line_pps)
@@ -112,7 +114,7 @@ def _load_goals(asked: Search, counted: _Counted, findings: SearchFindings, line
 
 
 def _throughput(findings: SearchFindings, *, loss: bool) -> GoalResult | None:
-    """The goal without loss that was found, the strictest first; with ``loss`` one that allows some will do."""
+    """Return the strictest result of a goal without loss, or with ``loss`` also of one that allows some."""
     found = [result for result in findings.goals if result.lower_bound_pps is not None]
     found.sort(key=lambda result: (result.goal.loss_ratio, result.goal.exceed_ratio))
     return next((result for result in found if loss or result.goal.loss_ratio == 0), None)
@@ -155,7 +157,7 @@ def _latency(asked: Search, counted: _Counted, bench: LoadMeasurer, findings: Se
 
 
 class _Rehearsal:
-    """A unit that drops what exceeds its capacity, and whose buffer holds so many packets."""
+    """A unit that drops everything above its capacity, with a buffer of a fixed number of packets."""
 
     def __init__(self, line_pps: float, burst_s: float) -> None:
         self._line_pps = line_pps
@@ -185,7 +187,7 @@ class _Rehearsal:
 
 @cache
 def rehearse(asked: Search, line_pps: float) -> Sequence[float]:
-    """The durations of the trials that one search takes, on a unit that behaves: the real one may need more."""
+    """Return the durations of the trials of one search on a well-behaved unit; a real one may need more."""
     findings = SearchFindings()
     run_search(asked, _Rehearsal(line_pps, asked.back_to_back.trial_s), findings, line_pps=line_pps, sources=1)
     return [trial.duration_s for _, trial in findings.trials]

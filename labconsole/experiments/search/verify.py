@@ -1,4 +1,4 @@
-"""A stored search computed again: its bounds from its trials, its trials' counts from the runs that they are."""
+"""Recompute a stored search: its bounds from its trials, and its trials' counts from their runs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from labconsole.model.record.run import RunRecord
 from labconsole.model.record.search import BackToBackRecord, GoalRecord, SearchRecord
 
 Counts = Mapping[str, int | None]
-"""What a search goes by of a run, by the names that its trials have for it."""
+"""The values of a run that a search uses, by the field names of the search's trials."""
 
 
 def counts_of(run: RunRecord) -> Counts:
-    """What a search that took this run has to say of it."""
+    """Return the values that a search must have for this run."""
     total = run.total
     return {
         "offered_packets": total.offered_packets,
@@ -32,7 +32,7 @@ def counts_of(run: RunRecord) -> Counts:
 
 
 def recompute_search(record: SearchRecord, runs: Mapping[str, Counts]) -> list[Discrepancy]:
-    """What of a search does not follow. ``runs``: what those that are there counted, by run id."""
+    """Return what of a search does not follow. ``runs``: the counts of the available runs, by run ID."""
     found = list(_counts(record, runs))
     trials = {name: _trials(record, name) for name in (LOAD, FRAME_LOSS, BACK_TO_BACK)}
     for index, goal in enumerate(record.goals):
@@ -53,7 +53,7 @@ def recompute_search(record: SearchRecord, runs: Mapping[str, Counts]) -> list[D
 
 
 def _bursts(bursts: BackToBackRecord, trials: Sequence[LoadTrial], sources: int) -> Iterator[Discrepancy]:
-    """A burst's length is what the trial intended, if the trial passed whole."""
+    """Check that a burst's length is what the trial intended, if the trial passed whole."""
     passed = {
         trial.run_id: trial.intended_packets // sources
         for trial in trials

@@ -1,4 +1,4 @@
-"""What idle guests cost: context switches of the host while nothing is asked of it (Quétier et al., section 5.2.1)."""
+"""The cost of idle guests: context switches of the idle host (Quétier et al., section 5.2.1)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _switch_rates(point: BootPointResult) -> tuple[SetUpMean | None, ...]:
 
 
 def idle(material: Material) -> Table | None:
-    """Every point at which switches were counted."""
+    """Build the table of every point at which switches were counted."""
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
     summary = build_summary(material)
@@ -66,7 +66,7 @@ def idle(material: Material) -> Table | None:
 
 
 def build_paper_table(material: Material) -> Table | None:
-    """The fewest guests of each series, beside what the paper's text says of one."""
+    """Build the table of each series' fewest guests, next to the paper's printed value for one guest."""
     paper, names = material.paper, material.paper_names
     if paper is None or paper.name != PAPER:
         return None

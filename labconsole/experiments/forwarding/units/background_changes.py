@@ -1,4 +1,4 @@
-"""Changes of the maximum beside a background: load of the processors, or a second guest that forwards."""
+"""Changes of the maximum under background load: load of the processors, or a second guest that forwards."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from labconsole.report.points import CPU_LOADS, DEDICATED, FORWARDING
 
 
 def cpu_load(material: Material) -> list[Table | MethodNote]:
-    """Beside load of the processors, and an idle second guest beside none."""
+    """Build the table under load of the processors, and with an idle second guest compared with none."""
     made = material.evaluation
     found = (*made.cpu_loads, *made.idle)
     title = "Relative change of the maximum throughput under background CPU load"
@@ -48,7 +48,7 @@ def cpu_load(material: Material) -> list[Table | MethodNote]:
 
 
 def forwarding(material: Material) -> list[Table | MethodNote]:
-    """Beside a second guest that forwards: the figure in numbers."""
+    """Build the table under a second guest that forwards: the figure in numbers."""
     made = material.evaluation
     title = "Relative change of the maximum throughput beside a forwarding second guest"
     table = _relative_changes(made.network_loads, made.claims, name="figure-5-numbers", title=title)
@@ -138,7 +138,7 @@ def _relative_changes(found: Sequence[Comparison], family: Family, *, name: str,
 
 
 def findings(material: Material) -> Findings:
-    """By platform, maxima that background load moves."""
+    """Return findings by platform on maxima that background load changes."""
     made = material.evaluation
     moved = [each for each in (*made.cpu_loads, *made.idle, *made.network_loads) if each.claim.different]
     return Findings(

@@ -1,4 +1,4 @@
-"""What was asked of the background load and what it reached: nobody has to believe that it ran."""
+"""The requested and the reached background load, as evidence that it ran."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from labconsole.report.points import background_order, platform_order
 
 
 def make(material: Material) -> Table:
-    """By platform, kind of load and quantity."""
+    """Build the table by platform, kind of load and quantity."""
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
     for (platform, kind), load in sorted(material.digest.loads.items(), key=lambda item: _order(*item[0])):

@@ -1,4 +1,4 @@
-"""What is equivalent within the margin, where one was declared."""
+"""Comparisons that are equivalent within the margin, where one was declared."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from labconsole.report.material import Material
 
 
 def make(material: Material) -> Findings:
-    """Pairs of platforms, and backgrounds that change nothing."""
+    """Return findings on pairs of platforms, and on backgrounds that change nothing."""
     found = tuple(_sentences(material.evaluation))
     return Findings(kind="equivalent", heading="Equivalent within the margin", claims=True, found=found)
 

@@ -12,7 +12,7 @@ from labconsole.report.points import DEDICATED, MaximumReading
 
 
 def make(material: Material) -> Figure | None:
-    """Bars by number of sources, a panel per frame size."""
+    """Build the figure: bars by number of sources, a panel per frame size."""
     made = material.evaluation
     chosen = [p for p in made.points if p.background == DEDICATED]
     readings = [reading for reading in made.maxima if reading.setting.background == DEDICATED]

@@ -1,6 +1,6 @@
-"""The maximum beside a second guest that forwards, relative to the maximum beside none.
+"""The maximum with a second guest that forwards, relative to the maximum without a second guest.
 
-Not of maxima that were not reached: of two lower bounds there is no ratio.
+Maxima that were not reached are excluded, because two lower bounds give no ratio.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from labconsole.report.points import DEDICATED, FORWARDING, IDLE
 
 
 def make(material: Material) -> Figure | None:
-    """Bars by platform, of the fewest sources of which there is a ratio."""
+    """Build the figure: bars by platform, for the fewest sources that have a ratio."""
     made = material.evaluation
     known = [c for c in made.network_loads if c.change_ratio is not None]
     if all(c.claim.why == NOT_REACHED for c in known):

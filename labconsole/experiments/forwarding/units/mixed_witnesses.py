@@ -1,4 +1,4 @@
-"""Points whose mean holds runs counted by a capture and by the sink's NIC, or runs observed differently."""
+"""Points whose mean mixes runs counted by a capture and by the sink's NIC, or runs observed differently."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from labconsole.report.points import PointSummary, RunFacts
 
 
 def make(material: Material) -> Sequence[Findings]:
-    """By platform."""
+    """Return the findings by platform."""
     points, facts = material.evaluation.points, material.digest.facts
     counted = _mixed(points, facts, lambda fact: fact.witnesses)
     asked = _mixed(points, facts, lambda fact: fact.kernels_asked)
@@ -28,7 +28,7 @@ def make(material: Material) -> Sequence[Findings]:
 def _mixed(
     points: Sequence[PointSummary], facts: Mapping[str, RunFacts], of: Callable[[RunFacts], tuple[str, ...]]
 ) -> list[Mixed]:
-    """By platform, the points whose runs differ in this."""
+    """Return, by platform, the points whose runs differ in this property."""
     held: dict[str, list[PointSummary]] = {}
     for p in points:
         if len({of(facts[run_id]) for run_id in p.run_ids if run_id in facts}) > 1:
@@ -45,7 +45,7 @@ def _mixed(
 
 
 class Mixed(NamedTuple):
-    """Of one platform: which points, in words, and what they differ in."""
+    """One platform's points, as text, and the values in which they differ."""
 
     platform: str
     points: str

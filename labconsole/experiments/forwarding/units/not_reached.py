@@ -1,4 +1,4 @@
-"""Maxima that the load set and not the platform."""
+"""Maxima that are limited by the load and not by the platform."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from labconsole.report.points import MaximumReading
 
 
 def make(material: Material) -> Findings:
-    """By platform: next to nothing is lost at the highest load."""
+    """Return findings by platform: almost nothing is lost at the highest load."""
     found = tuple(_sentences(material.evaluation.maxima))
     return Findings(kind="maximum_not_reached", heading="Maxima that the load set, not the platform", found=found)
 

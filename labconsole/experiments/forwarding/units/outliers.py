@@ -1,4 +1,4 @@
-"""Runs that lie apart from the other trials of their point."""
+"""Runs far from the other trials of their point."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from labconsole.report.points import PointSummary
 
 
 def make(material: Material) -> Findings:
-    """They stay in its mean."""
+    """Return the findings. The runs stay in the mean of their point."""
     found = tuple(_sentences(material.evaluation.points))
     return Findings(kind="outlier", heading="Runs far from their repetitions", found=found)
 

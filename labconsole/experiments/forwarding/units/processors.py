@@ -1,4 +1,4 @@
-"""Why this fast: what a forwarded packet cost the unit under test's processors, of trials that enter no mean."""
+"""The processor cost of a forwarded packet in the unit under test, from trials that enter no mean."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from labconsole.report.points import background_order, platform_order
 from labconsole.report.telemetry_trials import TelemetryTrial
 
 NAMED = 2
-"""Processes, and reasons, that a row names; the file has all."""
+"""The number of processes, and of reasons, that a row names; the file has all."""
 
 
 def make(material: Material) -> Sequence[Table]:
-    """A row for each trial for telemetry that stands."""
+    """Build the tables: a row for each usable telemetry trial."""
     found = sorted(material.digest.telemetry, key=_place)
     return (_table(found, material.digest.untold_telemetry),) if found else ()
 

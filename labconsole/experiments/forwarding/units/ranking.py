@@ -1,4 +1,4 @@
-"""Every pair of platforms beside no second guest, the faster one first."""
+"""Every pair of platforms without a second guest, the faster one first."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from labconsole.report.material import Material
 
 
 def table(material: Material) -> Table:
-    """Every pair with its claim."""
+    """Build the table of every pair with its claim."""
     family = material.evaluation.claims
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
@@ -90,7 +90,7 @@ def table(material: Material) -> Table:
 
 
 def findings(material: Material) -> Findings:
-    """For each frame size and number of sources, the pairs of platforms that differ."""
+    """Return findings on pairs of platforms that differ, for each frame size and number of sources."""
     different = [pair for pair in material.evaluation.ranking if pair.claim.different]
     found = tuple(_sentences(different))
     return Findings(kind="platforms_differ", heading="Platforms that differ", claims=True, found=found)

@@ -23,12 +23,12 @@ from labconsole.report.points import PointSummary, RunFacts
 
 
 def make(material: Material) -> Table:
-    """Of all runs that enter."""
+    """Build the table of all included runs."""
     return results(material.evaluation.points, material.digest.facts)
 
 
 def results(points: Sequence[PointSummary], facts: Mapping[str, RunFacts]) -> Table:
-    """With means, intervals and set-ups."""
+    """Build the table of these points with means, intervals and set-ups."""
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
     delays = [find_delay(point, facts) for point in points]
@@ -126,7 +126,7 @@ def results(points: Sequence[PointSummary], facts: Mapping[str, RunFacts]) -> Ta
 
 
 def _format_loss(p: PointSummary) -> str:
-    """With the trials that it rests on, where that is not all."""
+    """Format the loss, with the number of its trials unless these are all."""
     rests = f"; {p.loss_trials} of {p.n} trials" if 0 < p.loss_trials < p.n else ""
     return f"{format_loss(p.loss)}{rests}"
 
@@ -184,7 +184,7 @@ def _note(points: Sequence[PointSummary], delays: Sequence[DelayAt | None]) -> s
 
 
 def _unknown_losses(points: Sequence[PointSummary]) -> Iterator[str]:
-    """Why a loss is not told, and how many trials are not in those that are."""
+    """Describe why a loss is unknown, and how many trials are missing from the known ones."""
     if any(p.loss_trials == 0 for p in points):
         yield (
             "A point's loss is unknown where in one of its trials more came out of the unit under test than went in, "

@@ -1,4 +1,4 @@
-"""Results over the occasions on which plans were measured, and where they change; figure and tables."""
+"""Results over the occasions of plans, and where they change; figure and tables."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from labconsole.report.trend_units import build_trend_figures, build_trend_table
 from labconsole.report.trends import Trend, find_trends
 
 Occasion = tuple[str, str, str]
-"""Its plan's name and hash, and the fingerprint of its testbed."""
+"""A plan's name and hash, and the fingerprint of its testbed."""
 
 
 def trends(material: Material) -> tuple[list[Trend], list[str]]:
-    """Of every plan with several occasions, and which of them are left out; empty without one. What else changed is
-    what the runs' conditions tell.
+    """Return the trend of every plan with several occasions, and the excluded ones; both empty without any.
+
+    The conditions of the runs say what else changed.
     """
     every = _group_by_occasion((*material.kept.entered, *material.kept.excluded))
     by_plan: dict[str, dict[Occasion, list[RunRow]]] = {}
@@ -61,12 +62,12 @@ def _side(words: str, runs: Sequence[RunRow], material: Material) -> Side:
 
 
 def figure(material: Material) -> list[Figure]:
-    """None without several occasions."""
+    """Build a figure per trend; none without several occasions."""
     return build_trend_figures(trends(material)[0])
 
 
 def tables(material: Material) -> list[Table]:
-    """One of the design points, one of the changes, if there are any, and one of every result."""
+    """Build the tables of design points, of changes if there are any, and of every result."""
     return build_trend_tables(*trends(material))
 
 

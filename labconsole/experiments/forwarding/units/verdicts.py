@@ -1,4 +1,4 @@
-"""What verdicts say of runs: generators, losses outside of the platform, background load that was not reached."""
+"""Findings from the verdicts of runs: generators, losses outside the platform, background load that was not reached."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from labconsole.report.formatting import format_noun_count, format_percent
 from labconsole.report.material import Material
 
 LOADS_NAMED = 5
-"""Of a mark that is seen at many loads."""
+"""The number of loads that a mark names."""
 
 LEFT_OUT = {
     "lost_at_source": "Lost at the source",
     "lost_at_sink": "Lost at the sink",
     "instrument_limited": "Beyond the calibrated instrument",
 }
-"""By the code for which runs enter no mean."""
+"""Headings by the code for which runs enter no mean."""
 
 Words = Callable[[str, list[Evidence]], str]
-"""A sentence about runs of one platform and frame size."""
+"""Returns a sentence about runs of one platform and frame size."""
 
 
 def included_findings(material: Material) -> list[Findings]:
-    """In runs that enter."""
+    """Return findings on included runs."""
     digest = material.digest
     return [
         _marks("generator_throttled", "Generator throttled by flow control", digest.throttled, _throttled),
@@ -38,7 +38,7 @@ def included_findings(material: Material) -> list[Findings]:
 
 
 def excluded_findings(material: Material) -> list[Findings]:
-    """In runs that say nothing of the platform, by the code for which they enter no mean."""
+    """Return findings on runs that say nothing of the platform, by the code that excludes them from means."""
     return [
         _marks(code, LEFT_OUT.get(code, code), held, _describe_excluded(code))
         for code, held in material.digest.beside.items()
@@ -46,12 +46,12 @@ def excluded_findings(material: Material) -> list[Findings]:
 
 
 def missed(material: Material) -> Findings:
-    """Background load that was not what was asked for."""
+    """Return findings on background load that differed from the request."""
     return _marks("background_not_achieved", "Background load not achieved", material.digest.missed, _missed)
 
 
 def _marks(kind: str, heading: str, found: Sequence[Evidence], words: Words) -> Findings:
-    """One for each platform and frame size, with the loads at which it was seen."""
+    """Return a mark for each platform and frame size, with the loads at which it was seen."""
     groups: dict[str, list[Evidence]] = {}
     for evidence in found:
         groups.setdefault(evidence.asked, []).append(evidence)
@@ -95,7 +95,7 @@ def _share(held: list[Evidence]) -> str:
 
 
 def _describe_excluded(code: str) -> Words:
-    """Runs that enter no mean, because they say nothing of the platform."""
+    """Return the description of runs that enter no mean because they say nothing of the platform."""
 
     def words(asked: str, held: list[Evidence]) -> str:
         runs = len(held)

@@ -10,13 +10,13 @@ from labconsole.report.material import Material
 from labconsole.report.points import PointSummary
 
 SPREAD_FACTOR = 5.0
-"""A point's deviation relative to its mean, against the median of all points of the same platform."""
+"""The limit for a point's relative deviation, as a multiple of the median over the platform's points."""
 
 MIN_SPREAD_RATIO = 0.02
 
 
 def make(material: Material) -> Findings:
-    """Of one set-up its trials, against those of the other points."""
+    """Return the findings. With one set-up, a point's trials are compared with those of the other points."""
     found = tuple(_sentences(material.evaluation.points))
     return Findings(kind="wide_spread", heading="Set-ups that differ more than usual", found=found)
 

@@ -1,4 +1,4 @@
-"""What two papers say of their figures, which print few numbers, beside one's own findings."""
+"""Two papers' statements on their figures, which print few numbers, next to one's own findings."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ class OwnFinding(NamedTuple):
 
     @classmethod
     def of(cls, key: PointKey, words: str) -> OwnFinding:
-        """On this point's platform and job."""
+        """Return a finding on this point's platform and job."""
         job = JOBS.get(key.job)
         source = "not known here" if job is None else job.source
         return cls(key.platform, resource_of(key), format_job(key), source, words)
 
     def beside(self, *theirs: str) -> tuple[Cell, ...]:
-        """A row of the table, but for its topic."""
+        """Return a row of the table without its topic."""
         return (self.resource, self.platform, self.job, self.job_from, self.words, *theirs)
 
 
 def make(material: Material, paper_name: str) -> Table | None:
-    """A row for each sentence of the paper on a platform and resource that were measured here."""
+    """Build the table: a row for each sentence of the paper on a platform and resource that were measured here."""
     paper, names = material.paper, material.paper_names
     if paper is None or paper.name != paper_name:
         return None
