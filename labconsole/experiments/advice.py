@@ -102,9 +102,9 @@ def guests_advice(
 
     Raises MeasurementError if there are too few trials.
     """
-    asked = plan.of_guests
-    assert asked is not None
-    at: dict[str, Any] = dict(zip(asked.hashes, asked.trials, strict=True))
+    guests_plan = plan.of_guests
+    assert guests_plan is not None
+    at: dict[str, Any] = dict(zip(guests_plan.hashes, guests_plan.trials, strict=True))
     every = [record for record in records if record.plan.hash in at]
     newest = {id(record) for record in newest_trials(every)}
     by_point: dict[int, list[tuple[Any, MeasuredTrial]]] = {}
@@ -132,7 +132,7 @@ def guests_advice(
     each: list[QuantityAdvice] = []
     left_out: list[tuple[str, str]] = []
     trials_left_out: list[tuple[str, str]] = []
-    for point in asked.points:
+    for point in guests_plan.points:
         own = [measured for _, measured in by_point.get(point.index, ())]
         out = ", ".join(f"{many} {code}" for code, many in why_not.get(point.index, {}).items())
         if not own:
@@ -163,7 +163,7 @@ def guests_advice(
         set_ups=set_ups,
         repetitions=repetitions,
         total_s=set_ups * sum(setup_s + repetitions * trial_s for setup_s, trial_s in costs_s.values()),
-        without_time=tuple(point.words() for point in asked.points if point.index not in by_point),
+        without_time=tuple(point.words() for point in guests_plan.points if point.index not in by_point),
     )
 
 
@@ -182,8 +182,8 @@ def _build_quantity_advice(
     accuracy_ratio: float,
     claims: int,
 ) -> QuantityAdvice:
-    asked = plan.of_guests
-    assert asked is not None
+    guests_plan = plan.of_guests
+    assert guests_plan is not None
     by_set_up: dict[Hashable, list[float]] = {}
     if len({measured.from_memory for measured in own if quantity in measured.values}) > 1:
         raise MeasurementError(NOT_ITS_OWN[BOTH])
@@ -205,13 +205,13 @@ def _build_quantity_advice(
         raise MeasurementError("its records do not say that a trial took any time")
 
     if spread is None:  # more than the planned repetitions do not make it larger
-        repetitions = asked.repetitions
+        repetitions = guests_plan.repetitions
         upper = planned = upper_variance(sd_ratio**2, len(means))
         set_ups = fewest_set_ups(upper, accuracy_ratio)
     else:
         advised = advise(spread, setup_s, trial_s, accuracy_ratio)
         repetitions, set_ups, upper = advised.repetitions, advised.set_ups, advised.variance_upper
-        planned = upper_variance_of_mean(spread, asked.repetitions)
+        planned = upper_variance_of_mean(spread, guests_plan.repetitions)
     return QuantityAdvice(
         platform=str(own[0].factors["platform"]),
         point=own[0].words,
@@ -223,7 +223,7 @@ def _build_quantity_advice(
         setup_s=setup_s,
         trial_s=trial_s,
         as_advised=dimension(upper, set_ups, repetitions, setup_s, trial_s, claims),
-        as_planned=dimension(planned, asked.set_ups, asked.repetitions, setup_s, trial_s, claims),
+        as_planned=dimension(planned, guests_plan.set_ups, guests_plan.repetitions, setup_s, trial_s, claims),
         to_show=tuple((change, set_ups_to_show(change, upper)) for change in CHANGES_RATIO) if upper else (),
     )
 

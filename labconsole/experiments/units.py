@@ -39,20 +39,20 @@ def report_units(of: str | None = None, *, outside: bool = True) -> list[Unit]:
 
 def load_units(name: str) -> tuple[Unit, ...]:
     """Return the units of a plug-in. Raises PluginError for one that cannot be used."""
-    held = getattr(plugins.load(ENTRY_POINT_GROUP, name), "UNITS", None)
-    if not isinstance(held, tuple) or not all(isinstance(unit, ReportUnit) for unit in held):
+    units = getattr(plugins.load(ENTRY_POINT_GROUP, name), "UNITS", None)
+    if not isinstance(units, tuple) or not all(isinstance(unit, ReportUnit) for unit in units):
         raise plugins.PluginError(f"plug-in {name} cannot be used: its UNITS is not a tuple of ReportUnit")
-    return held
+    return units
 
 
 def _find_plugin_units(taken: set[str]) -> Iterator[Unit]:
     for name in plugins.find_external_names(ENTRY_POINT_GROUP):
         try:
-            held = load_units(name)
+            units = load_units(name)
         except plugins.PluginError as exc:
             yield _failing(name, str(exc))
             continue
-        for unit in held:
+        for unit in units:
             if unit.name in taken:
                 yield _failing(name, f"plug-in {name} cannot be used for {unit.name}: there is a unit of this name")
                 continue

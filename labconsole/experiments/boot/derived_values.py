@@ -29,7 +29,7 @@ def guests_booted(
     clocks: ClockRelation | None,
     used: GuestsMemory,
     pids: dict[str, int],
-    told: HypervisorWord | None = None,
+    hypervisor_report: HypervisorWord | None = None,
 ) -> tuple[GuestBootRecord, ...]:
     """Return each guest with its times."""
     standing: dict[str, StandingMember] = {} if crew is None else {each.name: each for each in crew.members}
@@ -60,7 +60,7 @@ def guests_booted(
                 pss_bytes=used.pss_bytes.get(pid),
                 cgroup_bytes=used.group_bytes.get(pid),
                 cgroup_reason=used.group_reason.get(pid),
-                hypervisor_bytes=None if told is None else told.guest_bytes.get(sender.name),
+                hypervisor_bytes=None if hypervisor_report is None else hypervisor_report.guest_bytes.get(sender.name),
                 way_in=None if stands is None else stands.way_in,
             )
         )

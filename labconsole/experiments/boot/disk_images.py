@@ -131,18 +131,18 @@ class DiskImages:
         self.paths = dict(self.options)
 
     async def _find_theirs(self, *, on_disk: bool) -> None:
-        told = self._offer.files
-        said = await self._run(_LOOK_AT_THEIRS, "sh", *told.values())
+        originals = self._offer.files
+        said = await self._run(_LOOK_AT_THEIRS, "sh", *originals.values())
         found = [(path, system.strip()) for _, path, system in _THEIRS.findall(said.stdout)]
-        if said.exit_status != 0 or len(found) != len(told):
-            wrong = list(told.values())[min(len(found), len(told) - 1)]
+        if said.exit_status != 0 or len(found) != len(originals):
+            wrong = list(originals.values())[min(len(found), len(originals) - 1)]
             why = "is neither a file nor a directory" if said.exit_status == 6 else "cannot be read"
             raise self._problem(f"{wrong} of guest_files {why} on the UUT")
         for path, system in found:
             if on_disk and system in IN_MEMORY:
                 raise self._problem(f"{path} on the UUT is on {system}, which is memory: nothing there is ever cold")
         self.file_system = ", ".join(dict.fromkeys(system for _, system in found)) or None
-        self.paths = {option: path for option, (path, _) in zip(told, found, strict=True)}
+        self.paths = {option: path for option, (path, _) in zip(originals, found, strict=True)}
 
     async def drop(self) -> None:
         """Drop the files from the page cache."""
@@ -175,8 +175,8 @@ class DiskImages:
         if failed:
             raise NodeError(self._uut.name, f"not undone: {'; '.join(failed)}")
 
-    async def _run(self, script: str, name: str, *words: str, limit_s: float = _LOOK_S) -> Executed:
-        argv = ["sh", "-c", script, name, *words]
+    async def _run(self, script: str, name: str, *arguments: str, limit_s: float = _LOOK_S) -> Executed:
+        argv = ["sh", "-c", script, name, *arguments]
         return await self._uut.ask(Execute(argv=argv, timeout_s=limit_s), timeout_s=limit_s + 10)
 
     def _problem(self, what: str) -> NodeError:

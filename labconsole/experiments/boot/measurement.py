@@ -279,8 +279,8 @@ class BootMeasurement:
         def show() -> None:
             self._shows = None
             found = finder.found().of
-            came = sum(each.start_request_ns is not None for each in found.values())
-            self._show(f"{came} of {len(self._members)} guests have come", found)
+            started = sum(each.start_request_ns is not None for each in found.values())
+            self._show(f"{started} of {len(self._members)} guests have come", found)
 
         def hear(mark: TimeMark) -> None:
             if finder.see(mark) is not None and self._shows is None:
@@ -288,9 +288,9 @@ class BootMeasurement:
 
         return hear
 
-    def _show(self, words: str, found: Mapping[str, Marks] | None = None) -> None:
+    def _show(self, text: str, found: Mapping[str, Marks] | None = None) -> None:
         guests = () if found is None else guests_starting([each.name for each in self._members], found)
-        self._bench.show(StepPicture(found=(words,), guests=guests))
+        self._bench.show(StepPicture(found=(text,), guests=guests))
 
 
 async def _closed(timekeeper: AgentLink) -> SeenMarks | None:

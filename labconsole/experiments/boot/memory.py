@@ -55,10 +55,10 @@ async def read_memory(uut: AgentLink) -> MemoryReading:
 
 async def read_guest_memory(uut: AgentLink, pids: Iterable[int]) -> GuestsMemory:
     """Read the memory of guests by their processes. Raises NodeError."""
-    if not (asked := list(pids)):
+    if not (wanted_pids := list(pids)):
         return GuestsMemory()
     found = GuestsMemory()
-    for each in (await uut.ask(ReadMemory(pids=asked), timeout_s=_ASK_S)).processes:
+    for each in (await uut.ask(ReadMemory(pids=wanted_pids), timeout_s=_ASK_S)).processes:
         if each.pss_bytes is not None:
             found.pss_bytes[each.pid] = each.pss_bytes
         if each.group_bytes is not None:

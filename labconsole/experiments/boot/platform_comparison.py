@@ -35,16 +35,16 @@ class MemoryComparison:
 def compare_memory(records: Iterable[BootRecord]) -> list[MemoryComparison]:
     """Compare every two platforms with the same request, even if no trial of one of them enters."""
     every = sorted(records, key=lambda each: (each.started_at, each.boot_id))
-    asked: dict[SeriesKey, dict[int, list[BootRecord]]] = {}
+    requested: dict[SeriesKey, dict[int, list[BootRecord]]] = {}
     for key, record in assign_points(newest_trials(every), series_key):
-        asked.setdefault(key, {}).setdefault(record.requested.guests, []).append(record)
-    entered = {key: {n: valid for n, group in of.items() if (valid := _valid(group))} for key, of in asked.items()}
+        requested.setdefault(key, {}).setdefault(record.requested.guests, []).append(record)
+    entered = {key: {n: valid for n, group in of.items() if (valid := _valid(group))} for key, of in requested.items()}
     blocks, found = Blocks(every), list[MemoryComparison]()
-    for key, than in pair_tools(asked):
+    for key, than in pair_tools(requested):
         none = [each.platform for each in (key, than) if not entered[each]]
         both = entered[key].keys() & entered[than].keys()
         failed = (
-            trial for each in (key, than) for n in both for trial in asked[each][n] if trial not in entered[each][n]
+            trial for each in (key, than) for n in both for trial in requested[each][n] if trial not in entered[each][n]
         )
         out = find_exclusion_code(OUTCOME_CODES, failed)
         found.append(

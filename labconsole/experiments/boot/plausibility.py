@@ -22,8 +22,8 @@ def find_implausible(record: BootRecord) -> Iterator[Discrepancy]:
     yield from trial.address_problems(record, "guests", record.guests)
     yield from _times(record)
     yield from _memory(record)
-    asked = record.requested
-    if asked.limit_s <= 0 or (asked.memory_mib is not None and asked.memory_mib < 1):
+    requested = record.requested
+    if requested.limit_s <= 0 or (requested.memory_mib is not None and requested.memory_mib < 1):
         yield against("requested", "asks for an impossible limit or memory")
 
 

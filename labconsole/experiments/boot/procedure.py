@@ -104,8 +104,8 @@ class BootStep(CrewStep[BootPoint, BootRecord]):
             limits=self.tolerances,
             inventory=inventory,
         )
-        told: list[Figures] = [*influences(seen.observations, (), inventory.uut)]
-        told += coarse_notes(seen.guests, inventory.uut)
+        notes: list[Figures] = [*influences(seen.observations, (), inventory.uut)]
+        notes += coarse_notes(seen.guests, inventory.uut)
         first_ns = min((each.started_ns for each in seen.guests if each.started_ns is not None), default=None)
         return BootRecord(
             boot_id=seen.observations.run_id,
@@ -142,7 +142,7 @@ class BootStep(CrewStep[BootPoint, BootRecord]):
             in_force=self.in_force,
             verdict=verdict,
             attestation=seen.attestation,
-            influences=tuple(told),
+            influences=tuple(notes),
             environment=seen.environment,
             status="failed" if verdict.status == "invalid" else "done",
             failure=describe_failure(verdict),

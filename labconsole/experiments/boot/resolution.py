@@ -56,23 +56,23 @@ def resolution_s(guests: Sequence[GuestBootRecord], clock_error_s: float | None)
 
 def coarse_notes(guests: Sequence[GuestBootRecord], uut: str) -> Iterator[Figures]:
     """Report an influence if installed guests may have been up clearly before their marks."""
-    came = [each for each in guests if each.mark_s is not None]
-    unknown = [each.guest for each in came if earlier_s(each) is None]
-    earlier = {each.guest: found for each in came if (found := earlier_s(each) or 0.0) > SEEK_STEP_S}
+    marked = [each for each in guests if each.mark_s is not None]
+    unknown = [each.guest for each in marked if earlier_s(each) is None]
+    earlier = {each.guest: found for each in marked if (found := earlier_s(each) or 0.0) > SEEK_STEP_S}
     if not earlier and not unknown:
         return
-    words = []
+    sentences = []
     if earlier:
         worst = max(earlier, key=lambda guest: earlier[guest])
-        words.append(
+        sentences.append(
             f"{worst} may have been there {earlier[worst]:.3f} s before its mark: the way to it was tried in steps"
         )
     if unknown:
-        words.append(f"{', '.join(unknown)} did not say how often the timekeeper was looked for before the mark")
+        sentences.append(f"{', '.join(unknown)} did not say how often the timekeeper was looked for before the mark")
     yield {
         "node": uut,
         "kind": "mark_coarse",
-        "detail": "; ".join(words),
+        "detail": "; ".join(sentences),
         "earlier_s": earlier,
         "unknown": unknown,
     }

@@ -202,10 +202,10 @@ def _compared(
 
 def series_key(record: BootRecord) -> SeriesKey:
     """Return the series that a trial belongs to."""
-    asked = record.requested
-    crew = () if asked.memory_mib is None else (asked.memory_mib,)
+    requested = record.requested
+    crew = () if requested.memory_mib is None else (requested.memory_mib,)
     return SeriesKey(
-        record.testbed_fingerprint, asked.platform, asked.start, crew, uut_kernel(record), hypervisor(record)
+        record.testbed_fingerprint, requested.platform, requested.start, crew, uut_kernel(record), hypervisor(record)
     )
 
 

@@ -33,14 +33,14 @@ def _differences(record: BootRecord) -> Iterator[Discrepancy]:
             moved_ns = clocks.timekeeper_offset_ns - clocks.uut_offset_ns
             zero_ns = first_ns + moved_ns + (clocks.timekeeper_wall_ns - clocks.timekeeper_monotonic_ns)
     marks = [_since(each.mark_ns, zero_ns) for each in record.guests]
-    words = [_since(each.ready_ns, first_ns) for each in record.guests]
+    ready_s = [_since(each.ready_ns, first_ns) for each in record.guests]
     known = [each for each in marks if each is not None]
     whole = len(known) == len(marks)
     wanted: dict[str, tuple[Number, Number]] = {
         "mark_zero_ns": (record.mark_zero_ns, zero_ns),
         "clock_error_s": (record.clock_error_s, error_s),
         "startup_s": (record.startup_s, max(known, default=None) if whole else None),
-        "ready_s": (record.ready_s, None if None in words else max((each or 0.0 for each in words), default=None)),
+        "ready_s": (record.ready_s, None if None in ready_s else max((each or 0.0 for each in ready_s), default=None)),
         "sd_s": (record.sd_s, statistics.stdev(known) if whole and len(known) > 1 else None),
     }
     if record.clock_error_allowed_s is not None:
@@ -52,7 +52,7 @@ def _differences(record: BootRecord) -> Iterator[Discrepancy]:
         if marks[index] is not None and guest.started_ns is not None and first_ns is not None:
             own_s = (marks[index] or 0.0) - (guest.started_ns - first_ns) / 1e9
         wanted[f"{where}.mark_s"] = guest.mark_s, marks[index]
-        wanted[f"{where}.ready_s"] = guest.ready_s, words[index]
+        wanted[f"{where}.ready_s"] = guest.ready_s, ready_s[index]
         wanted[f"{where}.own_s"] = guest.own_s, own_s
     memory = record.memory
     if memory is not None:

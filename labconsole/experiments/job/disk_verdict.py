@@ -26,9 +26,9 @@ def jobs_volume(work: DiskWork, size: int, copies: Sequence[CopyRecord]) -> tupl
     if not work.tells:
         many = size * len(copies) * MIB
         return None if work.reads_mib is None else work.reads_mib * many, work.writes_mib * many
-    told = [_VOLUME.search(copy.output) for copy in copies]
-    read = sum(int(each[1]) for each in told if each is not None) * KIB
-    return None if None in told else read, sum(int(each[2]) for each in told if each is not None) * KIB
+    volumes = [_VOLUME.search(copy.output) for copy in copies]
+    read = sum(int(each[1]) for each in volumes if each is not None) * KIB
+    return None if None in volumes else read, sum(int(each[2]) for each in volumes if each is not None) * KIB
 
 
 def disk_reasons(seen: DiskRecord, copies: Sequence[CopyRecord]) -> Iterator[Reason]:
@@ -72,13 +72,13 @@ def disk_notes(seen: DiskRecord | None, work: DiskWork | None, size: int, copies
         return
     again = 0 if work is None else work.memory_reads_mib * size * copies * MIB
     if seen.device_read_bytes is not None and seen.device_read_bytes < again:
-        words = (
+        source = (
             f"of {format_mib(again)} that the jobs read, {format_mib(seen.device_read_bytes)} came from {seen.device}"
         )
         yield {
             "node": uut,
             "kind": "read_from_memory",
-            "detail": f"{words}; the rest was in memory",
+            "detail": f"{source}; the rest was in memory",
             "read_bytes": again,
             "device_bytes": seen.device_read_bytes,
         }
@@ -86,14 +86,14 @@ def disk_notes(seen: DiskRecord | None, work: DiskWork | None, size: int, copies
         "written": _beyond(seen.device_written_bytes, seen.job_written_bytes),
         "read": _beyond(seen.device_read_bytes, seen.job_read_bytes),
     }
-    told = {verb: count for verb, count in more.items() if count is not None}
-    if told:
-        words = " and ".join(f"{format_mib(count)} were {verb}" for verb, count in told.items())
+    surplus = {verb: count for verb, count in more.items() if count is not None}
+    if surplus:
+        amounts = " and ".join(f"{format_mib(count)} were {verb}" for verb, count in surplus.items())
         yield {
             "node": uut,
             "kind": "disk_shared",
-            "detail": f"{words} on {seen.device} beyond what the jobs did: by others, or by file systems",
-            **{f"{verb}_bytes": count for verb, count in told.items()},
+            "detail": f"{amounts} on {seen.device} beyond what the jobs did: by others, or by file systems",
+            **{f"{verb}_bytes": count for verb, count in surplus.items()},
         }
 
 

@@ -82,10 +82,10 @@ class DiskWatch:
 
     async def _counts(self) -> DiskCounts:
         pids = [str(pid) for member in self._workers() for pid in _processes(member)]
-        asked = await self._crew.uut.ask(
+        done = await self._crew.uut.ask(
             Execute(argv=["sh", "-c", _USED, "sh", *pids], timeout_s=_ASK_S), timeout_s=_ASK_S + 10
         )
-        return parse_counts(asked.stdout, self._below.number)
+        return parse_counts(done.stdout, self._below.number)
 
     def _workers(self) -> list[StandingMember]:
         return [member for member in self._crew.crew.members if member.name in self._copies]

@@ -34,7 +34,7 @@ FIRST_PORT = 8001
 EMPTY_REQUESTS = 10
 OK = 200
 MIB = 2**20
-TOLD_S, CLIENT_S, READY_TRIES = 60.0, 30.0, 100
+LINE_S, CLIENT_S, READY_TRIES = 60.0, 30.0, 100
 NOTHING = "file:///dev/null"
 _SAID_CHARACTERS = 200
 
@@ -59,9 +59,9 @@ class HttpResponse:
 def request_line(url: str, limit_s: float) -> str:
     """Return the shell line of a client: one request, and its printed result."""
     curl = f"{CLIENT} -q -s -S -k --noproxy '*' -m {limit_s:g} -o /dev/null"
-    told = f"-w ' GOT %{{http_code}} %{{size_download}} ' {shlex.quote(url)}"
+    options = f"-w ' GOT %{{http_code}} %{{size_download}} ' {shlex.quote(url)}"
     return (
-        f'b=$(date +%s%N); o=$({curl} {told} 2>&1; echo " ST $?"); e=$(date +%s%N); '
+        f'b=$(date +%s%N); o=$({curl} {options} 2>&1; echo " ST $?"); e=$(date +%s%N); '
         "printf '%s\\n' \"LCGET $b $e $(printf %s \"$o\" | tr '\\n' '|')\""
     )
 
@@ -79,8 +79,8 @@ def build_answer(got: HttpResponse | None, size_mib: int) -> CopyAnswer:
     if got is None:
         return CopyAnswer()
     whole = got.http_status == OK and got.got_bytes == size_mib * MIB
-    told = f"HTTP status {got.http_status:03}, {got.got_bytes} of {size_mib * MIB} byte"
-    output = "" if whole else f"{told}: {got.said}"[:_SAID_CHARACTERS] if got.said else told
+    summary = f"HTTP status {got.http_status:03}, {got.got_bytes} of {size_mib * MIB} byte"
+    output = "" if whole else f"{summary}: {got.said}"[:_SAID_CHARACTERS] if got.said else summary
     return CopyAnswer(exit_status=got.status or (0 if whole else 1), output=output)
 
 
@@ -165,10 +165,10 @@ class HttpRequests:
     async def _ask(self, lines: Mapping[str, str]) -> dict[str, str]:
         """Send a line to the shell of each request; return their output."""
         shells = {self._shell(name): name for name in lines}
-        asked = [GuestLine(guest=self._shell(name), line=line) for name, line in lines.items()]
+        guest_lines = [GuestLine(guest=self._shell(name), line=line) for name, line in lines.items()]
         limit_s = min(self._limit_s + CLIENT_S, MAX_WORK_S)
         answered = await self._crew.timekeeper.ask(
-            AskGuests(asked=asked, until=DONE, timeout_s=limit_s), timeout_s=limit_s + CLIENT_S
+            AskGuests(asked=guest_lines, until=DONE, timeout_s=limit_s), timeout_s=limit_s + CLIENT_S
         )
         return {shells[each.guest]: each.printed or "" for each in answered.guests}
 
@@ -205,16 +205,16 @@ class HttpRequests:
         }
         running = True
         try:
-            await self._tell(begin, "the server could not be started")
+            await self._run_lines(begin, "the server could not be started")
             yield
             running = False
-            await self._tell(dict.fromkeys(places, "kill $(cat .pid) && echo LCDONE"), None)
+            await self._run_lines(dict.fromkeys(places, "kill $(cat .pid) && echo LCDONE"), None)
         finally:
             if running:
                 with suppress(NodeError, MeasurementError):
-                    await self._tell(dict.fromkeys(places, "kill $(cat .pid) && echo LCDONE"), None)
+                    await self._run_lines(dict.fromkeys(places, "kill $(cat .pid) && echo LCDONE"), None)
 
-    async def _tell(self, lines: Mapping[str, str], failure: str | None) -> None:
+    async def _run_lines(self, lines: Mapping[str, str], failure: str | None) -> None:
         """Run a line in the directory of each copy.
 
         A line that fails raises MeasurementError, or is added to the problems if ``failure`` is None.
@@ -225,8 +225,10 @@ class HttpRequests:
             place = self._disks.of(guest)
             assert place is not None
             of_guest.setdefault(guest, []).append(f"( cd {place[0]}/{number} && {{ {line}; }} )")
-        asked = [GuestLine(guest=guest, line="; ".join(each)) for guest, each in of_guest.items()]
-        answered = await self._crew.uut.ask(AskGuests(asked=asked, until=DONE, timeout_s=TOLD_S), timeout_s=TOLD_S + 10)
+        guest_lines = [GuestLine(guest=guest, line="; ".join(each)) for guest, each in of_guest.items()]
+        answered = await self._crew.uut.ask(
+            AskGuests(asked=guest_lines, until=DONE, timeout_s=LINE_S), timeout_s=LINE_S + 10
+        )
         for each in answered.guests:
             printed = each.printed or each.message or ""
             if printed.count("LCDONE") == len(of_guest[each.guest]):
@@ -242,9 +244,9 @@ class HttpRequests:
         place = self._disks.of(guest)
         assert place is not None
         line = GuestLine(guest=guest, line=f"tail -c {_SAID_CHARACTERS} {place[0]}/{number}/.said")
-        (said,) = (await self._crew.uut.ask(AskGuests(asked=[line], until=DONE, timeout_s=TOLD_S))).guests
-        words = " ".join((said.printed or "").partition(DONE)[0].split())
-        return f": {words}" if words else ""
+        (said,) = (await self._crew.uut.ask(AskGuests(asked=[line], until=DONE, timeout_s=LINE_S))).guests
+        text = " ".join((said.printed or "").partition(DONE)[0].split())
+        return f": {text}" if text else ""
 
 
 def _marks(got: HttpResponse | None) -> Marks:

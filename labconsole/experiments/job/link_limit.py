@@ -27,12 +27,12 @@ MOST_RATIO = 1.05
 MIB = 2**20
 
 
-def slowest_link_bps(told_bps: int, seen: TrialObservations, ports: Iterable[Port]) -> int:
+def slowest_link_bps(configured_bps: int, seen: TrialObservations, ports: Iterable[Port]) -> int:
     """Return the lowest speed between guests and timekeeper: that of hosts.yaml, or a lower negotiated one on the
     path.
     """
     negotiated = [link_speed_bps(seen, node, interface) for node, interface in ports]
-    return min([told_bps, *(each for each in negotiated if each is not None)])
+    return min([configured_bps, *(each for each in negotiated if each is not None)])
 
 
 def is_network_job(job_name: str) -> bool:

@@ -39,15 +39,15 @@ def describe_progress(found: Mapping[str, Marks]) -> list[str]:
     times_s = {name: marks.outside_ns / 1e9 for name, marks in found.items() if marks.outside_ns is not None}
     begun = sum(marks.start_reply_ns is not None for marks in found.values())
     if len(found) > MOST_NAMED:
-        words = f"{begun} of {len(found)} have begun, {len(times_s)} have ended"
-        return [words + (f", after {min(times_s.values()):.1f} to {max(times_s.values()):.1f} s" if times_s else "")]
-    words_of = []
+        text = f"{begun} of {len(found)} have begun, {len(times_s)} have ended"
+        return [text + (f", after {min(times_s.values()):.1f} to {max(times_s.values()):.1f} s" if times_s else "")]
+    lines = []
     for name, marks in found.items():
         state = (
             f"ended after {times_s[name]:.3f} s" if name in times_s else "at work" if marks.start_reply_ns else "waits"
         )
-        words_of.append(f"{name.removesuffix('/1')}: {state}")
-    return words_of
+        lines.append(f"{name.removesuffix('/1')}: {state}")
+    return lines
 
 
 def format_times(record: JobRecord) -> str:

@@ -142,10 +142,10 @@ class JobMeasurement:
         """Run the job in all guests that work, or request it from outside."""
         if job.requests is None:
             return await self._round(job.command(self._point.size), copies, self._limit_s, live=True)
-        asked = HttpRequests(job.requests, self._point.size, self._limit_s, self._crew, self._disk, self._problems)
+        requests = HttpRequests(job.requests, self._point.size, self._limit_s, self._crew, self._disk, self._problems)
         addresses = {guest: self._origin(guest)[0] for guest in copies}
-        window = await run_cancellable(self._bench.stage, asked.take(copies, addresses, MARKS))
-        self._empty, self._client = asked.empty, asked.client
+        window = await run_cancellable(self._bench.stage, requests.take(copies, addresses, MARKS))
+        self._empty, self._client = requests.empty, requests.client
         return window
 
     async def _reach_timekeeper(self, names: Sequence[str]) -> None:

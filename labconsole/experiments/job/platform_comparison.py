@@ -55,18 +55,18 @@ def compare_platforms(records: Iterable[JobRecord], bare_platforms: Sequence[str
     tools: dict[PointKey, set[int]] = {}
     for key, trials in entered.items():
         tools.setdefault(key._replace(guests=0), set()).update({key.guests} if trials else ())
-    asked = {each: by_point[of] for each, of in stands.items()}
+    requested = {each: by_point[of] for each, of in stands.items()}
     blocks, pairs = Blocks(every), pair_tools(tools)
     found: list[PlatformComparison] = []
     for one, other in pairs:
         alike = {key for pair in pairs for key in pair if build_comparison_key(key) == build_comparison_key(one)}
         numbers = _common_guest_counts(tools[key] for key in alike) or sorted(
-            key.guests for key in asked if key._replace(guests=0) == one
+            key.guests for key in requested if key._replace(guests=0) == one
         )
         least, most = numbers[0], numbers[-1]
         for number in (None,) if most == least else (None, most):
             sides = [[key._replace(guests=n) for n in (number or least, least)] for key in (one, other)]
-            found.append(_compared(sides[0], sides[1], number, asked, entered, blocks))
+            found.append(_compared(sides[0], sides[1], number, requested, entered, blocks))
     return found
 
 
@@ -101,7 +101,7 @@ def _compared(
     ours: Sequence[PointKey],
     theirs: Sequence[PointKey],
     most_guests: int | None,
-    asked: Trials,
+    requested: Trials,
     entered: Trials,
     blocks: Blocks[JobRecord],
 ) -> PlatformComparison:
@@ -114,20 +114,20 @@ def _compared(
         effect = blocks.effects_apart((one[0], one[1]), (other[0], other[1]), mean_of)
     used = [record for side in (one, other) for trials in side for record in trials]
     margins = {record.plan.margin_ratio for record in used}
-    held = any(is_link_limited(trials) for trials in (*one, *other))
+    link_limited = any(is_link_limited(trials) for trials in (*one, *other))
     return PlatformComparison(
         key=ours[-1],
         than=theirs[-1],
         most_guests=most_guests,
         effect=effect,
-        margin_ratio=margins.pop() if len(margins) == 1 and not held else None,
+        margin_ratio=margins.pop() if len(margins) == 1 and not link_limited else None,
         absent=format_none_valid(none)
         if none
         else LEFT_OUT
-        if any(find_outcome_exclusion(asked[key]) for key in (*ours, *theirs))
+        if any(find_outcome_exclusion(requested[key]) for key in (*ours, *theirs))
         else SEVERAL_MARGINS
         if len(margins) > 1
         else HELD
-        if held and most_guests is not None  # a full link hides further growth
+        if link_limited and most_guests is not None  # a full link hides further growth
         else not_decided(*([record for trials in side for record in trials] for side in (one, other))),
     )

@@ -26,8 +26,8 @@ def find_implausible(record: JobRecord) -> Iterator[Discrepancy]:
 
 
 def _request(record: JobRecord) -> Iterator[Discrepancy]:
-    asked = record.requested
-    if asked.size < 1 or asked.limit_s <= 0 or not 0 < (asked.cpu_quota_ratio or 1.0) <= 1:
+    requested = record.requested
+    if requested.size < 1 or requested.limit_s <= 0 or not 0 < (requested.cpu_quota_ratio or 1.0) <= 1:
         yield against("requested", "asks for an impossible size, limit or quota")
 
 

@@ -64,16 +64,16 @@ class PointTimes:
 
 def point_key(record: JobRecord, bare: Collection[tuple[str, str]]) -> PointKey:
     """Return the point of a trial. ``bare``: the platforms of the bare host, see bare_platforms()."""
-    asked = record.requested
-    crew = (asked.cpu_shares, asked.cpu_quota_ratio, None if is_bare(record, bare) else asked.memory_mib)
+    requested = record.requested
+    crew = (requested.cpu_shares, requested.cpu_quota_ratio, None if is_bare(record, bare) else requested.memory_mib)
     return PointKey(
         testbed_fingerprint=record.testbed_fingerprint,
-        platform=asked.platform,
-        job=asked.job,
-        size=asked.size,
-        guests=asked.guests,
-        working="one" if asked.guests == 1 else asked.working,
-        cpu=asked.cpu,
+        platform=requested.platform,
+        job=requested.job,
+        size=requested.size,
+        guests=requested.guests,
+        working="one" if requested.guests == 1 else requested.working,
+        cpu=requested.cpu,
         crew=crew if any(each is not None for each in crew) else (),
         program="+".join(
             each[:12] for used in (record.program, record.client) if used is not None for each in used.sha256

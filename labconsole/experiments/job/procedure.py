@@ -69,8 +69,8 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
         members = crew_members(point, self.factors, cpus)
         many = f"{len(members)} guest{'s' if len(members) > 1 else ''}"
         starting = build_uniform_guests([member.name for member in members], CopyState.STARTS)
-        words = f"{many} on {point.platform}: being set up, or standing already"
-        bench.show(StepPicture(found=(words,), guests=starting))
+        text = f"{many} on {point.platform}: being set up, or standing already"
+        bench.show(StepPicture(found=(text,), guests=starting))
         crew = await start_crew(stage, stage.stand(point.platform, members, (self.plan_name, self.trial.block)))
         if isinstance(crew, Reason):
             return self._void(crew, bench, attempt)
@@ -109,7 +109,7 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
         )
         stage = bench.stage
         return JobRecord(
-            **self._asked(seen, bench, attempt),
+            **self._known_fields(seen, bench, attempt),
             set_up=None,
             empty=None,
             program=None,
@@ -124,7 +124,7 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
             failure=describe_failure(verdict),
         )
 
-    def _asked(self, seen: TrialObservations, bench: Bench, attempt: int) -> dict[str, Any]:
+    def _known_fields(self, seen: TrialObservations, bench: Bench, attempt: int) -> dict[str, Any]:
         """Return the fields of a record that are known before anything is observed."""
         factors, inventory, point = self.factors, bench.inventory, self.trial.point
         return {
@@ -158,8 +158,8 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
         """Return the record of a measurement, with its verdict."""
         inventory, point, taken = bench.inventory, self.trial.point, seen.attempt
         ports = ((crew.uut.name, crew.stream.uut_out), (crew.timekeeper.name, crew.stream.sink.interface))
-        told_bps = crew.stream.link_speed_bps
-        speed_bps = slowest_link_bps(told_bps, taken.observations, ports) if is_network_job(point.job) else None
+        configured_bps = crew.stream.link_speed_bps
+        speed_bps = slowest_link_bps(configured_bps, taken.observations, ports) if is_network_job(point.job) else None
         verdict = judge(
             taken.observations,
             seen.copies,
@@ -174,11 +174,11 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
             limits=self.tolerances,
             inventory=inventory,
         )
-        told: list[Figures] = [*influences(taken.observations, (), inventory.uut), *clock_notes(seen.copies)]
-        told += disk_notes(seen.disk, JOBS[point.job].disk, point.size, len(seen.copies), inventory.uut)
-        told += link_notes(point.job, point.size, seen.copies, speed_bps, inventory.uut)
+        notes: list[Figures] = [*influences(taken.observations, (), inventory.uut), *clock_notes(seen.copies)]
+        notes += disk_notes(seen.disk, JOBS[point.job].disk, point.size, len(seen.copies), inventory.uut)
+        notes += link_notes(point.job, point.size, seen.copies, speed_bps, inventory.uut)
         return JobRecord(
-            **self._asked(taken.observations, bench, attempt),
+            **self._known_fields(taken.observations, bench, attempt),
             set_up=taken.set_up,
             empty=seen.empty,
             program=taken.program,
@@ -191,7 +191,7 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
             link_speed_bps=speed_bps,
             verdict=verdict,
             attestation=crew.crew.attestation,
-            influences=tuple(told),
+            influences=tuple(notes),
             environment=bench.stage.environment(taken.nodes, taken.observations.settings()),
             status="failed" if verdict.status == "invalid" else "done",
             failure=describe_failure(verdict),
@@ -208,13 +208,13 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
 
 def describe_result(record: JobRecord) -> list[str]:
     """Describe a trial's result: a line per copy, the slowest first where there are many."""
-    words = []
+    lines = []
     for copy in sorted(record.copies, key=lambda each: -(each.time_s or 0.0))[:10]:
         took = "not known" if copy.time_s is None else f"{copy.time_s:.3f} s"
         ratio = "" if copy.clock_ratio is None else f", clock ratio {copy.clock_ratio:.3f}"
-        words.append(f"{copy.guest}{f' copy {copy.copy_number}' if copy.copy_number > 1 else ''}: {took}{ratio}")
-    more = len(record.copies) - len(words)
-    return words + ([f"and {more} more"] if more > 0 else [])
+        lines.append(f"{copy.guest}{f' copy {copy.copy_number}' if copy.copy_number > 1 else ''}: {took}{ratio}")
+    more = len(record.copies) - len(lines)
+    return lines + ([f"and {more} more"] if more > 0 else [])
 
 
 def crew_members(point: JobPoint, factors: JobFactors, cpus: Sequence[int]) -> tuple[CrewMember, ...]:

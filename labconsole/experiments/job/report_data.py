@@ -92,11 +92,11 @@ def describe_settings(summary: JobsSummary, key: PointKey, *, guests: bool = Fal
 def describe_request(key: PointKey, *, guests: bool = False, memory: bool = True) -> str:
     """Describe the guests' placement, limits and number."""
     where = {"same": "one CPU for all", "own": "a CPU for each", "any": "any CPU"}[key.cpu]
-    words = format_cpu_limits(key)
+    limits = format_cpu_limits(key)
     if memory and memory_of(key) is not None:
-        words.append(f"{memory_of(key)} MiB each")
+        limits.append(f"{memory_of(key)} MiB each")
     many = [f"{key.guests} guest{'s' if key.guests > 1 else ''}"] if guests else []
-    return ", ".join([*many, where, *words])
+    return ", ".join([*many, where, *limits])
 
 
 def sort_platforms(keys: Iterable[PointKey]) -> list[str]:

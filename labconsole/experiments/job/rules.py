@@ -48,8 +48,8 @@ def _is_short(record: JobRecord, limits: Tolerances) -> bool:
     times_s = [copy.seconds for copy in ended if copy.seconds is not None]
     if record.empty is None or not times_s:
         return False
-    beside_s = (len(ended) - 1) * record.empty.mean_s
-    return min(times_s) < EMPTY_SDS * record.empty.sd_s or beside_s > EMPTY_RATIO * min(times_s)
+    others_s = (len(ended) - 1) * record.empty.mean_s
+    return min(times_s) < EMPTY_SDS * record.empty.sd_s or others_s > EMPTY_RATIO * min(times_s)
 
 
 def _is_contradicted(record: JobRecord, limits: Tolerances) -> bool:

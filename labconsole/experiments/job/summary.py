@@ -142,14 +142,14 @@ class JobsSummary:
     def apart(self, key: PointKey) -> list[str]:
         """Describe what distinguishes this point from others with the same name in the summary."""
         keys = [each.key for each in self.points]
-        words = []
+        parts = []
         if len({each.testbed_fingerprint for each in keys}) > 1:
-            words.append(f"on {self.testbeds[key.testbed_fingerprint]}")
+            parts.append(f"on {self.testbeds[key.testbed_fingerprint]}")
         if len({each.program for each in keys if each.job == key.job and each.program}) > 1 and key.program:
-            words.append(f"program {key.program}")
+            parts.append(f"program {key.program}")
         if len({each.kernel for each in keys if each.testbed_fingerprint == key.testbed_fingerprint}) > 1:
-            words.append(f"Linux {key.kernel or 'not known'}")
-        return words + disambiguate_hypervisor(key, keys)
+            parts.append(f"Linux {key.kernel or 'not known'}")
+        return parts + disambiguate_hypervisor(key, keys)
 
 
 def summarize_jobs(records: Iterable[JobRecord], family: Sequence[float] = ()) -> JobsSummary:
@@ -230,10 +230,10 @@ def _overheads(
         ours, theirs = (blocks.means(entered[each], mean_of) for each in (key, base))
         added = {block: [value - theirs[block]] for block, value in ours.items() if block in theirs}
         effect = blocks.effect(entered[key], entered[base], mean_of)
-        told = len(added) > 1 and effect.absent != NOT_RANDOMIZED
+        has_interval = len(added) > 1 and effect.absent != NOT_RANDOMIZED
         why = not_decided(entered[key], entered[base])
         effect = effect if why is None else replace(effect, p=None)
-        found.append((key, base, effect, mean_over_set_ups(added) if told else None, why))
+        found.append((key, base, effect, mean_over_set_ups(added) if has_interval else None, why))
     adjusted_p = adjusted([effect.p for _, _, effect, _, _ in found], family)
     # Equivalence stays unknown if one of the two is limited by its link: it could have been faster.
     same = [
@@ -300,7 +300,7 @@ def _curves(
         if any(find_outcome_exclusion(by_point[key]) for key in keys):
             grown = LEFT_OUT
         # No growth is no finding where the link sets the time, but growth in spite of the link is.
-        held = absent is None and any(is_link_limited(entered[key]) for key in ordered)
+        link_limited = absent is None and any(is_link_limited(entered[key]) for key in ordered)
         cached = absent is None and _cached_unlike(*(entered[key] for key in ordered))
         found.append(
             GuestsCurve(
@@ -308,7 +308,7 @@ def _curves(
                 points=tuple(points[key] for key in ordered),
                 alone_s=alone_s,
                 fit=fit,
-                word=FROM_MEMORY if cached else HELD if held and grown not in GROWN else grown,
+                word=FROM_MEMORY if cached else HELD if link_limited and grown not in GROWN else grown,
             )
         )
     return tuple(found)

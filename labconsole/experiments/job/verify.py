@@ -74,11 +74,11 @@ def _order(where: str, copy: CopyRecord) -> Iterator[Discrepancy]:
 
 def _copies(record: JobRecord) -> Iterator[Discrepancy]:
     """Check the number of copies: as in the design point, or none if nothing was observed, as the verdict then says."""
-    asked = record.requested
+    requested = record.requested
     if record.set_up is None:
         yield from empty_trial_problems(record, record.copies)
         return
-    wanted = {"one": 1, "all": asked.guests, "one-two": sum(COPIES_OF_ONE_TWO)}[asked.working]
+    wanted = {"one": 1, "all": requested.guests, "one-two": sum(COPIES_OF_ONE_TWO)}[requested.working]
     if len(record.copies) != wanted:
         yield Discrepancy(where="copies", stored=len(record.copies), recomputed=wanted)
 

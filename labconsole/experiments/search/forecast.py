@@ -64,7 +64,7 @@ class _Known:
         return self._then(number - len(self._taken), test, load_pps, duration_s)
 
 
-def forecast_search(asked: Search, taken: Taken, *, line_pps: float, sources: int) -> Forecast:
+def forecast_search(requested: Search, taken: Taken, *, line_pps: float, sources: int) -> Forecast:
     """Forecast the search after these trials, with the next one under way."""
     share = _share(taken, line_pps)
 
@@ -77,25 +77,25 @@ def forecast_search(asked: Search, taken: Taken, *, line_pps: float, sources: in
             raise _NextTrial(test, sent if test == BACK_TO_BACK else load_pps)
 
         try:
-            run_search(asked, _Known(taken, then, line_pps), SearchFindings(), line_pps=line_pps, sources=sources)
+            run_search(requested, _Known(taken, then, line_pps), SearchFindings(), line_pps=line_pps, sources=sources)
         except _NextTrial as exc:
             return exc.question
         return None
 
     def rehearsed(number: int, test: str, load_pps: float, duration_s: float) -> LoadTrial:
         sent = max(1, round(load_pps * duration_s))
-        most = share * (asked.back_to_back.trial_s if test == BACK_TO_BACK else duration_s) * line_pps
+        most = share * (requested.back_to_back.trial_s if test == BACK_TO_BACK else duration_s) * line_pps
         return _build_trial(load_pps, duration_s, sent, min(sent, round(most)), sources)
 
     findings = SearchFindings()
-    run_search(asked, _Known(taken, rehearsed, line_pps), findings, line_pps=line_pps, sources=sources)
+    run_search(requested, _Known(taken, rehearsed, line_pps), findings, line_pps=line_pps, sources=sources)
     passing, failing = question(passes=True), question(passes=False)
     if passing == failing:
-        words: tuple[str, ...] = (_format_question(passing),)
+        texts: tuple[str, ...] = (_format_question(passing),)
     else:
         about = "about " if failing is not None and failing[0] == LOAD else ""
-        words = (f"if ✓ {_format_question(passing)}", f"if ✗ {about}{_format_question(failing)}")
-    return Forecast(words, max(1, len(findings.trials) - len(taken)))
+        texts = (f"if ✓ {_format_question(passing)}", f"if ✗ {about}{_format_question(failing)}")
+    return Forecast(texts, max(1, len(findings.trials) - len(taken)))
 
 
 def _share(taken: Taken, line_pps: float) -> float:

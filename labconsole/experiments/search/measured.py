@@ -34,7 +34,7 @@ def _run_ids(record: SearchRecord) -> list[str]:
 
 
 def _measured(record: SearchRecord, own: Sequence[RunSummary]) -> MeasuredTrial:
-    asked = record.requested
+    requested = record.requested
     values = {build_quantity(goal): _value(goal) for goal in record.goals if goal.complete}
     left_out = (
         "format 1 counts what was queued as forwarded"
@@ -54,12 +54,12 @@ def _measured(record: SearchRecord, own: Sequence[RunSummary]) -> MeasuredTrial:
         testbed_fingerprint=record.testbed_fingerprint,
         emulated=record.emulated,
         factors={
-            "platform": asked.platform,
-            **asked.frame.columns(),
-            "sources": asked.sources,
-            "background": asked.background,
+            "platform": requested.platform,
+            **requested.frame.columns(),
+            "sources": requested.sources,
+            "background": requested.background,
         },
-        words=asked.point().format_without_load(),
+        words=requested.point().format_without_load(),
         values=values if left_out is None else {},
         left_out=left_out,
         set_up=_one(run.set_up for run in own),
@@ -68,8 +68,8 @@ def _measured(record: SearchRecord, own: Sequence[RunSummary]) -> MeasuredTrial:
             "kernel": _one(run.uut_kernel for run in own),
             "hypervisor": _one(run.hypervisor for run in own),
             "labconsole_version": record.labconsole_version,
-            "generator": asked.generator,
-            "observe": asked.observe,
+            "generator": requested.generator,
+            "observe": requested.observe,
         },
         nodes={},
         run_ids=_run_ids(record),
@@ -81,13 +81,13 @@ def build_quantity(goal: GoalRecord) -> Quantity:
 
     So such goals are compared only with equal ones.
     """
-    words = f"load that meets {goal.goal}"
+    name = f"load that meets {goal.goal}"
     if goal.goal.endswith("(adjusted)"):
-        words += (
+        name += (
             f": trials of {goal.trial_duration_s:g} s, {goal.duration_sum_s:g} s at a load, width "
             f"{format_percent(goal.relative_width, 2)}"
         )
-    return Quantity(name=words, unit="pps", better="higher", shown_unit="kpackets/s per source", scale=1e3, places=2)
+    return Quantity(name=name, unit="pps", better="higher", shown_unit="kpackets/s per source", scale=1e3, places=2)
 
 
 def _value(goal: GoalRecord) -> MeasuredValue:

@@ -183,8 +183,8 @@ class _Trials:
         """Return a forecast, but none while stored trials are replayed, because the next one is known already."""
         if self._number + 1 in self._stored:
             return None
-        asked = self._wanted.search
-        return forecast_search(asked, self._taken, line_pps=self._line_pps, sources=self._wanted.request.sources)
+        requested = self._wanted.search
+        return forecast_search(requested, self._taken, line_pps=self._line_pps, sources=self._wanted.request.sources)
 
     def delays(self, run_id: str) -> Sequence[StreamLatency]:
         return self._delays.pop(run_id, ())
@@ -218,8 +218,8 @@ class _Trials:
         if run_id is None:
             return None
         record = await asyncio.to_thread(self._wanted.store.get, run_id)
-        asked = record.requested
-        same = (asked.target_bps, asked.duration_s) == (request.target, request.duration_s)
+        requested = record.requested
+        same = (requested.target_bps, requested.duration_s) == (request.target, request.duration_s)
         if record.method != METHOD or not same:
             self._stored.clear()  # later stored trials answer other requests
             return None
@@ -231,8 +231,8 @@ class _Trials:
             return record
         reasons = "; ".join(reason.detail for reason in record.verdict.reasons)
         attempts = 1 if record.plan is None else record.plan.attempt
-        told = f"{attempts} trials in a row are invalid, the last" if attempts > 1 else "a trial is invalid,"
-        self.unfit = MeasurementError(f"{told} {record.run_id}: {reasons}")
+        problem = f"{attempts} trials in a row are invalid, the last" if attempts > 1 else "a trial is invalid,"
+        self.unfit = MeasurementError(f"{problem} {record.run_id}: {reasons}")
         raise self.unfit
 
     def _place(self, *, warm_ups: int, attempt: int, attempts: int) -> PlanRef:
@@ -274,8 +274,8 @@ def counted(record: RunRecord, request: DesignPoint, load_pps: float, *, burst: 
 
 def _stretch(record: RunRecord) -> float:
     """Return the slowest source's sending time over the requested one, where the verdict finds it too long, else 1."""
-    told = [reason for reason in record.verdict.reasons if reason.code == "duration_stretched"]
-    found = [place for reason in told for place in each_place(reason)]
+    stretched = [reason for reason in record.verdict.reasons if reason.code == "duration_stretched"]
+    found = [place for reason in stretched for place in each_place(reason)]
     return max((each["offered_duration_s"] / each["requested_s"] for each in found), default=1.0)
 
 
@@ -304,7 +304,7 @@ def _record(
     line_pps: float,
     failure: str | None,
 ) -> SearchRecord:
-    inventory, configuration, asked = bench.inventory, wanted.configuration, wanted.request
+    inventory, configuration, requested = bench.inventory, wanted.configuration, wanted.request
     return SearchRecord(
         search_id=new_run_id(datetime.now(UTC)),
         started_at=started_at,
@@ -321,12 +321,12 @@ def _record(
             repetition=configuration.repetition,
         ),
         requested=SearchRequested(
-            platform=asked.platform,
-            **asked.frame.columns(),
-            sources=asked.sources,
-            background=asked.background,
-            generator=asked.generator,
-            observe=asked.observe,
+            platform=requested.platform,
+            **requested.frame.columns(),
+            sources=requested.sources,
+            background=requested.background,
+            generator=requested.generator,
+            observe=requested.observe,
         ),
         settings=wanted.search.meaning(),
         line_rate_pps=line_pps,

@@ -23,13 +23,13 @@ RATE_UNIT, BURST_UNIT = "packets/s per source", "packets per source"
 class SearchPicture:
     """The picture of a search. Call ``add`` for every trial in the order taken, and ``now`` at any time."""
 
-    def __init__(self, asked: Search, *, line_pps: float, sources: int) -> None:
-        self._asked, self._sources = asked, sources
+    def __init__(self, requested: Search, *, line_pps: float, sources: int) -> None:
+        self._requested, self._sources = requested, sources
         self._line_total_pps = line_pps * sources
-        self._most_burst = max(1, round(line_pps * asked.back_to_back.trial_s))
-        self._goals = [_GoalBounds(goal) for goal in build_goals(asked)]
+        self._most_burst = max(1, round(line_pps * requested.back_to_back.trial_s))
+        self._goals = [_GoalBounds(goal) for goal in build_goals(requested)]
         self._tests = [LOAD] if self._goals else []
-        self._tests += [test for test in (FRAME_LOSS, BACK_TO_BACK, LATENCY) if test in asked.goals]
+        self._tests += [test for test in (FRAME_LOSS, BACK_TO_BACK, LATENCY) if test in requested.goals]
         self._parts = tuple(self._part(test, line_pps) for test in self._tests)
         self._burst = Between()
         self.limited_by: Mapping[str, Limit] = {}
@@ -71,7 +71,7 @@ class SearchPicture:
 
     def _update_burst(self, packets: float, trial: LoadTrial, *, passed: bool) -> Between:
         low, high, _, high_by = self._burst
-        if bursts_closed(low or 0, high, self._most_burst, self._asked.back_to_back.width_ratio):
+        if bursts_closed(low or 0, high, self._most_burst, self._requested.back_to_back.width_ratio):
             low = high = None  # that repetition is over, and the next begins
         if passed:
             self._burst = Between(packets, high, high_by=high_by if high is not None else "")
@@ -95,7 +95,7 @@ class SearchPicture:
             found=(*self._describe_loads(), *self._lossless()),
             coming=ahead.words if ahead is not None else (),
             left_trials=ahead.trials if ahead is not None else None,
-            most_left_trials=max(0, self._asked.max_trials - len(self._trials)) if under_way is not None else None,
+            most_left_trials=max(0, self._requested.max_trials - len(self._trials)) if under_way is not None else None,
         )
 
     @property
@@ -105,8 +105,8 @@ class SearchPicture:
     def _describe_loads(self) -> Iterator[str]:
         for each in self._goals:
             limit = self.limited_by.get(each.goal.name, each.limited_by)
-            told = "" if limit == "uut" else f", limit: {LIMITS[limit]}"
-            yield f"{each.goal.name} {' to '.join(map(_pps, each.decided))} {self._unit}{told}"
+            limited_by = "" if limit == "uut" else f", limit: {LIMITS[limit]}"
+            yield f"{each.goal.name} {' to '.join(map(_pps, each.decided))} {self._unit}{limited_by}"
 
     def _lossless(self) -> Iterator[str]:
         """Describe the highest load without loss on the frame loss curve."""
@@ -169,9 +169,9 @@ def _around(met: Mapping[float, bool | None]) -> tuple[float | None, float | Non
     return lower, None
 
 
-def build_picture(asked: Search, record: SearchRecord) -> StepPicture:
+def build_picture(requested: Search, record: SearchRecord) -> StepPicture:
     """Build the picture of a finished search from its record."""
-    picture = SearchPicture(asked, line_pps=record.line_rate_pps, sources=record.requested.sources)
+    picture = SearchPicture(requested, line_pps=record.line_rate_pps, sources=record.requested.sources)
     for trial in record.trials:
         values = trial.model_dump()
         test = values.pop("for_test")

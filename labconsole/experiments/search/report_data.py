@@ -39,11 +39,11 @@ def select_newest(records: Iterable[SearchRecord]) -> list[SearchRecord]:
 
 def factors(record: SearchRecord) -> tuple[str, int | None, bool | None, int, str, str]:
     """Return the factors in the order of ``FACTORS``."""
-    asked = record.requested
-    return (asked.platform, *size_cells(asked.frame), asked.sources, asked.background, record.testbed)
+    requested = record.requested
+    return (requested.platform, *size_cells(requested.frame), requested.sources, requested.background, record.testbed)
 
 
 def format_factors(record: SearchRecord) -> tuple[str, ...]:
     """Format the factors in the order of ``HEADINGS``."""
-    asked = record.requested
-    return (asked.platform, format_size_number(asked.frame), str(asked.sources), asked.background)
+    requested = record.requested
+    return (requested.platform, format_size_number(requested.frame), str(requested.sources), requested.background)

@@ -54,8 +54,8 @@ class SearchFindings:
 class _Counted:
     """A bench that records its trials, and ends at the most trials allowed."""
 
-    def __init__(self, bench: LoadMeasurer, findings: SearchFindings, asked: Search) -> None:
-        self._bench, self._findings, self._asked = bench, findings, asked
+    def __init__(self, bench: LoadMeasurer, findings: SearchFindings, requested: Search) -> None:
+        self._bench, self._findings, self._requested = bench, findings, requested
 
     def trial(self, test: str, duration_s: float, load_pps: float) -> LoadTrial:
         return self._kept(test, lambda: self._bench.trial(test, duration_s, load_pps))
@@ -64,20 +64,22 @@ class _Counted:
         return self._kept(BACK_TO_BACK, lambda: self._bench.burst(packets))
 
     def _kept(self, test: str, take: Callable[[], LoadTrial]) -> LoadTrial:
-        if len(self._findings.trials) >= self._asked.max_trials:
-            raise Ended(f"ended after {self._asked.max_trials} trials, the maximum number of trials")
+        if len(self._findings.trials) >= self._requested.max_trials:
+            raise Ended(f"ended after {self._requested.max_trials} trials, the maximum number of trials")
         trial = take()
         self._findings.trials.append((test, trial))
         return trial
 
 
-def run_search(asked: Search, bench: LoadMeasurer, findings: SearchFindings, *, line_pps: float, sources: int) -> None:
+def run_search(
+    requested: Search, bench: LoadMeasurer, findings: SearchFindings, *, line_pps: float, sources: int
+) -> None:
     """Fill ``findings``, also with partial results if the bench raises. Loads are below ``line_pps`` per source."""
-    counted = _Counted(bench, findings, asked)
+    counted = _Counted(bench, findings, requested)
     try:
-        _load_goals(asked, counted, findings, line_pps)
-        if FRAME_LOSS in asked.goals:
-            settings = asked.frame_loss
+        _load_goals(requested, counted, findings, line_pps)
+        if FRAME_LOSS in requested.goals:
+            settings = requested.frame_loss
             taken = frame_loss_curve(
                 lambda duration_s, load_pps: counted.trial(FRAME_LOSS, duration_s, load_pps),
                 line_pps=line_pps,
@@ -85,26 +87,26 @@ def run_search(asked: Search, bench: LoadMeasurer, findings: SearchFindings, *, 
                 trial_s=settings.trial_s,
             )
             findings.frame_loss = frame_loss_points(taken, line_pps=line_pps)
-        if BACK_TO_BACK in asked.goals:
-            findings.back_to_back = _bursts(asked, counted, findings, line_pps, sources)
-        if LATENCY in asked.goals:
-            findings.latency = _latency(asked, counted, bench, findings)
+        if BACK_TO_BACK in requested.goals:
+            findings.back_to_back = _bursts(requested, counted, findings, line_pps, sources)
+        if LATENCY in requested.goals:
+            findings.latency = _latency(requested, counted, bench, findings)
     except Ended as exc:
         findings.ended_early = str(exc)
 
 
-def _load_goals(asked: Search, counted: _Counted, findings: SearchFindings, line_pps: float) -> None:
-    goals = build_goals(asked)
+def _load_goals(requested: Search, counted: _Counted, findings: SearchFindings, line_pps: float) -> None:
+    goals = build_goals(requested)
     if not goals:
         return
-    lowest_pps = line_pps * asked.lowest_ratio
+    lowest_pps = line_pps * requested.lowest_ratio
     try:
         found = search(
             lambda duration_s, load_pps: counted.trial(LOAD, duration_s, load_pps),
             goals,
             minimum_pps=lowest_pps,
             maximum_pps=line_pps,
-            max_trials=asked.max_trials,
+            max_trials=requested.max_trials,
         )
         if found.ended_early is not None:
             raise Ended(found.ended_early)
@@ -121,9 +123,9 @@ def _throughput(findings: SearchFindings, *, loss: bool) -> GoalResult | None:
 
 
 def _bursts(
-    asked: Search, counted: _Counted, findings: SearchFindings, line_pps: float, sources: int
+    requested: Search, counted: _Counted, findings: SearchFindings, line_pps: float, sources: int
 ) -> BackToBackRecord | None:
-    settings = asked.back_to_back
+    settings = requested.back_to_back
     most = max(1, round(line_pps * settings.trial_s))
     done: list[BurstSearch] = []
     spent: Ended | None = None
@@ -146,13 +148,15 @@ def _bursts(
     return found
 
 
-def _latency(asked: Search, counted: _Counted, bench: LoadMeasurer, findings: SearchFindings) -> LatencyRecord | None:
+def _latency(
+    requested: Search, counted: _Counted, bench: LoadMeasurer, findings: SearchFindings
+) -> LatencyRecord | None:
     at = _throughput(findings, loss=True)
     if at is None or at.lower_bound_pps is None:
         return None
     streams: list[StreamLatency] = []
-    for _ in range(asked.latency.repetitions):
-        streams += bench.delays(counted.trial(LATENCY, asked.latency.trial_s, at.lower_bound_pps).run_id)
+    for _ in range(requested.latency.repetitions):
+        streams += bench.delays(counted.trial(LATENCY, requested.latency.trial_s, at.lower_bound_pps).run_id)
     return latency(at.goal.name, at.lower_bound_pps, streams)
 
 
@@ -186,8 +190,8 @@ class _Rehearsal:
 
 
 @cache
-def rehearse(asked: Search, line_pps: float) -> Sequence[float]:
+def rehearse(requested: Search, line_pps: float) -> Sequence[float]:
     """Return the durations of the trials of one search on a well-behaved unit; a real one may need more."""
     findings = SearchFindings()
-    run_search(asked, _Rehearsal(line_pps, asked.back_to_back.trial_s), findings, line_pps=line_pps, sources=1)
+    run_search(requested, _Rehearsal(line_pps, requested.back_to_back.trial_s), findings, line_pps=line_pps, sources=1)
     return [trial.duration_s for _, trial in findings.trials]

@@ -106,5 +106,5 @@ def _goal(where: str, found: GoalRecord, trials: list[LoadTrial], record: Search
     for name, value in again.items():
         stored = getattr(found, name)
         if stored != value:
-            words = [", ".join(each) if isinstance(each, tuple) else each for each in (stored, value)]
-            yield Discrepancy(where=f"{where}.{name}", stored=words[0], recomputed=words[1])
+            texts = [", ".join(each) if isinstance(each, tuple) else each for each in (stored, value)]
+            yield Discrepancy(where=f"{where}.{name}", stored=texts[0], recomputed=texts[1])

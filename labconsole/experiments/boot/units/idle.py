@@ -39,8 +39,8 @@ def idle(material: Material) -> Table | None:
         rows.append(
             (key.platform, each.guests, key.start, *figures, *of, *build_environment_cells(key, summary.testbeds))
         )
-        told = [format_set_up_mean(mean, 1.0, 1) for mean in found]
-        shown.append((summary.names[key], str(each.guests), key.start, *told, *map(str, of)))
+        means = [format_set_up_mean(mean, 1.0, 1) for mean in found]
+        shown.append((summary.names[key], str(each.guests), key.start, *means, *map(str, of)))
     if not rows:
         return None
     bounds = [column for name in NAMES for column in (name, f"{name}_ci_low", f"{name}_ci_high")]
@@ -88,8 +88,8 @@ def build_paper_table(material: Material) -> Table | None:
                     if host
                     else (str(each.guests), format_set_up_mean(standing, 1.0, 1))
                 )
-                told = summary.names[each.key], each.key.start, *own
-                rows.append((*told, row["platform"], format_printed_value(row), row["where"]))
+                cells = summary.names[each.key], each.key.start, *own
+                rows.append((*cells, row["platform"], format_printed_value(row), row["where"]))
     if not rows:
         return None
     return Table(

@@ -63,7 +63,7 @@ def build_memory_table(material: Material) -> Table | None:
         theirs = names.get(each.key.platform, "")
         for row in paper.tables["numbers"]:
             if row["topic"] == "memory" and (theirs in row["platform"] or theirs not in paper.platforms):
-                told = (
+                cells = (
                     summary.names[each.key],
                     each.key.start,
                     own,
@@ -71,7 +71,7 @@ def build_memory_table(material: Material) -> Table | None:
                     format_printed_value(row),
                     row["where"],
                 )
-                rows.append(told)
+                rows.append(cells)
     if not rows:
         return None
     return Table(
@@ -81,7 +81,8 @@ def build_memory_table(material: Material) -> Table | None:
         rows=tuple(rows),
         headings=("platform", "start", "MiB a guest, available", "the paper's", "the paper", "where"),
         shown=tuple(rows),
-        note=f"{paper.cited()} {describe_matching((each.key.platform for each in summary.lines), names, UNMATCHED_NOTE)}",
+        note=f"{paper.cited()} "
+        f"{describe_matching((each.key.platform for each in summary.lines), names, UNMATCHED_NOTE)}",
         beside_paper=True,
     )
 

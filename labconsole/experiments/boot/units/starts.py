@@ -336,10 +336,10 @@ def format_line(line: LineInBlocks | None) -> tuple[str, str]:
         return UNKNOWN, UNKNOWN
 
     def part(each: OverBlocks) -> str:
-        told = format_number(each.mean / MIB)
+        mean = format_number(each.mean / MIB)
         if each.low is None or each.high is None:
-            return told
-        return f"{told} ({format_number(each.low / MIB)} to {format_number(each.high / MIB)})"
+            return mean
+        return f"{mean} ({format_number(each.low / MIB)} to {format_number(each.high / MIB)})"
 
     return part(line.slope), part(line.constant)
 

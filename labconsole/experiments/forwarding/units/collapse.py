@@ -98,8 +98,10 @@ def _sentences(made: Evaluation) -> Iterator[Finding]:
             r = each.reading
             yield Finding(
                 sentence=(
-                    f"{format_full_setting(r.setting)}: collapses beyond its maximum; {format_with_interval(r.rate)} Mbit/s forwarded at "
-                    f"{format_number(r.point.offered_bps.mean / 1e6)} offered, {format_with_interval(r.highest.rate_bps)} at "
+                    f"{format_full_setting(r.setting)}: collapses beyond its maximum; "
+                    f"{format_with_interval(r.rate)} Mbit/s forwarded at "
+                    f"{format_number(r.point.offered_bps.mean / 1e6)} offered, "
+                    f"{format_with_interval(r.highest.rate_bps)} at "
                     f"{format_number(r.highest.offered_bps.mean / 1e6)}: {format_claim_effect(each.claim)}."
                 ),
                 run_ids=each.claim.run_ids,

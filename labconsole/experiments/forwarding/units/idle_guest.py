@@ -71,9 +71,9 @@ def table(material: Material) -> Table | None:
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
     for setting, alone, idle in both(material):
-        beside = {point.load: point for point in idle}
+        idle_by_load = {point.load: point for point in idle}
         for one in alone:
-            if (other := beside.get(one.load)) is None:
+            if (other := idle_by_load.get(one.load)) is None:
                 continue
             change = other.rate_bps.mean / one.rate_bps.mean - 1 if one.rate_bps.mean > 0 else None
             cells = [(p.rate_bps.mean, p.rate_bps.ci_low, p.rate_bps.ci_high, p.set_ups, p.n) for p in (one, other)]

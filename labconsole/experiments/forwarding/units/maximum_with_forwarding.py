@@ -23,8 +23,8 @@ def make(material: Material) -> Figure | None:
         return None
     platforms = collect_platforms(made.points)
     fewest = min(c.subject.setting.sources for c in known if c.claim.why != NOT_REACHED)
-    asked = [c for c in known if c.subject.setting.sources == fewest]
-    found = [c for c in asked if c.claim.why != NOT_REACHED]
+    comparisons = [c for c in known if c.subject.setting.sources == fewest]
+    found = [c for c in comparisons if c.claim.why != NOT_REACHED]
     panels = []
     for size in collect_sizes(c.subject.point for c in found):
         curves = []
@@ -50,16 +50,21 @@ def make(material: Material) -> Figure | None:
             panels,
             "ratio within a block",
         )
-        + _describe_omitted(len(asked) - len(found), len(asked)),
+        + _describe_omitted(len(comparisons) - len(found), len(comparisons)),
         x_names=tuple(platforms),
         reference_line=1.0,
     )
 
 
 def _describe_baseline(found: Sequence[Comparison]) -> str:
-    words = {DEDICATED: "the dedicated maximum (no second guest)", IDLE: "the maximum beside an idle second guest"}
+    descriptions = {
+        DEDICATED: "the dedicated maximum (no second guest)",
+        IDLE: "the maximum beside an idle second guest",
+    }
     names = {c.baseline.setting.background for c in found}
-    return "compared with " + " or, where that is missing, ".join(text for name, text in words.items() if name in names)
+    return "compared with " + " or, where that is missing, ".join(
+        text for name, text in descriptions.items() if name in names
+    )
 
 
 def _describe_omitted(missing: int, of: int) -> str:

@@ -17,19 +17,19 @@ def make(material: Material) -> Findings:
 
 
 def _sentences(maxima: Iterable[MaximumReading]) -> Iterator[Finding]:
-    held: dict[str, list[str]] = {}
+    by_platform: dict[str, list[str]] = {}
     ids: dict[str, list[str]] = {}
     for reading in maxima:
         if reading.at_least:
             place = format_full_setting(reading.setting).removeprefix(f"{reading.setting.platform}, ")
-            words = f"{place} (at least {format_with_interval(reading.rate)} Mbit/s)"
-            held.setdefault(reading.setting.platform, []).append(words)
+            text = f"{place} (at least {format_with_interval(reading.rate)} Mbit/s)"
+            by_platform.setdefault(reading.setting.platform, []).append(text)
             ids.setdefault(reading.setting.platform, []).extend(reading.point.run_ids)
-    for platform, words_of in held.items():
+    for platform, texts in by_platform.items():
         yield Finding(
             sentence=(
                 f"{platform}: less than 0.1 % is lost or late at the highest load, so the maximum lies there or "
-                f"beyond, and nothing is concluded from it: {'; '.join(words_of)}."
+                f"beyond, and nothing is concluded from it: {'; '.join(texts)}."
             ),
             run_ids=tuple(ids[platform]),
         )

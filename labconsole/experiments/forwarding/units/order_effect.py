@@ -37,11 +37,11 @@ def order_effects(entered: Sequence[RunRow], digest: Digest) -> Iterator[Finding
     for key in sorted(groups):
         taken = groups[key]
         in_blocks = [run for run in taken if run.block and run.set_up is not None]
-        words = _describe_block_effect(in_blocks) if in_blocks else _describe_trial_effect(taken)
-        if words is not None:
+        description = _describe_block_effect(in_blocks) if in_blocks else _describe_trial_effect(taken)
+        if description is not None:
             facts = digest.planned.get(key)
             yield Finding(
-                sentence=f"Plan {key[0] if facts is None else facts.name}: {words}",
+                sentence=f"Plan {key[0] if facts is None else facts.name}: {description}",
                 run_ids=tuple(run.run_id for run in in_blocks or taken),
             )
 

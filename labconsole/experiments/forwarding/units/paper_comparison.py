@@ -39,10 +39,12 @@ def changes(material: Material) -> Table | None:
         differs = None if own is None else own - theirs
         paper_name = names[s.platform]
         rows.append((size_bytes, s.platform, paper_name, s.background, own, theirs, differs))
-        told, theirs_told, differs_told = (UNKNOWN if v is None else format_number(v) for v in (own, theirs, differs))
+        own_text, theirs_text, differs_text = (
+            UNKNOWN if v is None else format_number(v) for v in (own, theirs, differs)
+        )
         if not change.claim.different:
-            told += f" ({format_finding(change.claim, made.claims)})"
-        shown.append((str(size_bytes), s.platform, paper_name, s.background, told, theirs_told, differs_told))
+            own_text += f" ({format_finding(change.claim, made.claims)})"
+        shown.append((str(size_bytes), s.platform, paper_name, s.background, own_text, theirs_text, differs_text))
     return Table(
         name=f"table-1-beside-{PAPER}",
         title="Relative change of the maximum under CPU load, beside the paper's",

@@ -97,14 +97,15 @@ def findings(material: Material) -> Findings:
 
 
 def _sentences(different: Sequence[Comparison]) -> Iterator[Finding]:
-    for held in group_comparisons(different, lambda pair: pair.subject.setting[1:4]):
-        words = "; ".join(
-            f"{pair.subject.setting.platform} more than {pair.baseline.setting.platform} by {format_claim_effect(pair.claim)}"
-            for pair in held
+    for group in group_comparisons(different, lambda pair: pair.subject.setting[1:4]):
+        differences = "; ".join(
+            f"{pair.subject.setting.platform} more than {pair.baseline.setting.platform} "
+            f"by {format_claim_effect(pair.claim)}"
+            for pair in group
         )
         yield Finding(
-            sentence=f"{format_setting(held[0].subject.setting)}: forwards {words}.",
-            run_ids=collect_run_ids(held),
+            sentence=f"{format_setting(group[0].subject.setting)}: forwards {differences}.",
+            run_ids=collect_run_ids(group),
         )
 
 

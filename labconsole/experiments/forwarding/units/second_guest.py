@@ -78,19 +78,19 @@ def _format_claim(guest: SecondGuestSummary, family: Family) -> tuple[str, ...]:
     if guest.claim is None:
         return (UNKNOWN,) * 6
     plain = None if guest.lost_ratio is None else -guest.lost_ratio
-    words = format_claim(guest.claim, plain, family)
-    return (*words[:5], words[6])
+    cells = format_claim(guest.claim, plain, family)
+    return (*cells[:5], cells[6])
 
 
 def method(material: Material) -> MethodNote | None:
     """Describe how both tables are computed."""
     if not any(point.background in FORWARDING for point in material.evaluation.points):
         return None
-    words = (
+    text = (
         "the second guest's own streams, measured as all others are; mean over all runs of one frame size of the first "
         "guest, whatever it was offered, as in the paper"
     )
-    return MethodNote("Tables 2 and 3", words)
+    return MethodNote("Tables 2 and 3", text)
 
 
 def build_load_table(material: Material) -> Table:

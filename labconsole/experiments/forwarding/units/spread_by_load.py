@@ -51,9 +51,9 @@ def _figure(sources: int, panels: tuple[Panel, ...], points: list[PointSummary])
         x_label="offered bandwidth in Mbit/s on the wire",
         y_label="a trial's rate from its point's mean, %",
         panels=panels,
-        caption=f"Every dot is one trial, {trials} in all, of {format_noun_count(len(points), 'point')} with two trials or more; "
-        "0 is the mean of its point's trials, and bars are from the least to the most. Trials of all set-ups stand "
-        "together: the table on spread tells between set-ups and within them.",
+        caption=f"Every dot is one trial, {trials} in all, of {format_noun_count(len(points), 'point')} "
+        "with two trials or more; 0 is the mean of its point's trials, and bars are from the least to the most. "
+        "Trials of all set-ups stand together: the table on spread tells between set-ups and within them.",
         ideal=False,
         from_zero=False,
         joined=False,

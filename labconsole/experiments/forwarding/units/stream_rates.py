@@ -133,8 +133,8 @@ def figure(material: Material) -> Figure | None:
     found = [each for each in rates(material) if each.reading.setting.background == DEDICATED]
     platforms = tuple(dict.fromkeys(each.reading.setting.platform for each in found))
     panels = []
-    for words in dict.fromkeys(format_setting(each.reading.setting) for each in found):
-        here = [each for each in found if format_setting(each.reading.setting) == words]
+    for title in dict.fromkeys(format_setting(each.reading.setting) for each in found):
+        here = [each for each in found if format_setting(each.reading.setting) == title]
         curves = tuple(
             PlottedCurve(
                 stream,
@@ -146,7 +146,7 @@ def figure(material: Material) -> Figure | None:
             )
             for stream in sorted({each.stream for each in here})
         )
-        panels.append(Panel(words, curves))
+        panels.append(Panel(title, curves))
     if not panels:
         return None
     return Figure(

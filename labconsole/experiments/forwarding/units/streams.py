@@ -82,8 +82,9 @@ def _sentences(made: Evaluation) -> Iterator[Finding]:
         if each.claim.different:
             yield Finding(
                 sentence=(
-                    f"{format_full_setting(each.reading.setting)}: the streams of one trial fare unequally; {each.stream} has "
-                    f"{format_percent(each.share)} of what is forwarded: {format_claim_effect(each.claim)} against an equal share."
+                    f"{format_full_setting(each.reading.setting)}: the streams of one trial fare unequally; "
+                    f"{each.stream} has {format_percent(each.share)} of what is forwarded: "
+                    f"{format_claim_effect(each.claim)} against an equal share."
                 ),
                 run_ids=each.claim.run_ids,
             )

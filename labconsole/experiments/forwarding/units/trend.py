@@ -30,19 +30,19 @@ def trends(material: Material) -> tuple[list[Trend], list[str]]:
     for key, runs in _group_by_occasion(material.kept.entered).items():
         by_plan.setdefault(base_name(key[0]), {})[key] = runs
     found: list[Trend] = []
-    told: list[str] = []
+    incomplete: list[str] = []
     for occasions in by_plan.values():
         sides = []
         for key, runs in occasions.items():
             facts = material.digest.planned.get(key[1:])
             planned, missing = count_planned_and_missing(every[key], None if facts is None else facts.set_ups)
             if missing:
-                told.append(describe_incomplete(key[0], planned, missing, "set-ups"))
+                incomplete.append(describe_incomplete(key[0], planned, missing, "set-ups"))
             else:
                 sides.append(_side(key[0], runs, material))
         if len(occasions) > 1:
             found += find_trends(sides, margin_ratio=material.given_margin_ratio)
-    return found, told
+    return found, incomplete
 
 
 def _group_by_occasion(runs: Sequence[RunRow]) -> dict[Occasion, list[RunRow]]:
@@ -54,11 +54,11 @@ def _group_by_occasion(runs: Sequence[RunRow]) -> dict[Occasion, list[RunRow]]:
     return found
 
 
-def _side(words: str, runs: Sequence[RunRow], material: Material) -> Side:
+def _side(name: str, runs: Sequence[RunRow], material: Material) -> Side:
     kept = RunSample(tuple(runs), (), {})
     digest = Digest(())
     digest.facts = {run.run_id: known for run in runs if (known := material.digest.facts.get(run.run_id)) is not None}
-    return Side(words=words, place="", kept=kept, admission=material.evaluation.admission, digest=digest)
+    return Side(words=name, place="", kept=kept, admission=material.evaluation.admission, digest=digest)
 
 
 def figure(material: Material) -> list[Figure]:

@@ -26,16 +26,16 @@ def _sentences(points: Iterable[PointSummary]) -> Iterator[Finding]:
     for p in points:
         if p.rate_bps.sd is not None and p.n >= 3 and p.rate_bps.mean > 0:
             spreads.setdefault(p.platform, []).append((p.rate_bps.sd / p.rate_bps.mean, p))
-    for held in spreads.values():
-        usual = sorted(value for value, _ in held)[len(held) // 2]
-        for value, p in held:
+    for values in spreads.values():
+        usual = sorted(value for value, _ in values)[len(values) // 2]
+        for value, p in values:
             if value > MIN_SPREAD_RATIO and value > SPREAD_FACTOR * usual:
                 which = "set-ups" if p.set_ups > 1 else "repetitions"
                 yield Finding(
                     sentence=(
-                        f"{format_point_setting(p)}, target {format_target_number(p.target_bps, p.frame)}: the {which} differ by "
-                        f"{format_percent(value)} of their mean (standard deviation), where {format_percent(usual)} is usual on "
-                        "this platform."
+                        f"{format_point_setting(p)}, target {format_target_number(p.target_bps, p.frame)}: "
+                        f"the {which} differ by {format_percent(value)} of their mean (standard deviation), "
+                        f"where {format_percent(usual)} is usual on this platform."
                     ),
                     run_ids=p.run_ids,
                 )

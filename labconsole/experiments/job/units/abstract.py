@@ -92,12 +92,12 @@ def _overheads(summary: JobsSummary, compared: Sequence[PlatformComparison], fam
 def _isolated(summary: JobsSummary) -> Groups:
     groups: Groups = {}
     found = {each.key: each for each in summary.isolation}
-    asked = [
+    isolated = [
         key
         for key in resolve_programs({each.key: bool(each.job_ids) for each in summary.points})
         if key.working == "one-two" and key.cpu == "same" and key.platform not in summary.bare_platforms
     ]
-    for one, other in pair_tools(asked):
+    for one, other in pair_tools(isolated):
         about = _describe_comparison(summary, one, other, guests=True)
         none = [key.platform for key in (one, other) if key not in found]
         pair = (
@@ -110,10 +110,12 @@ def _isolated(summary: JobsSummary) -> Groups:
 
 
 def _isolation(summary: JobsSummary, ours: IsolationResult, theirs: IsolationResult) -> ToolPair:
-    held, out = ours.held or theirs.held, ours.left_out or theirs.left_out
-    decided = not held and not out and ours.word in CLASSES and theirs.word in CLASSES
-    said = LEFT_OUT if out else HELD if held else f"{ours.word} and {theirs.word}"
-    return _pair(summary, ours.key, theirs.key, said, ours.word != theirs.word if decided else None, by_link=held)
+    link_limited, out = ours.held or theirs.held, ours.left_out or theirs.left_out
+    decided = not link_limited and not out and ours.word in CLASSES and theirs.word in CLASSES
+    said = LEFT_OUT if out else HELD if link_limited else f"{ours.word} and {theirs.word}"
+    return _pair(
+        summary, ours.key, theirs.key, said, ours.word != theirs.word if decided else None, by_link=link_limited
+    )
 
 
 def _pair(
@@ -128,8 +130,8 @@ def _describe_comparison(summary: JobsSummary, key: PointKey, than: PointKey, *,
     testbed = [f"on {summary.testbeds[key.testbed_fingerprint]}"] if len(summary.testbeds) > 1 else []
     programs = {each.key.program for each in summary.points if each.key.job == key.job and each.key.program}
     program = [f"program {key.program}"] if len(programs) > 1 else []
-    words = [resource_of(key), format_job(key), describe_request(key, guests=guests), *program, *testbed]
-    return ", ".join(words) + format_kernels({each.key.kernel for each in summary.points}, key, than)
+    parts = [resource_of(key), format_job(key), describe_request(key, guests=guests), *program, *testbed]
+    return ", ".join(parts) + format_kernels({each.key.kernel for each in summary.points}, key, than)
 
 
 UNITS = (

@@ -101,13 +101,13 @@ def table(material: Material) -> Table | None:
                 *build_environment_cells(key, summary.testbeds),
             )
         )
-        words = (format_ratio(side) for side in sides)
+        ratios = (format_ratio(side) for side in sides)
         shown.append(
             (
                 key.platform,
                 format_job(key),
                 describe_settings(summary, key, guests=True),
-                *words,
+                *ratios,
                 str(each.first.blocks),
                 each.word,
             )

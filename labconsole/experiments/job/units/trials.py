@@ -122,9 +122,11 @@ def method(material: Material) -> list[Part] | None:
     ids = {each.key: each.job_ids for each in summary.points}
     found = [
         Finding(
-            f"{format_job(each.key)} takes {format_number(each.effect.change * 100, 1)} % longer in {each.key.platform} "
+            f"{format_job(each.key)} takes {format_number(each.effect.change * 100, 1)} % longer "
+            f"in {each.key.platform} "
             f"({describe_settings(summary, each.key, guests=True)}) than on the bare host "
-            f"({format_number(each.effect.ci_low * 100, 1)} to {format_number(each.effect.ci_high * 100, 1)} %): {each.word}",
+            f"({format_number(each.effect.ci_low * 100, 1)} to {format_number(each.effect.ci_high * 100, 1)} %): "
+            f"{each.word}",
             ids[each.key],
         )
         for each in summary.overheads
