@@ -15,7 +15,7 @@ from typing import Annotated, Any, Generic, Protocol, TypeVar
 
 from pydantic import AfterValidator, Field
 
-MAX_GUESTS = 250
+from labconsole.model.record.crew_trial import MAX_GUESTS
 
 
 def different(values: tuple[Any, ...]) -> tuple[Any, ...]:

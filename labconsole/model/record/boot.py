@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Ns, Seconds, TimekeeperRecord
+from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Guests, Ns, Seconds, TimekeeperRecord
 from labconsole.model.record.environment import Attestation, Environment
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.model.record.run import Figures, InForce, SetUp, Verdict
@@ -25,7 +25,7 @@ class BootRequested(StrictModel):
     """The design point, and what every guest was to have. None: as the platform is set up."""
 
     platform: str
-    guests: Annotated[int, Field(ge=1)]
+    guests: Guests
     start: Literal["cold", "hot"]
     limit_s: float
     memory_mib: int | None = None

@@ -8,6 +8,10 @@ from pydantic import Field
 
 from labconsole.model.strict_model import StrictModel
 
+MAX_GUESTS = 250
+"""Of a crew: a plan asks for no more, and a record of more is none."""
+
+Guests = Annotated[int, Field(ge=1, le=MAX_GUESTS)]
 Ns = Annotated[int, Field(ge=0, lt=2**63)]
 Bytes = Annotated[int, Field(ge=0, lt=2**63)]
 Seconds = Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from labconsole.model.background_disk_job import DiskBeside
-from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Ns, ProgramRecord, Seconds
+from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Guests, Ns, ProgramRecord, Seconds
 from labconsole.model.record.environment import Attestation, Environment
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.model.record.run import Figures, InForce, SetUp, Verdict
 from labconsole.model.strict_model import StrictModel
 from labconsole.model.weights import Weights, WeightSteps
+from labconsole.packets.flows import MAX_BINS
 
 FLOW_FORMAT = 1
 
@@ -32,19 +33,26 @@ class FlowRequested(StrictModel):
     """
 
     platform: str
-    guests: Annotated[int, Field(ge=1)]
+    guests: Guests
     cpu: Literal["same", "own", "any"]
     offered_bps: int
     limits_bps: tuple[int, ...]
     greedy: Annotated[int, Field(ge=1)]
     second_after_s: float
-    payload_bytes: int
-    duration_s: float
-    bin_s: float
+    payload_bytes: Annotated[int, Field(ge=1, le=65_535)]
+    duration_s: Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+    bin_s: Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
     memory_mib: int | None = None
     pattern: Literal["out", "in", "ring"] = "out"
     weights: WeightSteps | None = None
     disk: DiskBeside | None = None
+
+    @model_validator(mode="after")
+    def _few_bins(self) -> FlowRequested:
+        """Refuse more bins than are ever counted: a report has a value for each."""
+        if self.duration_s / self.bin_s > MAX_BINS:
+            raise ValueError(f"duration_s and bin_s make more than {MAX_BINS} bins")
+        return self
 
     @property
     def senders(self) -> int:

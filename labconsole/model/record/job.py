@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Ns, ProgramRecord, Seconds, TimekeeperRecord
+from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Guests, Ns, ProgramRecord, Seconds, TimekeeperRecord
 from labconsole.model.record.environment import Attestation, Environment
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.model.record.run import Figures, InForce, SetUp, Verdict
@@ -26,7 +26,7 @@ class JobRequested(StrictModel):
     job: str
     size: int
     command: str
-    guests: Annotated[int, Field(ge=1)]
+    guests: Guests
     working: Literal["one", "all", "one-two"]
     cpu: Literal["same", "own", "any"]
     limit_s: float

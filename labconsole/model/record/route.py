@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Ns, Seconds
+from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Guests, Ns, Seconds
 from labconsole.model.record.environment import Attestation, Environment
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.model.record.run import Figures, InForce, SetUp, Verdict
@@ -29,7 +29,7 @@ class RouteRequested(StrictModel):
     """
 
     platform: str
-    guests: Annotated[int, Field(ge=1)]
+    guests: Guests
     cpu: Literal["same", "own", "any"]
     routes: Annotated[int, Field(ge=0)]
     destinations: Annotated[int, Field(ge=1)]
