@@ -203,12 +203,11 @@ class _Groups:
     def _of(self, row: Row) -> list[tuple[tuple[object, ...], _SetUpTrials]]:
         """With their conditions: a platform is told apart by them behind its name."""
         factors = ("frame_size_bytes", INCLUDES_FCS, "sources", "target_bps", "background")
-        names = [row.get("platform", "")]
-        while " (" in names[-1]:
-            names.append(names[-1].rpartition(" (")[0])
+        cell = row.get("platform", "")
+        names = {key[0] for key in self._groups if cell == key[0] or cell.startswith(f"{key[0]} (")}
         return [
             found
-            for name in names
+            for name in sorted(names, key=lambda name: len(str(name)), reverse=True)
             for found in self._groups.get((name, *(_plain(row.get(factor, "")) for factor in factors)), {}).items()
         ]
 
