@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from labconsole.bundle import pack
@@ -21,6 +21,11 @@ from labconsole.units import counted
 
 MAX_PLANS = 1000
 """Plan files of a bundle that are read."""
+
+MAX_OCCASION_PLANS = 500_000
+"""Of all plan files together, each on every occasion that the records name: a hash is computed for each. A plan counts
+once, and once more for every hundred points.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +55,8 @@ def check_origins(found: Unpacked, store: RunStore, tell: Tell) -> tuple[PlanCom
     others = [each for kind in record_kinds().values() for each in select_guest_trials(store.experiments(kind))]
     fingerprints = {run.testbed_fingerprint for run in summaries} | {each.testbed_fingerprint for each in others}
     names = {*(run.plan_name for run in summaries), *(each.plan.name for each in others)}
-    inventory, commands = None, list[PlanCommand]()
+    by_plan, others_by_plan = _group_by_plan_hash(summaries), _group_trials_by_plan_hash(others)
+    inventory, commands, occasions_left = None, list[PlanCommand](), MAX_OCCASION_PLANS
     path = found.path(pack.INVENTORY)
     try:
         if path is not None:
@@ -63,16 +69,23 @@ def check_origins(found: Unpacked, store: RunStore, tell: Tell) -> tuple[PlanCom
             there.add(real)
             if real != key:
                 tell(f"{name}: means plan {real}, not {key} as the manifest says")
-            _points(plan, [run for run in summaries if run.plan_hash == real], name, tell)
-            for other in (plan, *build_occasion_plans(plan, names)):
+            _points(plan, by_plan.get(real, ()), name, tell)
+            on_occasions = build_occasion_plans(plan, names)
+            occasions_left -= len(on_occasions) * (1 + len(plan.every_point) // 100)
+            if occasions_left < 0:
+                raise StoreError(
+                    f"{name}: the bundle's plans on all occasions that its records name are more than "
+                    f"{MAX_OCCASION_PLANS}"
+                )
+            for other in (plan, *on_occasions):
                 there.add(other.hash())
-                own = [each for each in others if each.plan.plan_hash == other.hash()]
-                _trials_of_guests(other, own, name, tell)
+                _trials_of_guests(other, others_by_plan.get(other.hash(), ()), name, tell)
                 if other is not plan:
-                    _points(other, [run for run in summaries if run.plan_hash == other.hash()], name, tell)
+                    _points(other, by_plan.get(other.hash(), ()), name, tell)
                 for also in other.telemetry_hashes:
                     there.add(also)
-                    _points(other.for_telemetry(), [run for run in summaries if run.plan_hash == also], name, tell)
+                    if also in by_plan:
+                        _points(other.for_telemetry(), by_plan[also], name, tell)
     except ConfigError as exc:
         tell(found.describe(exc))
     if inventory is not None and found.manifest.get("inventory") != inventory.fingerprint():
@@ -90,14 +103,30 @@ def check_origins(found: Unpacked, store: RunStore, tell: Tell) -> tuple[PlanCom
     return tuple(commands)
 
 
+def _group_by_plan_hash(runs: Iterable[RunSummary]) -> dict[str | None, list[RunSummary]]:
+    found: dict[str | None, list[RunSummary]] = {}
+    for run in runs:
+        found.setdefault(run.plan_hash, []).append(run)
+    return found
+
+
+def _group_trials_by_plan_hash(trials: Iterable[TrialOfPlan]) -> dict[str | None, list[TrialOfPlan]]:
+    found: dict[str | None, list[TrialOfPlan]] = {}
+    for trial in trials:
+        found.setdefault(trial.plan.plan_hash, []).append(trial)
+    return found
+
+
 def _list_commands(plan: Plan, name: str) -> Iterator[PlanCommand]:
     for when in ("pre", "post"):
         for command in getattr(plan, when):
             yield PlanCommand(name, when, shlex.join(command.run))
 
 
-def _points(plan: Plan, runs: Iterable[RunSummary], name: str, tell: Tell) -> None:
+def _points(plan: Plan, runs: Sequence[RunSummary], name: str, tell: Tell) -> None:
     """Every run is what its plan asks for at its point."""
+    if not runs:
+        return
     requests = [point.request for point in plan.every_point]
     for run in runs:
         point = -1 if run.plan_point is None else run.plan_point
