@@ -33,6 +33,7 @@ from labconsole.report.planned_trials import (
     TRIAL_FIELDS,
     collect_plan_names,
     count_planned_trials,
+    count_platforms,
     select_guest_trials,
     select_records,
 )
@@ -43,6 +44,9 @@ from labconsole.report.selection import Selection, check_pool, parse_filter, par
 from labconsole.report.trial_loading import load_selected_trials
 from labconsole.store.records import json_object, parse_record
 from labconsole.store.writing import RunStore
+
+MAX_PLATFORMS, MAX_PLATFORM_VERSIONS = 200, 500
+"""Platforms of one report, and combinations of a platform with a kernel and a hypervisor: all pairs are compared."""
 
 
 @of_elsewhere()
@@ -73,6 +77,7 @@ def load_report(
     experiments = _experiments(store, replace(where, plan_hash=[*(where.plan_hash or ()), *also] or None), query)
     if not meant and not any(experiments.values()):
         raise _no_runs(stored, store, place, by_file=bool(plans))
+    _refuse_many_platforms(meant, experiments)
     kept = select_sample(meant, admission := admit(stored, {run.run_id for run in meant}))
     digest = _digest(store, where, kept, on_unreadable)
     units, p_values, failures = collect_claims(units, experiments, reference, names)
@@ -103,6 +108,20 @@ def load_report(
         experiments=experiments,
         failures=failures,
     )
+
+
+def _refuse_many_platforms(meant: Sequence[RunSummary], experiments: Mapping[str, Sequence[ExperimentRecord]]) -> None:
+    """Raise ConfigError for more platforms than a report compares, each with every other: a file may name any number."""
+    platforms, with_conditions = count_platforms(meant, experiments)
+    for many, most, what in (
+        (platforms, MAX_PLATFORMS, "platforms"),
+        (with_conditions, MAX_PLATFORM_VERSIONS, "platforms, kernels and hypervisors that go together"),
+    ):
+        if many > most:
+            raise ConfigError(
+                f"the trials are of {many} {what}, and a report compares each with every other",
+                allowed=f"at most {most}: choose some with --platforms, --plan or a FILTER",
+            )
 
 
 class SideSelection(NamedTuple):

@@ -16,6 +16,7 @@ from labconsole.model.plan.plan import Plan
 from labconsole.model.query import Query
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.model.record.run import Verdict
+from labconsole.model.record.summary import RunSummary
 from labconsole.model.strict_model import StrictModel
 
 TRIAL_FIELDS = ("platform", "testbed", "fingerprint", "emulated", "plan", "kernel", "hypervisor")
@@ -76,6 +77,17 @@ def _build_filterable(trial: TrialOfPlan) -> SimpleNamespace:
         uut_kernel=uut_kernel(trial),
         hypervisor=hypervisor(trial),
     )
+
+
+def count_platforms(
+    runs: Iterable[RunSummary], experiments: Mapping[str, Sequence[ExperimentRecord]]
+) -> tuple[int, int]:
+    """How many platforms there are in runs and other trials, and how many with their kernels and hypervisors."""
+    found = {(run.platform, run.uut_kernel, run.hypervisor) for run in runs}
+    for records in experiments.values():
+        trials = map(_build_filterable, select_guest_trials(records))
+        found |= {(each.platform, each.uut_kernel, each.hypervisor) for each in trials}
+    return len({platform for platform, _, _ in found}), len(found)
 
 
 def is_included(record: TrialOfPlan) -> bool:

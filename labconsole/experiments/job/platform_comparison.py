@@ -5,7 +5,7 @@ Pure.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from labconsole.contracts.measured import HELD
@@ -57,10 +57,12 @@ def compare_platforms(records: Iterable[JobRecord], bare_platforms: Sequence[str
         tools.setdefault(key._replace(guests=0), set()).update({key.guests} if trials else ())
     requested = {each: by_point[of] for each, of in stands.items()}
     blocks, pairs = Blocks(every), pair_tools(tools)
+    alike: dict[Hashable, set[PointKey]] = {}
+    for key in (key for pair in pairs for key in pair):
+        alike.setdefault(build_comparison_key(key), set()).add(key)
     found: list[PlatformComparison] = []
     for one, other in pairs:
-        alike = {key for pair in pairs for key in pair if build_comparison_key(key) == build_comparison_key(one)}
-        numbers = _common_guest_counts(tools[key] for key in alike) or sorted(
+        numbers = _common_guest_counts(tools[key] for key in alike[build_comparison_key(one)]) or sorted(
             key.guests for key in requested if key._replace(guests=0) == one
         )
         least, most = numbers[0], numbers[-1]
