@@ -119,16 +119,29 @@ class SetUps:
             raise StoreError(f"{self._where}: run {run_id}: {said}")
 
 
-def stored_set_ups(connection: Connection, rows: Iterable[Row], where: str) -> SetUps:
-    """What the store holds of the set-ups that these rows name."""
-    found, names = SetUps(where), {row["set_up"] for row in rows} - {None}
-    if not names:
-        return found
-    columns = [runs.c[name] for name in ("run_id", "set_up", *OF_ONE_SET_UP, *OF_ONE_BLOCK)]
-    there = select(*columns, runs.c.record).where(runs.c.set_up.in_(names)).order_by(runs.c.run_id)
-    for row in connection.execute(there):
-        _add_stored_run(found, row._asdict())
-    return found
+class StoreSetUps:
+    """``SetUps`` of a store and of what is being written to it. The store's runs of a set-up are read once, when a row
+    first names it, however many rows of it follow.
+    """
+
+    def __init__(self, where: str) -> None:
+        self._set_ups = SetUps(where)
+        self._read: set[str] = set()
+
+    def read(self, connection: Connection, rows: Iterable[Row]) -> None:
+        """Read what the store holds of the set-ups that these rows are the first to name."""
+        names = {row["set_up"] for row in rows} - {None} - self._read
+        if not names:
+            return
+        self._read |= names
+        columns = [runs.c[name] for name in ("run_id", "set_up", *OF_ONE_SET_UP, *OF_ONE_BLOCK)]
+        there = select(*columns, runs.c.record).where(runs.c.set_up.in_(names)).order_by(runs.c.run_id)
+        for row in connection.execute(there):
+            _add_stored_run(self._set_ups, row._asdict())
+
+    def take(self, row: Row, trial: int | None) -> None:
+        """One more run. Raises StoreError naming both runs."""
+        self._set_ups.take(row, trial)
 
 
 def _add_stored_run(set_ups: SetUps, row: Row) -> None:

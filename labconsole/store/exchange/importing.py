@@ -19,7 +19,7 @@ from labconsole.errors import StoreError
 from labconsole.model.record.kinds import record_kinds
 from labconsole.model.record.note import NotedRecord, PlanNote, RunNote, plan_key
 from labconsole.model.record.run import RunRecord
-from labconsole.store.exchange.import_checks import SetUps, refuse_implausible, stored_set_ups, trial_number_of
+from labconsole.store.exchange.import_checks import SetUps, StoreSetUps, refuse_implausible, trial_number_of
 from labconsole.store.exchange.lines import ExportedExperiment, parse_exported
 from labconsole.store.experiments import experiment_text, parse_experiment, write_experiment
 from labconsole.store.notes import write_note
@@ -102,9 +102,10 @@ class ImportBuffer:
         result = ImportResult()
         self._file.seek(0)
         lines: Iterator[Any] = map(json.loads, self._file)
+        set_ups = StoreSetUps(name)
         while chunk := list(islice(lines, CHUNK_RUNS)):
             if self._set_ups is not None:
-                set_ups = stored_set_ups(connection, [row for row, _, _ in chunk], name)
+                set_ups.read(connection, [row for row, _, _ in chunk])
                 for row, _, trial in chunk:
                     set_ups.take(row, trial)
             _write_runs(connection, [row for row, _, _ in chunk], name, result)

@@ -17,7 +17,7 @@ from labconsole.errors import StoreError
 from labconsole.model.record.kinds import record_kinds
 from labconsole.model.record.note import is_plan_key
 from labconsole.model.record.run import RunRecord
-from labconsole.store.exchange.import_checks import refuse_implausible, stored_set_ups, trial_number_of
+from labconsole.store.exchange.import_checks import StoreSetUps, refuse_implausible, trial_number_of
 from labconsole.store.exchange.importing import counted_kinds
 from labconsole.store.experiments import parse_experiment
 from labconsole.store.notes import parse_calibration, write_note
@@ -73,6 +73,7 @@ def merge(source: StoredRuns, target: RunStore, told: Callable[[StoreError], Non
         result.left_out += 1
         told(problem)
 
+    set_ups = StoreSetUps(target.name)
     for page in _pages(source):
         wanted: list[_WantedRows] = []
         there = {row.run_id: row for row in _same_ids(target, page)}
@@ -86,7 +87,7 @@ def merge(source: StoredRuns, target: RunStore, told: Callable[[StoreError], Non
                 result.present += 1
             if item is not None:
                 wanted.append(item)
-        wanted = _select_plausible(target, wanted, leave_out)
+        wanted = _select_plausible(target, set_ups, wanted, leave_out)
         for item in wanted:
             result.series += item.known
         result.added += target.take_over([(item.record, item.packed) for item in wanted])
@@ -105,12 +106,12 @@ def merge(source: StoredRuns, target: RunStore, told: Callable[[StoreError], Non
 
 
 def _select_plausible(
-    target: RunStore, wanted: list[_WantedRows], leave_out: Callable[[StoreError], None]
+    target: RunStore, set_ups: StoreSetUps, wanted: list[_WantedRows], leave_out: Callable[[StoreError], None]
 ) -> list[_WantedRows]:
     """Those that can be what they say they are, beside the stored ones and beside each other."""
     rows = [build_row(item.record, "", has_series=False) for item in wanted]
     with target.writing("look for set-ups") as connection:
-        set_ups = stored_set_ups(connection, rows, target.name)
+        set_ups.read(connection, rows)
     found: list[_WantedRows] = []
     for item, row in zip(wanted, rows, strict=True):
         try:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from labconsole.cli.main import main
+from labconsole.store.exchange import import_checks
 from labconsole.store.open import open_store
 from labconsole.store.records import parse_record
 from support.consistent_runs import by_id, consistent
@@ -124,3 +125,35 @@ def test_a_set_up_may_come_in_parts(tmp_path: Path) -> None:
     store = stored(tmp_path / "runs.sqlite", [runs[ONE]])
     assert main(["runs", "import", str(exported(tmp_path / "more.jsonl", [later])), "--store", str(store)]) == 0
     assert held(store) == {ONE, OTHER}
+
+
+@pytest.mark.parametrize("from_store", [False, True])
+def test_what_is_stored_of_a_set_up_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, from_store: bool
+) -> None:
+    """However many runs of it come in: else an import takes the square of their number."""
+    runs = by_id(consistent())
+    read: list[str] = []
+    real = import_checks._add_stored_run
+
+    def counted(set_ups: import_checks.SetUps, row: import_checks.Row) -> None:
+        read.append(row["run_id"])
+        real(set_ups, row)
+
+    monkeypatch.setattr(import_checks, "_add_stored_run", counted)
+    monkeypatch.setattr("labconsole.store.exchange.importing.CHUNK_RUNS", 2)
+    monkeypatch.setattr("labconsole.store.exchange.merging.BATCH_RUNS", 2)
+    store = stored(tmp_path / "runs.sqlite", [runs[ONE]])
+    later = []
+    for number in range(9):
+        run = json.loads(json.dumps(runs[ONE]))
+        run["run_id"], run["set_up"]["trial"], run["plan"]["point"] = f"later-{number}", 2 + number, 5 + number
+        later.append(run)
+    other = stored if from_store else exported
+    more = other(tmp_path / ("more.sqlite" if from_store else "more.jsonl"), later)
+    assert main(["runs", "import", str(more), "--store", str(store)]) == 0
+    assert read == [ONE] and len(held(store)) == 10
+    forged_run = {**later[0], "run_id": "forged"}
+    assert (
+        main(["runs", "import", str(exported(tmp_path / "f.jsonl", [*later, forged_run])), "--store", str(store)]) == 2
+    )
