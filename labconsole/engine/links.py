@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 from labconsole.contracts.ports import AgentLink, Connect, OnAgentEvent
@@ -29,6 +30,9 @@ log = logging.getLogger("labconsole.engine")
 RECONNECT_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 """Waits between attempts to reach a node again; the last one repeats. Each varies by up to a quarter, so that nodes
 lost together do not all reconnect at once."""
+
+MAX_NOTICES = 1000
+"""Of one node that are passed on: headless commands print each, and a console keeps 5000 of everything."""
 
 
 class LinkPool:
@@ -55,6 +59,7 @@ class LinkPool:
         self._connect_node, self._emit = connect, emit
         self._on_event, self._on_lost, self._only_watch = on_event, on_lost, only_watch
         self._closed = False
+        self._notices: Counter[str] = Counter()
         self._connecting = 0
         self._keepers: dict[str, asyncio.Task[None]] = {}
         self._tried: dict[str, asyncio.Event] = {}
@@ -231,5 +236,14 @@ class LinkPool:
         elif isinstance(event, LinksChanged):
             self._telemetry.set_links(node, event.links)
         elif isinstance(event, AgentNotice):
-            self._emit(Notice(severity="warning", message=event.message, node=node))
+            self._pass_on(node, event)
         self._on_event(node, event)
+
+    def _pass_on(self, node: str, notice: AgentNotice) -> None:
+        """Emit a notice of a node, and after the last that is passed on say so once."""
+        self._notices[node] += 1
+        if self._notices[node] <= MAX_NOTICES:
+            self._emit(Notice(severity="warning", message=notice.message, node=node))
+        elif self._notices[node] == MAX_NOTICES + 1:
+            words = f"sent more than {MAX_NOTICES} notices; further ones are not shown"
+            self._emit(Notice(severity="warning", message=words, node=node))

@@ -12,7 +12,7 @@ from labconsole.engine.links import LinkPool
 from labconsole.engine.live.telemetry import NodeLive, Telemetry
 from labconsole.engine.session import Session
 from labconsole.errors import Aborted, NodeLost, NodeUnreachable
-from labconsole.wire.session import Hello
+from labconsole.wire.session import AgentNotice, Hello
 
 
 class DriftingLink:
@@ -131,3 +131,25 @@ def test_who_connects_waits_for_an_attempt_under_way_and_a_batch_can_be_stopped_
         await pool.close()
 
     asyncio.run(check())
+
+
+def test_of_a_node_s_notices_the_first_are_passed_on_and_the_rest_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("labconsole.engine.links.MAX_NOTICES", 3)
+    emitted: list[Any] = []
+    unused: Any = None
+    pool = LinkPool(
+        SimpleNamespace(),  # type: ignore[arg-type]
+        Telemetry(),
+        connect=unused,
+        emit=emitted.append,
+        on_event=lambda *_: None,
+        on_lost=unused,
+    )
+    for number in range(9):
+        pool._receive("src1", AgentNotice(code="x", message=f"notice {number}"))
+    pool._receive("snk1", AgentNotice(code="x", message="another node's"))
+    assert [(event.node, event.message) for event in emitted] == [
+        *(("src1", f"notice {number}") for number in range(3)),
+        ("src1", "sent more than 3 notices; further ones are not shown"),
+        ("snk1", "another node's"),
+    ]
