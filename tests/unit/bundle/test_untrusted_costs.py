@@ -5,6 +5,7 @@ Every one is harmless by itself: some megabytes at most when unpacked, and refus
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import json
@@ -30,9 +31,12 @@ from labconsole.model.yaml_file import MAX_FILE_BYTES
 from labconsole.store.series import MAX_SERIES_VALUES, check_series
 from labconsole.store.untrusted_json import MAX_VALUES, parse_json
 from labconsole.wire.codec import count_parts
+from support.boot_records import boot_data, boot_record
 from support.bundle_samples import make_lab, members, pack, repack
+from support.flow_records import flow_record
 from support.foreign_databases import altered
-from support.job_records import job_data
+from support.job_records import job_data, job_record
+from support.route_records import route_record
 
 MAY_GROW_BYTES = 96 << 20
 """By all files of the corpus together, each of which would take more by itself."""
@@ -381,6 +385,90 @@ def test_a_table_is_as_wide_as_its_head_and_no_wider_than_a_report_makes_one(tmp
     (tmp_path / "t.csv").write_text(content)
     with pytest.raises(ValueError, match=r"t\.csv"):
         list(read_rows(tmp_path / "t.csv"))
+
+
+def test_a_platform_with_many_brackets_costs_no_name_for_each(honest: dict[str, bytes], tmp_path: Path) -> None:
+    """Of 100 kB, of which a hundred thousand names would have 2 GB."""
+    rows = list(csv.DictReader(io.StringIO(honest["report/results.csv"].decode())))
+    rows[0]["platform"] = "raw" + " (" * 50_000
+    changed = io.StringIO()
+    table = csv.DictWriter(changed, list(rows[0]))
+    table.writeheader()
+    table.writerows(rows)
+    first = repack(tmp_path / "honest.tar.gz", honest, honest=True)
+    path = repack(tmp_path / "b.tar.gz", {**honest, "report/results.csv": changed.getvalue().encode()}, honest=True)
+    ((status, text),) = run_bounded([["verify", str(first)], ["verify", str(path)]], MAY_GROW_BYTES)
+    assert status == 1 and "report/results.csv: line 2" in text
+    assert "internal error" not in text
+
+
+def test_plans_on_the_occasions_of_all_runs_are_bounded(
+    honest: dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each plan file has a hash on each occasion, and a bundle may have a thousand plan files."""
+    runs = [json.loads(line) for line in honest["runs.jsonl"].decode().splitlines()]
+    for number, run in enumerate(run for run in runs if run.get("plan")):
+        run["plan"]["name"] = f"small@night-{number}"
+    lines = "".join(json.dumps(run) + "\n" for run in runs).encode()
+    path = repack(tmp_path / "b.tar.gz", {**honest, "runs.jsonl": lines}, honest=True)
+    monkeypatch.setattr("labconsole.bundle.origins.MAX_OCCASION_PLANS", 2)
+    assert main(["verify", str(path)]) == 2
+    assert "plans on all occasions that its records name are more than 2" in capsys.readouterr().err
+    monkeypatch.setattr("labconsole.bundle.origins.MAX_OCCASION_PLANS", 1000)
+    assert main(["verify", str(path)]) == 1
+    assert "internal error" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"guests": 10**12}, "guests: "),
+        ({"payload_bytes": 0}, "payload_bytes: "),
+        ({"bin_s": 0}, "bin_s: "),
+        ({"duration_s": 1e12}, "duration_s: "),
+        ({"duration_s": 80_000.0, "bin_s": 1e-6}, "make more than 20000 bins"),
+    ],
+)
+def test_a_record_asks_for_no_more_than_a_plan_can(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: dict[str, float], words: str
+) -> None:
+    """Reports and verify count up to such numbers, or divide by them."""
+    line = flow_record([[100, 100, 100]]).to_json()
+    line["requested"] |= change
+    (tmp_path / "flow.jsonl").write_text(json.dumps({"flow": line}) + "\n")
+    assert main(["runs", "import", str(tmp_path / "flow.jsonl"), "--store", str(tmp_path / "own.sqlite")]) == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["job", "boot", "route"])
+def test_no_record_is_of_more_guests_than_a_plan_has(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    record = {"job": lambda: job_record(job_data()), "boot": lambda: boot_record(boot_data()), "route": route_record}
+    line = record[kind]().to_json()
+    line["requested"]["guests"] = 251
+    (tmp_path / "one.jsonl").write_text(json.dumps({kind: line}) + "\n")
+    assert main(["runs", "import", str(tmp_path / "one.jsonl"), "--store", str(tmp_path / "own.sqlite")]) == 2
+    assert "requested.guests: Input should be less than or equal to 250" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("bound", ["MAX_PLATFORMS", "MAX_PLATFORM_VERSIONS"])
+def test_a_report_compares_a_bounded_number_of_platforms(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    """Every two of them are compared, and imported records may name a platform each."""
+    lines = jobs(3)
+    for number, line in enumerate(lines):
+        line["requested"] = {**line["requested"], "platform": f"p{number}"}  # type: ignore[dict-item]
+    (tmp_path / "jobs.jsonl").write_text("".join(json.dumps({"job": line}) + "\n" for line in lines))
+    own = str(tmp_path / "own.sqlite")
+    assert main(["runs", "import", str(tmp_path / "jobs.jsonl"), "--store", own]) == 0
+    assert main(["report", "--store", own]) == 0
+    capsys.readouterr()
+    monkeypatch.setattr(f"labconsole.report.loading.{bound}", 2)
+    assert main(["report", "--store", own]) == 2
+    assert "the trials are of 3 platforms" in capsys.readouterr().err
+    assert main(["report", "--store", own, "--platforms", "p0,p2"]) == 0
 
 
 def test_values_are_counted_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
