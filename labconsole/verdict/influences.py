@@ -240,8 +240,8 @@ def doubts(
             names = ", ".join(nodes)
             yield reason(
                 "unseen_cpu",
-                f"at least {hidden.lower_bound_ratio:.0%} of a processor went to processes that none of {names} sees, on "
-                f"the machine they run on",
+                f"at least {hidden.lower_bound_ratio:.0%} of a processor went to processes that none of {names} sees, "
+                f"on the machine they run on",
                 nodes=list(nodes),
                 cpu_ratio=hidden.cpu_ratio,
                 error_ratio=hidden.error_ratio,
