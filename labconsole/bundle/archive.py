@@ -86,9 +86,7 @@ def hash_file(path: Path) -> dict[str, Any]:
 
 
 def pack(out: Path, directory: Path, about: Mapping[str, Any], *, modified_s: int) -> None:
-    """Write all files of a directory, the manifest first. ``modified_s``: modification time of every file, Unix
-    time.
-    """
+    """Write all files of a directory, the manifest first. ``modified_s``: modification time, Unix time."""
     names = sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
     files = {name: hash_file(directory / name) for name in names}
     manifest = json.dumps({"format": BUNDLE_FORMAT, **about, "files": files}, indent=1, sort_keys=True).encode()

@@ -64,9 +64,7 @@ class Examination:
                 self._found(search.search_id, wrong)
 
     def take_other(self, kind: RecordKind[Any], record: Any) -> None:
-        """Examine one more record that is neither a run nor a search: a guest trial, or a record of a plug-in's
-        kind.
-        """
+        """Examine one more record that is neither a run nor a search."""
         record_id, recompute, describe_unjudged = (
             kind.columns(record).id,
             find_recompute(kind.name),

@@ -186,7 +186,7 @@ def _experiments(directory: Path, made: Report, facts: _Facts) -> dict[str, int]
 
 
 def _runs(directory: Path, store: RunStore, ids: set[str], facts: _Facts) -> None:
-    """Write the records with their notes, one per line, the earliest first; then the notes on plans; then each
+    """Write the records with their notes, one per line, the earliest first; then the notes on plans; then the
     series.
     """
     notes = store.notes()

@@ -178,9 +178,7 @@ def _series_files(found: Unpacked) -> list[Path]:
 
 
 def _experiments(found: Unpacked, store: RunStore, tell: Tell) -> tuple[int, dict[str, int]]:
-    """Import the other records from their files. Returns the number of valid searches, and of valid records per
-    kind.
-    """
+    """Import the other records from their files. Returns the numbers of valid searches, and of others by kind."""
     values_left = MAX_VALUES_TOGETHER
     counts: dict[str, int] = {}
     for kind in (SEARCH, *(kind for kind in record_kinds().values() if kind is not SEARCH)):
@@ -191,9 +189,7 @@ def _experiments(found: Unpacked, store: RunStore, tell: Tell) -> tuple[int, dic
 def _import_kind(
     found: Unpacked, store: RunStore, kind: RecordKind[Any], values_left: int, tell: Tell
 ) -> tuple[int, int]:
-    """Import a kind's records from their file, one per line. Returns how many were valid and how many values are
-    left.
-    """
+    """Import a kind's records from their file. Returns how many were valid and how many values are left."""
     name = pack.name_records_file(kind)
     path, count = found.path(name), 0
     if path is None:

@@ -121,9 +121,7 @@ def _find_missing_attempts(runs: Iterable[RunRow]) -> list[str]:
 
 
 def _find_superseded(runs: Iterable[RunRow]) -> list[tuple[str, str]]:
-    """Runs that do not enter because their place has several: only the last attempt does, and none if it exists
-    twice.
-    """
+    """Runs that do not enter because their place has several. Only the last attempt enters; none if it exists twice."""
     places: dict[Place, list[RunRow]] = {}
     for run in runs:
         place = place_of(run)

@@ -26,8 +26,9 @@ class EndCounts:
 
 
 def interpolate_count(points: Sequence[tuple[int, int]], at_ns: int) -> float | None:
-    """A running count at an instant, interpolated linearly between (instant, count) points in order, or None outside
-    them.
+    """A running count at an instant, interpolated linearly, or None outside the points.
+
+    ``points``: (instant, count) in order.
     """
     place = bisect_right(points, at_ns, key=lambda point: point[0])
     if place == 0 or place == len(points):

@@ -74,17 +74,13 @@ def build_counter_arrivals(
 
 
 def _lower_bound(sampled: int | None, captured: Sequence[CapturedStream], name: str) -> int | None:
-    """The certainly late packets by either witness, or None if neither shows any and the samples do not exclude
-    them.
-    """
+    """The certainly late packets by either witness, or None if it is open whether there are any."""
     captured_late = getattr(captured[0], name) or 0 if len(captured) == 1 else 0
     return max(sampled or 0, captured_late) if sampled is not None or captured_late else None
 
 
 def _late(samples: Samples, first: int, sending_s: float | None, grace_s: float) -> int | None:
-    """Packets that certainly arrived this much later than the first one, or None if it is open whether there are
-    any.
-    """
+    """Packets that certainly arrived this late after the first one, or None if it is open whether there are any."""
     if sending_s is None:
         return None
     wait_ns = round((sending_s + grace_s) * 1e9)

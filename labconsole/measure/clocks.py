@@ -16,9 +16,7 @@ Ends = tuple[str, str]
 
 
 def agreement(names: Ends, source: dict[str, Any] | None, sink: dict[str, Any] | None) -> ClockAgreement:
-    """The agreement of a stream's two nodes, by the record's ``environment.nodes``; a node is None if it is missing
-    there.
-    """
+    """The agreement of a stream's two nodes, by the record's ``environment.nodes``; None for a node missing there."""
     if source is None or sink is None:
         return ClockAgreement(bound_ns=None, bound_by=None, measured_ns=None, stated_ns=None)
     measured_ns = clock_bound_ns(source, sink)

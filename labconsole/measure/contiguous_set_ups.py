@@ -35,10 +35,10 @@ def find_set_up_starts(runs: Iterable[RunRow]) -> SetUpStarts:
 
 
 def number_contiguous_set_ups(runs: Iterable[RunRow]) -> ContiguousSetUps:
-    """The stretches of all set-ups in ``runs``, which must contain everything stored: excluded runs also separate
-    blocks.
+    """The stretches of all set-ups in ``runs``, by block and set-up.
 
-    A set-up begins with its earliest run. Set-ups of the same moment are ordered by block.
+    ``runs`` must contain everything stored, because excluded runs also separate blocks. A set-up begins with its
+    earliest run. Set-ups of the same moment are ordered by block.
     """
     begun: dict[tuple[Any, str], str] = {}
     for run in runs:

@@ -195,7 +195,7 @@ def function_of(label: str) -> str | None:
 
 
 def cause_of(label: str) -> DropCause | None:
-    """The cause for a counter in the ledger, or None if it is no drop reason or needs no explanation."""
+    """The cause for a counter in the ledger, or None if it is no drop reason or nothing more is known."""
     match = _KERNELS.fullmatch(label)
     if match is None:
         return None

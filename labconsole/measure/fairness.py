@@ -111,9 +111,7 @@ def utilization_ratio(rates: Rates, line_bps: float) -> float | None:
 
 
 def during_ratio(rates_bps: Sequence[float], before: tuple[int, int], during: tuple[int, int]) -> float | None:
-    """Mean rate in the bins ``during`` an event, relative to that in those ``before``; each (first, one past the
-    last).
-    """
+    """Mean rate in the bins ``during`` an event, relative to those ``before``; each (first, one past the last)."""
     base, meanwhile = rates_bps[slice(*before)], rates_bps[slice(*during)]
     if not base or not meanwhile or not (mean := statistics.fmean(base)):
         return None

@@ -88,10 +88,10 @@ def design_of(run: RunRow, pool: Collection[str] = ()) -> Alike | None:
 
 
 def rate_of(run: RunRow) -> tuple[float, float] | None:
-    """A run's forwarding rate in packets and bits per second, over the window of arrivals (RFC 2285), or None if
-    unknown.
+    """A run's forwarding rate in packets and bits per second, or None if unknown.
 
-    It is over the sending time in runs of method 1, and if fewer than two packets arrived, which have no window.
+    It is over the window of arrivals (RFC 2285), but over the sending time in runs of method 1, and if fewer than two
+    packets arrived, which have no window.
     """
     if run.forwarding_pps is not None and run.forwarding_bps is not None:
         return run.forwarding_pps, run.forwarding_bps
@@ -119,9 +119,7 @@ def block_of(run: RunRow) -> Hashable:
 
 
 def occasion_of_block(block: Hashable) -> Hashable:
-    """The common key of all blocks of one plan on one occasion: its hash, or the block itself if it is no block of a
-    plan.
-    """
+    """The common key of all blocks of one plan on one occasion: its hash, or the block itself outside plans."""
     return block[1] if isinstance(block, tuple) else block
 
 

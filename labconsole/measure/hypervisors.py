@@ -9,9 +9,7 @@ from labconsole.measure.paired_blocks import PointOfHypervisor, TrialOfGuests, u
 from labconsole.model.conditions import format_hypervisor, read_conditions
 
 BARE_HOST: Final = "raw"
-"""The driver of a platform whose guests are processes of the bare host; hosts.yaml may name the platform
-differently.
-"""
+"""The driver of a platform whose guests are processes of the bare host, whatever the platform's name in hosts.yaml."""
 
 XEN: Final = "xen"
 """The only hypervisor that Linux names when running under it (/sys/hypervisor/type)."""

@@ -116,9 +116,7 @@ def _interrupts(work: WorkRecord, time: ProcessorTime) -> str:
 
 
 def _line(each: InterruptRecord) -> str:
-    """The last word of a device's description, which is its name; the whole description of the kernel's own
-    interrupts.
-    """
+    """A device's name, the last word of its description; of the kernel's own interrupts the whole description."""
     if not each.line.isdecimal():
         return each.what or each.line
     return each.what.rpartition(" ")[2] or each.line

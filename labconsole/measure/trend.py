@@ -109,9 +109,7 @@ class Segmentation(NamedTuple):
 
 
 def fewest_results(results: int) -> int:
-    """The fewest results of a level in a series of this length: two equal ones are more often chance in the middle
-    lengths.
-    """
+    """The fewest results of a level in a series of this length: in the middle lengths two are too often chance."""
     return 3 if 6 <= results < 14 else 2
 
 

@@ -119,9 +119,7 @@ def row_values(row: RunSummary) -> dict[str, Any]:
 
 
 def text_values(row: RunSummary) -> dict[str, Any]:
-    """The values for a text file: unknown values are empty, booleans ``true`` or ``false``, lists joined by
-    semicolons.
-    """
+    """The values for a text file: unknown ones are empty, booleans true or false, lists joined by semicolons."""
     values: dict[str, Any] = {name: _text(value) for name, value in row_values(row).items()}
     values["reason_codes"] = ";".join(row.reason_codes)
     return values

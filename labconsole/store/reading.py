@@ -40,9 +40,7 @@ from labconsole.store.sql.schema import (
 )
 
 PAGE_RUNS = 200
-"""Records read at a time while streaming, so that a slow consumer holds no snapshot that keeps the WAL from
-shrinking.
-"""
+"""Records read at a time while streaming: a slow consumer thus holds no snapshot that keeps the WAL from shrinking."""
 
 
 class StoredRuns(StoredExperiments):

@@ -24,9 +24,7 @@ PACE_KEPT_PACKETS = 2
 """Two frames closer than intended may be one late frame; more than two in a row are a burst."""
 
 PEAK_RATIO = 1.05
-"""The packets that a window may contain, relative to the intended rate and one packet, before the pace counts as
-lost.
-"""
+"""The packets of a window, relative to the intended rate and one packet, above which the pace counts as lost."""
 
 Purpose = Literal["maximum", "rate", "search"]
 

@@ -38,8 +38,10 @@ MOST_WITHOUT_UUT = 2
 _RECEIVER_DOWN = ("DEV_READY", "enqueue_to_backlog")
 _INTO_GUEST, _OUT_OF_GUEST = "to_guest", "from_guest"
 _NO_LOSS = ("pktgen_", "tpacket_rcv", "packet_rcv")
-"""Functions of the generator, which returns its own reference to a packet where the packet went, and of captures, which
-discard their own when they have no room.
+"""Functions of the generator and of captures, which discard no packets of the stream.
+
+The generator returns its own reference to a packet where the packet went; captures discard their copies when they have
+no room.
 """
 
 

@@ -96,9 +96,7 @@ class NicClockObservation:
 
 @dataclass(slots=True)
 class StreamObservations:
-    """One stream: the reports of its generator, its capture and the counters on its path; None if there is no
-    report.
-    """
+    """One stream: the reports of its generator, its capture and the counters on its path; None for a missing one."""
 
     stream: Stream
     path: StreamPath

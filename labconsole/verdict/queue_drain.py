@@ -47,9 +47,7 @@ def coarse(record: StreamRecord) -> Coarse | None:
 
 @dataclass(frozen=True, slots=True)
 class QueueDrain:
-    """Packets that arrived after the last one was sent: the contents of the path's buffers then, in packets and
-    seconds.
-    """
+    """Packets that arrived after the last one was sent: the contents of the path's buffers in packets and seconds."""
 
     late_packets: int
     packets: int

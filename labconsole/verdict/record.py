@@ -210,9 +210,7 @@ def _count_at_port(
     statistic: str,
     measured: int | None,
 ) -> int | None:
-    """The count at a port of the UUT: the ledger's if it is a hop. A counter that did not move elsewhere was not
-    read.
-    """
+    """The count at a port of the UUT, from the ledger if it is a hop; None for a counter that should have moved."""
     if hop in at:
         return at[hop]
     grown = growth(seen, node, "", interface, statistic)

@@ -20,8 +20,7 @@ from labconsole.wire.capture import CapturedStream
 def add_timing(
     record: StreamRecord, raw: StreamObservations, environment: Environment, source_moved_ns: int
 ) -> StreamRecord:
-    """The record with ``delay`` and ``spacing``, with the sink kernel's report on every packet, and the clock
-    agreement.
+    """The record with ``delay`` and ``spacing``, the sink kernel's report on every packet, and the clock agreement.
 
     ``delay`` and ``spacing`` stay None if the capture contains other streams. The agreement is added if anything is
     stated on the clocks. ``source_moved_ns``: by how much the source's wall clock was set meanwhile, as far as that is

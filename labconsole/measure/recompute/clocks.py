@@ -43,9 +43,7 @@ def least_bound_ns(stream: StreamRecord, record: RunRecord) -> int | None:
 
 
 def stamps_bound_ns(stream: StreamRecord) -> int | None:
-    """The bound between the clock that stamped the capture and the sink's: 0 if it is the sink's own, None if
-    unknown.
-    """
+    """The bound between the clock that stamped the capture and the sink's, 0 for the sink's own, or None if unknown."""
     stamps = stream.extensions.get(STAMPS)
     if stamps is None or not known_stamps(stamps):
         return 0

@@ -35,9 +35,7 @@ SAME_TIME_S = 2e-9
 """Two times in seconds from whole nanoseconds may differ by this and be equal."""
 
 QUEUED_S = 0.01
-"""A packet later than the sending time after the first packet by more than this was queued; a search counts it as
-lost.
-"""
+"""A packet this much later than the sending time after the first one was queued; a search counts it as lost."""
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
 

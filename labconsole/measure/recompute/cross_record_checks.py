@@ -25,9 +25,7 @@ UNHASHED = frozenset({"command", "limit_s"})
 
 
 class CrossRecordChecks:
-    """Takes record after record and yields contradictions to earlier ones; ``ending`` yields those known only at the
-    end.
-    """
+    """Takes records one by one and yields contradictions to earlier ones; ``ending`` yields those known at the end."""
 
     def __init__(self) -> None:
         self._set_ups = SetUpChecks()

@@ -193,9 +193,7 @@ def numbering_problems(where: str, name: str, of: Sequence[Any]) -> Iterator[Dis
 def address_problems(
     record: GuestTrial, where: str, of: Sequence[Any], names: Sequence[str] = ("mac", "address")
 ) -> Iterator[Discrepancy]:
-    """Guests with several addresses of a kind, or with another guest's, unless they share the unit under test's
-    port.
-    """
+    """Guests with several addresses of a kind, or with another guest's, except on the unit under test's own port."""
     is_shared = record.attestation.get("driver") == OWN_PORT
     for name in names:
         addresses: dict[str, str] = {}

@@ -221,9 +221,7 @@ def _root(rising: Callable[[float], float], low: float, high: float) -> float:
 
 
 def _t_tail_of_angle(angle: float, degrees: float) -> float:
-    """Share above sqrt(degrees) · cot(angle): the integral of sin^(degrees - 1) up to it, relative to the whole
-    integral.
-    """
+    """Share above sqrt(degrees) · cot(angle): the integral of sin^(degrees - 1) up to it over the whole integral."""
     return 0.5 * _power_of_sine(angle, degrees) / _half_of_all(degrees)
 
 

@@ -84,9 +84,7 @@ def _sample_gap_s(arrivals: Arrivals) -> float:
 
 
 def find_rate_uncertainty(stream: StreamRecord) -> float | None:
-    """The possible error of a forwarding rate from counter samples, or None if it is not from samples, or there is
-    none.
-    """
+    """The possible error of a forwarding rate from counter samples, or None for other rates."""
     seen, sending_s = stream.arrivals, stream.offered_duration_s
     again = _forwarding_pps(seen, sending_s)
     if seen is None or sending_s is None or again is None or seen.window_from != "counters":

@@ -76,9 +76,7 @@ class _SetUp:
 
 
 class SetUpChecks:
-    """Takes trial after trial and yields contradictions to earlier ones; ``ending`` yields those known only at the
-    end.
-    """
+    """Takes trials one by one and yields contradictions to earlier ones; ``ending`` yields those known at the end."""
 
     def __init__(self) -> None:
         self._set_ups: dict[str, _SetUp] = {}

@@ -242,9 +242,7 @@ def _plain(text: str) -> str:
 
 
 def rate_bps(run: RunRow) -> float | None:
-    """The rate over the window of arrivals; over the sending time by method 1, or if a stream has fewer than two
-    arrivals.
-    """
+    """The rate over the window of arrivals; over the sending time by method 1, or with under two arrivals a stream."""
     if run.forwarding_bps is not None:
         return run.forwarding_bps
     if (run.method or 1) == 1:
@@ -262,9 +260,7 @@ def _counted(run: RunRow, sides: bool) -> tuple[int, int] | None:
 
 
 def _possible(lost: int, offered: int) -> bool:
-    """Whether the loss is at most the offered packets, and a surplus small enough for the unit under test's own
-    packets.
-    """
+    """Whether the loss is at most the offered packets, and a surplus can be the unit under test's own packets."""
     return -max(OWN_PACKETS, offered * OWN_RATIO) <= lost <= offered
 
 

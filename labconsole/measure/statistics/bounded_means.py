@@ -1,5 +1,4 @@
-"""Means over set-ups for which Student's interval is unsuitable: rare events, bounded indices, the least of several.
-Pure.
+"""Means over set-ups for which Student's interval is unsuitable. Pure.
 
 - *Shares of rare events*, such as bins in which one guest has nearly all: the rule for losses (loss_interval.py).
 - *Jain's index* is at most 1, and each trial's noise lowers it: it has a lower bound and no upper one.
@@ -46,8 +45,8 @@ def share_over_set_ups(trials: Mapping[Key, Sequence[tuple[int, int]]], families
 
 
 def lower_bounded(mean: SetUpMean) -> SetUpMean:
-    """The mean of an index that is at most 1 and that noise lowers: without an upper bound, as each trial is too
-    low.
+    """The mean of an index that is at most 1 and that noise lowers: as each trial is too low, without an upper
+    bound.
     """
     if mean.ci_low is None:
         return mean

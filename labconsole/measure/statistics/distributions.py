@@ -146,10 +146,10 @@ def _upper(k: int, n: int, tail: float) -> float:
 
 
 def _binomial_tail(k: int, n: int, p: float, side: int) -> float:
-    """Probability of ``k`` or more (side +1), or of ``k`` or fewer (-1), of n: if possible term by term from k
-    outwards.
+    """Probability of ``k`` or more (side +1), or of ``k`` or fewer (-1), of n.
 
-    This avoids cancellation; a beta function of 1 - p would leave few digits of a p of 10^-8.
+    Summed from k outwards if possible. This avoids cancellation; a beta function of 1 - p would leave few digits of a p
+    of 10^-8.
     """
     far = side * (k - n * p) > 0  # beyond the middle: the terms decrease from the first one on
     if min(k, n - k) > MANY_TERMS:

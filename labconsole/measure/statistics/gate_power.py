@@ -43,8 +43,7 @@ class OccasionCounts(NamedTuple):
 
 
 def passing_margin_ratio(effect: Effect, *, is_spread_known: bool) -> float | None:
-    """The margin that passes with 80 % power at the spread of ``effect`` if nothing has changed, or None without
-    spread.
+    """The margin that passes with 80 % power at the spread of ``effect`` without a change, or None without spread.
 
     ``is_spread_known``: the spread is that of a baseline that stays. Otherwise later occasions estimate it again,
     possibly with a larger result: the power is then a mean over the estimates at these degrees of freedom.

@@ -55,9 +55,7 @@ class LineInBlocks:
 
     @property
     def bent(self) -> bool | None:
-        """Whether a line is not enough, because the interval of the bend excludes zero; None if there is no
-        interval.
-        """
+        """Whether the interval of the bend excludes zero, so that a line is not enough; None without an interval."""
         bend = self.bend
         if bend is None or bend.low is None or bend.high is None:
             return None

@@ -45,9 +45,7 @@ FEW_LOST_EACH = 5
 """Packets per set-up below which a spread smaller than by chance is no evidence."""
 
 OWN_PACKETS, OWN_RATIO = 20, 1e-4
-"""The frames of its own that a unit under test may send (spanning tree, LLDP, ARP), or as a share of offered
-packets.
-"""
+"""A unit under test may send frames of its own (spanning tree, LLDP, ARP): their number, and share of offered."""
 
 Method = Literal["over set-ups", "this set-up only", "of this run", "set-ups unknown", "nothing offered"]
 

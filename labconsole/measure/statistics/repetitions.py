@@ -62,9 +62,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Mean of a minus mean of b with Welch's interval. ``detectable``: zero lies outside, or None for too few
-    values.
-    """
+    """Mean of a minus mean of b with Welch's interval. ``detectable``: zero lies outside; None for too few values."""
 
     mean: float
     ci_low: float | None

@@ -53,9 +53,7 @@ def incomplete_beta(x: float, a: float, b: float) -> float:
 
 
 def beta_front(x: float, a: float, b: float) -> float:
-    """x^a (1-x)^b / B(a, b), by deviances: this keeps its digits if the logarithms of its factors are in the
-    billions.
-    """
+    """x^a (1-x)^b / B(a, b), by deviances, which keep its digits if logarithms of its factors are in the billions."""
     n = a + b
     exponent = _stirling_error(n) - _stirling_error(a) - _stirling_error(b)
     exponent -= _deviance(a, n * x) + _deviance(b, n * (1.0 - x))

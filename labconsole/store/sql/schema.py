@@ -1,6 +1,4 @@
-"""The tables. The record's JSON is authoritative; the other columns repeat parts of it for filters, lists and
-resume.
-"""
+"""The tables. The record's JSON is authoritative; other columns repeat parts of it for filters, lists and resume."""
 
 from __future__ import annotations
 
