@@ -174,7 +174,7 @@ def _members(archive: tarfile.TarFile, raw: _Bounded, path: Path) -> Iterator[tu
     """Yield the plain files below TOP by name. Any other member makes the whole archive invalid."""
     number = 0
     while (member := raw.read_header(archive.next)) is not None:
-        archive.members = []  # type: ignore[attr-defined] # tarfile would keep what every header says
+        archive.members = []  # type: ignore[attr-defined] # tarfile would keep every header
         number += 1
         if number > MAX_FILES + 1:
             raise StoreError(f"{path}: contains more than {MAX_FILES} files")

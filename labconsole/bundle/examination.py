@@ -100,7 +100,7 @@ def columns(summary: RunSummary, record: RunRecord) -> Iterator[Discrepancy]:
 
 
 def experiment_columns(kind: RecordKind[Any], listed: ExperimentColumns, record: Any) -> Iterator[Discrepancy]:
-    """The same comparison for the table of searches and guest trials."""
+    """Differences between an experiment's record and its columns in the table."""
     repeats = kind.columns(record)
     repeats = replace(repeats, started_at=utc_text(repeats.started_at, kind.name))
     for each in fields(ExperimentColumns):

@@ -154,7 +154,7 @@ def _needed(made: Report, store: RunStore) -> set[str]:
 
 
 class _Facts:
-    """What the packed runs record about their origin."""
+    """The origin of the packed runs, according to their records."""
 
     def __init__(self) -> None:
         self.count = self.series = self.newest_s = 0

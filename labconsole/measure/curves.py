@@ -206,7 +206,7 @@ def _label_conditions(design: Alike) -> GroupConditions:
 
 
 def _apart(designs: Iterable[Alike]) -> dict[tuple[str, GroupConditions], str]:
-    """What distinguishes runs of one platform besides the factors, as text: ``(kernel 6.1.0)``, usually empty."""
+    """The text that distinguishes runs of one platform besides the factors: ``(kernel 6.1.0)``, usually empty."""
     known = list(designs)
     beds = {(design.conditions.testbed, design.conditions.fingerprint) for design in known}
     if len(beds) == len({testbed for testbed, _ in beds}):  # then its name identifies a testbed

@@ -42,7 +42,7 @@ class EchoPacket(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Nonce:
-    """What distinguishes one mark from all others: the size of its payload and the byte that it repeats."""
+    """The payload that distinguishes one mark from all others: its size, and the byte that it repeats."""
 
     payload_bytes: int
     pattern: int

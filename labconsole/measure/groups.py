@@ -33,7 +33,7 @@ Setting = TypeVar("Setting", bound=Hashable)
 
 
 class GroupConditions(NamedTuple):
-    """What must be equal in addition to the design point; None if unknown or pooled."""
+    """Conditions that must be equal in addition to the design point; None if unknown or pooled."""
 
     duration: float | None
     testbed: str | None
@@ -52,7 +52,7 @@ OF_THE_PLATFORM = ("kernel", "hypervisor")
 
 
 class Alike(NamedTuple):
-    """What repetitions share: the factors of their design point, except duration and generator, and conditions.
+    """The common facts of repetitions: conditions, and the factors of their design point.
 
     Duration and generator are among the conditions here, because a report may pool them.
     """
@@ -74,7 +74,7 @@ def conditions_of(run: RunRow, pool: Collection[str] = ()) -> GroupConditions:
 
 
 def design_of(run: RunRow, pool: Collection[str] = ()) -> Alike | None:
-    """What a run shares with its repetitions, or None if its frames had no single size."""
+    """The common facts of a run and its repetitions, or None if its frames had no single size."""
     if run.frame is None:
         return None
     return Alike(
@@ -130,7 +130,7 @@ def _set_up_of(run: RunRow) -> Hashable:
 
 
 def _retake_key(run: RunRow) -> Hashable:
-    """What a repeated set-up has in common with the one that it replaces, or None outside blocks."""
+    """The common key of a repeated set-up and the one that it replaces, or None outside blocks."""
     block = block_of(run)
     return None if block == ONE_SET_UP else (block, run.platform, run.background)
 
@@ -247,7 +247,7 @@ class DesignPoints:
         self._searched: dict[Alike, Repetitions] = {}
         self._left_out: Counter[str] = Counter()
         self._last: dict[Hashable, tuple[str, Hashable]] = {}
-        """By what is set up: the time of the newest run in its last set-up, and that set-up."""
+        """The time of the newest run in the last set-up, and that set-up, by what is set up."""
         self.unknown = 0
         self.add(runs)
 

@@ -1,4 +1,4 @@
-"""What ran the guests, and below which hypervisor: determines which trials are compared with which. Pure."""
+"""The hypervisors of guests, and those below them, which determine the trials that are compared. Pure."""
 
 from __future__ import annotations
 
@@ -54,7 +54,9 @@ def find_outer_hypervisor(key: PointOfHypervisor) -> str:
 
 
 def disambiguate_hypervisor(key: H, keys: Iterable[H]) -> list[str]:
-    """What distinguishes a platform from the same one with another hypervisor among ``keys``, or on bare hardware."""
+    """Texts that distinguish a platform from the same one with another hypervisor among ``keys``, or on bare
+    hardware.
+    """
     if len({each.hypervisor for each in keys if each.platform == key.platform}) > 1:
         return [key.hypervisor or "hypervisor not known"]
     return [under] if (under := find_outer_hypervisor(key)) else []

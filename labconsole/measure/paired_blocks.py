@@ -110,7 +110,7 @@ def newest_trials(every: Iterable[T]) -> list[T]:
 
 
 def select_newest_per_place(every: Iterable[S], place: Callable[[S], Hashable]) -> list[S]:
-    """The same for each ``place``."""
+    """For each ``place`` the last record that is done, or else the last."""
     found: dict[Hashable, S] = {}
     for record in sorted(every, key=lambda each: each.started_at):
         key = place(record)
@@ -172,10 +172,10 @@ def _tells_more(key: K, other: K, seen_late: Sequence[str]) -> bool:
 
 
 class Block(NamedTuple):
-    """What trials must share before they may be paired.
+    """The common facts that trials need before they may be paired.
 
-    That is the block of one plan on one testbed, one boot of the unit under test, and one stretch, in which no trial of
-    another block of the plan was measured.
+    They are the block of one plan on one testbed, one boot of the unit under test, and one stretch, in which no trial
+    of another block of the plan was measured.
     """
 
     testbed_fingerprint: str

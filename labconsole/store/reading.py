@@ -164,7 +164,7 @@ class StoredRuns(StoredExperiments):
 
     def count(self, where: RunFilter = EVERYTHING) -> int:
         """The number of runs that match."""
-        # Of a column: SQLite counts whole rows in one step, which nothing bounds.
+        # Counts a column: SQLite counts whole rows in one step, which nothing bounds.
         return int(self.rows(matching(select(func.count(runs.c.run_id)), where), "count runs")[0][0])
 
     def amount(self) -> tuple[int, int]:

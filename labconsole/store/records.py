@@ -118,9 +118,9 @@ def _names(record: RunRecord) -> Iterator[tuple[str, object]]:
 
 
 def describe_validation_error(exc: Exception, whole: str) -> str:
-    """What is wrong with a record's data, with its place.
+    """Describe the problem with a record's data, with its place.
 
-    ``whole``: the name of the place if it is the record itself.
+    ``whole``: the place's name if it is the record itself.
     """
     if not isinstance(exc, ValidationError):
         return str(exc)

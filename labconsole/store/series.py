@@ -86,7 +86,7 @@ _UNREADABLE = (
     zlib.error,
     zipfile.BadZipFile,
 )
-"""What zipfile and numpy raise for a damaged file; RuntimeError for a member that needs a password."""
+"""Exceptions of zipfile and numpy for a damaged file; RuntimeError for a member that needs a password."""
 
 
 def unpack_series(content: bytes, run_id: str, where: str) -> Series:

@@ -148,7 +148,7 @@ DRIVERS: dict[str, DriverTable] = {
         after="xdp drops; xdp aborted",
         tx="pkts tx discard; pkts tx err = tx_errors; drv dropped tx total = tx_dropped; xdp xmit err",
     ),
-    # A packet beyond an allowance is queued or dropped; the NIC does not tell them apart.
+    # A packet beyond an allowance is queued or dropped; the NIC does not distinguish these cases.
     "ena": DriverTable(
         rx="bw_in_allowance_exceeded = rx_dropped; rx_drops = rx_dropped; rx_overruns",
         after="queue_#_rx_skb_alloc_fail; queue_#_rx_xdp_drop = rx_dropped; queue_#_rx_xdp_aborted;"

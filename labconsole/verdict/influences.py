@@ -201,7 +201,7 @@ def _guest_names(side: NodeSurroundings | None, attested: set[str]) -> set[str]:
     return {guest.name for guest in side.guests if guest.name not in attested} if side is not None else set()
 
 
-# What of it is judged
+# Activity that is judged
 
 
 def unobserved(seen: TrialObservations) -> Iterator[Reason]:

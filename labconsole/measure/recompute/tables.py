@@ -62,7 +62,7 @@ CONDITIONS: dict[str, Callable[[RunRow], object]] = {
     "generator": lambda run: run.generator,
     "method": lambda run: run.method,
 }
-"""What must be equal in addition to the factors, by the name under which a report pools it."""
+"""Conditions that must be equal in addition to the factors, by the name under which a report pools them."""
 
 
 def wrong_cells(

@@ -57,7 +57,7 @@ class Backend(ABC):
         """Raise StoreError if the file of these tables would cost more to read than its length."""
 
     def prepare_database(self) -> None:  # noqa: B027
-        """Set up what is outside any transaction, once the database is known to be ours."""
+        """Configure the database outside any transaction, once it is known to be ours."""
 
     def create_own(self, connection: Connection) -> None:  # noqa: B027
         """Create what only this kind of database has, in a new store."""
@@ -81,7 +81,7 @@ class Backend(ABC):
 
     @abstractmethod
     def unstage(self, run_id: str, staged: Any, *, failed: bool) -> None:
-        """Remove what is left of staging. ``failed``: the run was not saved."""
+        """Remove the remains of staging. ``failed``: the run was not saved."""
 
     @abstractmethod
     def series(self, connection: Connection, run_id: str) -> tuple[bytes, str]:
@@ -100,7 +100,7 @@ class Backend(ABC):
 
     @abstractmethod
     def reason(self, exc: Exception) -> str:
-        """What went wrong in the database, described for the operator."""
+        """The database's error, described for the operator."""
 
     @contextmanager
     def errors(self, doing: str) -> Iterator[None]:

@@ -202,7 +202,7 @@ def _anywhere(sought: str) -> Condition:
 
 
 def _format_target(target: ColumnElement[Any]) -> ColumnElement[Any]:
-    """As units.format_target."""
+    """The text that units.format_target returns."""
 
     def scaled(scale: int, suffix: str) -> ColumnElement[Any]:
         whole, rest = as_type(target // literal(scale, BigInteger), Text), target % literal(scale, BigInteger)

@@ -405,7 +405,7 @@ def build_summary(row: Row[Any]) -> RunSummary:
 
 
 def build_summary_before_4(row: Row[Any]) -> RunSummary:
-    """The same for a row of ``summary_columns_before_4``."""
+    """The summary of a row of ``summary_columns_before_4``."""
     return _summary(row, _known_since_4(row.run_id, row.record))
 
 
