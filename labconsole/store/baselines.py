@@ -1,4 +1,4 @@
-"""Baselines that a store keeps: added, never changed, the last of a name counts."""
+"""Baselines in a store: rows are only added, and the last one of a name counts."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _COLUMNS = (
 
 
 def read_baselines(connection: Connection) -> list[Baseline]:
-    """All that there have been, the last first; none in a store that no program with baselines has written to.
+    """All baselines that were ever set, the last first; none if the store was never written by a program that has them.
 
-    Raises StoreError for a row that is none: the store may be somebody else's.
+    Raises StoreError for an invalid row: the store may come from someone else.
     """
     if not inspect(connection).has_table(baselines.name):
         return []
@@ -46,6 +46,6 @@ def _baseline(values: dict[str, Any], number: int) -> Baseline:
 
 
 def write_baseline(connection: Connection, baseline: Baseline) -> None:
-    """Add one. Holds the write lock."""
+    """Add a baseline. Needs the write lock."""
     number = connection.execute(select(func.coalesce(func.max(baselines.c.id), 0) + 1)).scalar_one()
     connection.execute(insert(baselines).values(id=number, **baseline.to_json()))
