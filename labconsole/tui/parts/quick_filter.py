@@ -1,4 +1,4 @@
-"""The line that `/` opens: what is typed narrows a table at once. Enter keeps it, esc drops it."""
+"""The line that `/` opens: the typed text narrows a table at once. Enter keeps it, esc drops it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_CHARACTERS = 100
 
 
 class _Typed(HasActions, Input):
-    """Enter and the arrows keep what was typed."""
+    """The text field. Enter and the arrows keep the text."""
 
     ACTIONS = (
         Action("escape", "leave(False)", "Drop the filter", shown=False),
@@ -25,7 +25,7 @@ class _Typed(HasActions, Input):
 
     @dataclass
     class Left(Message):
-        """Typing is over."""
+        """The operator has finished typing."""
 
         keep: bool
 
@@ -34,11 +34,11 @@ class _Typed(HasActions, Input):
 
 
 class QuickFilter(Horizontal):
-    """Hidden until opened. Tells Changed with every key and Left at the end."""
+    """Hidden until opened. Sends Changed with every key and Left at the end."""
 
     @dataclass
     class Changed(Message):
-        """Narrow to this."""
+        """The text changed."""
 
         text: str
 
@@ -54,7 +54,7 @@ class QuickFilter(Horizontal):
         self.display = False
 
     def open(self) -> None:
-        """Begin, or go on, typing."""
+        """Open the line for typing."""
         self.display = True
         self.screen.set_focus(self.query_one(_Typed))
 

@@ -1,4 +1,4 @@
-"""Log: everything that happened since the console was opened, in its own words and in those of its loggers."""
+"""Log: everything since the console was opened, from its own notes and its loggers."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens.log.journal_table import LOOKS, JournalTable, format_time
 
 MAX_COPIED_LINES = 1000
-"""A terminal takes so much through OSC 52 and no more: 74 kB of base64 in most."""
+"""Limit of most terminals for a copy through OSC 52: 74 kB of base64."""
 
 
 class LogFilter(HasActions, Input):
-    """The words that an entry must hold. Up, down, enter and esc leave it."""
+    """The terms that an entry must contain. Up, down, enter and esc leave it."""
 
     ACTIONS = (Action("escape,up,down,enter", "leave", "Leave the filter", shown=False),)
 
@@ -32,7 +32,7 @@ class LogFilter(HasActions, Input):
 
 
 class WholeEntry(Lines):
-    """The entry under the cursor without being cut."""
+    """The entry under the cursor, uncut."""
 
     def __init__(self, table: JournalTable) -> None:
         super().__init__(id="whole-entry")
@@ -103,7 +103,7 @@ class LogScreen(ConsoleScreen):
         self._total = -1
 
     def paint_clock(self) -> None:
-        if self._total != self.state.journal.total:  # loggers move no revision
+        if self._total != self.state.journal.total:  # loggers do not change the revision
             self._total = self.state.journal.total
             self.paint_data()
 
@@ -133,10 +133,10 @@ class LogScreen(ConsoleScreen):
         table.paint()
 
     def action_back(self) -> None:
-        """One step back: the filter first."""
-        words = self.query_one(LogFilter)
-        if words.value:
-            words.value = ""
+        """Go one step back: the filter first."""
+        field = self.query_one(LogFilter)
+        if field.value:
+            field.value = ""
         else:
             self.console_app.action_mode("bench")
 
