@@ -1,4 +1,4 @@
-"""How far the occasions of a baseline lie apart, point by point, and which occasion or set-up is off. Pure."""
+"""Scatter between the occasions of a baseline, point by point, and outlying occasions and set-ups. Pure."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ FEW: Final = (
 )
 
 MOST_LINES: Final = 12
-"""Of what is off, for people; ``--json`` has all."""
+"""Most outliers listed for people; ``--json`` has all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointScatter:
-    """One quantity of one design point. ``sd_ratio``: between occasions; ``passing_margin_ratio``: within which one
-    later occasion passes 8 times in 10 if nothing has changed; None: fewer than three occasions, of which those of one
-    boot are one. ``boots``: None, some are not known. ``off``: sentences.
+    """Scatter of one quantity of one design point. ``sd_ratio``: between occasions. ``passing_margin_ratio``: the
+    margin within which one later occasion passes 8 times in 10 if nothing has changed, or None with fewer than three
+    occasions, counting those of one boot as one. ``boots``: None if some are unknown. ``off``: sentences on outliers.
     """
 
     point: str
@@ -46,7 +46,7 @@ class PointScatter:
     off: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """As commands tell it to machines."""
+        """The scatter as an object, for machine-readable output."""
         return {
             "point": self.point,
             "occasions": self.occasions,
@@ -58,8 +58,8 @@ class PointScatter:
 
 
 def find_scatter(side: Side) -> list[PointScatter]:
-    """Of every point where packets are lost, and of every quantity of which all trials say what the unit under test can
-    do: at a limit nothing scatters.
+    """Scatter of every point where packets are lost, and of every quantity whose trials all show what the unit under
+    test can do: at a limit nothing scatters.
     """
     plan_names: dict[Hashable, str] = {key: facts.name for (key, _), facts in side.digest.planned.items()}
     found = [
@@ -111,7 +111,9 @@ def _scatter(
 
 
 def describe_scatter(found: Sequence[PointScatter], named: int) -> Iterator[str]:
-    """The point whose occasions lie farthest apart, what is off, and what a gate cannot tell by these ``named``."""
+    """Describe the point whose occasions differ most, the outliers, and what a gate cannot show with these ``named``
+    occasions.
+    """
     known = [(each.sd_ratio, each.passing_margin_ratio, each) for each in found]
     spread = [(sd, margin, each) for sd, margin, each in known if sd is not None and margin is not None]
     if spread:
@@ -131,7 +133,7 @@ def describe_scatter(found: Sequence[PointScatter], named: int) -> Iterator[str]
 
 
 def _describe_boots(found: Sequence[PointScatter], named: int) -> Iterator[str]:
-    """That occasions are too few, also where they are so for their boots: else a gate would be the first to say it."""
+    """Report too few occasions, also if only their boots are too few: otherwise a gate would be the first to report it."""
     boots = {each.boots for each in found}
     fewest = min((each.occasions for each in found), default=named)
     if named < MINIMUM_BLOCKS:

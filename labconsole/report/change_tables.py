@@ -1,4 +1,4 @@
-"""What two sides of a comparison show, as tables and sentences: for terminal, Markdown and machines. Pure."""
+"""Tables and sentences on the two sides of a comparison, for terminal, Markdown and machines. Pure."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from labconsole.text.sanitize import escape_markdown
 from labconsole.units import format_rate_bps
 
 OFFERED_ALIKE_RATIO: Final = 0.05
-"""By how much more what is offered may differ without a word: at target ``max`` it is never quite the same."""
+"""Difference in offered load that needs no remark, as a ratio: at target ``max`` it is never quite the same."""
 
 MATCHED: Final = ("duration", "method")
-"""Conditions that two sides have to share in a point; the others are pooled."""
+"""Conditions that two sides must share in a point; the others are pooled."""
 
 _SIDE: Final = ("bps", "ci_low_bps", "ci_high_bps", "set_ups", "boots", "occasions", "trials", "loss_ratio")
 COLUMNS: Final = (
@@ -93,7 +93,7 @@ def build_changes_table(changes: Changes) -> Table:
 
 
 def build_differences_table(changes: Changes) -> Table | None:
-    """What is not alike around the runs; None: nothing that was looked at."""
+    """Differences in the environment of the runs, or None if none was found."""
     rows = tuple((pair.section, pair.label, _plain(pair.left), _plain(pair.right)) for pair in changes.differences)
     if not rows:
         return None
@@ -110,7 +110,7 @@ def build_differences_table(changes: Changes) -> Table | None:
 
 
 def describe_changes(changes: Changes) -> Iterator[str]:
-    """What may be said, and with which reservations."""
+    """State what may be concluded, with reservations."""
     if changes.changes or not changes.quantities.changes:
         yield _describe_result(changes)
     yield from quantity_tables.describe_results(changes)
@@ -118,7 +118,7 @@ def describe_changes(changes: Changes) -> Iterator[str]:
 
 
 def describe_reservations(changes: Changes) -> Iterator[str]:
-    """What to bear in mind beside the results."""
+    """Caveats to the results."""
     if changes.factors:
         yield f"Compared by {', '.join(name.removesuffix('_bps').removesuffix('_s') for name in changes.factors)}."
     if "set-ups" in changes.scopes:
@@ -153,7 +153,7 @@ def describe_reservations(changes: Changes) -> Iterator[str]:
 
 
 def _describe_occasions(changes: Changes) -> str:
-    """Of what has most of them."""
+    """Describe the side with the most occasions."""
     sides = [each.sides for each in changes.every if each.scope == "occasions"]
     most = max(sides, key=lambda pair: sum(len(side.set_ups_by_occasion) for side in pair))
     many, all_of = count_replicates("occasions", most), tuple(len(side.set_ups_by_occasion) for side in most)
@@ -192,21 +192,21 @@ def _describe_change_reservations(side: Side, name: str) -> Iterator[str]:
 
 
 def format_compared_design(change: Change, changes: Changes) -> str:
-    """The point of both sides; where a factor is compared, both."""
+    """The point on both sides; if a factor is compared, with both of its values."""
     varied = varied_conditions(changes)
     one, other = format_point(change.before, varied), format_point(change.after, varied)
     return one if one == other else f"{one} → {other}"
 
 
 def varied_conditions(changes: Changes) -> list[str]:
-    """Conditions by which points are matched and in which points of this comparison differ."""
+    """Conditions that points are matched by and that vary among the points of this comparison."""
     both = [point for each in changes.changes for point in (each.before, each.after)]
     points = [*both, *changes.only_before, *changes.only_after]
     return [name for name in MATCHED if len({getattr(point.design.conditions, name) for point in points}) > 1]
 
 
 def format_point(point: PointSummary, varied: Sequence[str]) -> str:
-    """``raw, 64 B, 1 × 100 Mbit/s``, with these conditions: ``, 5 s``."""
+    """Format ``raw, 64 B, 1 × 100 Mbit/s``, with these conditions: ``, 5 s``."""
     held = point.design.conditions
     return ", ".join(
         [format_design_point(point.design), *(format_condition(name, getattr(held, name)) for name in varied)]
@@ -214,8 +214,8 @@ def format_point(point: PointSummary, varied: Sequence[str]) -> str:
 
 
 def format_offered(change: Change) -> str:
-    """What both sides were offered, where that is not alike though it was asked for alike: another load on the sources'
-    machine, or other sources, may be all that changed.
+    """What both sides were offered, if that differs although the same was requested: another load on the sources'
+    machine, or other sources, may be the only change.
     """
     before, after = change.before, change.after
     one, other = before.offered_bps.mean, after.offered_bps.mean
@@ -301,7 +301,7 @@ def _build_side_cells(point: PointSummary) -> tuple[Cell, ...]:
 
 
 def build_tables(changes: Changes) -> Iterator[Table]:
-    """Those that have a row."""
+    """The tables that have at least one row."""
     if changes.changes:
         yield build_changes_table(changes)
     for table in (quantity_tables.build_quantities_table(changes), build_differences_table(changes)):
@@ -318,7 +318,7 @@ def to_markdown(changes: Changes) -> Iterator[str]:
 
 
 def to_json(changes: Changes) -> dict[str, Any]:
-    """All of it as one object."""
+    """The whole comparison as one object."""
     return {
         "before": changes.before.words,
         "after": changes.after.words,

@@ -1,4 +1,4 @@
-"""What may be concluded from a report and what not, in sentences at its head. Pure."""
+"""Sentences at the head of a report on what may and may not be concluded from it. Pure."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def draw_conclusions(
     trials: Sequence[TrialOfPlan] | None = None,
     judged: Sequence[str] = (),
 ) -> list[str]:
-    """Sentences, most important first. ``unreadable``: runs of which only the columns of the store can be read;
-    ``trials``: what the report is of where it is of no run; ``judged``: by which tolerances, in sentences.
+    """Sentences, most important first. ``unreadable``: runs of which only the store's columns are readable. ``trials``:
+    the subject of a report without runs. ``judged``: the tolerances used, in sentences.
     """
     words = [*selection.warnings, *judged]
     if trials is not None:
@@ -161,7 +161,7 @@ def _family(family: Family, blocks: int) -> list[str]:
 
 
 def _unclaimed(made: Evaluation) -> list[str]:
-    """Why rows claim nothing, counted."""
+    """Reasons for which rows claim nothing, counted."""
     why = Counter(claim.why for claim in made.claims.claims if claim.why is not None)
     if not why:
         return []

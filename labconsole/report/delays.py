@@ -1,4 +1,4 @@
-"""Delay at a design point, as far as its trials know one. Pure."""
+"""Delay at a design point, if its trials report one. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ NS_PER_US = 1e3
 
 @dataclass(frozen=True, slots=True)
 class DelayAt:
-    """Delay at one point: medians and 99th percentiles of its trials. ``kind``: over the shortest (RFC 5481, PDV)
-    where the clocks of the nodes are not shown to agree."""
+    """Delay at one point: medians and 99th percentiles of its trials. ``kind``: over the shortest (RFC 5481, PDV) if
+    the clocks of the nodes are not shown to agree.
+    """
 
     kind: Literal["one way", "over the shortest"]
     p50_ns: SetUpMean
@@ -23,7 +24,7 @@ class DelayAt:
 
 
 def find_delay(point: PointSummary, facts: Mapping[str, RunFacts]) -> DelayAt | None:
-    """None unless trials of the point know a delay; one way only where all that know any know that."""
+    """Delay at a point, or None if no trial reports one. One-way only if all trials with a delay report it so."""
     held = [
         (block, facts[run_id])
         for run_id, block in zip(point.run_ids, point.blocks_of_runs, strict=True)

@@ -1,8 +1,7 @@
-"""What a report needs of the records beyond the columns of a list of runs. Pure; one record after the other.
+"""What a report needs of the records, in addition to the columns of a list of runs. Pure; takes one record at a time.
 
-Records come as plain JSON, oldest first, and are let go of again: so memory grows with what is found, not with the
-number of runs. Who feeds the digest turns what is missing in a record (KeyError, TypeError) into an error that names
-the run.
+Records are plain JSON, oldest first, and are not kept: memory grows with the findings, not with the number of runs. The
+caller turns a missing part of a record (KeyError, TypeError) into an error that names the run.
 """
 
 from __future__ import annotations
@@ -27,19 +26,19 @@ from labconsole.units import format_rate_bps
 
 BEFORE_UUT = ("uut_in",)
 BEFORE_GUEST = ("uut_in", "to_guest", "guest_in")
-"""Hops of the ledger up to which loss happened before the guest saw the packet."""
+"""Hops of the ledger where loss happens before the guest sees the packet."""
 
 GUEST_HOPS = frozenset({"to_guest", "guest_in", "guest_out", "from_guest"})
 
 MIN_REPORTED_LOSS_RATIO = 0.001
-"""Of what was offered; whose loss is below that needs no place."""
+"""As a share of offered packets; a smaller loss is not attributed to a hop."""
 
 Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """One run that shows something: what was asked of it, a sentence, and the figure that a finding tells of."""
+    """One run that supports a finding: its request, a sentence, and the figure that the finding reports."""
 
     run_id: str
     asked: str
@@ -50,7 +49,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExcludedRun:
-    """A run that enters no mean, and why: codes with their sentences."""
+    """A run that enters no mean, with the reasons: codes with their sentences."""
 
     run_id: str
     asked: str
@@ -59,7 +58,7 @@ class ExcludedRun:
 
 @dataclass(slots=True)
 class Influence:
-    """Entries of one kind at one node: in how many runs, and the newest sentence."""
+    """Entries of one kind at one node: the number of runs, and the newest sentence."""
 
     runs: int = 0
     detail: str = ""
@@ -67,7 +66,7 @@ class Influence:
 
 @dataclass(slots=True)
 class Load:
-    """Background load of one kind on one platform: what was asked for and reached, run by run."""
+    """Background load of one kind on one platform: requested and achieved, run by run."""
 
     guests: Counter[str] = field(default_factory=Counter)
     run_ids: list[str] = field(default_factory=list)
@@ -83,7 +82,7 @@ def _format_target(asked: Json) -> str:
 
 
 def format_request(record: Json) -> tuple[str, str]:
-    """What was asked for, as findings name it: platform and frame size, and what they were measured with."""
+    """The request as findings name it: platform and frame size, and the means of measurement."""
     asked = record["requested"]
     size = _format_size(asked) + (" with FCS" if asked[INCLUDES_FCS] else "")
     beside = "" if asked["background"] == "none" else f" beside {asked['background']}"
@@ -97,14 +96,14 @@ def _format_size(asked: Json) -> str:
 
 
 LEFT_UNCHANGED = "left as it was found"
-"""Of flow control: no platform asked for anything."""
+"""Flow control for which no platform requested anything."""
 
 
 class Digest:
-    """``add`` takes the records, oldest first; the fields hold what was seen in them.
+    """``add`` takes the records, oldest first; the fields collect what they contain.
 
-    ``entering``: ids of the runs that enter a mean. The others only say why they do not (``why``, a key of WHY by run
-    id): an aborted run has unequal streams, and that says nothing of a platform.
+    ``entering``: ids of the runs that enter a mean. The others only give the reason why not (``why``, a key of WHY by
+    run id): an aborted run has unequal streams, and that says nothing about a platform.
     """
 
     def __init__(self, entering: Collection[str], why: Mapping[str, str] | None = None) -> None:
@@ -138,7 +137,7 @@ class Digest:
         self.dropped = KernelDropCounts()
 
     def add(self, record: Json) -> None:
-        """Take one record."""
+        """Add one record."""
         self.runs += 1
         self.emulated = self.emulated or record["emulated"]
         self.first = min(self.first or record["started_at"], record["started_at"])
@@ -176,7 +175,7 @@ class Digest:
             detail = next((each["detail"] for each in reasons if each["code"] == why), "")
             self.beside.setdefault(why, []).append(shows(detail=detail))
         if why == "telemetry":
-            return  # a table of its own tells of it
+            return  # has a table of its own
         self.left_out.append(
             ExcludedRun(run_id=record["run_id"], asked=asked, reasons=words or ((why, WHY.get(why, why)),))
         )
@@ -232,7 +231,7 @@ class Digest:
             self._say("calibration", "none")
 
     def add_nodes(self, nodes: Json) -> None:
-        """What a record says of its nodes; also one that is no run, or that enters nothing else."""
+        """Add what a record says of its nodes, even if it is not a run or is otherwise excluded."""
         for name, said in nodes.items():
             if isinstance(said, dict):
                 facts = self.nodes.setdefault(name, FactHistory())
@@ -284,11 +283,11 @@ class Digest:
 
 
 EQUAL_OFFER_JAIN = 0.95
-"""Jain's index of what the streams were offered from which on their shares of what came out are compared."""
+"""Jain's index of what the streams were offered; from here on their shares of the output are compared."""
 
 
 def build_run_facts(record: Json) -> RunFacts:
-    """What conclusions need of one record."""
+    """Extract from one record what conclusions need."""
     plan, streams = record["plan"] or {}, record["streams"]
     fixed = plan.get("fixed")
     beside = (record["background"] or {}).get("streams") or []
@@ -318,7 +317,7 @@ def _place(plan: Json) -> tuple[int, str | None, int, int | None] | None:
 
 
 def _shares(streams: list[Json]) -> dict[str, float] | None:
-    """Of each stream in what was forwarded; None for one, and where they were not offered the same."""
+    """Each stream's share of the forwarded packets, or None if there is one stream or their offered loads differ."""
     if len(streams) < 2:
         return None
     offered = [stream["offered_pps"] for stream in streams]
@@ -336,7 +335,7 @@ def _rate(stream: Json) -> float | None:
 
 
 def _delays(streams: list[Json], kind: str) -> tuple[float, float] | None:
-    """p50 and p99, meaned over the streams; None unless each of them knows its delay."""
+    """p50 and p99, averaged over the streams, or None if one of them does not report its delay."""
     held = [(stream.get("delay") or {}).get(kind) for stream in streams]
     if not held or None in held:
         return None
@@ -350,9 +349,9 @@ def _sum(values: list[float | None]) -> float | None:
 
 
 def _is_caused_by_flow_control(reason: Json) -> bool:
-    """By the verdict's evidence, not by its words."""
+    """Judge by the verdict's evidence, not by its text."""
     evidence = reason.get("evidence") or {}
-    places = evidence.get("places")  # of a reason that was seen at several
+    places = evidence.get("places")  # of a reason that was seen at several places
     return any(
         isinstance(cause, dict) and cause.get("cause") == "flow_control"
         for place in (places if isinstance(places, list) else [evidence])
@@ -362,7 +361,7 @@ def _is_caused_by_flow_control(reason: Json) -> bool:
 
 
 def _flow_control(attested: object) -> str:
-    """What a platform's option made of it (platforms/base/flow_control.py)."""
+    """The effect of a platform's option on flow control (platforms/base/flow_control.py)."""
     told = attested.get("flow_control") if isinstance(attested, dict) else None
     if not isinstance(told, dict) or not told:
         return LEFT_UNCHANGED

@@ -66,7 +66,7 @@ from labconsole.report.randomization import collect_orders
 class Evaluation:
     """All that follows from the runs.
 
-    ``cpu_loads``, ``idle``, ``network_loads``: beside each background; ``ranking``: pairs of platforms.
+    ``cpu_loads``, ``idle``, ``network_loads``: for each background. ``ranking``: pairs of platforms.
     """
 
     admission: Admission
@@ -85,7 +85,7 @@ class Evaluation:
 
     @property
     def maxima(self) -> tuple[MaximumReading, ...]:
-        """Of every setting."""
+        """The maximum of every setting."""
         return tuple(setting.read() for setting in self.settings.values())
 
 
@@ -100,11 +100,11 @@ def evaluate(
     pool: Collection[str] = (),
     beside: Sequence[float] = (),
 ) -> Evaluation:
-    """Everything that these runs carry.
+    """Derive everything that these runs support.
 
-    ``admission``: judged from all that is stored, where ``rows`` are a part of it. ``margin_ratio``: given afterwards;
-    else as all records declare it. ``claims``: tables that may conclude, likewise. ``beside``: p values of what the
-    report claims of other trials than runs.
+    ``admission``: judged from all stored runs, if ``rows`` are a part of them. ``margin_ratio``: set after measuring,
+    else as all records declare it. ``claims``: tables that may conclude, likewise. ``other_p_values``: of the report's
+    claims on trials other than runs.
     """
     known = facts or {}
     held = list(rows)
@@ -162,7 +162,7 @@ def evaluate(
 
 
 class _Declared(NamedTuple):
-    """What the plans of the runs say of claims. ``differ``: what they do not say alike, and is None therefore."""
+    """Declarations of the runs' plans on claims. ``differ``: those on which they disagree; these are None."""
 
     margin_ratio: float | None
     claims: tuple[str, ...] | None
@@ -181,9 +181,9 @@ def _declared(entered: Sequence[RunRow], facts: Mapping[str, RunFacts]) -> _Decl
 
 
 def _spread(points: Sequence[PointSummary]) -> dict[str, Components]:
-    """Where the spread comes from, by platform: over those of its points that have blocks and repetitions enough.
+    """Components of the spread, by platform: over its points that have enough blocks and repetitions.
 
-    Runs without a set-up that are pooled with set-ups are none of them: their point says nothing here.
+    A point that pools runs without a set-up with set-ups is left out.
     """
     parts: dict[str, list[Components]] = {}
     for point in points:

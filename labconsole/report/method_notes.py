@@ -1,7 +1,7 @@
-"""What a report says of its method: every choice, and every departure from RFC 2544 and from the paper. Pure.
+"""The method as a report states it: every choice, and every departure from RFC 2544 and from the paper. Pure.
 
-RFC 2544 (sections 4, 8, 26) asks a report to state its choices. What a run could have chosen otherwise is told from the
-runs' own records, never from a default.
+RFC 2544 (sections 4, 8, 26) requires a report to state its choices. Choices that runs may make differently are read
+from the runs' own records, never from a default.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ BACKGROUNDS = {
 
 
 def format_tally(held: Counter[str] | None) -> str:
-    """Each word with the number of runs where there are several."""
+    """Each word, with its number of runs if there are several."""
     if not held:
         return "not known"
     if len(held) == 1:
@@ -49,9 +49,9 @@ def format_tally(held: Counter[str] | None) -> str:
 def describe_method(
     digest: Digest, points: Sequence[PointSummary], family: Family, notes: Sequence[MethodNote], *, of_runs: bool
 ) -> list[tuple[str, list[Words]]]:
-    """Sections with their rows: what was sent, what was counted, how it was reckoned, what departs from what.
+    """Sections with their rows: packets sent, packets counted, computation, departures from the standards.
 
-    ``notes``: what the units say of how their own values are reckoned; without any run there is nothing else to say.
+    ``notes``: how the units compute their own values; without any run there is nothing else to state.
     """
     if not of_runs:
         claims = (
@@ -140,7 +140,7 @@ def _trials(digest: Digest, points: Sequence[PointSummary]) -> list[Words]:
 
 
 def _describe_planned_set_ups(digest: Digest) -> list[Words]:
-    """How many set-ups plans asked for, then and now: what is added after a look is no longer a test at 5 %."""
+    """The number of set-ups that plans requested, then and now: with set-ups added after a look it is no test at 5 %."""
     told = [
         f"plan {each.name}: {each.first_set_ups} by the oldest of these runs, {each.set_ups} by the newest"
         for each in digest.planned.values()

@@ -1,4 +1,4 @@
-"""The occasions on which a plan was measured, each as a side that the next is compared with: out of a store."""
+"""Load the occasions of a plan from a store, each as a side that the next is compared with."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from labconsole.store.writing import RunStore
 
 
 class StoreContents(NamedTuple):
-    """All that a store has."""
+    """The contents of a store."""
 
     runs: list[RunSummary]
     trials: list[MeasuredTrial]
 
 
 def load_contents(store: RunStore, kinds: Sequence[MeasuredKind]) -> StoreContents:
-    """Runs, and trials of these kinds."""
+    """Load the runs, and the trials of these kinds."""
     runs = store.list()
     return StoreContents(runs, load_trials(store, kinds, runs))
 
 
 class Occasions(NamedTuple):
-    """``told``: the same side, with all that its records say of nodes, platforms and versions: read where it is asked
-    for, since a store has many runs and a plan few changes.
+    """``told``: completes a side with its records' facts on nodes, platforms and versions. It reads them only on
+    request, since a store has many runs and a plan few changes.
     """
 
     sides: list[Side]
@@ -54,10 +54,10 @@ def load_occasions(
     on_unreadable: Callable[[StoreError], None],
     tell: Callable[[str], None],
 ) -> Occasions:
-    """Every occasion on which a plan of this name was measured, on each testbed: one side of its runs, and one of its
-    other trials. Raises ConfigError without any.
+    """Load every occasion on which a plan of this name was measured, on each testbed: one side of its runs, and one of
+    its other trials. Raises ConfigError if there is none.
 
-    One that is not complete is told and left out: whether it is will not depend on its outcome.
+    Incomplete occasions are reported and left out; completeness does not depend on the outcome.
     """
     stored, every = everything
     of_plan = [run for run in stored if base_name(run.plan_name) == plan and run.role != "telemetry"]
@@ -87,7 +87,7 @@ def load_occasions(
 
 
 def count_occasions(everything: StoreContents) -> dict[str, int]:
-    """On how many occasions each plan was measured that was on several, that measured last first."""
+    """The number of occasions of each plan that has several, the plan measured last first."""
     last: dict[str, str] = {}
     known = [(run.plan_name, run.started_at) for run in everything.runs if run.role != "telemetry"]
     for name, started_at in [*known, *((trial.plan_name, trial.started_at) for trial in everything.trials)]:
@@ -105,7 +105,7 @@ def _load_run_sides(
     on_unreadable: Callable[[StoreError], None],
     tell: Callable[[str], None],
 ) -> Iterator[tuple[Side, RunFilter]]:
-    """Of each the newest record alone is read, which says how many set-ups its plan asks for."""
+    """Reads only the newest record of each, which has the number of set-ups that its plan requests."""
     admission = admit(stored, {run.run_id for run in meant})
     groups: dict[tuple[str, str], list[RunSummary]] = {}
     for run in meant:

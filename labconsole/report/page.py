@@ -1,7 +1,7 @@
-"""report.html: one file that stands alone: results, method with every choice, testbed, what was left out.
+"""report.html, one self-contained file: results, method with every choice, testbed, excluded runs.
 
-All text comes harmless and escaped: names and facts are what nodes and operators wrote. Nothing in the page is loaded
-from elsewhere, and nothing in it needs a script.
+All text is sanitized and escaped: nodes and operators wrote the names and facts. The page loads nothing from elsewhere
+and needs no script.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from labconsole.wire.version import __version__
 TEMPLATE = Path(__file__).parent / "templates" / "report.html"
 
 MOST_LISTED = 500
-"""Runs that are left out, one by one; runs.csv has them all."""
+"""Most excluded runs that the page lists individually; runs.csv has them all."""
 
 MANY = 8
-"""Findings of one kind beyond which they are folded away."""
+"""Findings of one kind above which they are folded."""
 
 LONG_TABLE = 60
-"""Rows beyond which a table is folded away."""
+"""Rows above which a table is folded."""
 
 ENTERS_NO_FACTS = frozenset(
     {"clock_offset_ns", "clock_error_ns", "clock_stated", "round_trip_s", "load", "uptime_s", "logins"}
 )
-"""Other at every look: the record of a run has them, a description of the testbed needs none."""
+"""Facts that change at every reading: the record of a run has them, a description of the testbed needs none."""
 
 
 def require_jinja() -> Any:
@@ -57,7 +57,7 @@ def require_jinja() -> Any:
 
 
 def render_page(report: Report, *, drawings: Mapping[str, str]) -> str:
-    """The page. ``drawings``: a figure's name to its SVG text, as draw.py wrote it."""
+    """Render the page. ``drawings``: a figure's name to its SVG text, as draw.py wrote it."""
     environment = require_jinja()
     from markupsafe import Markup
 
@@ -126,7 +126,7 @@ def inline_svg(svg: str, name: str, title: str) -> str:
     """An SVG file as part of a page: no XML head, no name spaces or metadata, its ids unique among several figures."""
 
     def adapted(tag: re.Match[str]) -> str:
-        """A tag without name spaces, its ids beginning with the figure's name. Words between tags stay."""
+        """A tag without name spaces, its ids prefixed with the figure's name. Text between tags stays."""
         text = re.sub(r'\s+xmlns(:\w+)?="[^"]*"', "", tag[0]).replace("xlink:href=", "href=")
         for mark in ('id="', 'href="#', "url(#"):
             text = text.replace(mark, f"{mark}{escape(name)}-")
@@ -147,7 +147,7 @@ def _summary(digest: Digest, kept: RunSample) -> str:
 
 
 def _experiments_summary(material: Material) -> str:
-    """Of a report without runs."""
+    """Summary of a report without runs."""
     counted = [
         f"{len(records)} {record_kinds()[kind].plural if len(records) > 1 else kind}"
         for kind, records in material.experiments.items()
@@ -167,7 +167,7 @@ def _experiments_summary(material: Material) -> str:
 
 
 def format_names(digest: Digest, what: str) -> str:
-    """The words without how often they occur."""
+    """The words without their numbers of occurrences."""
     return ", ".join(sorted(digest.said.get(what) or {}))
 
 
@@ -182,7 +182,7 @@ def _exclusions(kept: RunSample) -> str:
 
 
 def _doubts(kept: RunSample, digest: Digest) -> list[tuple[str, int, str]]:
-    """Why runs that enter are suspect: code, how many, an example."""
+    """Why runs that enter are suspect: code, number of runs, an example."""
     counts: dict[str, int] = {}
     for run in kept.entered:
         for code in run.reason_codes:
@@ -197,7 +197,7 @@ def _example(evidence: Evidence) -> str:
 
 
 def _build_fact_table(name: str, facts: FactHistory, summary: Sequence[str]) -> dict[str, Any]:
-    """A node or a platform: its newest facts, and for those that changed among the runs what they were before."""
+    """A node or a platform: its newest facts, with the earlier values of those that changed among the runs."""
     changed = facts.changed()
     words = [format_fact(facts.newest[key]) for key in summary if facts.newest.get(key)]
     rows = []
@@ -210,7 +210,7 @@ def _build_fact_table(name: str, facts: FactHistory, summary: Sequence[str]) -> 
 
 
 def format_fact(value: object) -> str:
-    """A fact as words."""
+    """A fact as text."""
     if value is None:
         return "not known"
     if isinstance(value, bool):

@@ -1,6 +1,6 @@
-"""Whether searches, jobs, starts, flows and routers of a plan stand beside their baseline, by quantities. Pure.
+"""Gate for searches, jobs, starts, flows and routers of a plan: compares quantities with their baseline. Pure.
 
-What is lower where less is better counts as higher: a job that takes longer has fallen.
+If less is better, a lower value counts as higher: a job that takes longer has fallen.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class PlannedPointTrials:
 
 
 def collect_planned_trials(plans: Sequence[Plan]) -> list[PlannedPointTrials]:
-    """What a plan asks for beside forwarding trials, on all of these occasions; of its searches those that look for a
+    """Trials that a plan requests besides forwarding trials, on all of these occasions; of its searches those for a
     load.
     """
     of_each = [_collect_plan_trials(plan) for plan in plans]
@@ -83,7 +83,7 @@ def _collect_plan_trials(plan: Plan) -> list[PlannedPointTrials]:
 
 
 def derive_fall_p_values(changes: Changes, margin_ratio: float) -> dict[QuantityKey, tuple[float, float]]:
-    """Of each, p of the claim that it is worse by more than the margin, and of the claim that it is not."""
+    """For each: p of the claim that it is worse by more than the margin, and p of the claim that it is not."""
     found = {}
     for change in changes.quantities.changes:
         effect = change.effect
@@ -103,7 +103,7 @@ def judge_quantities(
     worse_p: Mapping[QuantityKey, float],
     margin_ratio: float,
 ) -> list[JudgedPoint]:
-    """Every quantity of every point that is asked for; ``worse_p``: the first of ``falls``, adjusted."""
+    """Every quantity of every requested point. ``worse_p``: the first values of ``falls``, adjusted."""
     judged: list[JudgedPoint] = []
     for point in asked:
         hashes = frozenset(point.hashes)
@@ -125,7 +125,7 @@ def _judge_point(
     margin_ratio: float,
     own: Sequence[MeasuredTrial],
 ) -> Iterator[JudgedPoint]:
-    """Every quantity of one point, those of the baseline alone as well: by the factors of trials that have values."""
+    """Every quantity of one point, also those of the baseline alone, by the factors of trials that have values."""
     factors = {sort_factors(trial) for trial in own if trial.values}
 
     def here(key: QuantityKey) -> bool:
@@ -149,14 +149,14 @@ def _judge_point(
 
 
 def _invalid_ratio(trials: Sequence[MeasuredTrial]) -> float:
-    """The share of those whose verdict leaves them out, for more than a doubt."""
+    """The share of trials that their verdict excludes for more than a doubt."""
     codes = [trial.left_out for trial in trials if trial.left_out is not None]
     return sum(WEIGHT.get(code) == "invalid" for code in codes) / len(trials) if trials else 0.0
 
 
 def _downgrade_if_invalid(judgement: Judgement, now_ratio: float, before_ratio: float) -> Judgement:
-    """Nothing passes by the trials that are left where more are invalid than before: a guest that forwards nothing any
-    more makes its trial invalid, so that what has changed would be what leaves it out.
+    """Let nothing pass by its remaining trials if more are invalid than before: a guest that stops forwarding makes its
+    trial invalid, so that the change itself would exclude it.
     """
     if judgement.outcome != "passed" or now_ratio <= before_ratio:
         return judgement
@@ -200,7 +200,7 @@ def _judgement(
 
 
 def _describe_headroom(before: MeasuredPoint, after: MeasuredPoint) -> str | None:
-    """Where trials of the baseline lost nothing, and it is not so that none loses anything now."""
+    """Describe the headroom of a baseline with trials that lost nothing, or None if no trial loses anything now."""
     if "at least" not in before.bounds or after.bounds == {"at least"}:
         return None
     return SOME_HEADROOM if len(before.bounds) > 1 else HEADROOM

@@ -1,4 +1,4 @@
-"""What two sides of a comparison show in searches, jobs, starts, flows and routers, as table, sentences, JSON. Pure."""
+"""The two sides of a comparison in searches, jobs, starts, flows and routers, as table, sentences, JSON. Pure."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ COLUMNS: Final = (
 
 
 def build_quantities_table(changes: Changes) -> Table | None:
-    """A row for each quantity of each design point that both sides have; None: there is none."""
+    """A row for each quantity of each design point that both sides have, or None if there are none."""
     found = changes.quantities.changes
     if not found:
         return None
@@ -78,7 +78,7 @@ def build_quantities_table(changes: Changes) -> Table | None:
 
 
 def describe_results(changes: Changes) -> Iterator[str]:
-    """A sentence for each kind that both sides have, and one where sides are compared by a factor."""
+    """A sentence for each kind that both sides have, and one if sides are compared by a factor."""
     for kind in dict.fromkeys(each.key.kind for each in changes.quantities.changes):
         own = [each for each in changes.quantities.changes if each.key.kind == kind]
         words = Counter(
@@ -94,7 +94,7 @@ def describe_results(changes: Changes) -> Iterator[str]:
 
 
 def describe_reservations(side: Side, name: str) -> Iterator[str]:
-    """What is averaged although it differs, and what enters nothing."""
+    """Differences that are averaged over, and trials that do not enter."""
     for kind, conditions in find_pooled_conditions(side.trials).items():
         yield f"{_plural(kind)} {name} are averaged although they differ: {'; '.join(conditions)}."
     for kind in sorted({trial.kind for trial in side.trials}):
@@ -106,7 +106,7 @@ def describe_reservations(side: Side, name: str) -> Iterator[str]:
 
 
 def describe_unmatched(points: tuple[MeasuredPoint, ...], name: str) -> Iterator[str]:
-    """What the other side lacks."""
+    """Describe the points that the other side lacks."""
     if points:
         some = "; ".join(f"{each.words}: {each.quantity.name}" for each in points[:3])
         yield f"Only {name}: {_many(len(points))} ({some}{'; …' if len(points) > 3 else ''})."
@@ -121,12 +121,12 @@ def _plural(kind: str) -> str:
 
 
 def format_direction(change: QuantityChange) -> str:
-    """better or worse."""
+    """ "better" or "worse"."""
     return UNKNOWN if change.better is None else "better" if change.better else "worse"
 
 
 def format_compared_point(change: QuantityChange) -> str:
-    """The point of both sides; where a factor is compared, both."""
+    """The point on both sides; if a factor is compared, with both of its values."""
     one, other = change.before.words, change.after.words
     return one if one == other else f"{one} → {other}"
 
@@ -153,7 +153,7 @@ def _format_mean(point: MeasuredPoint) -> str:
     if mean is None:
         return UNKNOWN
     more = "≥ " if point.bounds == {"at least"} else "≤ " if point.bounds == {HELD} else ""
-    if mean.scope != "set-ups":  # of one set-up an interval would speak for no other
+    if mean.scope != "set-ups":  # an interval from one set-up would not represent others
         return more + format_number(mean.mean / quantity.scale, quantity.places)
     return more + format_with_interval(mean, quantity.scale, quantity.places)
 
@@ -210,7 +210,7 @@ def _build_side_cells(point: MeasuredPoint) -> tuple[Cell, ...]:
 
 
 def build_json_rows(changes: Changes) -> list[dict[str, Any]]:
-    """One for each row, with the exact values and the factors of the point."""
+    """One object for each row, with the exact values and the factors of the point."""
     return [
         {**dict(zip(COLUMNS, _cells(each), strict=True)), "factors": _plain(dict(each.before.key.factors))}
         for each in changes.quantities.changes

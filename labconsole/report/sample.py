@@ -1,4 +1,4 @@
-"""The runs that a report is about: which enter its means, and why the others do not; planned against taken. Pure."""
+"""The runs of a report: which enter its means, and why the others do not; planned against taken. Pure."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class RunSample:
 
     @property
     def suspect(self) -> int:
-        """Of those that enter: they stand, with a doubt that is named."""
+        """Suspect runs among those that enter, with a named doubt."""
         return sum(run.verdict == "suspect" for run in self.entered)
 
     @property
     def excluded_by_reason(self) -> tuple[tuple[str, int], ...]:
-        """Why, and how many; of invalid runs the codes of their verdict. Most frequent first."""
+        """Reasons with their numbers of runs; for invalid runs the codes of their verdict. Most frequent first."""
         reasons = Counter(
             code
             for run in self.excluded
@@ -41,12 +41,12 @@ class RunSample:
 
     @property
     def run_ids(self) -> frozenset[str]:
-        """Of all runs that are meant."""
+        """Ids of all selected runs."""
         return frozenset(run.run_id for run in (*self.entered, *self.excluded))
 
 
 def select_sample(meant: Iterable[RunRow], admission: Admission) -> RunSample:
-    """The runs that are meant, by whether they enter. ``admission`` was judged from all that is stored."""
+    """Split the selected runs by whether they enter. ``admission`` was judged from all stored runs."""
     held = sorted(meant, key=lambda run: (run.started_at, run.run_id))
     return RunSample(
         tuple(run for run in held if run.run_id not in admission.left_out),
@@ -57,7 +57,9 @@ def select_sample(meant: Iterable[RunRow], admission: Admission) -> RunSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFacts:
-    """A plan as the newest of its records tells it, ``first_set_ups`` as the oldest. None: a plan without blocks."""
+    """A plan as the newest of its records describes it, ``first_set_ups`` as the oldest; None for a plan without
+    blocks.
+    """
 
     name: str
     set_ups: int | None
@@ -67,9 +69,10 @@ class PlanFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """One point of one plan: how many trials it asks for, how many there are, how many enter.
+    """One point of one plan: the numbers of trials planned, taken and entered.
 
-    ``taken``: stored trials of its places; ``retaken``: those of them beyond one a place. ``planned`` None: not known.
+    ``taken``: stored trials of its places. ``retaken``: those of them beyond one per place. ``planned``: None if
+    unknown.
     """
 
     plan: str
@@ -95,7 +98,7 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePoint:
-    """A point as a plan's file asks for it, as a filter sees a run: with its factors, and nothing known of it yet."""
+    """A point as a plan's file requests it, in the form of a run that a filter can test: factors only, without results."""
 
     plan_name: str
     plan_hash: str
@@ -120,7 +123,7 @@ def derive_coverage(
     query: Query | None = None,
     platforms: Collection[str] | None = None,
 ) -> list[Coverage]:
-    """Planned, taken, retaken and entered of each point; points of a plan's file also without any run."""
+    """Planned, taken, retaken and entered of each point; also points of a plan's file without any run."""
     entered = {run.run_id for run in kept.entered}
     groups: dict[tuple[str, str, int], list[RunRow]] = {}
     for run in (*kept.entered, *kept.excluded):
@@ -183,7 +186,7 @@ def _planned(facts: PlanFacts | None) -> int | None:
 
 
 class PlannedCounts(Protocol):
-    """Of a point of a plan what is missing of it; ``noun``: what enters."""
+    """A plan's point and its missing trials; ``noun``: the unit that enters."""
 
     noun: ClassVar[str]
 
@@ -202,7 +205,7 @@ class PlannedCounts(Protocol):
 
 
 def describe_missing(found: Sequence[PlannedCounts]) -> list[str]:
-    """What a plan asks for and is not in the report, in words, platform by platform."""
+    """Trials that a plan requests and the report lacks, in sentences, platform by platform."""
     groups: dict[tuple[str, str], list[PlannedCounts]] = {}
     for each in found:
         if each.missing:
@@ -213,7 +216,7 @@ def describe_missing(found: Sequence[PlannedCounts]) -> list[str]:
         bare = sum(not each.entered for each in held)
         without = f", {bare} of them without any {held[0].noun} that enters" if bare else ""
         kept_out = sum(each.taken - each.retaken - each.entered for each in held)
-        # Of runs a table of its own says what was left out, and why.
+        # For runs a table of its own lists the excluded ones and why.
         left_out = f", {kept_out} of them taken and left out" if kept_out and held[0].noun == "trial" else ""
         words.append(
             f"plan {plan}, {platform}: {_many(trials, 'trial')} of {_many(len(held), 'point')}{left_out}{without}"

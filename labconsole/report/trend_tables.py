@@ -1,4 +1,4 @@
-"""Results over occasions as tables, figures and objects: of each kind by itself. Pure."""
+"""Results over occasions as tables, figures and objects, for each kind by itself. Pure."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ TRENDS_NOTE = (
 )
 
 MOST_OUTLIERS = 3
-"""Named in a row, the last ones; the table of occasions has all."""
+"""Most outliers named in a row, the last ones; the table of occasions has all."""
 
 QUANTITY_COLUMNS = ("kind", "quantity", "unit", "better")
-"""Columns of what is no forwarding rate."""
+"""Columns of quantities other than forwarding rates."""
 
 
 def group_by_kind(trends: Sequence[Trend]) -> dict[str, list[Trend]]:
-    """Runs first."""
+    """Group trends by kind, runs first."""
     found: dict[str, list[Trend]] = {}
     for each in sorted(trends, key=lambda each: each.kind != RUN):
         found.setdefault(each.kind, []).append(each)
@@ -32,7 +32,7 @@ def group_by_kind(trends: Sequence[Trend]) -> dict[str, list[Trend]]:
 
 
 def build_tables(trends: Sequence[Trend]) -> Iterator[Table]:
-    """Of each kind a row for each design point, and a row for each change, with what else changed then."""
+    """Tables for each kind: a row for each design point, and a row for each change, with what else changed then."""
     for kind, own in group_by_kind(trends).items():
         yield _trends_table(kind, own)
         if any(each.steps for each in own):
@@ -48,7 +48,7 @@ def _title(kind: str) -> str:
 
 
 def _units(kind: str) -> tuple[str, str]:
-    """Of columns, and of headings."""
+    """Units of columns, and of headings."""
     return ("_bps", ", Mbit/s") if kind == RUN else ("", "")
 
 
@@ -146,7 +146,7 @@ def format_margin_note(trends: Sequence[Trend]) -> str:
 
 
 def format_smallest_change(trend: Trend) -> str:
-    """What would have been found in the middle of the series and of the latest occasion."""
+    """The smallest change that would be found in the middle of the series and at the latest occasion."""
     middle, latest = trend.smallest
     if middle is None or latest is None:
         return UNKNOWN
@@ -208,7 +208,7 @@ def _steps_table(kind: str, trends: Sequence[Trend]) -> Table:
 
 
 def build_results_tables(trends: Sequence[Trend]) -> Iterator[Table]:
-    """Of each kind every result, with its interval and level: what the figure is drawn from."""
+    """For each kind every result, with its interval and level: the data of the figure."""
     for kind, own in group_by_kind(trends).items():
         unit, _ = _units(kind)
         rows, shown = [], []
@@ -279,7 +279,7 @@ def build_results_tables(trends: Sequence[Trend]) -> Iterator[Table]:
 
 
 def build_figures(trends: Sequence[Trend]) -> Iterator[Figure]:
-    """Of each kind one, with a panel for each design point: its results, the levels, and a line at each change."""
+    """For each kind one figure, with a panel for each design point: its results, the levels, and a line at each change."""
     for kind, own in group_by_kind(trends).items():
         panels = tuple(panel for each in own if (panel := build_panel(each)) is not None)
         if panels:
@@ -300,7 +300,7 @@ def build_figures(trends: Sequence[Trend]) -> Iterator[Figure]:
 
 
 def build_panel(trend: Trend) -> Panel | None:
-    """None where there are no two results, or none to show changes from."""
+    """A panel, or None if there are fewer than two results or no level to show changes from."""
     first = trend.first_level
     if len(trend.results) < 2 or not first or first < 0:
         return None
@@ -321,12 +321,12 @@ def build_panel(trend: Trend) -> Panel | None:
 
 
 def format_value(trend: Trend, value: float | None) -> str:
-    """In the unit that people read, without it."""
+    """A value in its display unit, without the unit."""
     return format_number(None if value is None else value / trend.quantity.scale, trend.quantity.places)
 
 
 def format_level(trend: Trend) -> str:
-    """The last level, and how far results lie from it."""
+    """The last level, and how far results are from it."""
     if not trend.levels:
         return UNKNOWN
     last, quantity = trend.levels[-1], trend.quantity
@@ -335,7 +335,7 @@ def format_level(trend: Trend) -> str:
 
 
 def describe_last_change(trend: Trend) -> str:
-    """The last change, or why none is looked for, and what lies apart."""
+    """The last change, or why none is searched for, and the outliers."""
     if trend.why is not None:
         return trend.why
     words = "none"
@@ -346,7 +346,7 @@ def describe_last_change(trend: Trend) -> str:
 
 
 def describe_outliers(trend: Trend) -> list[str]:
-    """Which occasions lie apart, the earlier ones without a word each."""
+    """Outlying occasions; the earlier ones only as a number."""
     passed = [each for each in trend.outliers if not each.can_be_change]
     latest = [each for each in trend.outliers if each.can_be_change]
     named = [f"{each.occasion} ({_signed(each.change_ratio)})" for each in passed[-MOST_OUTLIERS:]]
@@ -365,14 +365,14 @@ def _signed(ratio: float) -> str:
 
 
 def format_step(trend: Trend, step: TrendStep) -> str:
-    """Of what is no rate also which way it is, as less may be better."""
+    """A change of level; if it is not of a rate, also its direction, as less may be better."""
     least = "at least " if step.at_least else ""
     way = "" if trend.kind == RUN else f" ({'better' if step.better else 'worse'})"
     return f"{least}{_signed(step.change_ratio)}{way}"
 
 
 def build_json_object(trend: Trend) -> dict[str, Any]:
-    """Everything that is known of it, for machines."""
+    """The whole trend, for machines."""
     of_runs = trend.kind == RUN
     names = ("rate_bps", "ci_low_bps", "ci_high_bps") if of_runs else ("value", "ci_low", "ci_high")
     results = []
