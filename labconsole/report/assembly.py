@@ -169,7 +169,7 @@ def platform_of(record: ExperimentRecord) -> str:
     return str(getattr(getattr(record, "requested", None), "platform", ""))
 
 
-def _make_parts(units: Sequence[Unit], material: Material, told: Sequence[str]) -> tuple[list[Part], list[str]]:
+def _make_parts(units: Sequence[Unit], material: Material, warnings: Sequence[str]) -> tuple[list[Part], list[str]]:
     """Build the parts of all units in the order of their places, numbered as in their papers, and list why units are
     left out. Every caption repeats ``warnings``.
     """
@@ -199,9 +199,9 @@ def _make_parts(units: Sequence[Unit], material: Material, told: Sequence[str]) 
         number = _number(paper, named=several)
         if isinstance(part, Figure):
             of = [f"Numbered as in {_paper(paper[0]).rstrip('.')}."] if paper is not None and not several else []
-            part = replace(part, number=number, caption=" ".join([part.caption, *of, *told]))
+            part = replace(part, number=number, caption=" ".join([part.caption, *of, *warnings]))
         elif isinstance(part, Table):
-            part = replace(part, number=number, note=" ".join([part.note, *told]).strip())
+            part = replace(part, number=number, note=" ".join([part.note, *warnings]).strip())
         found.append(part)
     return found, failures
 
@@ -223,8 +223,8 @@ def check_part(part: object) -> Part:
         for finding in part.found:
             check_text(finding.sentence, "a finding's sentence", 100 * MOST_CHARACTERS)
             check_count(finding.run_ids, "run_ids", sys.maxsize)
-        for words in (part.kind, part.heading, part.evidence):
-            check_text(words, "a kind, heading or evidence of findings")
+        for text in (part.kind, part.heading, part.evidence):
+            check_text(text, "a kind, heading or evidence of findings")
     elif isinstance(part, MethodNote):
         check_text(part.heading, "a method note's heading")
         check_text(part.words, "a method note's words", 100 * MOST_CHARACTERS)

@@ -120,11 +120,14 @@ def describe_scatter(found: Sequence[PointScatter], named: int) -> Iterator[str]
         sd, margin, most = max(spread, key=lambda each: each[1])
         most_of_all = "at most " if len(spread) > 1 else ""
         yield (
-            f"{format_noun_count(most.occasions, 'occasion')} scatter by {most_of_all}{format_percent(sd, 2)}, at {most.point}: one later "
+            f"{format_noun_count(most.occasions, 'occasion')} scatter by {most_of_all}{format_percent(sd, 2)}, "
+            f"at {most.point}: one later "
             f"occasion passes there 8 times in 10 within a margin of {format_percent(margin, 2)} if nothing has changed"
         )
     off = [
-        f"{each.point}: {words}; while it is in the baseline, a gate finds less" for each in found for words in each.off
+        f"{each.point}: {sentence}; while it is in the baseline, a gate finds less"
+        for each in found
+        for sentence in each.off
     ]
     yield from off[:MOST_LINES]
     if len(off) > MOST_LINES:
@@ -133,7 +136,7 @@ def describe_scatter(found: Sequence[PointScatter], named: int) -> Iterator[str]
 
 
 def _describe_boots(found: Sequence[PointScatter], named: int) -> Iterator[str]:
-    """Report too few occasions, also if only their boots are too few: otherwise a gate would be the first to report it."""
+    """Report too few occasions, also if only their boots are too few; otherwise a gate would report it first."""
     boots = {each.boots for each in found}
     fewest = min((each.occasions for each in found), default=named)
     if named < MINIMUM_BLOCKS:

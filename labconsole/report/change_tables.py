@@ -123,9 +123,10 @@ def describe_reservations(changes: Changes) -> Iterator[str]:
         yield f"Compared by {', '.join(name.removesuffix('_bps').removesuffix('_s') for name in changes.factors)}."
     if "set-ups" in changes.scopes:
         sides = zip(*(each.sides for each in changes.every if each.scope == "set-ups"), strict=True)
-        boots = [max(side.boot_count for side in held) for held in sides]
+        boots = [max(side.boot_count for side in set_ups) for set_ups in sides]
         yield (
-            f"Set-ups are of {format_noun_count(boots[0], 'boot')} of the machine before and {boots[1]} after: a difference may be "
+            f"Set-ups are of {format_noun_count(boots[0], 'boot')} of the machine before and {boots[1]} after: a "
+            "difference may be "
             "one of the boots, or of the time that lies between the two sides, and not of what was changed. Three "
             "occasions on one side (of a boot each, unless all is of one boot), three boots a side that are mixed in "
             "time, or both in the blocks of one plan, tell them apart."
@@ -157,20 +158,20 @@ def _describe_occasions(changes: Changes) -> str:
     sides = [each.sides for each in changes.every if each.scope == "occasions"]
     most = max(sides, key=lambda pair: sum(len(side.set_ups_by_occasion) for side in pair))
     many, all_of = count_replicates("occasions", most), tuple(len(side.set_ups_by_occasion) for side in most)
-    told = f"{format_noun_count(many[0], 'occasion')} before and {many[1]} after, each as the mean of its set-ups"
-    return told if many == all_of else f"{told} ({all_of[0]} and {all_of[1]}; those of one boot are one)"
+    counts = f"{format_noun_count(many[0], 'occasion')} before and {many[1]} after, each as the mean of its set-ups"
+    return counts if many == all_of else f"{counts} ({all_of[0]} and {all_of[1]}; those of one boot are one)"
 
 
 def _describe_result(changes: Changes) -> str:
     if not changes.changes:
         return "No design point is on both sides."
-    words: Counter[str] = Counter()
+    results: Counter[str] = Counter()
     for each in changes.changes:
         direction = "" if each.change_ratio is None else " (more)" if each.change_ratio > 0 else " (less)"
-        words[each.word + (direction if each.word.startswith("different") else "") + each.reach] += 1
-    told = ", ".join(f"{many} {name}" for name, many in sorted(words.items(), key=lambda each: (-each[1], each[0])))
+        results[each.word + (direction if each.word.startswith("different") else "") + each.reach] += 1
+    text = ", ".join(f"{many} {name}" for name, many in sorted(results.items(), key=lambda each: (-each[1], each[0])))
     margin = "" if changes.margin_ratio is None else f" The margin is {format_percent(changes.margin_ratio)}."
-    return f"{format_noun_count(len(changes.changes), 'design point')} on both sides: {told}.{margin}"
+    return f"{format_noun_count(len(changes.changes), 'design point')} on both sides: {text}.{margin}"
 
 
 def _describe_change_reservations(side: Side, name: str) -> Iterator[str]:
@@ -184,11 +185,13 @@ def _describe_change_reservations(side: Side, name: str) -> Iterator[str]:
             )
     if side.missing_set_ups:
         are = "is" if side.missing_set_ups == 1 else "are"
-        yield f"Of {format_noun_count(side.planned_set_ups, 'planned set-up')} {name}, {side.missing_set_ups} {are} missing."
+        planned = format_noun_count(side.planned_set_ups, "planned set-up")
+        yield f"Of {planned} {name}, {side.missing_set_ups} {are} missing."
     left_out = len(side.kept.excluded)
     if left_out:
         reasons = ", ".join(f"{code} {many}" for code, many in side.kept.excluded_by_reason)
-        yield f"{left_out} of {format_noun_count(left_out + len(side.kept.entered), 'run')} {name} enter no mean: {reasons}."
+        runs = format_noun_count(left_out + len(side.kept.entered), "run")
+        yield f"{left_out} of {runs} {name} enter no mean: {reasons}."
 
 
 def format_compared_design(change: Change, changes: Changes) -> str:
@@ -207,9 +210,9 @@ def varied_conditions(changes: Changes) -> list[str]:
 
 def format_point(point: PointSummary, varied: Sequence[str]) -> str:
     """Format ``raw, 64 B, 1 × 100 Mbit/s``, with these conditions: ``, 5 s``."""
-    held = point.design.conditions
+    conditions = point.design.conditions
     return ", ".join(
-        [format_design_point(point.design), *(format_condition(name, getattr(held, name)) for name in varied)]
+        [format_design_point(point.design), *(format_condition(name, getattr(conditions, name)) for name in varied)]
     )
 
 
@@ -252,7 +255,7 @@ def _format_finding(change: Change, changes: Changes) -> str:
     if change.word.startswith("different"):
         more = ", at least" if change.bound else ""
     elif change.bound and changes.margin_ratio is not None:
-        more = f", {change.bound_words}"
+        more = f", {change.bound_reason}"
     return f"{change.word}{change.reach}{more}{format_offered(change)}"
 
 
@@ -287,14 +290,14 @@ def _cells(change: Change) -> tuple[Cell, ...]:
 
 
 def _build_side_cells(point: PointSummary) -> tuple[Cell, ...]:
-    rate, held = point.rate_bps, collect_set_ups(point)
+    rate, set_ups = point.rate_bps, collect_set_ups(point)
     return (
         rate.mean,
         rate.ci_low,
         rate.ci_high,
         rate.set_ups,
-        held.boot_count,
-        len(held.set_ups_by_occasion),
+        set_ups.boot_count,
+        len(set_ups.set_ups_by_occasion),
         rate.trials,
         None if point.loss is None else point.loss.ratio,
     )

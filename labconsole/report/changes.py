@@ -101,7 +101,9 @@ class Side:
             averaged.setdefault(design_of(run, POOLED), []).append(run)
         found = []
         for name in POOLED:
-            differing = {value for runs in averaged.values() if len(held := _values(name, runs)) > 1 for value in held}
+            differing = {
+                each for runs in averaged.values() if len(values := _values(name, runs)) > 1 for each in values
+            }
             if differing:
                 found.append(f"{name} {', '.join(sorted(differing))}")
         return found
@@ -125,7 +127,7 @@ class Change(ComparedEffect):
         return collect_set_ups(self.before), collect_set_ups(self.after)
 
     @property
-    def bound_words(self) -> str:
+    def bound_reason(self) -> str:
         """Why the difference is only a ``bound``."""
         return ONE_FULL if self.before.carries_all or self.after.carries_all else SOME_FULL
 
@@ -184,11 +186,11 @@ def find_changes(
         margin_ratio = declared_margin([before, after])
     points = before.points, after.points
     factors = _compared_factors(*points) if across_factors else ()
-    ours, theirs = (_group_by_key(held, factors) for held in (points[1], points[0]))
+    ours, theirs = (_group_by_key(points_of_key, factors) for points_of_key in (points[1], points[0]))
     changes = [
-        _change(key, theirs[key][0], held[0], (before, after))
-        for key, held in ours.items()
-        if key in theirs and len(held) == len(theirs[key]) == 1
+        _change(key, theirs[key][0], points_of_key[0], (before, after))
+        for key, points_of_key in ours.items()
+        if key in theirs and len(points_of_key) == len(theirs[key]) == 1
     ]
     matched = {id(point) for each in changes for point in (each.before, each.after)}
     quantities = match_quantities(
@@ -234,15 +236,15 @@ def _values(name: str, runs: Iterable[RunRow]) -> set[str]:
 
 def design_key(point: PointSummary) -> DesignKey:
     """Key that identifies the same point on another side."""
-    held = point.design.conditions
+    conditions = point.design.conditions
     return DesignKey(
         point.design.platform,
         point.frame,
         point.sources,
         point.design.target_bps,
         point.background,
-        held.duration,
-        held.method,
+        conditions.duration,
+        conditions.method,
     )
 
 
@@ -283,12 +285,12 @@ def _change(key: DesignKey, before: PointSummary, after: PointSummary, sides: tu
 
 
 def _are_boots_mixed(before: PointSummary, after: PointSummary, sides: tuple[Side, Side]) -> bool:
-    held = []
+    set_ups = []
     for point, side in zip((before, after), sides, strict=True):
         begun, design = side.admission.begun, point.design
         times = {block: begun.get((block, design.platform, design.background), "") for block in point.values_bps}
-        held.append(collect_set_ups(point)._replace(begun=times))
-    return are_boots_mixed(*held)
+        set_ups.append(collect_set_ups(point)._replace(begun=times))
+    return are_boots_mixed(*set_ups)
 
 
 def _judge_bound(before: PointSummary, after: PointSummary) -> tuple[bool, str | None]:
@@ -346,20 +348,23 @@ def find_differences(before: Side, after: Side) -> list[Pair]:
     ours, theirs = after.digest, before.digest
     for section, one, other in (("Node", theirs.nodes, ours.nodes), ("Platform", theirs.platforms, ours.platforms)):
         for name in [*one, *(each for each in other if each not in one)]:
-            before_it, after_it = (None if name not in held else held[name].newest for held in (one, other))
+            before_it, after_it = (None if name not in history else history[name].newest for history in (one, other))
             found += [pair for pair in different(f"{section} {name}", before_it, after_it) if not pair.expected]
     found += _settings(theirs, ours)
-    told = {(pair.label, pair.left, pair.right) for pair in found}
-    words = [(name, ", ".join(before.conditions(name)), ", ".join(after.conditions(name))) for name in POOLED]
-    words += [
+    reported = {(pair.label, pair.left, pair.right) for pair in found}
+    labelled = [(name, ", ".join(before.conditions(name)), ", ".join(after.conditions(name))) for name in POOLED]
+    labelled += [
         (name, ", ".join(sorted(theirs.said.get(name, {}))), ", ".join(sorted(ours.said.get(name, {}))))
         for name in COMPARED_FACTS
     ]
-    found = [*differing_conditions(before.trials, after.trials, told), *found]
+    found = [*differing_conditions(before.trials, after.trials, reported), *found]
     of_runs = [
         Pair("Runs", name, one_of or None, other_of or None)
-        for name, one_of, other_of in words
-        if one_of != other_of and (name, one_of, other_of) not in told and before.kept.entered and after.kept.entered
+        for name, one_of, other_of in labelled
+        if one_of != other_of
+        and (name, one_of, other_of) not in reported
+        and before.kept.entered
+        and after.kept.entered
     ]
     return [*of_runs, *found]
 

@@ -95,17 +95,17 @@ def family_note(family: Family) -> str:
     """The note under every table with claims."""
     if not family.size:
         return "Nothing could be tested: no row of this report claims anything."
-    words = [
+    sentences = [
         f"p, Holm: adjusted over all {family.size} claims of this report; different: at most 0.05. Would have shown: "
         "the smallest change found with 80 % power, at 0.05 and at 0.05 over the number of claims."
     ]
     if family.margin_ratio is None:
         none = NO_MARGIN["margin" in family.differ]
-        words.append(f"{none[0].upper()}{none[1:]}, so that nothing is called equivalent.")
+        sentences.append(f"{none[0].upper()}{none[1:]}, so that nothing is called equivalent.")
     else:
         afterwards = "" if family.declared == "plan" else ", chosen afterwards"
-        words.append(f"Margin of equivalence: ± {100 * family.margin_ratio:g} %{afterwards}.")
-    return " ".join(words)
+        sentences.append(f"Margin of equivalence: ± {100 * family.margin_ratio:g} %{afterwards}.")
+    return " ".join(sentences)
 
 
 def format_maximum(reading: MaximumReading) -> str:

@@ -75,8 +75,7 @@ class Claim:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
     """The claims of one report on runs. ``p_values``: of all ``size`` claims that were tested, those on other trials
-    last. ``beside``: the number of these; ``beside_different``: of the different ones among them. ``margin_ratio``:
-    None if nothing is called equivalent.
+    last. ``margin_ratio``: None if nothing is called equivalent.
 
     ``declared``: where the margin is from. ``tables``: those that may conclude, or None for all. ``differ``: which of
     "margin" and "claims" the runs declare differently, so that their declarations are not used.
@@ -90,7 +89,9 @@ class Family:
     differ: tuple[str, ...] = ()
     p_values: tuple[float, ...] = ()
     beside: int = 0
+    """The number of tested claims on other trials."""
     beside_different: int = 0
+    """The number of those that are called different."""
 
     @property
     def different(self) -> int:
@@ -114,11 +115,11 @@ def answer_questions(
     declared: Literal["plan", "option"] | None = None,
     tables: Collection[str] | None = None,
     differ: tuple[str, ...] = (),
-    beside: Sequence[float] = (),
+    other_p_values: Sequence[float] = (),
 ) -> Family:
     """Answer these questions, in their order. ``other_p_values``: of the report's other claims."""
     tested = [q for q in questions if _p(q) is not None and (tables is None or q.table in tables)]
-    p_values = (*(_p(q) or 0.0 for q in tested), *beside)
+    p_values = (*(_p(q) or 0.0 for q in tested), *other_p_values)
     of_all = holm(p_values)
     adjusted = dict(zip(map(id, tested), of_all, strict=False))
     equal: dict[int, float] = {}
@@ -133,7 +134,7 @@ def answer_questions(
         claims=tuple(_claim(q, adjusted.get(id(q)), equal.get(id(q)), len(p_values), tables) for q in questions),
         size=len(p_values),
         p_values=p_values,
-        beside=len(beside),
+        beside=len(other_p_values),
         beside_different=sum(p <= SIGNIFICANCE for p in of_all[len(tested) :]),
         margin_ratio=margin_ratio,
         declared=declared if margin_ratio is not None else None,

@@ -118,7 +118,7 @@ class ComparedEffect:
     smallest_ratio: float | None = None
 
     @property
-    def bound_words(self) -> str:
+    def bound_reason(self) -> str:
         """Why the difference is only a ``bound``."""
         return ONE_FULL
 
@@ -242,12 +242,12 @@ def _moments(side: SideSetUps, of_both: Collection[str | None]) -> list[float]:
         return []
     moments: list[tuple[set[str | None], list[float]]] = []
     for set_ups in side.set_ups_by_occasion:
-        boots, held = {side.boots[each] for each in set_ups}, [mean_of([side.means[each] for each in set_ups])]
+        boots, means = {side.boots[each] for each in set_ups}, [mean_of([side.means[each] for each in set_ups])]
         alike = [each for each in moments if each[0] & boots] if len(of_both) > 1 else []
         for each in alike:
             moments.remove(each)
-        moments.append((boots.union(*(each[0] for each in alike)), [*held, *(m for each in alike for m in each[1])]))
-    return [mean_of(held) for _, held in moments]
+        moments.append((boots.union(*(each[0] for each in alike)), [*means, *(m for each in alike for m in each[1])]))
+    return [mean_of(means) for _, means in moments]
 
 
 def _least_deviation(few: SideSetUps, many: SideSetUps) -> float:
@@ -257,13 +257,13 @@ def _least_deviation(few: SideSetUps, many: SideSetUps) -> float:
     if not few.means or min([*few.means.values(), *many.means.values()]) <= 0:
         return 0.0
     within = [
-        [math.log(side.means[each]) for each in held] for side in (few, many) for held in side.set_ups_by_occasion
+        [math.log(side.means[each]) for each in set_ups] for side in (few, many) for set_ups in side.set_ups_by_occasion
     ]
     between = [
-        [mean_of([math.log(side.means[each]) for each in held]) for held in side.set_ups_by_occasion]
+        [mean_of([math.log(side.means[each]) for each in set_ups]) for set_ups in side.set_ups_by_occasion]
         for side in (few, many)
     ]
-    thinner = 1 / min(map(len, few.set_ups_by_occasion)) - mean_of([1 / len(held) for held in many.set_ups_by_occasion])
+    thinner = 1 / min(map(len, few.set_ups_by_occasion)) - mean_of([1 / len(each) for each in many.set_ups_by_occasion])
     return math.hypot(
         pooled_deviation(between) or 0.0, (pooled_deviation(within) or 0.0) * math.sqrt(max(0.0, thinner))
     )
@@ -275,8 +275,8 @@ def _own_deviation(few: SideSetUps) -> float:
     """
     if not few.means or min(few.means.values()) <= 0:
         return 0.0
-    held = [[math.log(few.means[each]) for each in set_ups] for set_ups in few.set_ups_by_occasion]
-    return math.sqrt(mean_of([(deviation(each) or 0.0) ** 2 / len(each) for each in held]))
+    logs = [[math.log(few.means[each]) for each in set_ups] for set_ups in few.set_ups_by_occasion]
+    return math.sqrt(mean_of([(deviation(each) or 0.0) ** 2 / len(each) for each in logs]))
 
 
 def build_scoped_effect(effect: Effect, scope: Scope) -> ScopedEffect:

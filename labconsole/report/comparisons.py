@@ -117,7 +117,7 @@ def compare_with_baseline(
     backgrounds: Sequence[str],
     baselines: Sequence[str],
     table: str,
-    asked: QuestionList,
+    questions: QuestionList,
 ) -> list[MaximumPair]:
     """Compare maxima with each background against the first of ``baselines`` that was measured for the same setting.
 
@@ -125,44 +125,44 @@ def compare_with_baseline(
     seem to slow a platform that collapses beyond its maximum.
     """
     found = []
-    for setting, held in settings.items():
+    for setting, points in settings.items():
         if setting.background not in backgrounds:
             continue
         for name in baselines:
             other = settings.get(setting._replace(background=name))
-            common = held.loads & other.loads if other is not None else frozenset()
+            common = points.loads & other.loads if other is not None else frozenset()
             if other is not None and common:
-                found.append(_compare(held, other, common, table, asked))
+                found.append(_compare(points, other, common, table, questions))
                 break
     return found
 
 
-def compare_platforms(settings: Mapping[Setting, SettingPoints], asked: QuestionList) -> list[MaximumPair]:
+def compare_platforms(settings: Mapping[Setting, SettingPoints], questions: QuestionList) -> list[MaximumPair]:
     """Every two platforms without a second guest, the faster one first."""
     groups: dict[tuple[Any, ...], list[SettingPoints]] = {}
-    for setting, held in settings.items():
+    for setting, points in settings.items():
         if setting.background == DEDICATED:
             alike = setting.conditions._replace(**dict.fromkeys(OF_THE_PLATFORM))
-            groups.setdefault((setting[1:4], alike), []).append(held)
+            groups.setdefault((setting[1:4], alike), []).append(points)
     found = []
     for group in groups.values():
         for one, other in combinations(group, 2):
             common = one.loads & other.loads
             if common:
                 more = one.read(common).rate.mean >= other.read(common).rate.mean
-                found.append(_compare(*((one, other) if more else (other, one)), common, "ranking", asked))
+                found.append(_compare(*((one, other) if more else (other, one)), common, "ranking", questions))
     return found
 
 
 def _compare(
-    one: SettingPoints, other: SettingPoints, common: frozenset[float], table: str, asked: QuestionList
+    one: SettingPoints, other: SettingPoints, common: frozenset[float], table: str, questions: QuestionList
 ) -> MaximumPair:
     subject = one.read(None if common == one.loads else common)
     baseline = other.read(None if common == other.loads else common)
-    effect, why = derive_effect(subject, baseline, asked.drawn)
+    effect, why = derive_effect(subject, baseline, questions.drawn)
     ids = (*baseline.point.run_ids, *subject.point.run_ids)
     kind = "pair" if table == "ranking" else "background"
-    asked.ask(table=table, kind=kind, effect=effect, why=why, run_ids=ids)
+    questions.ask(table=table, kind=kind, effect=effect, why=why, run_ids=ids)
     return subject, baseline, len(common)
 
 
@@ -244,14 +244,14 @@ def average_by_boot(means: Mapping[Hashable, float], boots: Mapping[Hashable, st
         boot = boots[block]
         if boot is not None:
             found.setdefault(boot, []).append(mean)
-    return {boot: mean_of(held) for boot, held in found.items()}
+    return {boot: mean_of(values) for boot, values in found.items()}
 
 
 def derive_change_of_means(subject: MaximumReading, baseline: MaximumReading) -> float | None:
     return subject.rate.mean / baseline.rate.mean - 1 if baseline.rate.mean > 0 else None
 
 
-def find_collapses(settings: Mapping[Setting, SettingPoints], asked: QuestionList) -> list[MaximumReading]:
+def find_collapses(settings: Mapping[Setting, SettingPoints], questions: QuestionList) -> list[MaximumReading]:
     """One question for each setting whose maximum is below its highest load.
 
     Both loads share their set-ups: other effects of the platform cancel out, but not the time of each load within one.
@@ -266,8 +266,8 @@ def find_collapses(settings: Mapping[Setting, SettingPoints], asked: QuestionLis
         effect = collapse(reading.choice, reading.highest.values_bps, packets=packets or None)
         if effect is not None:
             ids = (*reading.point.run_ids, *reading.highest.run_ids)
-            undrawn = find_order_objection(reading.point, reading.highest, tuple(reading.means_bps), asked.drawn)
-            asked.ask(
+            undrawn = find_order_objection(reading.point, reading.highest, tuple(reading.means_bps), questions.drawn)
+            questions.ask(
                 table="collapse",
                 kind="collapse",
                 effect=effect if undrawn is None else None,
@@ -279,7 +279,7 @@ def find_collapses(settings: Mapping[Setting, SettingPoints], asked: QuestionLis
 
 
 def summarize_second_guests(
-    points: Sequence[PointSummary], facts: Mapping[str, RunFacts], all_loads: bool, asked: QuestionList | None
+    points: Sequence[PointSummary], facts: Mapping[str, RunFacts], all_loads: bool, questions: QuestionList | None
 ) -> list[SecondGuestSummary]:
     """Offered and measured packets of the second guest next to each point of the first, or over all its loads.
 
@@ -290,11 +290,11 @@ def summarize_second_guests(
         if point.background in FORWARDING:
             groups.setdefault(point.key if all_loads else (point.key, point.load), []).append(point)
     found = []
-    for held in groups.values():
+    for group in groups.values():
         offered: Values = {}
         measured: Values = {}
         run_ids: list[str] = []
-        for point in held:
+        for point in group:
             for run_id, block in zip(point.run_ids, point.blocks_of_runs, strict=True):
                 fact = facts.get(run_id)
                 if fact is not None and fact.second_bps is not None:
@@ -303,10 +303,10 @@ def summarize_second_guests(
                     measured.setdefault(block, []).append(fact.second_bps[1])
         if not run_ids:
             continue
-        if asked is not None:
-            table = f"table-{2 + FORWARDING.index(held[0].background)}"
+        if questions is not None:
+            table = f"table-{2 + FORWARDING.index(group[0].background)}"
             packets = [known for run_id in run_ids if (known := facts[run_id].second_packets) is not None]
-            asked.ask(
+            questions.ask(
                 table=table,
                 kind="second-guest",
                 run_ids=tuple(run_ids),
@@ -314,8 +314,8 @@ def summarize_second_guests(
             )
         found.append(
             SecondGuestSummary(
-                setting=held[0].key,
-                target_bps=None if all_loads else held[0].target_bps,
+                setting=group[0].key,
+                target_bps=None if all_loads else group[0].target_bps,
                 all_loads=all_loads,
                 offered_bps=mean_of_point(offered),
                 measured_bps=mean_of_point(measured),
@@ -345,7 +345,7 @@ def add_claim(guest: SecondGuestSummary, claim: Claim) -> SecondGuestSummary:
 
 
 def compare_streams(
-    settings: Mapping[Setting, SettingPoints], facts: Mapping[str, RunFacts], asked: QuestionList
+    settings: Mapping[Setting, SettingPoints], facts: Mapping[str, RunFacts], questions: QuestionList
 ) -> list[tuple[MaximumReading, str, int, float]]:
     """Difference of each stream from its fair share at a setting's maximum; of two streams one determines the other."""
     found = []
@@ -371,6 +371,6 @@ def compare_streams(
             else:
                 effect = share_effect(means, count, packets=packets / count if packets else None)
                 why = effect.absent
-            asked.ask(table="streams", kind="streams", effect=effect, why=why, run_ids=tuple(ids))
+            questions.ask(table="streams", kind="streams", effect=effect, why=why, run_ids=tuple(ids))
             found.append((reading, name, count, mean_of(list(means.values()))))
     return found

@@ -74,24 +74,24 @@ class Load:
     achieved: dict[str, list[float]] = field(default_factory=dict)
 
 
-def _format_target(asked: Json) -> str:
-    target, size_bytes = asked["target_bps"], asked["frame_size_bytes"]
+def _format_target(requested: Json) -> str:
+    target, size_bytes = requested["target_bps"], requested["frame_size_bytes"]
     if size_bytes is not None:
-        target = FrameSize(size_bytes, asked[INCLUDES_FCS]).wish(target)
+        target = FrameSize(size_bytes, requested[INCLUDES_FCS]).wish(target)
     return target if isinstance(target, str) else format_rate_bps(target)
 
 
 def format_request(record: Json) -> tuple[str, str]:
     """The request as findings name it: platform and frame size, and the means of measurement."""
-    asked = record["requested"]
-    size = _format_size(asked) + (" with FCS" if asked[INCLUDES_FCS] else "")
-    beside = "" if asked["background"] == "none" else f" beside {asked['background']}"
-    load = _format_target(asked)
-    return f"{asked['platform']}, {size}", f"{asked['sources']} × {load}{beside}"
+    requested = record["requested"]
+    size = _format_size(requested) + (" with FCS" if requested[INCLUDES_FCS] else "")
+    background = "" if requested["background"] == "none" else f" beside {requested['background']}"
+    load = _format_target(requested)
+    return f"{requested['platform']}, {size}", f"{requested['sources']} × {load}{background}"
 
 
-def _format_size(asked: Json) -> str:
-    size = asked["frame_size_bytes"]
+def _format_size(requested: Json) -> str:
+    size = requested["frame_size_bytes"]
     return "mixed sizes" if size is None else f"{size} B"
 
 
@@ -145,20 +145,20 @@ class Digest:
         self.unusual.append(find_non_default_tolerances((record.get("in_force") or {}).get("tolerances", {})))
         self._choices(record)
         self._surroundings(record)
-        asked, load = format_request(record)
-        shows = partial(Evidence, run_id=record["run_id"], asked=asked, load=load)
+        request, load = format_request(record)
+        shows = partial(Evidence, run_id=record["run_id"], asked=request, load=load)
         reasons = record["verdict"]["reasons"]
         for each in reasons:
             if each["code"] == "background_missed":
                 self.missed.append(shows(detail=each["detail"]))
         if record.get("role") == "telemetry":
-            told = read_telemetry_trials(record)
-            self.telemetry += told
-            self.untold_telemetry += not told
-            if told:
+            trials = read_telemetry_trials(record)
+            self.telemetry += trials
+            self.untold_telemetry += not trials
+            if trials:
                 self.dropped.add(record)
         if record["run_id"] not in self._entering:
-            self._add_exclusion(record, shows, f"{asked}, {load}")
+            self._add_exclusion(record, shows, f"{request}, {load}")
             return
         self._reasons(shows, reasons)
         self._streams(record, shows)
@@ -167,31 +167,31 @@ class Digest:
         if record["background"] is not None:
             self._background(record, record["background"])
 
-    def _add_exclusion(self, record: Json, shows: partial[Evidence], asked: str) -> None:
+    def _add_exclusion(self, record: Json, shows: partial[Evidence], request: str) -> None:
         reasons = record["verdict"]["reasons"]
         why = self._why.get(record["run_id"], "invalid")
-        words = tuple((each["code"], each["detail"]) for each in reasons if why in ("invalid", each["code"]))
+        details = tuple((each["code"], each["detail"]) for each in reasons if why in ("invalid", each["code"]))
         if why in SIDES:
             detail = next((each["detail"] for each in reasons if each["code"] == why), "")
             self.beside.setdefault(why, []).append(shows(detail=detail))
         if why == "telemetry":
             return  # has a table of its own
         self.left_out.append(
-            ExcludedRun(run_id=record["run_id"], asked=asked, reasons=words or ((why, WHY.get(why, why)),))
+            ExcludedRun(run_id=record["run_id"], asked=request, reasons=details or ((why, WHY.get(why, why)),))
         )
 
     def _say(self, what: str, word: object, times: int = 1) -> None:
         self.said.setdefault(what, Counter())[str(word)] += times
 
     def _choices(self, record: Json) -> None:
-        asked, plan = record["requested"], record["plan"]
+        requested, plan = record["requested"], record["plan"]
         for name in ("testbed", "testbed_fingerprint", "operator", "labconsole_version"):
             self._say(name, record[name])
         for name in ("platform", INCLUDES_FCS, "background", "observe", "generator", "sources"):
-            self._say(name, asked[name])
-        self._say("size", _format_size(asked))
-        self._say("duration", f"{asked['duration_s']:g} s")
-        self._say("target", _format_target(asked))
+            self._say(name, requested[name])
+        self._say("size", _format_size(requested))
+        self._say("duration", f"{requested['duration_s']:g} s")
+        self._say("target", _format_target(requested))
         if plan is not None and record.get("role") != "telemetry":
             self.plans.setdefault(plan["hash"], (plan["name"], Counter()))[1][plan["seed"]] += 1
             key, set_ups = (plan["hash"], record["testbed_fingerprint"]), plan.get("set_ups")
@@ -210,13 +210,13 @@ class Digest:
             self._say("sender", f"{stream['generator']} {stream['generator_version'] or ''}".strip())
 
     def _surroundings(self, record: Json) -> None:
-        told = dict.fromkeys(  # each once, in the record's order: the last stays as the newest
+        entries = dict.fromkeys(  # each once, in the record's order: the last stays as the newest
             (str(entry.get("kind", "note")), str(entry.get("node") or "console"), str(entry.get("detail") or ""))
             for entry in record["influences"]
         )
-        for kind, node, detail in told:
-            held = self.influences.setdefault((kind, node), Influence())
-            held.runs, held.detail = held.runs + 1, detail
+        for kind, node, detail in entries:
+            influence = self.influences.setdefault((kind, node), Influence())
+            influence.runs, influence.detail = influence.runs + 1, detail
         environment = record["environment"]
         self.add_nodes(environment.get("nodes") or {})
         attested = environment.get("platform")
@@ -237,9 +237,9 @@ class Digest:
                 facts = self.nodes.setdefault(name, FactHistory())
                 facts.add(said.get("facts") or {})
                 facts.add({key: value for key, value in said.items() if key not in ("facts", "settings")})
-                told = said["settings"] if isinstance(said.get("settings"), dict) else {}
-                if told or name in self.settings:
-                    self.settings.setdefault(name, FactHistory()).add_whole(told)
+                settings = said["settings"] if isinstance(said.get("settings"), dict) else {}
+                if settings or name in self.settings:
+                    self.settings.setdefault(name, FactHistory()).add_whole(settings)
 
     def _reasons(self, shows: partial[Evidence], reasons: list[Json]) -> None:
         for each in reasons:
@@ -276,10 +276,10 @@ class Digest:
         cpus = background["cpus"]
         load.guests[f"{background['guest'] or 'no guest'}, {f'CPU {cpus}' if cpus else 'not pinned'}"] += 1
         for name in ("requested", "achieved"):
-            held = getattr(load, name)
+            values = getattr(load, name)
             for quantity, value in background[name].items():
                 if value is not None:
-                    held.setdefault(quantity, []).append(float(value))
+                    values.setdefault(quantity, []).append(float(value))
 
 
 EQUAL_OFFER_JAIN = 0.95
@@ -290,8 +290,8 @@ def build_run_facts(record: Json) -> RunFacts:
     """Extract from one record what conclusions need."""
     plan, streams = record["plan"] or {}, record["streams"]
     fixed = plan.get("fixed")
-    beside = (record["background"] or {}).get("streams") or []
-    second = tuple(_sum([stream[name] for stream in beside]) for name in ("offered_bps", "measured_bps"))
+    background_streams = (record["background"] or {}).get("streams") or []
+    second = tuple(_sum([stream[name] for stream in background_streams]) for name in ("offered_bps", "measured_bps"))
     claims = plan.get("claims")
     return RunFacts(
         fixed=fixed is not None,
@@ -299,8 +299,8 @@ def build_run_facts(record: Json) -> RunFacts:
         margin_ratio=plan.get("margin_ratio"),
         claims=None if claims is None else tuple(claims),
         shares=_shares(streams),
-        second_bps=None if not beside or None in second else second,  # type: ignore[arg-type]
-        second_packets=sum(stream["measured_packets"] or 0 for stream in beside) or None,
+        second_bps=None if not background_streams or None in second else second,  # type: ignore[arg-type]
+        second_packets=sum(stream["measured_packets"] or 0 for stream in background_streams) or None,
         one_way_ns=_delays(streams, "one_way_ns"),
         pdv_ns=_delays(streams, "pdv_ns"),
         witnesses=tuple(sorted({stream["measured_from"] or "neither" for stream in streams})),
@@ -336,10 +336,10 @@ def _rate(stream: Json) -> float | None:
 
 def _delays(streams: list[Json], kind: str) -> tuple[float, float] | None:
     """p50 and p99, averaged over the streams, or None if one of them does not report its delay."""
-    held = [(stream.get("delay") or {}).get(kind) for stream in streams]
-    if not held or None in held:
+    delays = [(stream.get("delay") or {}).get(kind) for stream in streams]
+    if not delays or None in delays:
         return None
-    p50, p99 = (sum(each[name] for each in held if each) / len(held) for name in ("p50", "p99"))
+    p50, p99 = (sum(each[name] for each in delays if each) / len(delays) for name in ("p50", "p99"))
     return p50, p99
 
 
@@ -362,8 +362,8 @@ def _is_caused_by_flow_control(reason: Json) -> bool:
 
 def _flow_control(attested: object) -> str:
     """The effect of a platform's option on flow control (platforms/base/flow_control.py)."""
-    told = attested.get("flow_control") if isinstance(attested, dict) else None
-    if not isinstance(told, dict) or not told:
+    nics = attested.get("flow_control") if isinstance(attested, dict) else None
+    if not isinstance(nics, dict) or not nics:
         return LEFT_UNCHANGED
-    on = any(isinstance(nic, dict) and nic.get("rx") for nic in told.values())
+    on = any(isinstance(nic, dict) and nic.get("rx") for nic in nics.values())
     return f"{'on' if on else 'off'} at the unit under test, as its platform asks"

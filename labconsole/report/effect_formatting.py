@@ -23,7 +23,8 @@ def format_ratio(effect: Effect) -> str:
         return effect.absent or UNKNOWN
     if effect.ci_low is None or effect.ci_high is None:
         return f"{format_number(1 + effect.change, 2)} ({effect.absent or 'no interval'})"
-    return f"{format_number(1 + effect.change, 2)} ({format_number(1 + effect.ci_low, 2)} to {format_number(1 + effect.ci_high, 2)})"
+    change, low, high = (format_number(1 + each, 2) for each in (effect.change, effect.ci_low, effect.ci_high))
+    return f"{change} ({low} to {high})"
 
 
 def _signed(ratio: float) -> str:

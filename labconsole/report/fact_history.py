@@ -1,4 +1,4 @@
-"""How runs, one after the other, describe one thing such as a node: how it is, and how it was. Pure."""
+"""Facts that successive runs report of one thing such as a node: the newest and the earlier ones. Pure."""
 
 from __future__ import annotations
 
@@ -16,20 +16,18 @@ _NOTHING: Final = object()
 
 @dataclass(slots=True)
 class FactHistory:
-    """Facts about one thing: the newest values, and also the earlier ones of those that differed among runs.
-
-    ``told``: the facts in the newest whole reading; the state of the others at that time is unknown.
-    """
+    """Facts about one thing: the newest values, and also the earlier ones of those that differed among runs."""
 
     newest: dict[str, Any] = field(default_factory=dict)
     seen: dict[str, list[Any]] = field(default_factory=dict)
     told: frozenset[str] = frozenset()
+    """The facts in the newest whole reading; the state of the others at that time is unknown."""
 
     def add(self, values: Mapping[str, Any]) -> None:
         """Add a newer reading."""
         for name, value in values.items():
-            held = self.newest.get(name, _NOTHING)
-            if held == value:
+            newest = self.newest.get(name, _NOTHING)
+            if newest == value:
                 continue
             self.newest[name] = value
             if name in VOLATILE:

@@ -59,8 +59,8 @@ def require_matplotlib() -> Any:
         import matplotlib
     except ImportError:
         raise ConfigError(
-            f"figures in files need matplotlib: {build_install_command('report')}; figures and tables in the terminal do not "
-            "(labconsole report without --out)"
+            f"figures in files need matplotlib: {build_install_command('report')}; figures and tables in the "
+            "terminal do not (labconsole report without --out)"
         ) from None
     matplotlib.use("agg")
     return matplotlib
@@ -146,9 +146,9 @@ def _canvas(figure: Figure, pyplot: Any) -> Any:
     handles = {label: handle for label, handle in handles.items() if handle}
     longest = max(map(len, handles), default=0)
     fit = int(wide * columns / (LEGEND_GLYPH_INCHES + LEGEND_INCHES_PER_CHARACTER * longest))
-    beside = max(1, min(3, len(handles), fit))
-    canvas.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=beside)
-    further = max(0, -(-len(handles) // beside) - LEGEND_ROWS)
+    legend_columns = max(1, min(3, len(handles), fit))
+    canvas.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=legend_columns)
+    further = max(0, -(-len(handles) // legend_columns) - LEGEND_ROWS)
     canvas.set_figheight(high + further * LEGEND_ROW_INCHES)  # a long legend takes no room from the panels
     canvas.suptitle(_wrapped(figure.title, wide * columns))
     return canvas
@@ -270,7 +270,7 @@ def _levels(figure: Figure, panel: Panel, ax: Axes) -> None:
 
 
 def _set_y_limits(ax: Axes) -> None:
-    """Add room above in proportion to the range of the values, which may be small compared with the values themselves."""
+    """Add room above in proportion to the range of the values, which may be small compared with the values."""
     top = max(ax.get_ylim()[1], (1 + MARGIN_RATIO) * ax.dataLim.y1)
     ax.set_ylim(0, top if math.isfinite(top) and top > 0 else None)
 

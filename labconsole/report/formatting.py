@@ -59,14 +59,15 @@ def format_with_interval(summary: MeanWithInterval, scale: float = 1e6, places: 
 def format_mean(
     found: SetUpMean | None, unit: float = 1.0, places: int = 0, form: Callable[[float, int], str] = format_number
 ) -> str:
-    """``mean ± half width`` of the interval over set-ups. Of one set-up the mean alone: an interval would speak for no
-    other. Means that Student's interval does not fit (bounded_means.py) have in its place
+    """``mean ± half width`` of the interval over set-ups; the mean alone of one set-up, which represents no other.
 
-    - ``0.0 (at most 7.1, in at most 45 % of set-ups)``: events that were not seen; the first were bins or packets
-      independent;
+    Means that Student's interval does not fit (bounded_means.py) have instead
+
+    - ``0.0 (at most 7.1, in at most 45 % of set-ups)``: events that did not occur; the first bound assumes independent
+      bins or packets;
     - ``0.9998 (at least 0.9993)``: an index with a lower bound alone;
-    - ``0.95 (0.91 to 0.97)``: an interval that does not have the mean in its middle;
-    - ``3.0 (trials 1.0 to 7.0)``: none, and the least and most of the trials.
+    - ``0.95 (0.91 to 0.97)``: an interval that is not centred on the mean;
+    - ``3.0 (trials 1.0 to 7.0)``: no interval, but the lowest and highest trial.
 
     ``form``: writes a number with its places.
     """
@@ -83,7 +84,7 @@ def format_mean(
         return f"{mean} ± {form(found.half_width / unit, places)}"
     low = found.ci_low / unit
     if found.ci_high is None:
-        return f"{mean} (at least {form(low, digits_to_tell(low, 1.0, places))})"  # of an index that ends at 1
+        return f"{mean} (at least {form(low, digits_to_tell(low, 1.0, places))})"  # an index that ends at 1
     high = found.ci_high / unit
     if found.method == "counts over set-ups":
         places = digits_to_tell(high, least=places)
@@ -162,8 +163,8 @@ def format_design_point(point: DesignPointLike) -> str:
     """Format ``raw, 64 B, 1 × 100 Mbit/s``."""
     target = format_target_number(None if point.target_bps == "max" else point.target_bps, point.frame)
     unit = " Mbit/s" if target[:1].isdigit() and not target.endswith("ns") else ""
-    beside = "" if point.background == DEDICATED else f", beside {point.background}"
-    return f"{point.platform}, {format_frame_size(point.frame)}, {point.sources} × {target}{unit}{beside}"
+    background = "" if point.background == DEDICATED else f", beside {point.background}"
+    return f"{point.platform}, {format_frame_size(point.frame)}, {point.sources} × {target}{unit}{background}"
 
 
 def target_cell(of: PointSummary | Coverage) -> Cell:
@@ -205,8 +206,8 @@ def format_setting(setting: Setting) -> str:
 
 def format_full_setting(setting: Setting) -> str:
     """The whole setting as text."""
-    beside = "" if setting.background == DEDICATED else f", background {setting.background}"
-    return f"{setting.platform}, {format_setting(setting)}{beside}"
+    background = "" if setting.background == DEDICATED else f", background {setting.background}"
+    return f"{setting.platform}, {format_setting(setting)}{background}"
 
 
 def format_point_setting(point: PointSummary) -> str:

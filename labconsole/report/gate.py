@@ -57,18 +57,21 @@ class Gate:
 
 
 def judge_gate(
-    changes: Changes, asked: Sequence[FilePoint], margin_ratio: float, beside: Sequence[PlannedPointTrials] = ()
+    changes: Changes,
+    points: Sequence[FilePoint],
+    margin_ratio: float,
+    planned_trials: Sequence[PlannedPointTrials] = (),
 ) -> Gate:
     """Judge ``points`` and ``planned_trials``, the points of the plan, each of which has to pass; for several
     occasions, those of each.
     """
-    of_each = _group_by_occasion(asked)
+    of_each = _group_by_occasion(points)
     _refuse_alike(next(iter(of_each.values()), []))
     point_of = {run.run_id: run.plan_point for run in changes.after.kept.entered}
     by_point = {point_of[each.after.run_ids[0]]: each for each in changes.changes}
     alone = {point_of[point.run_ids[0]] for point in changes.only_after}
     found: dict[int, list[Coverage]] = {}
-    for each in derive_coverage(changes.after.kept, changes.after.digest.planned, asked):
+    for each in derive_coverage(changes.after.kept, changes.after.digest.planned, points):
         found.setdefault(each.point, []).append(each)
     falls = {number: p for number, each in by_point.items() if (p := _fall(each, margin_ratio)) is not None}
     of_quantities = derive_fall_p_values(changes, margin_ratio)
@@ -81,7 +84,7 @@ def judge_gate(
     for point in next(iter(of_each.values()), []):
         number = point.plan_point
         change = by_point.get(number)
-        words = format_design_point(point) if change is None else format_compared_design(change, changes)
+        name = format_design_point(point) if change is None else format_compared_design(change, changes)
         judgement = _judge(
             change, found.get(number, []), worse_p.get(number), falls.get(number), margin_ratio, alone=number in alone
         )
@@ -94,27 +97,30 @@ def judge_gate(
                 partial(name_block, plan_names=plan_names),
                 lambda occasion: plan_names.get(occasion, str(occasion)),
             )
-        judged.append(JudgedPoint(point=words, judgement=judgement, change=change, outlier=outlier))
-    beside_p = dict(zip(of_quantities, adjusted[len(falls) :], strict=True))
-    judged += judge_quantities(changes, beside, of_quantities, beside_p, margin_ratio)
+        judged.append(JudgedPoint(point=name, judgement=judgement, change=change, outlier=outlier))
+    quantity_p = dict(zip(of_quantities, adjusted[len(falls) :], strict=True))
+    judged += judge_quantities(changes, planned_trials, of_quantities, quantity_p, margin_ratio)
     return Gate(judged=tuple(judged), margin_ratio=margin_ratio, changes=changes)
 
 
-def _group_by_occasion(asked: Sequence[FilePoint]) -> dict[str, list[FilePoint]]:
+def _group_by_occasion(points: Sequence[FilePoint]) -> dict[str, list[FilePoint]]:
     """Group by the hash of the plan, which includes the occasion."""
     found: dict[str, list[FilePoint]] = {}
-    for point in asked:
+    for point in points:
         found.setdefault(point.plan_hash, []).append(point)
     return found
 
 
 def build_unmeasured_gate(
-    asked: Sequence[FilePoint], margin_ratio: float, beside: Sequence[PlannedPointTrials] = (), why: str = UNMEASURED
+    points: Sequence[FilePoint],
+    margin_ratio: float,
+    planned_trials: Sequence[PlannedPointTrials] = (),
+    why: str = UNMEASURED,
 ) -> Gate:
     """The gate of a plan of which nothing has been measured, or not as the plan is now: ``why``."""
-    once = next(iter(_group_by_occasion(asked).values()), [])
-    points = [*(format_design_point(each) for each in once), *(each.words for each in beside)]
-    judged = [JudgedPoint(point=words, judgement=Judgement("not measured", why)) for words in points]
+    once = next(iter(_group_by_occasion(points).values()), [])
+    names = [*(format_design_point(each) for each in once), *(each.words for each in planned_trials)]
+    judged = [JudgedPoint(point=name, judgement=Judgement("not measured", why)) for name in names]
     return Gate(judged=tuple(judged), margin_ratio=margin_ratio, changes=None)
 
 
@@ -164,10 +170,10 @@ def _describe_headroom(before: PointSummary, after: PointSummary) -> str | None:
     return HEADROOM if before.carries_all else SOME_HEADROOM
 
 
-def _refuse_alike(asked: Sequence[FilePoint]) -> None:
+def _refuse_alike(points: Sequence[FilePoint]) -> None:
     """Refuse points that differ in something that runs are averaged over. Raises ConfigError."""
     seen: dict[Hashable, int] = {}
-    for point in asked:
+    for point in points:
         key = (point.platform, point.frame, point.sources, point.target_bps, point.background, point.duration_s)
         if key in seen:
             raise ConfigError(

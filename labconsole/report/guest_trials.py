@@ -24,9 +24,7 @@ R = TypeVar("R", bound=GuestsRecord)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialFacts:
-    """A kind's facts about one of its records; the fields are those of MeasuredTrial. ``values``: the known ones.
-    ``anew``: its guests belong to no other trial, so that its set-up is its block.
-    """
+    """A kind's facts about one of its records; the fields are those of MeasuredTrial. ``values``: the known ones."""
 
     id: str
     factors: Mapping[str, Hashable]
@@ -34,6 +32,7 @@ class TrialFacts:
     values: Mapping[Quantity, MeasuredValue]
     set_up: str | None
     anew: bool = False
+    """Whether its guests belong to no other trial, so that its set-up is its block."""
     work: str = ""
     from_memory: bool = False
     conditions: Mapping[str, str | None] = field(default_factory=dict)
@@ -91,5 +90,5 @@ def read_nodes(environment: Mapping[str, object]) -> Mapping[str, object]:
     nodes = environment.get("nodes")
     if not isinstance(nodes, dict):
         return {}
-    told = {name: said for name, said in nodes.items() if isinstance(said, dict)}
-    return {name: said for name, said in told.items() if isinstance(said.get("facts", {}), dict)}
+    objects = {name: said for name, said in nodes.items() if isinstance(said, dict)}
+    return {name: said for name, said in objects.items() if isinstance(said.get("facts", {}), dict)}

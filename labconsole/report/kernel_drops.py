@@ -29,8 +29,8 @@ class KernelDropCounts:
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Add one record."""
-        beside = (record["background"] or {}).get("streams") or []
-        for stream in (*record["streams"], *beside):
+        background_streams = (record["background"] or {}).get("streams") or []
+        for stream in (*record["streams"], *background_streams):
             for hop in stream["ledger"]:
                 for label, packets in (hop.get("drops") or {}).items():
                     if is_kernels(label):

@@ -82,7 +82,7 @@ def load_report(
         facts=digest.facts,
         margin_ratio=selection.margin_ratio,
         pool=selection.pool,
-        beside=p_values,
+        other_p_values=p_values,
     )
     planned = count_planned_trials(experiments, plans.values(), request.platforms, query)
     found = derive_coverage(kept, digest.planned, load_file_points(plans.values()), query, request.platforms)
@@ -172,26 +172,28 @@ def select_baseline(occasions: Sequence[Baseline], store: RunStore) -> SideSelec
     )
 
 
-def load_side(asked: SideSelection, kinds: Sequence[MeasuredKind], on_unreadable: Callable[[StoreError], None]) -> Side:
+def load_side(
+    selection: SideSelection, kinds: Sequence[MeasuredKind], on_unreadable: Callable[[StoreError], None]
+) -> Side:
     """Load one side from its store, with the trials of other kinds. Raises ConfigError if there is nothing."""
-    store, where = asked.store, asked.where
+    store, where = selection.store, selection.where
     stored = store.list()
-    chosen = asked.query.select(stored if where == RunFilter() else store.list(where))
+    chosen = selection.query.select(stored if where == RunFilter() else store.list(where))
     meant = [run for run in chosen if not is_search_trial(run)]
     trials = load_selected_trials(
         store,
-        where if asked.trials is None else asked.trials,
-        asked.query,
+        where if selection.trials is None else selection.trials,
+        selection.query,
         kinds,
         stored,
         {run.run_id for run in chosen},
     )
     if not meant and not trials:
-        raise _no_runs(stored, store, f"{asked.place} ({asked.words})", by_file=where.plan_hash is not None)
+        raise _no_runs(stored, store, f"{selection.place} ({selection.words})", by_file=where.plan_hash is not None)
     kept = select_sample(meant, admission := admit(stored, {run.run_id for run in meant}))
     digest = digest_entered_runs(store, where, kept, on_unreadable)
     add_trials_to_digest(digest, trials)
-    return replace(build_side(asked.words, asked.place, kept, admission, digest, stored), trials=trials)
+    return replace(build_side(selection.words, selection.place, kept, admission, digest, stored), trials=trials)
 
 
 def build_side(
@@ -201,8 +203,8 @@ def build_side(
     planned = missing = 0
     for (plan_hash, fingerprint), facts in digest.planned.items():
         own = [run for run in stored if (run.plan_hash, run.testbed_fingerprint) == (plan_hash, fingerprint)]
-        asked, lacking = count_planned_and_missing(own, facts.set_ups)
-        planned, missing = planned + asked, missing + lacking
+        requested, lacking = count_planned_and_missing(own, facts.set_ups)
+        planned, missing = planned + requested, missing + lacking
     return Side(
         words=words,
         place=place,
@@ -289,12 +291,12 @@ def _experiments(store: RunStore, where: RunFilter, query: Query) -> dict[str, S
 
 
 def _no_runs(runs: list[RunSummary], store: RunStore, place: str, *, by_file: bool) -> ConfigError:
-    beside = {kind: store.experiments(kind) for kind in record_kinds().values() if kind is not SEARCH}
-    trials = select_guest_trials(each for records in beside.values() for each in records)
+    experiments = {kind: store.experiments(kind) for kind in record_kinds().values() if kind is not SEARCH}
+    trials = select_guest_trials(each for records in experiments.values() for each in records)
     if not runs and not trials:
         return ConfigError("no run has been saved there yet", key="--store", value=place)
     many = [f"{len(runs)} run{'' if len(runs) == 1 else 's'}"] if runs else []
-    many += [f"{len(of)} {kind.name if len(of) == 1 else kind.plural}" for kind, of in beside.items() if of]
+    many += [f"{len(of)} {kind.name if len(of) == 1 else kind.plural}" for kind, of in experiments.items() if of]
     platforms = {run.platform for run in runs} | {trial.requested.platform for trial in trials}
     testbeds = {run.testbed for run in runs} | {trial.testbed for trial in trials}
     of_plans = [(run.plan_name, run.plan_hash) for run in runs] + [(each.plan.name, None) for each in trials]
@@ -355,7 +357,7 @@ def load_file_points(plans: Iterable[Plan]) -> list[FilePoint]:
             continue  # its points are of another kind
         set_ups = plan.set_ups or 1
         for point in plan.points:
-            asked, planned = point.request, set_ups * plan.repetitions_of(point.index)
+            request, planned = point.request, set_ups * plan.repetitions_of(point.index)
             if planned:
                 found.append(
                     FilePoint(
@@ -363,12 +365,12 @@ def load_file_points(plans: Iterable[Plan]) -> list[FilePoint]:
                         plan_hash=plan.hash(),
                         plan_point=point.index,
                         planned=planned,
-                        platform=asked.platform,
-                        frame=asked.frame,
-                        sources=asked.sources,
-                        target_bps=None if asked.target == "max" else asked.target,
-                        background=asked.background,
-                        duration_s=asked.duration_s,
+                        platform=request.platform,
+                        frame=request.frame,
+                        sources=request.sources,
+                        target_bps=None if request.target == "max" else request.target,
+                        background=request.background,
+                        duration_s=request.duration_s,
                     )
                 )
     return found

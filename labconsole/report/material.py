@@ -18,7 +18,7 @@ from labconsole.report.sample import Coverage, RunSample
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Material:
-    """``kept``: the selected runs. ``evaluation``: the results of those that enter, platforms told apart.
+    """``kept``: the selected runs. ``evaluation``: the results of those that enter, platforms kept apart.
 
     ``digest``: facts in their records beyond the columns of a list. ``coverage``: of points of plans only;
     ``planned_trials``: of those of other kinds. ``search_runs``: the runs that searches consist of, by id. ``paper``:

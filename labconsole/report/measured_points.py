@@ -64,8 +64,8 @@ class MeasuredPoint:
     @property
     def mean(self) -> SetUpMean | None:
         """Mean over set-ups, or None if no value is known."""
-        held = self._by(lambda trial: trial.set_up)
-        return mean_over_set_ups(held) if held else None
+        values = self._by(lambda trial: trial.set_up)
+        return mean_over_set_ups(values) if values else None
 
     @property
     def set_up_means(self) -> dict[Hashable, float]:
@@ -75,8 +75,8 @@ class MeasuredPoint:
     @property
     def block_means(self) -> dict[Hashable, float]:
         """Mean of each block in which it was measured."""
-        held = self._by(lambda trial: trial.block)
-        return set_up_means({block: values for block, values in held.items() if block is not None})
+        by_block = self._by(lambda trial: trial.block)
+        return set_up_means({block: values for block, values in by_block.items() if block is not None})
 
     @property
     def boots(self) -> dict[Hashable, str | None]:
@@ -135,7 +135,7 @@ def build_points(trials: Sequence[MeasuredTrial]) -> list[MeasuredPoint]:
     for trial in sorted(trials, key=lambda each: (each.started_at, each.id)):
         for quantity in trial.values:
             found.setdefault(QuantityKey(trial.kind, quantity, sort_factors(trial)), []).append(trial)
-    return [MeasuredPoint(key=key, trials=tuple(held)) for key, held in found.items()]
+    return [MeasuredPoint(key=key, trials=tuple(of_key)) for key, of_key in found.items()]
 
 
 def find_pooled_conditions(trials: Sequence[MeasuredTrial]) -> Mapping[str, list[str]]:
@@ -152,7 +152,7 @@ def find_pooled_conditions(trials: Sequence[MeasuredTrial]) -> Mapping[str, list
 
 
 def differing_conditions(
-    before: Sequence[MeasuredTrial], after: Sequence[MeasuredTrial], told: Collection[tuple[str, object, object]]
+    before: Sequence[MeasuredTrial], after: Sequence[MeasuredTrial], reported: Collection[tuple[str, object, object]]
 ) -> list[Pair]:
     """Conditions of trials that enter, if they differ between the sides; without those ``reported`` already."""
     found = []
@@ -160,7 +160,7 @@ def differing_conditions(
         sides = [_conditions(kind, trials) for trials in (before, after)]
         for name in dict.fromkeys(name for side in sides for name in side):
             one, other = (", ".join(sorted(side.get(name, ()))) or None for side in sides)
-            if one != other and (name, one, other) not in told:
+            if one != other and (name, one, other) not in reported:
                 found.append(Pair(f"Trials of kind {kind}", name, one, other))
     return found
 

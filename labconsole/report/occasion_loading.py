@@ -37,12 +37,13 @@ def load_contents(store: RunStore, kinds: Sequence[MeasuredKind]) -> StoreConten
 
 
 class Occasions(NamedTuple):
-    """``told``: completes a side with its records' facts on nodes, platforms and versions. It reads them only on
-    request, since a store has many runs and a plan few changes.
-    """
+    """The occasions of a plan."""
 
     sides: list[Side]
     told: Callable[[Side], Side]
+    """Completes a side with its records' facts on nodes, platforms and versions. It reads them only on request, since
+    a store has many runs and a plan few changes.
+    """
 
 
 def load_occasions(
@@ -76,14 +77,14 @@ def load_occasions(
     whole: dict[int, Side] = {}
     places = {id(side): where for side, where in of_runs}
 
-    def told(side: Side) -> Side:
+    def add_facts(side: Side) -> Side:
         where = places.get(id(side))
         if where is not None and id(side) not in whole:
             whole[id(side)] = replace(side, digest=digest_entered_runs(store, where, side.kept, on_unreadable))
         return whole.get(id(side), side)
 
-    beside = build_trial_sides(meant_of_trials, trials, store.name, tell)
-    return Occasions([*(side for side, _ in of_runs), *beside], told)
+    of_trials = build_trial_sides(meant_of_trials, trials, store.name, tell)
+    return Occasions([*(side for side, _ in of_runs), *of_trials], add_facts)
 
 
 def count_occasions(everything: StoreContents) -> dict[str, int]:
@@ -116,16 +117,16 @@ def _load_run_sides(
     for (plan_hash, fingerprint), runs in groups.items():
         kept = select_sample(runs, admission)
         where = RunFilter(plan_hash=plan_hash, testbed_fingerprint=fingerprint)
-        words = runs[0].plan_name or ""
+        name = runs[0].plan_name or ""
         newest_run = kept.entered[-1:]
         digest = digest_entered_runs(store, where, RunSample(newest_run, (), {}), on_unreadable)
         if not digest.planned:
             digest = digest_entered_runs(store, where, kept, on_unreadable)
-        side = build_side(words, store.name, kept, admission, digest, own[(plan_hash, fingerprint)])
+        side = build_side(name, store.name, kept, admission, digest, own[(plan_hash, fingerprint)])
         if side.missing_set_ups:
-            tell(describe_incomplete(words, side.planned_set_ups, side.missing_set_ups, "set-ups"))
+            tell(describe_incomplete(name, side.planned_set_ups, side.missing_set_ups, "set-ups"))
         elif not side.kept.entered:
             reasons = ", ".join(f"{code} {many}" for code, many in side.kept.excluded_by_reason)
-            tell(f"{words} is left out: none of its runs enters a mean ({reasons})")
+            tell(f"{name} is left out: none of its runs enters a mean ({reasons})")
         else:
             yield side, where

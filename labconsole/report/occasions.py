@@ -22,14 +22,14 @@ def count_planned_and_missing(runs: Iterable[RunRow], set_ups: int | None) -> tu
     """Planned and missing set-ups of one plan on one testbed, for the kinds that were begun. ``set_ups``: of each, or
     None if unknown; then nothing is missing.
     """
-    held = {(run.platform, run.background, run.block) for run in runs if run.block}
-    planned = 0 if set_ups is None else set_ups * len({each[:2] for each in held})
-    return planned, 0 if set_ups is None else max(0, planned - len(held))
+    begun = {(run.platform, run.background, run.block) for run in runs if run.block}
+    planned = 0 if set_ups is None else set_ups * len({each[:2] for each in begun})
+    return planned, 0 if set_ups is None else max(0, planned - len(begun))
 
 
-def describe_incomplete(words: str, planned: int, missing: int, noun: str) -> str:
+def describe_incomplete(name: str, planned: int, missing: int, noun: str) -> str:
     """Describe an occasion that is left out."""
-    return f"{words} is left out: {missing} of its {planned} {noun} {'is' if missing == 1 else 'are'} missing"
+    return f"{name} is left out: {missing} of its {planned} {noun} {'is' if missing == 1 else 'are'} missing"
 
 
 def build_trial_sides(
@@ -74,11 +74,11 @@ def _group_by_occasion(trials: Iterable[MeasuredTrial]) -> dict[tuple[str, str],
 
 def _planned_and_missing(trials: Sequence[MeasuredTrial]) -> tuple[int, int]:
     """Trials of the points that were begun; searches do not record how many their plan requests."""
-    held: dict[Hashable, tuple[int, int]] = {}
+    points: dict[Hashable, tuple[int, int]] = {}
     for trial in trials:
         key = (trial.kind, tuple(sorted(trial.factors.items(), key=lambda factor: factor[0])))
-        planned, there = held.get(key, (0, 0))
-        held[key] = (max(planned, trial.planned or 0), there + 1)
-    return sum(planned for planned, _ in held.values()), sum(
-        max(0, planned - there) for planned, there in held.values()
+        planned, there = points.get(key, (0, 0))
+        points[key] = (max(planned, trial.planned or 0), there + 1)
+    return sum(planned for planned, _ in points.values()), sum(
+        max(0, planned - there) for planned, there in points.values()
     )

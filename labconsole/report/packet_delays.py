@@ -26,8 +26,8 @@ def read_packet_delays(streams: Sequence[Mapping[str, Any]], *, since_due: bool 
     histograms, longest_ns = [], 0
     for stream in streams:
         try:
-            told = PacketTimes.model_validate((stream.get("extensions") or {}).get(EXTENSION))
-            delay = told.due_ns if since_due else told.delay_ns
+            times = PacketTimes.model_validate((stream.get("extensions") or {}).get(EXTENSION))
+            delay = times.due_ns if since_due else times.delay_ns
             if delay is None:
                 return None
             if TimeHistogram.decoded(delay.histogram).total != delay.packets:
@@ -44,7 +44,7 @@ def list_kernel_probes(record: Mapping[str, Any]) -> tuple[str, ...]:
     drops = (record.get("extensions") or {}).get("kernel_drops")
     timed = [(stream.get("extensions") or {}).get(EXTENSION) for stream in record["streams"]]
     found = ("reasons for drops",) if isinstance(drops, Mapping) and "refused" not in drops else ()
-    told = [each for each in timed if isinstance(each, Mapping) and "refused" not in each]
-    places = {by if (by := each.get("by")) in (GENERIC_XDP, NATIVE_XDP) else None for each in told}
+    timing = [each for each in timed if isinstance(each, Mapping) and "refused" not in each]
+    places = {by if (by := each.get("by")) in (GENERIC_XDP, NATIVE_XDP) else None for each in timing}
     how = sorted("times of packets" if by is None else f"times of packets by {by}" for by in places)
     return (*found, *how)

@@ -50,7 +50,8 @@ def require_jinja() -> Any:
         from jinja2 import Environment
     except ImportError:
         raise ConfigError(
-            f"report.html needs jinja2: {build_install_command('report')}; figures and tables in the terminal do not (labconsole "
+            f"report.html needs jinja2: {build_install_command('report')}; figures and tables in the terminal do not "
+            "(labconsole "
             "report without --out)"
         ) from None
     return Environment
@@ -106,14 +107,14 @@ def render_page(report: Report, *, drawings: Mapping[str, str]) -> str:
         left_out=digest.left_out[:MOST_LISTED],
         not_listed=max(0, len(digest.left_out) - MOST_LISTED),
         doubts=_doubts(kept, digest),
-        influences=sorted((kind, node, held.runs, held.detail) for (kind, node), held in digest.influences.items()),
+        influences=sorted((kind, node, entry.runs, entry.detail) for (kind, node), entry in digest.influences.items()),
         paths=sorted((platform, stream, way) for (platform, stream), way in digest.paths.items()),
         platforms=[_build_fact_table(name, facts, ("driver",)) for name, facts in sorted(digest.platforms.items())],
         nodes=[
             _build_fact_table(name, facts, ("os", "kernel", "cpu_model"))
             for name, facts in sorted(digest.nodes.items())
         ],
-        settings=[_build_fact_table(name, held, ()) for name, held in sorted(digest.settings.items())],
+        settings=[_build_fact_table(name, entry, ()) for name, entry in sorted(digest.settings.items())],
         provenance=_provenance(digest, report),
         of_runs=bool(kept.run_ids),
         plans=report.plans,
@@ -174,9 +175,9 @@ def format_names(digest: Digest, what: str) -> str:
 def _exclusions(kept: RunSample) -> str:
     total = len(kept.entered) + len(kept.excluded)
     return (
-        f"{len(kept.excluded)} of {format_noun_count(total, 'run')} enter no mean: invalid, without a rate, from a pilot, for "
-        "telemetry, of a set-up that was interrupted or contradicts itself, or beyond what the instrument can "
-        "measure. "
+        f"{len(kept.excluded)} of {format_noun_count(total, 'run')} enter no mean: invalid, without a rate, "
+        "from a pilot, for telemetry, of a set-up that was interrupted or contradicts itself, or beyond what the "
+        "instrument can measure. "
         f"{kept.suspect} of those that enter are suspect: they stand, with a doubt named in their record."
     )
 
@@ -199,14 +200,14 @@ def _example(evidence: Evidence) -> str:
 def _build_fact_table(name: str, facts: FactHistory, summary: Sequence[str]) -> dict[str, Any]:
     """A node or a platform: its newest facts, with the earlier values of those that changed among the runs."""
     changed = facts.changed()
-    words = [format_fact(facts.newest[key]) for key in summary if facts.newest.get(key)]
+    texts = [format_fact(facts.newest[key]) for key in summary if facts.newest.get(key)]
     rows = []
     for key, value in facts.newest.items():
         if key in ENTERS_NO_FACTS:
             continue
         earlier = [format_fact(each) for each in changed.get(key, ()) if each != value]
         rows.append((key, format_fact(value), f"earlier: {'; '.join(earlier)}" if earlier else ""))
-    return {"name": name, "summary": ", ".join(words), "facts": rows}
+    return {"name": name, "summary": ", ".join(texts), "facts": rows}
 
 
 def format_fact(value: object) -> str:
@@ -231,7 +232,7 @@ def _provenance(digest: Digest, report: Report) -> list[Words]:
         for plan, (name, seeds) in digest.plans.items()
     ]
     rows += [(f"Note on plan {name}", format_note(each)) for name, each in report.plan_notes]
-    said: dict[str, Counter[str]] = {name: Counter(held) for name, held in digest.said.items()}
+    said: dict[str, Counter[str]] = {name: Counter(tally) for name, tally in digest.said.items()}
     for kind, records in report.material.experiments.items():
         for columns in map(record_kinds()[kind].columns, records):
             said.setdefault("testbed_fingerprint", Counter())[columns.testbed_fingerprint] += 1

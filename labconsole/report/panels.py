@@ -145,7 +145,7 @@ def collect_labels(figure: Figure) -> list[str]:
 
 
 def build_legend_names(labels: Sequence[str], cells: int) -> list[str]:
-    """The curves' names in this number of cells each. Longer ones keep their begin and end, enough to tell them apart."""
+    """The curves' names in this number of cells each. Longer ones keep both ends, enough to tell them apart."""
     for end in (cells * 2 // 3, *range(cells - 1, 0, -1)):
         begin = max(0, cells - 1 - end)
         names = [
@@ -163,8 +163,8 @@ def glyph(figure: Figure, number: int) -> str:
 
 def describe_marks(figure: Figure) -> str:
     """Other marks in its panels besides curves, with their glyphs; "" if there are none."""
-    words = list(dict.fromkeys(what for panel in figure.panels for _, what in panel.levels))
-    found = [f"{charts.ACROSS} {', '.join(map(sanitize, words))}"] if words else []
+    names = list(dict.fromkeys(what for panel in figure.panels for _, what in panel.levels))
+    found = [f"{charts.ACROSS} {', '.join(map(sanitize, names))}"] if names else []
     found += [f"{charts.UPRIGHT} change"] if any(panel.changes for panel in figure.panels) else []
     return "   ".join(found)
 

@@ -83,9 +83,9 @@ def judge_differences(
         None if margin is None else equivalence_p(effect, margin)
         for effect, margin in zip(effects, margins, strict=True)
     ]
-    words = [word(p, equal) for p, equal in zip(different, adjusted(tested), strict=True)]
+    results = [word(p, equal) for p, equal in zip(different, adjusted(tested), strict=True)]
     return [
-        True if each == "different" else False if "margin" in each or each == "equivalent" else None for each in words
+        True if each == "different" else False if "margin" in each or each == "equivalent" else None for each in results
     ]
 
 
@@ -165,9 +165,9 @@ def conclude_difference(conclusion: str, of: Sequence[Sequence[ToolPair]]) -> Pa
         for known in found.values()
     ]
     every = _covers_every_pair(found) and all(differ)
-    held: Confirmation = "not confirmed" if any(alike) else "confirmed" if every else "not decided"
-    words = f"{sum(differ)} of {len(differ)} pairs of tools are shown to differ in something"
-    return PaperConclusion(conclusion, "all of the above", words, held)
+    confirmation: Confirmation = "not confirmed" if any(alike) else "confirmed" if every else "not decided"
+    summary = f"{sum(differ)} of {len(differ)} pairs of tools are shown to differ in something"
+    return PaperConclusion(conclusion, "all of the above", summary, confirmation)
 
 
 def _covers_every_pair(pairs: Iterable[frozenset[str]]) -> bool:

@@ -127,31 +127,33 @@ def select_guest_trials(records: Iterable[ExperimentRecord]) -> list[TrialOfPlan
 def _count_file_trials(
     plan: Plan, every: Sequence[TrialOfPlan], platforms: Sequence[str] | None
 ) -> list[PlannedTrials]:
-    asked = plan.of_guests
-    assert asked is not None
+    requested = plan.of_guests
+    assert requested is not None
     of_hash: dict[str, list[TrialOfPlan]] = {}
     for record in every:
         of_hash.setdefault(record.plan.hash, []).append(record)
     found = []
-    for point in asked.points:
+    for point in requested.points:
         if platforms is None or point.platform in platforms:
-            places = [of_hash.get(key, []) for key in asked.hashes_by_point[point.index]]
-            found.append(_build_planned_trials(plan.name, asked.noun, point.platform, len(places), places))
+            places = [of_hash.get(key, []) for key in requested.hashes_by_point[point.index]]
+            found.append(_build_planned_trials(plan.name, requested.noun, point.platform, len(places), places))
     return found
 
 
 def _count_record_trials(kind: str, every: Sequence[TrialOfPlan]) -> list[PlannedTrials]:
     points: dict[tuple[str, str], dict[tuple[int, int], list[TrialOfPlan]]] = {}
     for record in every:
-        asked = cast("StrictModel", record.requested).model_dump_json(exclude={"limit_s"})
-        places = points.setdefault((record.testbed_fingerprint, asked), {})
+        requested = cast("StrictModel", record.requested).model_dump_json(exclude={"limit_s"})
+        places = points.setdefault((record.testbed_fingerprint, requested), {})
         places.setdefault((record.plan.block, record.plan.repetition), []).append(record)
     found = []
     for places in points.values():
-        held = [record for group in places.values() for record in group]
-        planned = max(record.plan.set_ups * record.plan.repetitions for record in held)
+        records = [record for group in places.values() for record in group]
+        planned = max(record.plan.set_ups * record.plan.repetitions for record in records)
         found.append(
-            _build_planned_trials(held[0].plan.name, kind, held[0].requested.platform, planned, list(places.values()))
+            _build_planned_trials(
+                records[0].plan.name, kind, records[0].requested.platform, planned, list(places.values())
+            )
         )
     return found
 

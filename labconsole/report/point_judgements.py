@@ -46,21 +46,23 @@ class GateRequirement(NamedTuple):
     asked_ratio: float
 
     @property
-    def words(self) -> str:
+    def advice(self) -> str:
         """Suffix to the figures of the point, with possible remedies."""
         if self.margin_ratio is None:
             return ""
         margin = format_percent(self.margin_ratio, 2)
-        told = f"; with this spread what has not changed passes 8 times in 10 within a margin of {margin}"
+        margin_text = f"; with this spread what has not changed passes 8 times in 10 within a margin of {margin}"
         if self.margin_ratio <= self.asked_ratio:
             return (
-                f"{told} already: this is a change of about the margin, or one of the other 2 in 10; judge by another "
+                f"{margin_text} already: this is a change of about the margin, or one of the other 2 in 10; judge by "
+                "another "
                 "occasion alone"
             )
         if self.counts is None:
-            return f"{told}, or at this margin with more than {MOST_OCCASIONS} occasions of a side"
+            return f"{margin_text}, or at this margin with more than {MOST_OCCASIONS} occasions of a side"
         return (
-            f"{told}, or at this margin with {format_noun_count(self.counts.baseline, 'occasion')} of the baseline and "
+            f"{margin_text}, or at this margin with {format_noun_count(self.counts.baseline, 'occasion')} of the "
+            "baseline and "
             f"{self.counts.later} later"
         )
 
@@ -100,7 +102,7 @@ class JudgedPoint:
         if self.outlier is not None:
             remedy = f": {self.outlier.remedy}" if self.outcome == "undecided" else ""
             return f"{self.judgement.detail}; {self.outlier.words}{remedy}"
-        return self.judgement.detail + ("" if self.needed is None else self.needed.words)
+        return self.judgement.detail + ("" if self.needed is None else self.needed.advice)
 
 
 def judge_fall(
@@ -176,5 +178,6 @@ def _figures(change: ComparedEffect, margin_ratio: float) -> str:
     interval = ""
     if effect.ci90_low is not None and effect.ci90_high is not None:
         interval = f" (90 % interval {format_percent(effect.ci90_low, 2)} to {format_percent(effect.ci90_high, 2)})"
-    more = "" if not change.bound else f", where {change.bound_words}"
-    return f"{format_percent(effect.change, 2)}{interval}, margin {format_percent(margin_ratio, 2)}, over {change.scope}{more}"
+    more = "" if not change.bound else f", where {change.bound_reason}"
+    margin = format_percent(margin_ratio, 2)
+    return f"{format_percent(effect.change, 2)}{interval}, margin {margin}, over {change.scope}{more}"

@@ -285,7 +285,7 @@ def point_order(p: PointSummary) -> tuple[object, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaximumReading:
-    """The maximum that a setting forwards, as far as it is known.
+    """The maximum that a setting forwards, as far as known.
 
     ``point``: at the load where it is read. ``rate``: over the blocks that it may be read from. ``is_maximum``: False
     if there is one load. ``can_claim``: False if the load was chosen for having the highest mean, because there are too
@@ -323,10 +323,10 @@ class SettingPoints:
     def read(self, loads: frozenset[float] | None = None) -> MaximumReading:
         """Read the maximum, or the one over some loads that it shares with another setting."""
         chosen = self.loads if loads is None else loads
-        held = self._readings.get(chosen)
-        if held is None:
-            held = self._readings[chosen] = self._read(chosen)
-        return held
+        reading = self._readings.get(chosen)
+        if reading is None:
+            reading = self._readings[chosen] = self._read(chosen)
+        return reading
 
     def _read(self, loads: frozenset[float]) -> MaximumReading:
         points = {load: point for load, point in self.by_load.items() if load in loads}
@@ -367,18 +367,18 @@ def make_settings(
     for point in points:
         groups.setdefault(point.key, []).append(point)
     made = {}
-    for setting, held in groups.items():
-        d = held[0].design
-        told: set[int | str | None] = {
+    for setting, of_setting in groups.items():
+        d = of_setting[0].design
+        pilot_loads: set[int | str | None] = {
             known.maximum_target_bps
-            for point in held
+            for point in of_setting
             for run_id in point.run_ids
             if (known := facts.get(run_id)) is not None and known.fixed
         }
         if fixed is not None:
-            told = {fixed.get((d.platform, d.frame.bytes, d.sources, d.background))}
-        (load,) = told if len(told) == 1 else (None,)
+            pilot_loads = {fixed.get((d.platform, d.frame.bytes, d.sources, d.background))}
+        (load,) = pilot_loads if len(pilot_loads) == 1 else (None,)
         made[setting] = SettingPoints(
-            setting, held, None if load is None else math.inf if load == "max" else float(load)
+            setting, of_setting, None if load is None else math.inf if load == "max" else float(load)
         )
     return made

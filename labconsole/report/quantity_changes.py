@@ -65,11 +65,11 @@ class QuantityChange(ComparedEffect):
         return self.before.replicates, self.after.replicates
 
     @property
-    def bound_words(self) -> str:
+    def bound_reason(self) -> str:
         """Why the difference is a bound: for a time, because of the link."""
-        held = [point.bounds for point in (self.before, self.after) if point.bounds & {"at least", HELD}]
-        some = any(len(bounds) > 1 for bounds in held)
-        if any(HELD in bounds for bounds in held):
+        bounds_of_sides = [point.bounds for point in (self.before, self.after) if point.bounds & {"at least", HELD}]
+        some = any(len(bounds) > 1 for bounds in bounds_of_sides)
+        if any(HELD in bounds for bounds in bounds_of_sides):
             return SOME_LINK_LIMITED if some else ONE_LINK_LIMITED
         return SOME_FULL if some else ONE_FULL
 
@@ -88,7 +88,7 @@ class QuantityChange(ComparedEffect):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchedQuantities:
-    """``factors``: by kind, the compared ones. ``only_before``, ``only_after``: quantities that the other side lacks."""
+    """``factors``: compared ones, by kind. ``only_before``, ``only_after``: quantities the other side lacks."""
 
     changes: tuple[QuantityChange, ...] = ()
     factors: Mapping[str, tuple[str, ...]]
@@ -111,9 +111,9 @@ def match_quantities(
     factors = {kind: found for kind, names in compared.items() if (found := _compared(kind, before, after, names))}
     theirs, ours = (_group_by_key(points, factors) for points in (before, after))
     changes = tuple(
-        _change(key, theirs[key][0], held[0], one_place)
-        for key, held in ours.items()
-        if key in theirs and len(held) == len(theirs[key]) == 1
+        _change(key, theirs[key][0], points_of_key[0], one_place)
+        for key, points_of_key in ours.items()
+        if key in theirs and len(points_of_key) == len(theirs[key]) == 1
     )
     matched = {id(point) for each in changes for point in (each.before, each.after)}
     return MatchedQuantities(
@@ -165,7 +165,7 @@ def _change(key: QuantityKey, before: MeasuredPoint, after: MeasuredPoint, one_p
 
 
 def _full_share(point: MeasuredPoint) -> float:
-    """The share of trials that lost nothing or that the link limited: beyond the limit they would scatter like others."""
+    """The share of trials that lost nothing or that the link limited: beyond it they would scatter like others."""
     return sum(value.bound in ("at least", HELD) for value in point.values) / len(point.values)
 
 
@@ -234,12 +234,12 @@ def _judge_link_limited(before: MeasuredPoint, after: MeasuredPoint) -> tuple[bo
     """
     if HELD in before.bounds and HELD in after.bounds:
         return False, HELD
-    held, free = (before, after) if HELD in before.bounds else (after, before)
-    assert held.mean is not None
+    limited, free = (before, after) if HELD in before.bounds else (after, before)
+    assert limited.mean is not None
     assert free.mean is not None
-    if free.mean.mean >= held.mean.mean:
+    if free.mean.mean >= limited.mean.mean:
         return True, None
-    return False, SOME_LINK_LIMITED if len(held.bounds) > 1 else LINK_LIMITED_SLOWER
+    return False, SOME_LINK_LIMITED if len(limited.bounds) > 1 else LINK_LIMITED_SLOWER
 
 
 def _derive_effect(before: MeasuredPoint, after: MeasuredPoint, one_place: bool) -> ScopedEffect:

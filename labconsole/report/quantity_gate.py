@@ -72,12 +72,12 @@ def _collect_plan_trials(plan: Plan) -> list[PlannedPointTrials]:
         ]
     if plan.search is not None and plan.search.load_goals:
         of: dict[int, list[str]] = {}
-        words = {}
+        names = {}
         for configuration, key in zip(plan.searches, plan.search_hashes, strict=True):
             of.setdefault(configuration.index, []).append(key)
-            words[configuration.index] = configuration.request.format_without_load()
+            names[configuration.index] = configuration.request.format_without_load()
         found += [
-            PlannedPointTrials(kind="search", words=words[index], hashes=tuple(keys)) for index, keys in of.items()
+            PlannedPointTrials(kind="search", words=names[index], hashes=tuple(keys)) for index, keys in of.items()
         ]
     return found
 
@@ -98,14 +98,14 @@ def derive_fall_p_values(changes: Changes, margin_ratio: float) -> dict[Quantity
 
 def judge_quantities(
     changes: Changes,
-    asked: Sequence[PlannedPointTrials],
+    points: Sequence[PlannedPointTrials],
     falls: Falls,
     worse_p: Mapping[QuantityKey, float],
     margin_ratio: float,
 ) -> list[JudgedPoint]:
     """Every quantity of every requested point. ``worse_p``: the first values of ``falls``, adjusted."""
     judged: list[JudgedPoint] = []
-    for point in asked:
+    for point in points:
         hashes = frozenset(point.hashes)
         own = [trial for trial in changes.after.trials if trial.kind == point.kind and trial.hash in hashes]
         lacking = _describe_missing(own, point)

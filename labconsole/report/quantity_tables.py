@@ -81,12 +81,13 @@ def describe_results(changes: Changes) -> Iterator[str]:
     """A sentence for each kind that both sides have, and one if sides are compared by a factor."""
     for kind in dict.fromkeys(each.key.kind for each in changes.quantities.changes):
         own = [each for each in changes.quantities.changes if each.key.kind == kind]
-        words = Counter(
+        results = Counter(
             each.word + (f" ({format_direction(each)})" if each.word.startswith("different") else "") + each.reach
             for each in own
         )
-        told = ", ".join(f"{many} {name}" for name, many in sorted(words.items(), key=lambda item: (-item[1], item[0])))
-        yield f"Of {record_kinds()[kind].plural} {_many(len(own))} on both sides: {told}."
+        ordered = sorted(results.items(), key=lambda item: (-item[1], item[0]))
+        text = ", ".join(f"{many} {name}" for name, many in ordered)
+        yield f"Of {record_kinds()[kind].plural} {_many(len(own))} on both sides: {text}."
     for kind, names in changes.quantities.factors.items():
         yield f"Compared by {', '.join(names)}: {record_kinds()[kind].plural}."
     if changes.margin_ratio is not None and not changes.changes and changes.quantities.changes:
@@ -102,7 +103,8 @@ def describe_reservations(side: Side, name: str) -> Iterator[str]:
         why = Counter(trial.left_out for trial in own if trial.left_out is not None)
         if why:
             reasons = ", ".join(f"{code} {many}" for code, many in why.most_common())
-            yield f"{sum(why.values())} of {format_noun_count(len(own), 'trial')} {name} of kind {kind} enter no mean: {reasons}."
+            trials = format_noun_count(len(own), "trial")
+            yield f"{sum(why.values())} of {trials} {name} of kind {kind} enter no mean: {reasons}."
 
 
 def describe_unmatched(points: tuple[MeasuredPoint, ...], name: str) -> Iterator[str]:
@@ -162,7 +164,7 @@ def _format_finding(change: QuantityChange) -> str:
     if change.why is not None:
         return f"{change.word}: {change.why}"
     if not change.word.startswith("different"):
-        return f"{change.word}{change.reach}" + (f", {change.bound_words}" if change.bound else "")
+        return f"{change.word}{change.reach}" + (f", {change.bound_reason}" if change.bound else "")
     return f"{change.word} ({format_direction(change)}){change.reach}{', at least' if change.bound else ''}"
 
 

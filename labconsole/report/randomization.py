@@ -68,13 +68,16 @@ def find_order_objection(
     compared with nothing: drift of the machine during a set-up affects the same point each time.
     """
     ours, theirs = _group_by_block(one, known), _group_by_block(other, known)
-    if any(_too_many(sum(taken.order == AS_LISTED for taken in held.values()), len(held)) for held in (ours, theirs)):
+    if any(
+        _too_many(sum(each.order == AS_LISTED for each in orders.values()), len(orders)) for orders in (ours, theirs)
+    ):
         return ORDER_LISTED
     both = [block for block in blocks if block in ours and block in theirs]
     pairs = [(ours[block], theirs[block]) for block in both]
-    asked = {(own.repetitions, other.repetitions) for own, other in pairs}
+    repetitions = {(own.repetitions, other.repetitions) for own, other in pairs}
     against = sum(
-        _contradicts_order(own, other, own.repetitions == other.repetitions or len(asked) == 1) for own, other in pairs
+        _contradicts_order(own, other, own.repetitions == other.repetitions or len(repetitions) == 1)
+        for own, other in pairs
     )
     return NOT_AS_DRAWN if _too_many(against, len(blocks)) else None
 

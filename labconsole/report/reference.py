@@ -45,7 +45,7 @@ class PaperTables:
         return f"Paper: {source}{f'; {how}' if how else ''}. {CAUTION}"
 
     def platform(self, name: str) -> str | None:
-        """The platform of this name, in any case and in the paper's own spelling."""
+        """The platform of this name, ignoring case, also in the paper's own spelling."""
         low = name.casefold()
         low = self.spellings.get(low, low)
         return low if low in self.platforms else None
@@ -76,7 +76,7 @@ def load_reference(name: str) -> PaperTables:
 
 
 def match_platforms(own: Sequence[str], paper: PaperTables, given: Mapping[str, str]) -> dict[str, str]:
-    """Own platform names to the paper's: as ``given``, else the same name in any case.
+    """Own platform names to the paper's: as ``given``, else the same name, ignoring case.
 
     Raises ConfigError if ``given`` names an unknown platform.
     """
@@ -101,9 +101,9 @@ def describe_matching(own: Iterable[str], names: Mapping[str, str], others: str)
     platforms = sorted(set(own), key=lambda name: (name != "raw", name))
     found = [f"{name} is its {names[name]}" for name in platforms if name in names]
     rest = [name for name in platforms if name not in names]
-    words = "Platforms are matched to the paper's by name, or as --reference-map OWN=THEIRS says"
-    words += f": {', '.join(found)}." if found else "; none here is matched."
-    return f"{words} Not matched: {', '.join(rest)}; {others}." if rest else words
+    sentence = "Platforms are matched to the paper's by name, or as --reference-map OWN=THEIRS says"
+    sentence += f": {', '.join(found)}." if found else "; none here is matched."
+    return f"{sentence} Not matched: {', '.join(rest)}; {others}." if rest else sentence
 
 
 UNMATCHED_NOTE = "what the paper says stands beside them whatever platform it is of"

@@ -56,10 +56,10 @@ class ReportRequest:
         ]
 
 
-def parse_arguments(words: Sequence[str], *, filter: Sequence[str], plan_files: Sequence[Path]) -> ReportRequest:
+def parse_arguments(arguments: Sequence[str], *, filter: Sequence[str], plan_files: Sequence[Path]) -> ReportRequest:
     """The request with these ``arguments()``. They may be a stranger's: unknown ones are ignored."""
     values: dict[str, list[str]] = {}
-    for word in words:
+    for word in arguments:
         name, _, value = word.partition("=")
         values.setdefault(name, []).append(value)
 

@@ -47,10 +47,10 @@ class RunSample:
 
 def select_sample(meant: Iterable[RunRow], admission: Admission) -> RunSample:
     """Split the selected runs by whether they enter. ``admission`` was judged from all stored runs."""
-    held = sorted(meant, key=lambda run: (run.started_at, run.run_id))
+    ordered = sorted(meant, key=lambda run: (run.started_at, run.run_id))
     return RunSample(
-        tuple(run for run in held if run.run_id not in admission.left_out),
-        tuple(run for run in held if run.run_id in admission.left_out),
+        tuple(run for run in ordered if run.run_id not in admission.left_out),
+        tuple(run for run in ordered if run.run_id in admission.left_out),
         admission.left_out,
     )
 
@@ -98,7 +98,7 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePoint:
-    """A point as a plan's file requests it, in the form of a run that a filter can test: factors only, without results."""
+    """A point as a plan's file requests it, as a run that a filter can test: factors only, without results."""
 
     plan_name: str
     plan_hash: str
@@ -130,12 +130,12 @@ def derive_coverage(
         place = place_of(run)
         if place is not None and run.role not in ("pilot", "telemetry") and not place[0].startswith("search-"):
             groups.setdefault((place[0], place[1], place[3]), []).append(run)
-    asked = {(point.plan_hash, point.plan_point): point for point in file_points}
+    requested = {(point.plan_hash, point.plan_point): point for point in file_points}
     found = []
-    for (plan_hash, fingerprint, number), held in groups.items():
+    for (plan_hash, fingerprint, number), runs_of_point in groups.items():
         facts = plans.get((plan_hash, fingerprint))
-        in_file = asked.get((plan_hash, number))
-        first = held[0]
+        in_file = requested.get((plan_hash, number))
+        first = runs_of_point[0]
         found.append(
             Coverage(
                 plan=facts.name if facts is not None else "",
@@ -148,13 +148,13 @@ def derive_coverage(
                 target_bps=None if first.target_bps == "max" else first.target_bps,
                 background=first.background,
                 planned=in_file.planned if in_file is not None else _planned(facts),
-                taken=len(held),
-                retaken=len(held) - len({place_of(run) for run in held}),
-                entered=sum(run.run_id in entered for run in held),
+                taken=len(runs_of_point),
+                retaken=len(runs_of_point) - len({place_of(run) for run in runs_of_point}),
+                entered=sum(run.run_id in entered for run in runs_of_point),
             )
         )
     there = {(plan_hash, number) for plan_hash, _, number in groups}
-    for key, point in asked.items():
+    for key, point in requested.items():
         if key in there or (platforms and point.platform not in platforms):
             continue
         if query is not None and not factors_match(query, point):  # type: ignore[arg-type]
@@ -210,18 +210,18 @@ def describe_missing(found: Sequence[PlannedCounts]) -> list[str]:
     for each in found:
         if each.missing:
             groups.setdefault((each.plan, each.platform), []).append(each)
-    words = []
-    for (plan, platform), held in groups.items():
-        trials = sum(each.missing or 0 for each in held)
-        bare = sum(not each.entered for each in held)
-        without = f", {bare} of them without any {held[0].noun} that enters" if bare else ""
-        kept_out = sum(each.taken - each.retaken - each.entered for each in held)
+    sentences = []
+    for (plan, platform), points in groups.items():
+        trials = sum(each.missing or 0 for each in points)
+        bare = sum(not each.entered for each in points)
+        without = f", {bare} of them without any {points[0].noun} that enters" if bare else ""
+        kept_out = sum(each.taken - each.retaken - each.entered for each in points)
         # For runs a table of its own lists the excluded ones and why.
-        left_out = f", {kept_out} of them taken and left out" if kept_out and held[0].noun == "trial" else ""
-        words.append(
-            f"plan {plan}, {platform}: {_many(trials, 'trial')} of {_many(len(held), 'point')}{left_out}{without}"
+        left_out = f", {kept_out} of them taken and left out" if kept_out and points[0].noun == "trial" else ""
+        sentences.append(
+            f"plan {plan}, {platform}: {_many(trials, 'trial')} of {_many(len(points), 'point')}{left_out}{without}"
         )
-    return words
+    return sentences
 
 
 def _many(number: int, noun: str) -> str:

@@ -51,7 +51,7 @@ class Selection:
     margin_ratio: float | None = None
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """A description of the runs, for the head of a report."""
         chosen = [*self.options, *([f"filter {self.text}"] if self.text else [])]
         return "; ".join(chosen) if chosen else "every run of the store"
@@ -64,13 +64,13 @@ class Selection:
     @property
     def warnings(self) -> tuple[str, ...]:
         """The warnings that every caption repeats."""
-        told = []
+        sentences = []
         if self.by_outcome:
             fields = ", ".join(self.by_outcome)
-            told.append(f"Runs were chosen by their outcome ({fields}; filter: {self.text}).")
+            sentences.append(f"Runs were chosen by their outcome ({fields}; filter: {self.text}).")
         if self.pool:
-            told.append(f"Pooled although they may differ: {', '.join(self.pool)}.")
-        return tuple(told)
+            sentences.append(f"Pooled although they may differ: {', '.join(self.pool)}.")
+        return tuple(sentences)
 
     def to_json(self) -> dict[str, Any]:
         """The selection for the manifest and --json."""
@@ -83,9 +83,9 @@ class Selection:
         }
 
 
-def parse_filter(words: Sequence[str]) -> Query:
+def parse_filter(terms: Sequence[str]) -> Query:
     """Parse the words of a filter. Raises ConfigError about the first invalid word."""
-    text = " ".join(words)
+    text = " ".join(terms)
     try:
         return parse_query(text)
     except QueryError as exc:

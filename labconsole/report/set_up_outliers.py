@@ -35,18 +35,23 @@ def describe_change_outlier(
         return None
     if (found := _find_set_up(sides)) is not None:
         is_before = found.key in sides[0].means
-        words = format_outlier(found, name(found.key), "set-ups of its occasion")
-        return OutlierDescription(words, OFF_BEFORE if is_before else OFF_AFTER)
+        text = format_outlier(found, name(found.key), "set-ups of its occasion")
+        return OutlierDescription(text, OFF_BEFORE if is_before else OFF_AFTER)
     if (occasion := find_outlying_occasion(sides[0])) is not None:
-        words = format_outlier(occasion, name_occasion(occasion.key), "occasions of the baseline")
-        return OutlierDescription(words, OFF_BEFORE.replace("its occasion", "it"))
+        text = format_outlier(occasion, name_occasion(occasion.key), "occasions of the baseline")
+        return OutlierDescription(text, OFF_BEFORE.replace("its occasion", "it"))
     return None
 
 
 def find_outlying_occasion(side: SideSetUps) -> Outlier[Hashable] | None:
     """The occasion farthest from the others of this side, unless that is chance."""
     return find_outlier(
-        [{side.occasions[held[0]]: mean_of([side.means[each] for each in held]) for held in side.set_ups_by_occasion}],
+        [
+            {
+                side.occasions[set_ups[0]]: mean_of([side.means[each] for each in set_ups])
+                for set_ups in side.set_ups_by_occasion
+            }
+        ],
         side.known_ratio,
     )
 

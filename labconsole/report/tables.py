@@ -40,7 +40,7 @@ def check_table(table: Table) -> None:
 
 
 def labelled(part: Figure | Table) -> str:
-    """``Table 1. Title`` for a part that has a number in its paper. LaTeX numbers by itself, so its captions omit it."""
+    """``Table 1. Title`` for a part with a number in its paper. LaTeX numbers by itself, so its captions omit it."""
     return f"{part.number}. {part.title}" if part.number else part.title
 
 

@@ -35,11 +35,11 @@ class TelemetryTrial:
 def read_telemetry_trials(record: Mapping[str, Any]) -> list[TelemetryTrial]:
     """One trial, or none if the record reports nothing. Raises ValueError for something that is not a record."""
     run = RunRecord.model_validate_json(json.dumps(record), strict=True)
-    told, time = read_work(run), processor_time(run)
-    if run.verdict.status == "invalid" or told is None or time is None:
+    work, time = read_work(run), processor_time(run)
+    if run.verdict.status == "invalid" or work is None or time is None:
         return []
     used: Counter[str] = Counter()
-    for each in told.processes:
+    for each in work.processes:
         used[clean_name(each.name)] += each.cpu_ns
     total = run.total
     rate_pps = total.measured_pps if total.forwarding_pps is None else total.forwarding_pps

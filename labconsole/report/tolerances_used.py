@@ -32,8 +32,8 @@ def _format_value(value: Any) -> str:
 def describe_tolerances(trials: Iterable[NonDefaultTolerances]) -> list[str]:
     """A sentence on them; trials with the same tolerances are counted together. ``trials``: all that are reported."""
     usual = Tolerances().model_dump()
-    words = []
+    judgements = []
     for alike, many in sorted(Counter(filter(None, trials)).items(), key=lambda each: (-each[1], each[0])):
-        told = ", ".join(f"{name} {value} instead of {_format_value(usual[name])}" for name, value in alike)
-        words.append(f"{format_noun_count(many, 'trial')} by {told}")
-    return [f"Judged by other tolerances than the usual: {'; '.join(words)}."] if words else []
+        values = ", ".join(f"{name} {value} instead of {_format_value(usual[name])}" for name, value in alike)
+        judgements.append(f"{format_noun_count(many, 'trial')} by {values}")
+    return [f"Judged by other tolerances than the usual: {'; '.join(judgements)}."] if judgements else []

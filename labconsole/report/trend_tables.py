@@ -62,7 +62,7 @@ def _format_quantity(kind: str, trend: Trend) -> tuple[str, ...]:
 
 
 def _trends_table(kind: str, trends: Sequence[Trend]) -> Table:
-    (unit, shown_unit), beside = _units(kind), () if kind == RUN else QUANTITY_COLUMNS
+    (unit, shown_unit), extra_columns = _units(kind), () if kind == RUN else QUANTITY_COLUMNS
     rows, shown = [], []
     for each in trends:
         last, level = each.results[-1], each.levels[-1] if each.levels else None
@@ -102,7 +102,7 @@ def _trends_table(kind: str, trends: Sequence[Trend]) -> Table:
         name=_named(kind, "trends"),
         title=_title(kind),
         columns=(
-            *beside,
+            *extra_columns,
             "point",
             "occasions",
             "last_occasion",
@@ -157,8 +157,8 @@ def _steps_table(kind: str, trends: Sequence[Trend]) -> Table:
     rows, shown = [], []
     for trend in trends:
         for step in trend.steps:
-            told = "; ".join(each.words for each in step.differences)
-            words = () if kind == RUN else ("better" if step.better else "worse",)
+            differences = "; ".join(each.words for each in step.differences)
+            direction = () if kind == RUN else ("better" if step.better else "worse",)
             rows.append(
                 (
                     *_build_quantity_cells(kind, trend),
@@ -166,8 +166,8 @@ def _steps_table(kind: str, trends: Sequence[Trend]) -> Table:
                     step.occasion,
                     step.started_at,
                     step.change_ratio,
-                    *words,
-                    told,
+                    *direction,
+                    differences,
                     step.at_least,
                 )
             )
@@ -178,7 +178,7 @@ def _steps_table(kind: str, trends: Sequence[Trend]) -> Table:
                     format_step(trend, step),
                     step.occasion,
                     step.started_at[:10],
-                    told or "nothing that is known",
+                    differences or "nothing that is known",
                 )
             )
     return Table(
@@ -279,7 +279,7 @@ def build_results_tables(trends: Sequence[Trend]) -> Iterator[Table]:
 
 
 def build_figures(trends: Sequence[Trend]) -> Iterator[Figure]:
-    """For each kind one figure, with a panel for each design point: its results, the levels, and a line at each change."""
+    """For each kind one figure, with a panel per design point: its results, the levels, and a line at each change."""
     for kind, own in group_by_kind(trends).items():
         panels = tuple(panel for each in own if (panel := build_panel(each)) is not None)
         if panels:
@@ -338,11 +338,11 @@ def describe_last_change(trend: Trend) -> str:
     """The last change, or why none is searched for, and the outliers."""
     if trend.why is not None:
         return trend.why
-    words = "none"
+    change = "none"
     if trend.steps:
         step = trend.steps[-1]
-        words = f"{format_step(trend, step)} since {step.occasion}"
-    return "; ".join([words, *describe_outliers(trend)])
+        change = f"{format_step(trend, step)} since {step.occasion}"
+    return "; ".join([change, *describe_outliers(trend)])
 
 
 def describe_outliers(trend: Trend) -> list[str]:
@@ -351,10 +351,10 @@ def describe_outliers(trend: Trend) -> list[str]:
     latest = [each for each in trend.outliers if each.can_be_change]
     named = [f"{each.occasion} ({_signed(each.change_ratio)})" for each in passed[-MOST_OUTLIERS:]]
     more = len(passed) - len(named)
-    words = [f"outlier{'s' if len(passed) > 1 else ''}: {', '.join(named)}"] if named else []
+    sentences = [f"outlier{'s' if len(passed) > 1 else ''}: {', '.join(named)}"] if named else []
     if more:
-        words[0] += f" and {more} earlier"
-    return words + [
+        sentences[0] += f" and {more} earlier"
+    return sentences + [
         f"{each.occasion} is off by {_signed(each.change_ratio)}: an outlier, or the first of a change"
         for each in latest[:1]
     ]
@@ -378,8 +378,8 @@ def build_json_object(trend: Trend) -> dict[str, Any]:
     results = []
     for result in trend.results:
         values = (None if result.mean is None else result.mean.mean, *result.interval)
-        held = {"occasion": result.occasion, **dict(zip(names, values, strict=True))}
-        results.append({**held, "set_ups": 0 if result.mean is None else result.mean.set_ups})
+        entry = {"occasion": result.occasion, **dict(zip(names, values, strict=True))}
+        results.append({**entry, "set_ups": 0 if result.mean is None else result.mean.set_ups})
     return {
         **({} if of_runs else dict(zip(QUANTITY_COLUMNS, _build_quantity_cells(trend.kind, trend), strict=True))),
         "point": trend.words,

@@ -36,11 +36,11 @@ def build_trend_figures(trends: Sequence[Trend]) -> list[Figure]:
     return list(build_figures(trends[:MOST_PANELS]))
 
 
-def build_trend_tables(trends: Sequence[Trend], told: Sequence[str]) -> list[Table]:
+def build_trend_tables(trends: Sequence[Trend], omitted: Sequence[str]) -> list[Table]:
     """Tables of the design points, the changes, and every result. ``omitted``: the occasions that are left out."""
     found = list(build_tables(trends))
-    if found and told:
-        found[0] = replace(found[0], note=f"{found[0].note} {'. '.join(told)}.")
+    if found and omitted:
+        found[0] = replace(found[0], note=f"{found[0].note} {'. '.join(omitted)}.")
     return [*found, *build_results_tables(trends)]
 
 
@@ -59,9 +59,9 @@ def _trends(material: Material, measured: MeasuredKind) -> tuple[list[Trend], li
         if AT in trial.plan_name:
             by_plan.setdefault(base_name(trial.plan_name), []).append(trial)
     found: list[Trend] = []
-    told: list[str] = []
+    omitted: list[str] = []
     for trials in by_plan.values():
         if len({trial.plan_name for trial in trials}) > 1:
-            sides = list(build_trial_sides(trials, trials, "", told.append))
+            sides = list(build_trial_sides(trials, trials, "", omitted.append))
             found += find_trends(sides, margin_ratio=material.given_margin_ratio)
-    return found, told
+    return found, omitted

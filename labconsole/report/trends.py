@@ -85,8 +85,8 @@ class TrendResult(NamedTuple):
     @property
     def interval(self) -> tuple[float | None, float | None]:
         """95 % interval over set-ups; that of a single one would not represent others."""
-        held = self.mean
-        return (held.ci_low, held.ci_high) if held is not None and held.scope == "set-ups" else (None, None)
+        mean = self.mean
+        return (mean.ci_low, mean.ci_high) if mean is not None and mean.scope == "set-ups" else (None, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,12 +118,12 @@ class Trend:
         """The level that changes are relative to: the first level, or the first result; None if unknown."""
         if self.levels:
             return self.levels[0].mean
-        held = self.results[0].mean
-        return None if held is None else held.mean
+        mean = self.results[0].mean
+        return None if mean is None else mean.mean
 
 
 def find_trends(
-    sides: Sequence[Side], told: Callable[[Side], Side] = lambda side: side, margin_ratio: float | None = None
+    sides: Sequence[Side], complete: Callable[[Side], Side] = lambda side: side, margin_ratio: float | None = None
 ) -> list[Trend]:
     """``sides``: for each occasion one side of its runs alone, and one of its other trials.
 
@@ -135,10 +135,10 @@ def find_trends(
     if margin_ratio is None:
         margin_ratio = declared_margin(ordered)
     runs = _series(ordered, places, lambda side: side.points, design_key)
-    beside = _series(ordered, places, lambda side: side.quantities, lambda point: point.key)
-    found = [_run_series(held, where) for held, where in runs]
-    found += [_quantity_series(held, where) for held, where in beside]
-    return [_trend(each, told, margin_ratio) for each in found]
+    quantities = _series(ordered, places, lambda side: side.quantities, lambda point: point.key)
+    found = [_run_series(points, where) for points, where in runs]
+    found += [_quantity_series(points, where) for points, where in quantities]
+    return [_trend(each, complete, margin_ratio) for each in found]
 
 
 def _series(
@@ -153,16 +153,16 @@ def _series(
         for point in points_of(side):
             found.setdefault((key_of(point), places[id(side)]), []).append((side, point))
     testbeds = {testbed for _, testbed in found}
-    return [(held, f" on {testbed}" if len(testbeds) > 1 else "") for (_, testbed), held in found.items()]
+    return [(points, f" on {testbed}" if len(testbeds) > 1 else "") for (_, testbed), points in found.items()]
 
 
 def _testbeds(ordered: Sequence[Side]) -> dict[int, str]:
     """The testbed of each side, by name; by name and fingerprint if two of one name alternate."""
-    told = {id(side): _testbed(side) for side in ordered}
+    testbeds = {id(side): _testbed(side) for side in ordered}
     found = {}
     for side in ordered:
-        name, fingerprint = told[id(side)]
-        own = [each[1] for each in told.values() if each[0] == name]
+        name, fingerprint = testbeds[id(side)]
+        own = [each[1] for each in testbeds.values() if each[0] == name]
         changes = sum(before != after for before, after in pairwise(own))
         found[id(side)] = name if changes < len(set(own)) else f"{name} ({fingerprint})"
     return found
@@ -180,8 +180,8 @@ def _start_time(side: Side) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Series:
-    """The data of a trend. ``at_least``: for each result whether more may have been possible. ``bound_words``: why such
-    results leave no change. ``step``: in which values move, in their unit.
+    """The data of a trend. ``at_least``: for each result whether more may have been possible. ``bound_reason``: why
+    such results leave no change. ``step``: the smallest difference of values, in their unit.
     """
 
     kind: str
@@ -189,13 +189,13 @@ class _Series:
     words: str
     results: Sequence[tuple[Side, SetUpMean | None]]
     at_least: Sequence[bool]
-    bound_words: str
+    bound_reason: str
     why: str | None
     step: float
 
 
-def _run_series(held: Sequence[tuple[Side, PointSummary]], where: str) -> _Series:
-    points = [point for _, point in held]
+def _run_series(side_points: Sequence[tuple[Side, PointSummary]], where: str) -> _Series:
+    points = [point for _, point in side_points]
     why = (
         ALL_CARRIED
         if all(point.carries_all for point in points)
@@ -211,16 +211,16 @@ def _run_series(held: Sequence[tuple[Side, PointSummary]], where: str) -> _Serie
         kind=RUN,
         quantity=RATE,
         words=format_design_point(points[0].design) + where,
-        results=[(side, point.rate_bps) for side, point in held],
-        bound_words=SOME_CARRIED,
+        results=[(side, point.rate_bps) for side, point in side_points],
+        bound_reason=SOME_CARRIED,
         why=why,
         at_least=[bool(point.full_run_ids) for point in points],
         step=max((point.rate_bps.mean / point.packets for point in points if point.packets), default=0.0),
     )
 
 
-def _quantity_series(held: Sequence[tuple[Side, MeasuredPoint]], where: str) -> _Series:
-    points = [point for _, point in held]
+def _quantity_series(side_points: Sequence[tuple[Side, MeasuredPoint]], where: str) -> _Series:
+    points = [point for _, point in side_points]
     means = [point.mean for point in points]
     said = set().union(*(point.bounds for point in points))
     work = set().union(*(point.seen(lambda trial: trial.work) for point in points))
@@ -254,24 +254,24 @@ def _quantity_series(held: Sequence[tuple[Side, MeasuredPoint]], where: str) -> 
         kind=key.kind,
         quantity=key.quantity,
         words=points[0].words + where,
-        results=[(side, mean) for (side, _), mean in zip(held, means, strict=True)],
+        results=[(side, mean) for (side, _), mean in zip(side_points, means, strict=True)],
         at_least=["at least" in point.bounds for point in points],
-        bound_words=SOME_FULL,
+        bound_reason=SOME_FULL,
         why=why,
         step=max(steps, default=0.0),
     )
 
 
-def _trend(series: _Series, told: Callable[[Side], Side], margin_ratio: float | None) -> Trend:
+def _trend(series: _Series, complete: Callable[[Side], Side], margin_ratio: float | None) -> Trend:
     """Every result may hit the same steps, so that a mean is taken to be no more certain than one value within its
     step.
     """
     known = [mean.mean for _, mean in series.results if mean is not None]
     resolution = Resolution(series.step / UNIFORM, LEAST_STEPS * series.step, margin_ratio or 0.0)
     cut = segment(known if series.why is None else (), resolution)
-    steps, outliers, why = tuple(_steps(series, cut, told)), tuple(_outliers(series, cut)), series.why
+    steps, outliers, why = tuple(_steps(series, cut, complete)), tuple(_outliers(series, cut)), series.why
     if why is None and any(series.at_least) and not steps and not outliers:
-        why, cut = series.bound_words, Segmentation()
+        why, cut = series.bound_reason, Segmentation()
     return Trend(
         kind=series.kind,
         quantity=series.quantity,
@@ -286,7 +286,7 @@ def _trend(series: _Series, told: Callable[[Side], Side], margin_ratio: float | 
     )
 
 
-def _steps(series: _Series, cut: Segmentation, told: Callable[[Side], Side]) -> Iterator[TrendStep]:
+def _steps(series: _Series, cut: Segmentation, complete: Callable[[Side], Side]) -> Iterator[TrendStep]:
     """Changes between levels; if the lower level is a lower bound, it is not shown to be lower."""
 
     def at_least(level: Level) -> bool:
@@ -304,7 +304,7 @@ def _steps(series: _Series, cut: Segmentation, told: Callable[[Side], Side]) -> 
             change_ratio=ratio,
             better=(ratio > 0) is (series.quantity.better == "higher"),
             at_least=at_least(higher),
-            differences=tuple(find_differences(told(series.results[before.last][0]), told(side))),
+            differences=tuple(find_differences(complete(series.results[before.last][0]), complete(side))),
         )
 
 
@@ -325,10 +325,11 @@ def _outliers(series: _Series, cut: Segmentation) -> Iterator[TrendOutlier]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanTrends:
     """One plan of a store, to look at. ``plans``: the number of occasions of each plan, the newest first. ``plan``:
-    None if no plan has several. ``told``: messages on what was left out or could not be read.
+    None if no plan has several.
     """
 
     plans: Mapping[str, int]
     plan: str | None = None
     trends: Sequence[Trend] = ()
     told: Sequence[str] = ()
+    """Messages on data that was left out or could not be read."""

@@ -37,7 +37,7 @@ COLUMNS = (
 def build_trial_rows(experiments: Mapping[str, Sequence[ExperimentRecord]]) -> list[tuple[Cell, ...]]:
     """Rows by kind, in the order in which they were measured, in the columns of ``COLUMNS``.
 
-    ``asked`` and ``measured`` are JSON: the design point, and for each quantity the values guest by guest.
+    The request and the measured values are JSON: the design point, and for each quantity the values guest by guest.
     """
     found: list[tuple[Cell, ...]] = []
     for name, records in sorted(experiments.items()):
