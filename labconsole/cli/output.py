@@ -1,4 +1,4 @@
-"""What all commands write in the same way: JSON lines and plain lines on stdout, complaints on stderr."""
+"""Output of all commands: JSON lines and plain lines on stdout, errors on stderr."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from labconsole.text.sanitize import sanitize, unwrap_stream
 
 
 def print_json_line(data: Mapping[str, Any]) -> None:
-    """One object on stdout, at once."""
+    """Write one object to stdout, without buffering."""
     import json
 
     print_lines(json.dumps(data))
 
 
 def print_lines(*lines: str) -> None:
-    """Text on stdout, at once and all of it: what a full pipe had no room for when a signal came, Python's own file
-    loses.
+    """Write all of the text to stdout, without buffering: Python's own file loses text that a full pipe did not accept
+    when a signal arrived.
     """
     text = "".join(f"{line}\n" for line in lines)
     stream = unwrap_stream(sys.stdout)
     try:
         descriptor = stream.fileno()
-    except (AttributeError, OSError):  # a host of the program that keeps what is said
+    except (AttributeError, OSError):  # an embedding program that captures output
         sys.stdout.write(text)
         sys.stdout.flush()
         return
@@ -37,7 +37,7 @@ def print_lines(*lines: str) -> None:
 
 
 def answer(data: Mapping[str, Any], lines: Iterable[str], *, as_json: bool) -> None:
-    """The same to machines or to people."""
+    """Print the same content for machines or for people."""
     if as_json:
         print_json_line(data)
     else:
@@ -45,5 +45,5 @@ def answer(data: Mapping[str, Any], lines: Iterable[str], *, as_json: bool) -> N
 
 
 def print_error(sentence: object) -> None:
-    """One sentence on stderr, by the program's name."""
+    """Print one sentence on stderr, after the program's name."""
     sys.stderr.write(f"labconsole: {sentence}\n")

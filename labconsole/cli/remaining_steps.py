@@ -1,4 +1,4 @@
-"""What searches and jobs of a replay have in common: how a plan's steps ended, and which of them are left to take."""
+"""Shared parts of the steps in a replay: how a plan's steps ended, and which of them are left."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from labconsole.model.plan.plan import Plan
 from labconsole.store.writing import RunStore
 
 Chosen = frozenset[int] | None
-"""The points of a plan that were asked for; None: all."""
+"""The selected points of a plan, or None for all."""
 
 S = TypeVar("S", bound=Step, covariant=True)
 
 
 class Kind(Protocol[S]):
-    """Of a kind of experiment, what is asked before anything is taken."""
+    """Queries on a kind of experiment before anything is measured."""
 
     def refuse(
         self, steps: Sequence[Any], plan: Plan, inventory: Inventory, stage: Stage
@@ -34,8 +34,8 @@ class Kind(Protocol[S]):
 
 @dataclass(frozen=True, slots=True)
 class RemainingSteps(Generic[S]):
-    """The steps that are not stored yet, of ``asked``, and what they take on units that behave. ``stored``: how many
-    are; ``refused``: which cannot be had, and why, in sentences.
+    """The steps of ``asked`` that are not stored yet, and their duration on well-behaved units. ``stored``: the number
+    of stored ones. ``refused``: sentences on impossible steps, with reasons.
     """
 
     steps: Sequence[S]
@@ -48,8 +48,8 @@ class RemainingSteps(Generic[S]):
 def find_remaining_steps(
     kind: Kind[S], plan: Plan, only: Chosen, session: Testbed[RunStore], *, retake: bool = False, salt: str = ""
 ) -> RemainingSteps[S]:
-    """What is left of a plan's steps of this kind; ``retake``: see in_whole_blocks(); ``salt``: of steps that nothing
-    stored stands for. Blocking: asks the store. Raises ConfigError.
+    """The remaining steps of this kind in a plan. ``retake``: see in_whole_blocks(). ``salt``: makes the hashes of
+    steps that no stored step may replace. Blocking: reads the store. Raises ConfigError.
     """
     every = kind.steps(plan, only, salt)
     refusals = kind.refuse(every, plan, session.inventory, session.stage)
@@ -64,12 +64,12 @@ def find_remaining_steps(
 
 
 def exit_status(outcome: Outcome) -> int:
-    """What goes with how a plan's steps ended."""
+    """The exit status for how a plan's steps ended."""
     if outcome.problem is not None:
         return outcome.problem.exit_code
     return Aborted.exit_code if outcome.stopped else 0 if outcome.steps_complete else 1
 
 
 def describe_ending(outcome: Outcome) -> str:
-    """In a word, or a few."""
+    """A short description of the ending."""
     return "stopped" if outcome.cut_short else f"ended because {outcome.ended_by}" if outcome.ended_by else "done"

@@ -1,4 +1,4 @@
-"""What the commands that measure share: driving a session, and narrating on stderr what happens in it."""
+"""Shared parts of the commands that measure: running a session, and narrating its events on stderr."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from labconsole.store.writing import RunStore
 
 
 def show_set_ups(requests: Iterable[DesignPoint], inventory: Inventory, *, as_json: bool) -> None:
-    """What setting up the platforms of these requests would do on the UUT: once for each, all else is the same."""
+    """Print how the platforms of these requests would be set up on the UUT: once for each, as all else is the same."""
     for request in set_ups(requests):
         commands = set_up_commands(request, inventory, build_driver)
         second_guest = request.background != "none"
@@ -48,9 +48,9 @@ def run_session(
 ) -> int:
     """Connect, work, close. The first Ctrl-C or TERM stops in order and saves; the second gives up at once.
 
-    With ``finish``, the first TERM (or HUP) while trials are taken calls that, which lets the running trial end.
+    With ``finish``, the first TERM (or HUP) during trials calls that, which lets the running trial end.
 
-    Either way every agent undoes what it did: it notices the end of its link by itself.
+    In both cases every agent reverts its changes: it notices the end of its link by itself.
     """
 
     async def body() -> int:
@@ -96,7 +96,7 @@ def run_session(
 
 
 def build_narrator(args: argparse.Namespace, *, quiet: bool = False) -> Callable[[Event], None]:
-    """What happens, on stderr: notices and lost nodes always, phases with -v."""
+    """Narrate events on stderr: notices and lost nodes always, phases with -v."""
 
     def tell(event: Event) -> None:
         if isinstance(event, Notice) and not event.is_raised:
@@ -114,9 +114,9 @@ def build_narrator(args: argparse.Namespace, *, quiet: bool = False) -> Callable
 
 
 async def read_typed_lines(interrupt: str) -> AsyncIterator[str]:
-    """Yield what is typed, line by line, and ``interrupt`` for Ctrl-C.
+    """Yield typed lines, and ``interrupt`` for Ctrl-C.
 
-    A thread reads, because no terminal can be waited for with all else.
+    A thread reads, because a terminal cannot be awaited with everything else.
     """
     loop, queue = asyncio.get_running_loop(), asyncio.Queue[str | None]()
 
@@ -126,7 +126,7 @@ async def read_typed_lines(interrupt: str) -> AsyncIterator[str]:
             for line in sys.stdin:
                 loop.call_soon_threadsafe(queue.put_nowait, line)
         finally:
-            with suppress(RuntimeError):  # the loop is closed: nobody listens any more
+            with suppress(RuntimeError):  # the loop is closed: there is no listener any more
                 loop.call_soon_threadsafe(queue.put_nowait, None)
 
     loop.add_signal_handler(signal.SIGINT, queue.put_nowait, interrupt)

@@ -20,7 +20,7 @@ from labconsole.report.digest import Digest, Evidence
 from labconsole.report.fact_history import FactHistory
 from labconsole.report.formatting import format_note, format_noun_count
 from labconsole.report.material import Material
-from labconsole.report.method_notes import Words, describe_method, format_tally
+from labconsole.report.method_notes import NoteRow, describe_method, format_tally
 from labconsole.report.sample import RunSample
 from labconsole.report.tables import labelled
 from labconsole.text.extras import build_install_command
@@ -223,7 +223,7 @@ def format_fact(value: object) -> str:
     return str(value)
 
 
-def _provenance(digest: Digest, report: Report) -> list[Words]:
+def _provenance(digest: Digest, report: Report) -> list[NoteRow]:
     rows = [
         (
             f"Plan {name}",

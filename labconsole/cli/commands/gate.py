@@ -1,4 +1,4 @@
-"""``labconsole gate``: whether a plan measured again stands beside its baseline, for CI. docs/compare.md."""
+"""``labconsole gate``: compare a new measurement of a plan with its baseline, for CI. docs/compare.md."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from labconsole.store.writing import RunStore
 
 MOST_STATUS = 125
-"""What a shell and `git bisect run` leave to commands."""
+"""Highest status that a shell and `git bisect run` leave to commands."""
 
 UNDECIDED_STATUS = 4
-"""That of no other command, so that a pipeline can tell a gate that found nothing from one that found a fall."""
+"""Used by no other command, so that a pipeline can distinguish an undecided gate from one that found a fall."""
 
 about = About(
     116,
@@ -35,7 +35,7 @@ about = About(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser, "--hosts", "--store", "--json")
     parser.add_argument("plan", type=Path, help="plan file, such as nightly.yaml")
     parser.add_argument("--baseline", required=True, metavar="NAME", help="what it is compared with")
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 where all points pass; 1 where one is worse; else what --undecided says."""
+    """Return 0 if all points pass, 1 if one is worse, else the status of --undecided."""
     from labconsole.api.plan_files import load_plan_on_occasion
     from labconsole.cli.text import gate as text
     from labconsole.store.open import open_store
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
         print_json_line(text.to_json(names, args.baseline, found))
     else:
         print_lines(*text.format_lines(names, args.baseline, found))
-    # What was not measured never passes; where the undecided is skipped, so is that.
+    # A plan that was not measured never passes; if the undecided is skipped, so is that.
     not_measured: int = args.undecided or UNDECIDED_STATUS
     status: dict[str, int] = {"passed": 0, "worse": 1, "undecided": args.undecided, "not measured": not_measured}
     return status[found.outcome]
@@ -110,7 +110,7 @@ def _judge(args: argparse.Namespace, plans: list[Plan], store: RunStore) -> Gate
     if occasions is None:
         allowed = ", ".join(dict.fromkeys(each.name for each in known)) or "none: labconsole baseline set NAME PLAN"
         raise ConfigError("there is no such baseline", key="--baseline", value=args.baseline, allowed=allowed)
-    plan = plans[0]  # all are one plan, on an occasion each
+    plan = plans[0]  # all are one plan, on different occasions
     if plan.stop.raising is not None or plan.stop.lowering is not None:
         raise ConfigError(
             f"plan {plan.name} leaves out trials by what others came to (stop.raising, stop.lowering), and a gate "
@@ -144,7 +144,7 @@ def _judge(args: argparse.Namespace, plans: list[Plan], store: RunStore) -> Gate
                 f"baseline {baseline.name} on {baseline.testbed} ({baseline.testbed_fingerprint})"
             )
     kinds = load_measured_kinds()
-    # Searches and trials of guests do not say which plan they are of but by hashes of their own.
+    # Searches and trials of guests identify their plan only by their own hashes.
     steps = [key for each in plans for key in (*each.search_hashes, *each.step_hashes)]
     trials_of_plan = RunFilter(plan_hash=steps, testbed_fingerprint=baseline.testbed_fingerprint)
     words = ", ".join(each.name for each in plans)
@@ -159,7 +159,7 @@ def _judge(args: argparse.Namespace, plans: list[Plan], store: RunStore) -> Gate
 
 
 def _find_measured_testbeds(store: RunStore, plan: Plan) -> dict[str, str]:
-    """Testbeds on which anything of a plan was measured, by their fingerprints."""
+    """Testbeds on which any part of a plan was measured, by fingerprint."""
     from labconsole.model.record.kinds import record_kinds
     from labconsole.model.record.summary import RunFilter
 
@@ -172,7 +172,7 @@ def _find_measured_testbeds(store: RunStore, plan: Plan) -> dict[str, str]:
 
 
 def _refuse_elsewhere(hosts: Path | None, baseline: Baseline) -> None:
-    """Refuse the file of another testbed than the baseline's. Raises ConfigError."""
+    """Refuse a file of another testbed than the baseline's. Raises ConfigError."""
     from labconsole.model.inventory import load_inventory
 
     if hosts is None:
@@ -189,7 +189,7 @@ def _refuse_elsewhere(hosts: Path | None, baseline: Baseline) -> None:
 
 
 def _describe_former_plan(store: RunStore, plan: Plan) -> str | None:
-    """That what is stored under the name of a plan which has not been measured is of another plan; None: nothing is."""
+    """For an unmeasured plan, report that another plan is stored under its name, or None if there is none."""
     from labconsole.model.record.kinds import record_kinds
     from labconsole.model.record.summary import RunFilter
 
@@ -205,7 +205,7 @@ def _describe_former_plan(store: RunStore, plan: Plan) -> str | None:
 
 
 def _unnamed(store: RunStore, plan: Plan) -> str:
-    """Of a plan that was not measured without an occasion: that it was on one, if so."""
+    """For a plan that was not measured without an occasion, report occasions on which it was, if any."""
     from labconsole.api.stored_plans import find_names_of_plan
     from labconsole.model.record.summary import RunFilter
     from labconsole.report.point_judgements import UNMEASURED

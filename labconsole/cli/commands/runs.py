@@ -1,4 +1,4 @@
-"""``labconsole runs``: what is saved and noted, out of the store as a file, and back in without doubles."""
+"""``labconsole runs``: list, annotate, export and import saved runs without duplicates."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ about = About(100, "list, show, annotate, export or import saved runs")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser, "--store", "--json")
     parser.add_argument(
         "action",
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """1 when an import had to leave something out."""
+    """Return 1 if an import had to leave something out."""
     from labconsole.store.open import open_store
 
     _refuse_strays(args)
@@ -99,7 +99,7 @@ def _refuse_strays(args: argparse.Namespace) -> None:
 
 
 def _chosen(store: RunStore, args: argparse.Namespace, *, limit: int | None = None) -> list[RunSummary]:
-    """The runs that ``--where`` means, newest first."""
+    """The runs that ``--where`` selects, newest first."""
     from labconsole.model.query import QueryError, parse_query
 
     if args.where is None:
@@ -172,7 +172,7 @@ ONE_OF = {"series": "series", "notes": "note", "calibrations": "calibration"}
 
 
 def _flat(result: ImportResult | MergeResult) -> dict[str, int]:
-    """What was imported, by name: experiments of each kind on a line with the others."""
+    """Numbers of imported objects by name, with experiments of each kind among the others."""
     from dataclasses import asdict
 
     told: dict[str, int] = {}
@@ -182,7 +182,7 @@ def _flat(result: ImportResult | MergeResult) -> dict[str, int]:
 
 
 def _imported(result: ImportResult | MergeResult) -> str:
-    """The same in words."""
+    """The same numbers as a sentence."""
     from labconsole.model.record.kinds import record_kinds
 
     one_of = ONE_OF | {kind.plural: kind.name for kind in record_kinds().values()}

@@ -1,4 +1,4 @@
-"""Advice on a plan as plain lines of text: a row for each configuration, and what it could show."""
+"""Advice on a plan as plain lines of text: a row for each configuration, and the changes it could show."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def advice_lines(plan: Plan, found: PlanAdvice) -> list[str]:
 
 
 def guests_advice_lines(plan: Plan, found: GuestsAdvice) -> list[str]:
-    """The same of a plan of guests: what each quantity of each design point needs, and what shows which change."""
+    """Advice on a plan of guests: the needs of each quantity of each design point, and the changes they can show."""
     names = [f"{each.point}: {each.quantity}" for each in found.each]
     width = max(map(len, names))
     headings = zip(("stored", "between", "within", "set-up", "trials", "advised", "takes"), WIDTHS, strict=True)
@@ -127,7 +127,7 @@ def _row(each: ConfigurationAdvice) -> str:
 
 
 def _format_spread(variance: float) -> str:
-    """The root of a variance between set-ups. An estimate below zero has none, and says only that it is not above."""
+    """The root of a variance between set-ups. An estimate below zero has none, and only shows that it is not above."""
     return NONE_FOUND if variance < 0 else _percent(variance**0.5)
 
 

@@ -1,4 +1,4 @@
-"""Starts of guests as plain lines of text: when all were up, by both clocks, and what they use of the memory."""
+"""Starts of guests as plain lines of text: when all were up, by both clocks, and their memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MIB = 2**20
 
 
 def format_boot_request(record: BootRecord) -> str:
-    """What was asked, in one line."""
+    """The request in one line."""
     asked = record.requested
     return f"{asked.platform}: {asked.guests} guest{'s' if asked.guests > 1 else ''}, {asked.start}"
 
@@ -33,7 +33,7 @@ def _mib(size_bytes: int | float | None) -> str:
 
 
 def format_boot_result(record: BootRecord) -> str:
-    """How long all took, and how much memory went."""
+    """The time and memory of all guests."""
     used = None if record.memory is None else record.memory.used_bytes
     return f"{_seconds(record.startup_s)}, {_mib(used)}"
 
@@ -80,14 +80,14 @@ def boot_lines(record: BootRecord) -> list[str]:
 
 
 def _format_available_memory(used_bytes: int | None) -> str:
-    """What of the memory is used now, by what is available."""
+    """The used memory, by available memory."""
     if used_bytes is not None and used_bytes < 0:
         return f"{_mib(-used_bytes)} more available"
     return f"{_mib(used_bytes)} less available"
 
 
 def _idle_lines(idle: IdleSwitches | None) -> list[str]:
-    """How often the kernel switched while nothing was asked of it."""
+    """The kernel's context switches while idle."""
     if idle is None or (idle.before is None and idle.standing is None):
         return []
     before, standing = [
@@ -105,7 +105,7 @@ def _guest_line(guest: GuestBootRecord) -> str:
 
 
 def _format_guest_entry(guest: GuestBootRecord) -> str:
-    """What its time holds of the way into it."""
+    """The parts of a guest's time before it entered its system."""
     way = guest.way_in
     if way is None:
         return ""
@@ -115,7 +115,7 @@ def _format_guest_entry(guest: GuestBootRecord) -> str:
 
 
 def summary_lines(summary: BootsSummary) -> list[str]:
-    """Times and memory of all points, lines over the number of guests, cold against hot."""
+    """Times and memory of all points, fitted lines over the number of guests, cold against hot."""
     names = {key: f"{name}, {key.start}" for key, name in summary.names.items()}
     lines = [
         "until all guests are up, in s by the clock outside, and their memory in MiB; mean over set-ups with its "

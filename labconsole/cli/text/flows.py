@@ -1,4 +1,4 @@
-"""Flows out of guests as plain lines of text: what each brought to the sink, how they shared the link."""
+"""Flows out of guests as plain lines of text: what each delivered to the sink, and how they shared the link."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MEGA = 1e6
 
 
 def format_flow_request(record: FlowRecord) -> str:
-    """What was asked, in one line."""
+    """The request in one line."""
     asked = record.requested
     held = f", limit {', '.join(map(format_target, asked.limits_bps))}" if asked.limits_bps else ""
     placed = "" if asked.cpu == "any" else f", cpu {asked.cpu}"
@@ -44,7 +44,7 @@ def format_flow_request(record: FlowRecord) -> str:
 
 
 def format_flow_result(record: FlowRecord) -> str:
-    """``95.7 Mbit/s of payload, 100.00 % of the line``."""
+    """Format ``95.7 Mbit/s of payload, 100.00 % of the line``."""
     if record.ring and record.sum_bps is not None:
         jain = "" if record.jain is None else f", Jain {record.jain:.4f}"
         return f"{format_rate_bps(record.sum_bps)} out of all guests{jain}"
@@ -106,7 +106,7 @@ def _ring_line(each: RingGuestRecord) -> str:
 
 
 def _receiver_lines(record: FlowRecord) -> list[str]:
-    """A line a guest with its ledger, and one of the source."""
+    """A line per guest with its ledger, and one of the source."""
     lines = [f"{each.guest:<6} {describe_receiver(each)}" for each in record.receivers[:MAX_GUESTS]]
     lines += (
         [f"       {_format_receiver_counts(each)}" for each in record.receivers[:1]]
@@ -139,7 +139,7 @@ def _format_receiver_counts(each: ReceiverRecord) -> str:
 
 
 def _guest_line(sender: SenderRecord, payload_bytes: int, *, shares: bool) -> str:
-    """First in the time of the line above. ``shares``: it has a class of the queue, which holds it to no limit of its
+    """A guest's line, in the time of the line above. ``shares``: it has a class of the queue without a limit of its
     own.
     """
     shared, own = (DASH if bps is None else format_rate_bps(bps) for bps in (sender.shared_bps, sender.payload_bps))

@@ -1,4 +1,4 @@
-"""The kinds of experiment with guests in number, as the command line shows them: a table, so that all are alike."""
+"""The experiments with several guests as the command line shows them: a table, so that all are alike."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from labconsole.report.assembly import build_figures
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestKindView:
-    """One kind. ``plural``: how its trials are counted; ``purpose``: what they are, in words; ``guess``: by what a dry
-    run reckons; the functions give a record's id, what it was asked and what it came to in words, what it was asked by
-    the headings of a table's columns, its lines, and those of what many come to.
+    """One kind. ``plural``: noun for its trials. ``purpose``: a description of them. ``guess``: assumed durations for a
+    dry run. The functions give a record's id, its request and result as text, its request by the headings of a table's
+    columns, its lines, and the summary lines of several records.
     """
 
     name: str
@@ -59,11 +59,11 @@ class GuestKindView:
     summary_lines: Callable[[Any], list[str]]
 
     def figures(self, records: Sequence[Any]) -> list[Figure]:
-        """Those of a report on these records alone."""
+        """Figures of a report on these records alone."""
         return build_figures(self.name, records, report_units(self.name))
 
     def table(self, records: Sequence[Any]) -> list[str]:
-        """Trials, one a line."""
+        """Trials, one per line."""
         return [
             f"{self.id_of(each)}  {self.words(each)}: {self.found(each)}, {format_verdict(each.verdict)}"
             for each in records
@@ -201,5 +201,5 @@ _VIEWS = {each.name: each for each in GUEST_KIND_VIEWS}
 
 
 def find_kind_view(plan: Plan) -> GuestKindView | None:
-    """What a plan asks of guests in number; None: it forwards frames."""
+    """The view of a plan's guest experiment, or None if the plan forwards frames."""
     return None if plan.of_guests is None else _VIEWS[plan.of_guests.noun]

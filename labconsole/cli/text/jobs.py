@@ -1,4 +1,4 @@
-"""Jobs in guests as plain lines of text: how long each copy took by the clock outside, and what the verdict says."""
+"""Jobs in guests as plain lines of text: the time of each copy by the clock outside, and the verdict."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_COPIES = 20
 
 
 def format_job_request(record: JobRecord) -> str:
-    """What was asked, in one line."""
+    """The request in one line."""
     asked = record.requested
     job = JOBS.get(asked.job)
     size = job.words(asked.size) if job is not None else f"{asked.job} ({asked.size})"
@@ -53,7 +53,7 @@ def job_lines(record: JobRecord) -> list[str]:
 
 
 def disk_lines(seen: DiskRecord | None) -> list[str]:
-    """What reached the device, beside what the jobs did."""
+    """Data that reached the device, compared with the work of the jobs."""
     if seen is None:
         return []
 
@@ -120,7 +120,7 @@ def summary_lines(summary: JobsSummary) -> list[str]:
 
 
 def _format_point_key(summary: JobsSummary, key: PointKey, *, guests: bool = True) -> str:
-    """``lxc wait 5, 2 guests, one, cpu same``, and what else tells it apart."""
+    """``lxc wait 5, 2 guests, one, cpu same``, and other distinguishing factors."""
     many = f", {key.guests} guest{'s' if key.guests > 1 else ''}, {key.working}" if guests else ""
     memory = [] if memory_of(key) is None else [f"{memory_of(key)} MiB"]
     name = f"{key.platform} {key.job} {key.size}{many}, cpu {key.cpu}"
@@ -141,7 +141,7 @@ def _format_fit(curve: GuestsCurve) -> str:
 
 
 def _format_point_times(found: PointTimes) -> str:
-    """Of three copies that are not alike each."""
+    """Each of three copies if they differ."""
     if not found.apart:
         return _format_mean(found.seconds)
     first, second = (" and ".join(map(_format_mean, of)) for of in found.times_by_guest)

@@ -1,4 +1,4 @@
-"""Trials of routers as plain lines of text: what each forwarded, and where the rest was lost."""
+"""Trials of routers as plain lines of text: the forwarded packets of each, and where the rest was lost."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from labconsole.text.cells import format_decimal
 
 MAX_ROUTERS = 20
 _ONE = re.compile(r"\b1 (route|filter rule|block)s\b")
-"""In the terminal one is one. In tables of bundles, which have the same words, these stay as they are."""
+"""The terminal uses the singular. Tables of bundles have the same texts and are left unchanged."""
 
 
 def format_route_request(record: RouteRecord) -> str:
-    """What was asked, in one line."""
+    """The request in one line."""
     asked = record.requested
     each = " each" if asked.guests > 1 else ""
     words = f"{asked.platform}: {format_noun_count(asked.guests, 'router')}, {format_noun_count(asked.routes, 'route')}{each}"
@@ -31,7 +31,7 @@ def format_route_request(record: RouteRecord) -> str:
 
 
 def format_route_result(record: RouteRecord) -> str:
-    """``130,000 packets/s, Jain 0.9999``."""
+    """Format ``130,000 packets/s, Jain 0.9999``."""
     if record.sum_pps is None:
         return DASH
     jain = "" if record.jain is None or len(record.routers) < 2 else f", Jain {record.jain:.4f}"
@@ -82,7 +82,7 @@ def _router_line(each: RouterRecord) -> str:
 
 
 def summary_lines(summary: RoutesSummary) -> list[str]:
-    """Rates of all points, router by router, and what routes, filters and further routers change."""
+    """Rates of all points, router by router, and the effect of routes, filters and further routers."""
     lines = ["packets/s that came to the sink; mean with its 95 % interval over set-ups; only valid trials enter"]
     for point in summary.points:
         lines.append(f"  {_format_point(point, summary.name_of(point.key))}")
@@ -96,7 +96,7 @@ def summary_lines(summary: RoutesSummary) -> list[str]:
 
 
 def _format_claim(summary: RoutesSummary, claim: RouteComparison) -> str:
-    """One comparison; why there is no interval is told once, of a mean and of what differs within it."""
+    """One comparison. The reason for a missing interval is given once, for a mean and the differences within it."""
     absent, words = claim.effect.absent, summary.describe_claim(claim)
     if absent is None or claim.apart is None or claim.apart.absent != absent:
         return words

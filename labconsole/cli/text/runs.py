@@ -29,14 +29,14 @@ from labconsole.units import format_count, format_rate_bps
 
 DASH = "–"
 THIN_SPACE = "\u2009"
-"""Between thousands."""
+"""Separates thousands."""
 
 PICTURE_COLUMNS = 110
-"""Of a ledger: what a report pastes into without breaking lines."""
+"""Width of a ledger that can be pasted into a report without breaking lines."""
 
 
 def count_or_dash(value: int | None) -> str:
-    """A count with thousands apart, or a dash."""
+    """A count with separated thousands, or a dash."""
     return DASH if value is None else format_count(value)
 
 
@@ -46,7 +46,7 @@ def rate_or_dash(value: float | None) -> str:
 
 
 def percent_or_dash(ratio: float | None) -> str:
-    """A ratio as percent with the digits that matter, or a dash."""
+    """A ratio as percent with the significant digits, or a dash."""
     return DASH if ratio is None else f"{100 * ratio:.4g} %"
 
 
@@ -78,7 +78,7 @@ def run_lines(record: RunRecord, *, saved: bool, details: bool = False) -> list[
     of_second = record.background.streams if record.background is not None else ()
     if record.background is not None:
         lines += background_lines(record.background)
-    if not details:  # which say it of each stream
+    if not details:  # the details have it for each stream
         lines += untimed_lines((*record.streams, *of_second))
     if record.role != "measured":
         lines.append(f"  {'role':<8} {record.role}: it enters no mean")
@@ -102,7 +102,7 @@ def run_lines(record: RunRecord, *, saved: bool, details: bool = False) -> list[
 
 
 def processor_lines(record: RunRecord, *, with_rows: bool) -> list[str]:
-    """What the unit under test's processors did while traffic ran; ``with_rows``: of each."""
+    """The unit under test's processors during the traffic. ``with_rows``: of each."""
     lines = [f"  {label:<10} {strip_control_characters(sentence)}" for label, sentence in processor_sentences(record)]
     if with_rows and (rows := processor_rows(record)):
         lines += ["    " + "".join(cell.rjust(12) for cell in row) for row in (HEADINGS, *rows)]
@@ -110,13 +110,13 @@ def processor_lines(record: RunRecord, *, with_rows: bool) -> list[str]:
 
 
 def format_verdict(verdict: Verdict) -> str:
-    """``valid``, or what is wrong in short: ``suspect (job_short)``."""
+    """``valid``, or the problem in short: ``suspect (job_short)``."""
     causes = [each.code for each in verdict.reasons if each.follows is None]
     return verdict.status + (f" ({', '.join(causes)})" if causes else "")
 
 
 def reason_lines(reasons: Sequence[Reason]) -> list[str]:
-    """Why a run is not simply valid: each cause with what to do about it, and what follows from it beneath it."""
+    """Why a run is not simply valid: each cause with its remedy, and its consequences below it."""
     lines = []
     for reason, depth in zip(reasons, depths(reasons), strict=True):
         lines.append(f"    {'  ' * depth}{'so ' if depth else ''}{title_with_code(reason.code)}: {reason.detail}")
@@ -126,7 +126,7 @@ def reason_lines(reasons: Sequence[Reason]) -> list[str]:
 
 
 def format_loss_by_side(total: Total) -> list[str]:
-    """Who lost what, and at what rate the rest came; nothing of a run that does not part them."""
+    """The loss of each side and the rate of the rest; empty for a run that does not separate them."""
     if total.generator_packets is None:
         return []
     late = (
@@ -144,8 +144,8 @@ def format_loss_by_side(total: Total) -> list[str]:
 
 
 def kernel_lines(record: RunRecord, *, with_counts: bool) -> list[str]:
-    """The kernel's words for what the unit under test dropped, with what they mean, or why there are none.
-    ``with_counts``: also those that ledgers have.
+    """The kernel's words for packets that the unit under test dropped, with their meaning, or why there are none.
+    ``with_counts``: also those in ledgers.
     """
     doubt = kernel_doubt(record)
     lines = [] if doubt is None else [f"  {'kernel':<8} {doubt}"]
@@ -164,7 +164,7 @@ def _kernel_counts(record: RunRecord) -> list[str]:
 
 
 def untimed_lines(streams: Sequence[StreamRecord]) -> list[str]:
-    """Why packets were not timed though they were to be; what several streams say alike is said once."""
+    """Why packets were not timed as requested; a reason that several streams share is given once."""
     said: dict[str, list[str]] = {}
     for stream in streams:
         if (refused := refusal(stream)) is not None:
@@ -177,7 +177,7 @@ def _untimed(refused: str) -> str:
 
 
 def background_lines(load: Background) -> list[str]:
-    """The second guest: what it should do and did, beside it what else was seen, and its own streams."""
+    """The second guest: its planned and actual work, other observations, and its own streams."""
     where = "" if load.guest is None else f" in {load.guest}, " + (f"CPU {load.cpus}" if load.cpus else "not pinned")
     lines = [f"  beside   {load.kind}{where}"]
     for name, asked in load.requested.items():
@@ -191,14 +191,14 @@ def background_lines(load: Background) -> list[str]:
 
 
 def format_figure(value: float | None) -> str:
-    """A number of any unit with the digits that matter, or a dash."""
+    """A number of any unit with the significant digits, or a dash."""
     if value is None:
         return DASH
     return format_count(round(value)) if isinstance(value, int) or abs(value) >= 1000 else f"{value:.4g}"
 
 
 def delay_text(delay: Delay) -> str:
-    """Delay and its variation in microseconds; why there is no one-way delay where there is none."""
+    """Delay and its variation in microseconds, or why there is no one-way delay."""
     varies = f"variation over the shortest p50 {delay.pdv_ns.p50 / 1e3:.1f}, p99 {delay.pdv_ns.p99 / 1e3:.1f} µs"
     if delay.ipdv_ns is not None:
         varies += f", between neighbours p50 {delay.ipdv_ns.p50 / 1e3:.1f}, p99 {delay.ipdv_ns.p99 / 1e3:.1f} µs"
@@ -210,7 +210,7 @@ def delay_text(delay: Delay) -> str:
 
 
 def packet_times_texts(stream: StreamRecord) -> list[str]:
-    """What the sink's kernel told of every packet of a stream, in microseconds; nothing where it was not asked."""
+    """Delays of every packet of a stream from the sink's kernel, in microseconds; empty if it was not requested."""
     refused, told = refusal(stream), packet_times(stream)
     if refused is not None:
         return [_untimed(refused)]
@@ -246,12 +246,12 @@ def note_lines(note: RunNote | None) -> list[str]:
 
 
 def strip_control_characters(text: str) -> str:
-    """Words that people typed, or that came with an import, without what a terminal would obey."""
+    """Typed or imported text without characters that a terminal would interpret."""
     return "".join(char if char.isprintable() or char == THIN_SPACE else "·" for char in text)
 
 
 def influence_line(entry: dict[str, Any]) -> str:
-    """One influence: where, what kind, and its sentence."""
+    """One influence: place, kind and sentence."""
     return f"{entry.get('node') or 'console':<8} {entry.get('kind', '')}: {entry.get('detail', '')}"
 
 
@@ -285,6 +285,6 @@ def runs_table(summaries: Sequence[RunSummary]) -> list[str]:
 
 
 def _shorten_note(note: str | None) -> str:
-    """So much of a note as a line of the list can take."""
+    """The part of a note that fits in a line of the list."""
     words = strip_control_characters(" ".join((note or "").split()))
     return words if len(words) <= 40 else words[:39].rstrip() + "…"

@@ -1,4 +1,4 @@
-"""Searches as plain lines of text: what was found per source, with bounds, and whose limit that is."""
+"""Searches as plain lines of text: the result per source, with bounds, and the limiting side."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _latency_lines(found: LatencyRecord) -> Sequence[str]:
 
 
 def searches_table(records: Sequence[SearchRecord]) -> list[str]:
-    """Saved searches, newest first: a line each for what was found."""
+    """Saved searches, newest first: a line for each result."""
     if not records:
         return ["no searches saved yet"]
     lines = []

@@ -15,11 +15,11 @@ from labconsole.report.trends import Trend
 from labconsole.text.sanitize import sanitize, unwrap_stream
 
 MOST_OCCASIONS = 40
-"""Told in a line, the last ones; ``--json`` lists all."""
+"""Most occasions in a line, the last ones; ``--json`` lists all."""
 
 
 def occasion_lines(trends: Sequence[Trend]) -> Iterator[str]:
-    """Which occasion each number of a chart is; by design points where those have different ones."""
+    """The occasion of each number of a chart; by design points if these have different ones."""
     points: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for trend in trends:
         held = tuple((each.occasion, each.started_at) for each in trend.results)
@@ -33,7 +33,7 @@ def occasion_lines(trends: Sequence[Trend]) -> Iterator[str]:
 
 
 def show(trends: Sequence[Trend]) -> None:
-    """Print them on stdout. What is said of several figures or tables in the same words stands under the last one."""
+    """Print them on stdout. A note that several figures or tables share is printed under the last one."""
     console = Console(file=unwrap_stream(sys.stdout), highlight=False, markup=False, emoji=False)
     drawn, told = list(build_figures(trends)), list(build_tables(trends))
     for place, figure in enumerate(drawn, 1):

@@ -1,4 +1,4 @@
-"""What a replay would measure of a plan, listed: trials and time, room and what needs what."""
+"""Lists the trials that a replay would measure: time, storage and dependencies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from labconsole.units import counted, format_count
 
 
 def dry_run_trials(plan: Plan, only: frozenset[int] | None, session: Testbed[RunStore], *, as_json: bool) -> None:
-    """What would be taken, in which order, how long it takes, and what depends on what."""
+    """List the trials in their order, with their duration and dependencies."""
     if not plan.grid:
         return
     state = load_plan_state(plan, session, only)
@@ -57,7 +57,7 @@ def dry_run_trials(plan: Plan, only: frozenset[int] | None, session: Testbed[Run
 
 
 def _list_trials(plan: Plan, todo: Sequence[Trial], *, as_json: bool) -> None:
-    """Every trial in its order; of a plan in blocks under the set-up that it is taken in."""
+    """List every trial in order; for a plan in blocks under its set-up."""
     above: object = None
     for index, number in todo:
         request = plan.every_point[index].request
@@ -73,7 +73,7 @@ def _list_trials(plan: Plan, todo: Sequence[Trial], *, as_json: bool) -> None:
 
 
 def _format_blocks(plan: Plan, todo: Sequence[Trial], session: Testbed[RunStore]) -> str:
-    """How the time divides into the pilot and the blocks."""
+    """The division of time between the pilot and the blocks."""
     pilot = [trial for trial in todo if trial[1] == PILOT]
     parts = [f"{plan.set_ups} blocks of {plan.repetitions} repetition{'s' if plan.repetitions > 1 else ''}"]
     for name, trials in (("pilot", pilot), ("next block", first_block(plan, [each for each in todo if each[1]]))):

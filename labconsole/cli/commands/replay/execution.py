@@ -1,4 +1,4 @@
-"""A replay: what is missing of its plans is measured, one after the other."""
+"""A replay: measures the missing trials of its plans, one plan after the other."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from labconsole.store.writing import RunStore
 
 
 def replay(args: argparse.Namespace) -> int:
-    """Measure what is missing of every plan that was named, one after the other, holding the testbed once."""
+    """Measure the missing trials of every named plan, one plan after the other, under one lease."""
     with ExitStack() as held:
         place, write = find_dry_run_store(held, args.store) if args.dry_run else (args.store, True)
         return _replay_into(args, place, write=write)
@@ -121,7 +121,9 @@ def _replay(
         except LabError as exc:
             if not any(each.first_refusal is exc or each.spent_s > 0 for each in executions):
                 raise
-            problem = exc  # nothing of a plan could be measured, or it could not go on: told as every end, then raised
+            problem = (
+                exc  # nothing of a plan could be measured, or it could not go on: reported like every end, then raised
+            )
         status = 0
         for execution in executions:
             outcome = execution.outcome
@@ -153,7 +155,7 @@ def _replay(
 
 
 class _EndNotifier:
-    """Who is told how the plans ended, if anybody is."""
+    """Notifies the user of how the plans ended, if requested."""
 
     def __init__(self, executions: Sequence[PlanExecution], testbed: str, words: Sequence[str] | None) -> None:
         self._executions, self._testbed, self._words = executions, testbed, words
@@ -181,7 +183,7 @@ class _EndNotifier:
 
 
 def _tell(screen: ReplayScreen, execution: PlanExecution, outcome: Outcome, *, as_json: bool) -> int:
-    """How one plan ended, and the exit status that goes with it."""
+    """Report how one plan ended and return its exit status."""
     stopped, ended_by = (False, "") if outcome.steps.cut else (outcome.cut_short, outcome.ended_by)
     early = Aborted.exit_code if outcome.problem is None else outcome.problem.exit_code
     status = early if stopped else 0 if outcome.grid_complete else 1

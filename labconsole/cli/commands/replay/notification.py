@@ -1,4 +1,4 @@
-"""A command of the user's that is told how a replay ended: words, no shell, with the outcome as JSON on its input."""
+"""Runs a user's command when a replay ends: words without a shell, with the outcome as JSON on its input."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OUTPUT_CHARACTERS: Final = 200
 
 
 def parse_notify_command(command: str | None) -> tuple[str, ...] | None:
-    """The command in words. Raises ConfigError before anything is measured for one that could not be run."""
+    """Split the command into words. Raises ConfigError, before anything is measured, if it could not be run."""
     if command is None:
         return None
     try:
@@ -31,7 +31,7 @@ def parse_notify_command(command: str | None) -> tuple[str, ...] | None:
 
 
 def notify(words: Sequence[str], outcome: Mapping[str, Any]) -> None:
-    """Run it and wait, a minute at most. What goes wrong with it is told, and changes nothing else. Blocking."""
+    """Run the command and wait for a minute at most. Its errors are reported and have no other effect. Blocking."""
     try:
         done = subprocess.run(
             words, input=json.dumps(outcome) + "\n", capture_output=True, text=True, errors="replace", timeout=LONGEST_S

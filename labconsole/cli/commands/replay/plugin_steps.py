@@ -1,4 +1,4 @@
-"""The steps of other packages' kinds of experiment in a replay: how each goes and ended, and what would be taken."""
+"""Steps of other packages' experiments in a replay: their progress and outcome, and a dry run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from labconsole.store.writing import RunStore
 
 
 def narrate_plugin_step(progress: StepProgress, *, as_json: bool) -> None:
-    """A step begins, a trial of it has ended, or it has ended itself."""
+    """Report that a step begins, that one of its trials has ended, or that it has ended."""
     plan, record = progress.plan, progress.record
     head = {"at": utc_timestamp(), "plan": plan.name, "step_number": progress.number, "steps": progress.total}
     if progress.last is not None:
@@ -44,7 +44,7 @@ def narrate_plugin_step(progress: StepProgress, *, as_json: bool) -> None:
 
 
 def narrate_plugin_outcome(plan: Plan, outcome: Outcome, *, as_json: bool) -> int:
-    """How a plan's steps of this kind ended, and its exit status."""
+    """Report how a plan's steps of this kind ended and return its exit status."""
     steps, status = outcome.steps, exit_status(outcome)
     if as_json:
         ended = {"made": len(steps.made), "failed": len(steps.failed), "skipped": steps.skipped}
@@ -71,7 +71,7 @@ def narrate_plugin_outcome(plan: Plan, outcome: Outcome, *, as_json: bool) -> in
 
 
 def dry_run_plugin_steps(plan: Plan, only: Chosen, session: Testbed[RunStore], *, as_json: bool) -> None:
-    """What would be taken, and how long that takes on units that behave."""
+    """Print the steps that would run, and their duration on well-behaved units."""
     if not plan.experiments:
         return
     for experiment in session.experiments:

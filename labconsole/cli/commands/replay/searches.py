@@ -1,4 +1,4 @@
-"""The searches of a replay: how each goes and ended, as lines for people or machines, and what would be searched."""
+"""The searches of a replay: their progress and outcome, for people or machines, and a dry run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from labconsole.store.writing import RunStore
 
 
 def narrate_search(progress: StepProgress, *, as_json: bool) -> None:
-    """A search begins, a trial of it has ended, or it has ended itself."""
+    """Report that a search begins, that one of its trials has ended, or that it has ended."""
     plan, record = progress.plan, progress.record
     if progress.last is not None:
         if as_json:
@@ -48,7 +48,7 @@ def narrate_search(progress: StepProgress, *, as_json: bool) -> None:
 
 
 def narrate_search_outcome(plan: Plan, outcome: Outcome, *, as_json: bool) -> int:
-    """How a plan's searches ended, and the exit status that goes with it."""
+    """Report how a plan's searches ended and return the exit status."""
     steps = outcome.steps
     failed = [record for record in steps.failed if isinstance(record, SearchRecord)]
     status = exit_status(outcome)
@@ -90,7 +90,7 @@ def _configuration(point: DesignPoint) -> dict[str, Any]:
 
 
 def dry_run_searches(plan: Plan, only: Chosen, session: Testbed[RunStore], *, as_json: bool) -> None:
-    """What would be searched, and how long that takes on units that behave."""
+    """Print the searches that would run, and their duration on well-behaved units."""
     if plan.search is None:
         return
     left = find_remaining_steps(LoadSearches(session.store), plan, only, session)
