@@ -9,11 +9,11 @@ from tempfile import TemporaryDirectory
 from labconsole.store.location import would_create
 
 
-def find_dry_run_store(held: ExitStack, place: str | None) -> tuple[str | None, bool]:
+def find_dry_run_store(opened: ExitStack, place: str | None) -> tuple[str | None, bool]:
     """Where to look, and whether that may be written to. ``opened`` removes what is made for it.
 
     A dry run makes nothing, and changes nothing. Raises StoreError.
     """
     if not would_create(place):
         return place, False
-    return str(Path(held.enter_context(TemporaryDirectory())) / "runs.sqlite"), True
+    return str(Path(opened.enter_context(TemporaryDirectory())) / "runs.sqlite"), True

@@ -51,10 +51,10 @@ def build_parser(first: str | None = None) -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command; returns the exit status."""
-    words = sys.argv[1:] if argv is None else argv
-    if not words or (words[0].startswith("-") and words[0] not in (*HELP, "--version")):
-        words = ["console", *words]
-    args = build_parser(words[0]).parse_args(words)
+    arguments = sys.argv[1:] if argv is None else argv
+    if not arguments or (arguments[0].startswith("-") and arguments[0] not in (*HELP, "--version")):
+        arguments = ["console", *arguments]
+    args = build_parser(arguments[0]).parse_args(arguments)
     command = commands.load(args.command)
     with sanitized_output():  # drawing commands write to the terminal themselves
         _set_up_logging(0 if command.about.draws else args.verbose)

@@ -36,8 +36,8 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Refuse unknown options here: the parser of the whole command line does not know a command's options."""
-        words = self._join_values(sys.argv[1:] if args is None else list(args))
-        namespace, unknown = super().parse_known_args(words, namespace)
+        arguments = self._join_values(sys.argv[1:] if args is None else list(args))
+        namespace, unknown = super().parse_known_args(arguments, namespace)
         if unknown:
             name = unknown[0].partition("=")[0]
             near = difflib.get_close_matches(name, self._option_string_actions, 1) if name.startswith("-") else []
@@ -45,10 +45,10 @@ class Parser(argparse.ArgumentParser):
             self.error(f"unknown {'option' if name.startswith('-') else 'argument'} {format_value(name)}{hint}")
         return namespace, unknown
 
-    def _join_values(self, words: Sequence[str]) -> list[str]:
+    def _join_values(self, arguments: Sequence[str]) -> list[str]:
         """Turn ``--target -5Mbit`` into ``--target=-5Mbit``: argparse would take the value for an option."""
         joined: list[str] = []
-        left = iter(words)
+        left = iter(arguments)
         for word in left:
             if word == "--":
                 joined += [word, *left]

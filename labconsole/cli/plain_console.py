@@ -144,8 +144,8 @@ class PlainConsole:
         for name in FIELD_NAMES:
             problem = reading.problems.get(name)
             hint = reading.hints.get(name, ("",))[0]
-            words = f"wrong: {problem.sentence}" if problem is not None else hint
-            self.say(f"{name} {getattr(self.values, name)}{f': {words}' if words else ''}")
+            text = f"wrong: {problem.sentence}" if problem is not None else hint
+            self.say(f"{name} {getattr(self.values, name)}{f': {text}' if text else ''}")
 
     async def _set(self, rest: str) -> None:
         name, _, value = rest.partition(" ")
@@ -236,17 +236,17 @@ class PlainConsole:
 
     async def watch(self) -> None:
         """Report the trials of other operators on this testbed, phase by phase, and the trials of a search."""
-        told: tuple[str, object] | None = None
+        reported: tuple[str, object] | None = None
         while True:
             self._tell_steps()
             trial = self.state.observed = self._session.observed_trial()
             now = (trial.run_id, trial.phase) if trial is not None else None
-            if trial is not None and now != told:
+            if trial is not None and now != reported:
                 phase = PHASE_WORDS[trial.phase] if trial.phase is not None else "measuring"
                 self._say_with_time(f"{trial.operator} measures {trial.guest_words or trial.request.words()}: {phase}")
-            elif now is None and told is not None:
+            elif now is None and reported is not None:
                 self._say_with_time("the other operator's trial is over")
-            told = now
+            reported = now
             await asyncio.sleep(WATCH_EVERY_S)
 
     async def _abort(self, _: str) -> None:
@@ -283,8 +283,9 @@ class PlainConsole:
             lost = live.loss_packets
             about = "" if live.final else "about "
             self.say(
-                f"{live.name}: offered {format_rounded(live.offered_packets)} packets, measured {format_rounded(live.measured_packets)}, "
-                f"lost {about}{format_rounded(lost)}, {format_percent(live.loss_ratio)} percent"
+                f"{live.name}: offered {format_rounded(live.offered_packets)} packets, "
+                f"measured {format_rounded(live.measured_packets)}, lost {about}{format_rounded(lost)}, "
+                f"{format_percent(live.loss_ratio)} percent"
             )
 
     async def _nodes(self, _: str) -> None:
@@ -325,8 +326,8 @@ class PlainConsole:
             self.say("no saved run matches" if query.terms else "no runs saved yet")
         for run in runs:
             target = format_target_per_source(run.target_bps, run.frame)
-            asked = f"{run.platform}, {run.frame_size_bytes or 'mixed'} B, {run.sources} sources at {target}"
-            self.say(f"{run.run_id}: {asked}, {run.verdict}, loss {format_percent(run.loss_ratio)} percent")
+            request = f"{run.platform}, {run.frame_size_bytes or 'mixed'} B, {run.sources} sources at {target}"
+            self.say(f"{run.run_id}: {request}, {run.verdict}, loss {format_percent(run.loss_ratio)} percent")
 
     async def _last(self, _: str) -> None:
         if self.state.last is None:
@@ -339,8 +340,9 @@ class PlainConsole:
         assert last is not None
         for part in last.streams:
             self.say(
-                f"{part.name}: offered {format_rounded(part.offered_packets)} packets, measured {format_rounded(part.measured_packets)}, "
-                f"lost {format_rounded(part.loss_packets)}, {format_percent(part.loss_ratio)} percent"
+                f"{part.name}: offered {format_rounded(part.offered_packets)} packets, "
+                f"measured {format_rounded(part.measured_packets)}, lost {format_rounded(part.loss_packets)}, "
+                f"{format_percent(part.loss_ratio)} percent"
             )
         self.say(f"verdict: {last.verdict.status}")
         for reason in last.verdict.reasons:

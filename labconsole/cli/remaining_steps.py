@@ -34,12 +34,13 @@ class Kind(Protocol[S]):
 
 @dataclass(frozen=True, slots=True)
 class RemainingSteps(Generic[S]):
-    """The steps of ``asked`` that are not stored yet, and their duration on well-behaved units. ``stored``: the number
-    of stored ones. ``refused``: sentences on impossible steps, with reasons.
+    """The steps that are not stored yet, and their estimated duration on well-behaved units. ``stored``: the number of
+    stored ones. ``refused``: sentences on impossible steps, with reasons.
     """
 
     steps: Sequence[S]
     asked: int
+    """The number of requested steps."""
     stored: int
     refused: Sequence[str]
     reckoned: StepsEstimate
@@ -48,8 +49,8 @@ class RemainingSteps(Generic[S]):
 def find_remaining_steps(
     kind: Kind[S], plan: Plan, only: Chosen, session: Testbed[RunStore], *, retake: bool = False, salt: str = ""
 ) -> RemainingSteps[S]:
-    """The remaining steps of this kind in a plan. ``retake``: see in_whole_blocks(). ``salt``: makes the hashes of
-    steps that no stored step may replace. Blocking: reads the store. Raises ConfigError.
+    """The remaining steps of this kind in a plan. ``retake``: see drop_incomplete_blocks(). ``salt``: part of the
+    hashes, so that no stored step counts. Blocking: reads the store. Raises ConfigError.
     """
     every = kind.steps(plan, only, salt)
     refusals = kind.refuse(every, plan, session.inventory, session.stage)
@@ -58,9 +59,9 @@ def find_remaining_steps(
     if retake:
         stored = drop_incomplete_blocks(askable, stored)
     todo = [each for each in askable if each.hash not in stored]
-    words = describe_refusals(every, refusals)
-    reckoned = estimate_steps(plan, todo, session.inventory, session.boots_s)
-    return RemainingSteps(todo, len(every), sum(each.hash in stored for each in askable), words, reckoned)
+    sentences = describe_refusals(every, refusals)
+    estimated = estimate_steps(plan, todo, session.inventory, session.boots_s)
+    return RemainingSteps(todo, len(every), sum(each.hash in stored for each in askable), sentences, estimated)
 
 
 def exit_status(outcome: Outcome) -> int:

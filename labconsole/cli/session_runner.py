@@ -29,8 +29,8 @@ def show_set_ups(requests: Iterable[DesignPoint], inventory: Inventory, *, as_js
         commands = set_up_commands(request, inventory, build_driver)
         second_guest = request.background != "none"
         if as_json:
-            told = {"platform": request.platform, "second_guest": second_guest, "commands": commands}
-            print_json_line({"event": "set_up", **told})
+            event = {"platform": request.platform, "second_guest": second_guest, "commands": commands}
+            print_json_line({"event": "set_up", **event})
             continue
         with_second = " with a second guest" if second_guest else ""
         lines = [f"  {line}" for line in commands or ["# nothing"]]
@@ -57,19 +57,24 @@ def run_session(
         loop = asyncio.get_running_loop()
         task = asyncio.current_task()
         assert task is not None
-        told = finishing = False
+        interrupted = finishing = False
 
         def interrupt(number: signal.Signals) -> None:
-            nonlocal told, finishing
-            if finish is not None and number is not signal.SIGINT and session.running and not (told or finishing):
+            nonlocal interrupted, finishing
+            if (
+                finish is not None
+                and number is not signal.SIGINT
+                and session.running
+                and not (interrupted or finishing)
+            ):
                 finishing = True
                 print_error("the running trial will finish first (repeat, or press Ctrl-C, to stop it now)")
                 finish()
                 return
-            if told:
+            if interrupted:
                 task.cancel()
                 return
-            told = True
+            interrupted = True
             print_error(f"stopping; {kept} (repeat to give up at once)")
             if session.running:
                 stopping.append(loop.create_task(session.abort()))

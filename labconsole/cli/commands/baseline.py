@@ -77,8 +77,8 @@ def run(args: argparse.Namespace) -> int:
                 raise ConfigError("there is no baseline of this name", value=args.name)
             scatter = _scatter(store, group_baselines(found)[0])
         else:
-            last = {held[0].name: held for held in reversed(group_baselines(found))}
-            found = [each for held in last.values() for each in reversed(held)]
+            last = {of_name[0].name: of_name for of_name in reversed(group_baselines(found))}
+            found = [each for of_name in last.values() for each in reversed(of_name)]
         _tell(found, args, scatter)
     return 0
 
@@ -246,10 +246,10 @@ def _tell(found: list[Baseline], args: argparse.Namespace, scatter: list[PointSc
             points = [point.to_json() for point in scatter] if each.set_at == found[0].set_at else []
             print_json_line(each.to_json() | ({"scatter": points} if points else {}))
         return
-    for number, held in enumerate(group_baselines(found)):
-        of, last = ", ".join(each.plan_name for each in held), held[0]
+    for number, occasions in enumerate(group_baselines(found)):
+        of, last = ", ".join(each.plan_name for each in occasions), occasions[0]
         print_lines(f"{last.name}: {of} on {last.testbed}, set by {last.author} at {last.set_at[:19]}Z")
         if number == 0 and args.action != "list":
-            print_lines(*describe_scatter(scatter, len(held)))
+            print_lines(*describe_scatter(scatter, len(occasions)))
     if not found:
         print_lines("no baseline has been set")

@@ -45,11 +45,11 @@ def run(args: argparse.Namespace) -> int:
             with contextlib.suppress(OSError):
                 sys.stderr.write("the local testbed was up before, and stays; run `labconsole lab down` to remove it\n")
     sys.stderr.write(f"building the local testbed: {args.sources} sources\n")
-    with _ended_by_signals() as came:
+    with _ended_by_signals() as signals:
         try:
             status = lab.up(LabSpec(sources=args.sources))
-            if came:
-                raise SystemExit(128 + came[0])
+            if signals:
+                raise SystemExit(128 + signals[0])
         except (SystemExit, KeyboardInterrupt):
             _take_down()  # it may be up already without having reported it
             raise
@@ -80,10 +80,10 @@ def _ended_by_signals() -> Iterator[Sequence[int]]:
     """
 
     before: dict[int, Any] = {}
-    came: list[int] = []
+    received: list[int] = []
 
     def end(number: int, _frame: Any) -> None:
-        came.append(number)
+        received.append(number)
         for each in before:  # once only: the lab is being taken down
             signal.signal(each, signal.SIG_IGN)
         raise SystemExit(128 + number)
@@ -92,7 +92,7 @@ def _ended_by_signals() -> Iterator[Sequence[int]]:
         if signal.getsignal(each) is not signal.SIG_IGN:  # as under nohup
             before[each] = signal.signal(each, end)
     try:
-        yield came
+        yield received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -54,9 +54,9 @@ def _program() -> Iterator[Diagnosis]:
     from labconsole.wire.version import __version__
 
     yield Diagnosis("labconsole", "ok", f"{__version__}, Python {sys.version.split()[0]}")
-    for extra, told in EXTRAS.items():
+    for extra, details in EXTRAS.items():
         lacking = bool(missing(extra))
-        evidence = f"{'without' if lacking else 'with'} {told.purpose}"
+        evidence = f"{'without' if lacking else 'with'} {details.purpose}"
         yield Diagnosis(
             f"for {extra}", "lacking" if lacking else "ok", evidence, build_install_command(extra) if lacking else ""
         )
@@ -110,12 +110,12 @@ def _terminal() -> Diagnosis:
     import shutil
 
     size, encoding = shutil.get_terminal_size(), (sys.stdout.encoding or "").lower()
-    words = f"{os.environ.get('TERM', 'no TERM')}, {size.columns}x{size.lines}, {encoding}"
+    description = f"{os.environ.get('TERM', 'no TERM')}, {size.columns}x{size.lines}, {encoding}"
     if encoding not in ("utf-8", "utf8"):
-        return Diagnosis("terminal", "lacking", words, "the console draws with UTF-8: export LANG=C.UTF-8")
+        return Diagnosis("terminal", "lacking", description, "the console draws with UTF-8: export LANG=C.UTF-8")
     if size.columns < 80 or size.lines < 24:
-        return Diagnosis("terminal", "lacking", words, "the console needs 80x24")
-    return Diagnosis("terminal", "ok", words)
+        return Diagnosis("terminal", "lacking", description, "the console needs 80x24")
+    return Diagnosis("terminal", "ok", description)
 
 
 def _store(url: str | None) -> Diagnosis:

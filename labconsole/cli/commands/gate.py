@@ -106,7 +106,7 @@ def _judge(args: argparse.Namespace, plans: list[Plan], store: RunStore) -> Gate
     from labconsole.report.selection import parse_margin
 
     known = store.baselines()
-    occasions = next((held for held in group_baselines(known) if held[0].name == args.baseline), None)
+    occasions = next((each for each in group_baselines(known) if each[0].name == args.baseline), None)
     if occasions is None:
         allowed = ", ".join(dict.fromkeys(each.name for each in known)) or "none: labconsole baseline set NAME PLAN"
         raise ConfigError("there is no such baseline", key="--baseline", value=args.baseline, allowed=allowed)
@@ -118,8 +118,8 @@ def _judge(args: argparse.Namespace, plans: list[Plan], store: RunStore) -> Gate
         )
     baseline, hashes = occasions[0], [each.plan_hash for each in occasions]
     _refuse_elsewhere(args.hosts, baseline)
-    asked, beside = load_file_points(plans), collect_planned_trials(plans)
-    if not asked and not beside:
+    points, planned_trials = load_file_points(plans), collect_planned_trials(plans)
+    if not points and not planned_trials:
         raise ConfigError(f"plan {plan.name} asks for nothing that a gate judges: no points, no load goals")
     if same := next((each for each in plans if each.hash() in hashes), None):
         raise ConfigError(
@@ -136,7 +136,7 @@ def _judge(args: argparse.Namespace, plans: list[Plan], store: RunStore) -> Gate
         if not places:
             of = f"{each.name}: " if len(plans) > 1 else ""
             why = _describe_former_plan(store, each) or (UNMEASURED if args.occasion else _unnamed(store, each))
-            return build_unmeasured_gate(asked, margin_ratio, beside, of + why)
+            return build_unmeasured_gate(points, margin_ratio, planned_trials, of + why)
         if baseline.testbed_fingerprint not in places:
             fingerprint, testbed = next(iter(places.items()))
             raise ConfigError(
@@ -147,15 +147,15 @@ def _judge(args: argparse.Namespace, plans: list[Plan], store: RunStore) -> Gate
     # Searches and trials of guests identify their plan only by their own hashes.
     steps = [key for each in plans for key in (*each.search_hashes, *each.step_hashes)]
     trials_of_plan = RunFilter(plan_hash=steps, testbed_fingerprint=baseline.testbed_fingerprint)
-    words = ", ".join(each.name for each in plans)
+    names = ", ".join(each.name for each in plans)
     before, after = load_sides(
         select_baseline(occasions, store),
-        SideSelection(words, store.name, store, of_plan, parse_query(""), trials_of_plan),
+        SideSelection(names, store.name, store, of_plan, parse_query(""), trials_of_plan),
         kinds,
         on_unreadable=print_error,
     )
     found = find_changes(before, after, margin_ratio, kinds, across_factors=False)
-    return judge_gate(found, asked, margin_ratio, beside)
+    return judge_gate(found, points, margin_ratio, planned_trials)
 
 
 def _find_measured_testbeds(store: RunStore, plan: Plan) -> dict[str, str]:
@@ -195,11 +195,11 @@ def _describe_former_plan(store: RunStore, plan: Plan) -> str | None:
 
     where = RunFilter(plan_name=plan.name)
     hashes = {run.plan_hash for run in store.list(where) if run.role != "telemetry" and run.plan_hash is not None}
-    told = f"hash {', '.join(sorted(hashes))}, now {plan.hash()}"
+    change = f"hash {', '.join(sorted(hashes))}, now {plan.hash()}"
     if hashes or any(next(iter(store.experiments(kind, where)), None) for kind in record_kinds().values()):
         return (
             f"it has not been measured as the plan is now: the plan has changed since {plan.name} was measured, or the "
-            f"defaults of hosts.yaml have{f' ({told})' if hashes else ''}"
+            f"defaults of hosts.yaml have{f' ({change})' if hashes else ''}"
         )
     return None
 

@@ -179,8 +179,8 @@ def _down(args: argparse.Namespace) -> int:
     from labconsole.lab import commands as lab
 
     was_up = lab.down(args.name)
-    words = f"lab {args.name} is down" if was_up else f"lab {args.name} was not up"
-    answer({"name": args.name, "was_up": was_up}, [words], as_json=args.json)
+    sentence = f"lab {args.name} is down" if was_up else f"lab {args.name} was not up"
+    answer({"name": args.name, "was_up": was_up}, [sentence], as_json=args.json)
     return 0
 
 
@@ -189,8 +189,8 @@ def _wire(args: argparse.Namespace) -> int:
 
     lab.wire(args.name, args.how)
     way = "every source is connected straight to its sink" if args.how == "direct" else "every stream passes the UUT"
-    words = f"lab {args.name} is now wired {args.how}: {way}"
-    answer({"name": args.name, "wired": args.how}, [words], as_json=args.json)
+    sentence = f"lab {args.name} is now wired {args.how}: {way}"
+    answer({"name": args.name, "wired": args.how}, [sentence], as_json=args.json)
     return 0
 
 

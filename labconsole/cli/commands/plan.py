@@ -65,8 +65,8 @@ def _note(args: argparse.Namespace) -> int:
     if args.text is not None:
         store.set_plan_note(*key, args.text, author=operator_name())
     note = store.plan_note(*key)
-    told = {"plan": plan.name, "hash": key[0], "note": None if note is None else note.to_json()}
-    answer(told, note_lines(note) or ["no note"], as_json=args.json)
+    result = {"plan": plan.name, "hash": key[0], "note": None if note is None else note.to_json()}
+    answer(result, note_lines(note) or ["no note"], as_json=args.json)
     return 0
 
 
@@ -136,12 +136,12 @@ def _ask_for_occasion(plan: Plan, store: RunStore, testbed_fingerprint: str) -> 
     if plan.occasion is not None:
         return
     stored = find_names_of_plan(plan.name, store, RunFilter(testbed_fingerprint=testbed_fingerprint))
-    told = ", ".join(each.occasion or "" for each in build_occasion_plans(plan, stored))
-    if told and plan.name not in stored:
+    occasions = ", ".join(each.occasion or "" for each in build_occasion_plans(plan, stored))
+    if occasions and plan.name not in stored:
         raise ConfigError(
             f"is missing: plan {plan.name} is stored for this testbed on occasions alone",
             key="--occasion",
-            allowed=told,
+            allowed=occasions,
         )
 
 

@@ -175,10 +175,10 @@ def _flat(result: ImportResult | MergeResult) -> dict[str, int]:
     """Numbers of imported objects by name, with experiments of each kind among the others."""
     from dataclasses import asdict
 
-    told: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for name, count in asdict(result).items():
-        told |= count if isinstance(count, dict) else {name: count}
-    return told
+        counts |= count if isinstance(count, dict) else {name: count}
+    return counts
 
 
 def _imported(result: ImportResult | MergeResult) -> str:
@@ -186,19 +186,19 @@ def _imported(result: ImportResult | MergeResult) -> str:
     from labconsole.model.record.kinds import record_kinds
 
     one_of = ONE_OF | {kind.plural: kind.name for kind in record_kinds().values()}
-    words = [f"{result.added} run{'' if result.added == 1 else 's'} added", f"{result.present} already stored"]
+    parts = [f"{result.added} run{'' if result.added == 1 else 's'} added", f"{result.present} already stored"]
     for name, count in _flat(result).items():
         if count and name in one_of:
-            words.append(f"{count} {one_of[name] if count == 1 else name} imported")
-    return ", ".join(words)
+            parts.append(f"{count} {one_of[name] if count == 1 else name} imported")
+    return ", ".join(parts)
 
 
 def _merge(source: RunStore, store: RunStore, args: argparse.Namespace) -> int:
     from labconsole.store.exchange.merging import merge
 
     result = merge(source, store, _warn_skipped)
-    words = _imported(result) + (f", {result.left_out} left out" if result.left_out else "")
-    answer(_flat(result), [words], as_json=args.json)
+    sentence = _imported(result) + (f", {result.left_out} left out" if result.left_out else "")
+    answer(_flat(result), [sentence], as_json=args.json)
     return 1 if result.left_out else 0
 
 

@@ -106,14 +106,14 @@ def run(args: argparse.Namespace) -> int:
     from labconsole.model.plan.one_search import one_search, search_purpose
     from labconsole.model.record.search import SearchRecord
 
-    asked = _parse_search(args)
+    search = _parse_search(args)
     inventory, store = load_testbed(hosts_path(args.hosts), args.store)
     request = parse_request(args, inventory)
     try:
-        check_search(asked, request, inventory)
+        check_search(search, request, inventory)
     except ConfigError as exc:
         raise exc if exc.key not in _OPTIONS else _name_option(exc) from None
-    plan = one_search(request, asked, inventory)
+    plan = one_search(request, search, inventory)
     session = open_session(inventory, store)
 
     def on_step(progress: StepProgress) -> None:

@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _typed(key: str) -> str:
-    """A key as a keymap can have it, and as it is on the keyboard if that is the same."""
+    """A key as a keymap spells it, or its label on the keyboard if a keymap accepts that."""
     from labconsole.tui.parts.action import display_key
 
     word = display_key(key)

@@ -152,7 +152,7 @@ def _not_judged(found: Counter[str]) -> dict[str, object]:
 
 
 def _unjudged(found: Counter[str]) -> list[str]:
-    return [f"not judged in {counted(records, 'record')}: {words}" for words, records in sorted(found.items())]
+    return [f"not judged in {counted(records, 'record')}: {reason}" for reason, records in sorted(found.items())]
 
 
 def _tell(run_id: str, found: Discrepancy, *, as_json: bool) -> None:

@@ -9,7 +9,7 @@ from labconsole.model.record.envelope import Bounds, Envelope, EnvelopePoint, Sp
 from labconsole.units import format_count, format_rate_bps
 
 UNSTEADY_RATIO = 1.1
-"""Two trials at full speed that differ by more than this did not have the machine to themselves alike."""
+"""Two trials at full speed that differ by more than this shared the machine with different other work."""
 
 
 def envelope_lines(envelope: Envelope, now: datetime | None = None) -> list[str]:
@@ -55,8 +55,9 @@ def _stream_lines(stream: StreamEnvelope, point: EnvelopePoint) -> Iterator[str]
             yield f"               but {best} in another trial: was the machine busy? The lower value is used"
     for rate in stream.rates:
         offered, arrived = _error(rate.offered_error_ratio), _error(rate.arrival_error_ratio)
-        asked = format_rate_bps(rate.target_bps)
-        yield f"    rate       {asked}: offered {offered}, arrived {arrived} off the intended {_pps(rate.intended_pps)}"
+        target = format_rate_bps(rate.target_bps)
+        intended = _pps(rate.intended_pps)
+        yield f"    rate       {target}: offered {offered}, arrived {arrived} off the intended {intended}"
     yield f"    counters   {_bounds(stream.counters)}"
     yield f"    capture    {_bounds(stream.capture)}"
     flat_out = False

@@ -62,8 +62,8 @@ def report_lines(
         if not shown:
             continue
         counts = Counter(r.status for r in group)
-        words = ", ".join(f"{counts[status]} {status}" for status in CheckStatus if counts[status])
-        lines += ["", sanitize(f"{name}: {words}")] if lines else [sanitize(f"{name}: {words}")]
+        tally = ", ".join(f"{counts[status]} {status}" for status in CheckStatus if counts[status])
+        lines += ["", sanitize(f"{name}: {tally}")] if lines else [sanitize(f"{name}: {tally}")]
         for result in shown:
             lines += _result_lines(result, glyphs, title_width, colour=colour, width=width)
     for said, same in alike.items():
@@ -135,9 +135,9 @@ def status_counts(results: list[CheckResult]) -> dict[str, int]:
 
 def closing_line(results: list[CheckResult], took_s: float, connect_s: float, *, stopped: bool) -> str:
     """The last line. ``took_s``: the time of the checks; ``connect_s``: that of connecting before them."""
-    words = ", ".join(f"{count} {word}" for word, count in status_counts(results).items() if count)
+    tally = ", ".join(f"{count} {word}" for word, count in status_counts(results).items() if count)
     times = f"{took_s:.1f} s, connecting took {connect_s:.1f} s"
-    text = f"{'stopped; ' if stopped else ''}{len(results)} checks in {times}: {words}"
+    text = f"{'stopped; ' if stopped else ''}{len(results)} checks in {times}: {tally}"
     fixed, fixable = sum(r.fixed for r in results), sum(r.fixable and not r.fixed for r in results)
     if fixed:
         text += f"; {fixed} fixed, and undone now unless marked permanent"

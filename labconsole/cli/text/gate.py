@@ -28,8 +28,8 @@ MOST_DIFFERENCES = 12
 def format_verdict(plan: str, baseline: str, gate: Gate) -> str:
     """The verdict in one sentence."""
     counts = Counter(each.outcome for each in gate.judged)
-    told = ", ".join(f"{many} {outcome}" for outcome, many in counts.items())
-    return f"{plan} against baseline {baseline}: {gate.outcome} ({told})"
+    tally = ", ".join(f"{many} {outcome}" for outcome, many in counts.items())
+    return f"{plan} against baseline {baseline}: {gate.outcome} ({tally})"
 
 
 def format_lines(plan: str, baseline: str, gate: Gate) -> Iterator[str]:
@@ -44,11 +44,11 @@ def format_lines(plan: str, baseline: str, gate: Gate) -> Iterator[str]:
 
 def _differences(changes: Changes) -> Iterator[str]:
     """Differences in the environment of the two sides, in one line."""
-    told = [each.words for each in changes.differences]
-    if told:
-        more = len(told) - MOST_DIFFERENCES
+    differences = [each.words for each in changes.differences]
+    if differences:
+        more = len(differences) - MOST_DIFFERENCES
         rest = f"; and {more} more, which --json lists" if more > 0 else ""
-        yield f"What else differs: {'; '.join(told[:MOST_DIFFERENCES])}{rest}."
+        yield f"What else differs: {'; '.join(differences[:MOST_DIFFERENCES])}{rest}."
 
 
 def format_markdown(plan: str, baseline: str, gate: Gate) -> Iterator[str]:

@@ -91,46 +91,48 @@ def _route_id(record: RouteRecord) -> str:
 
 
 def _job_columns(record: JobRecord) -> dict[str, str]:
-    asked = record.requested
-    return JobPoint(0, asked.platform, asked.job, asked.size, asked.guests, asked.working, asked.cpu).in_columns()
+    request = record.requested
+    return JobPoint(
+        0, request.platform, request.job, request.size, request.guests, request.working, request.cpu
+    ).in_columns()
 
 
 def _boot_columns(record: BootRecord) -> dict[str, str]:
-    asked = record.requested
-    return BootPoint(0, asked.platform, asked.guests, asked.start).in_columns()
+    request = record.requested
+    return BootPoint(0, request.platform, request.guests, request.start).in_columns()
 
 
 def _flow_columns(record: FlowRecord) -> dict[str, str]:
-    asked = record.requested
+    request = record.requested
     return FlowPoint(
         0,
-        asked.platform,
-        asked.guests,
-        asked.cpu,
-        asked.offered_bps,
-        asked.limits_bps,
-        asked.greedy,
-        asked.second_after_s,
-        asked.payload_bytes,
-        asked.pattern,
-        asked.weights,
-        asked.disk,
+        request.platform,
+        request.guests,
+        request.cpu,
+        request.offered_bps,
+        request.limits_bps,
+        request.greedy,
+        request.second_after_s,
+        request.payload_bytes,
+        request.pattern,
+        request.weights,
+        request.disk,
     ).in_columns()
 
 
 def _route_columns(record: RouteRecord) -> dict[str, str]:
-    asked = record.requested
-    target: Target = "max" if asked.target_pps is None else asked.target_pps
+    request = record.requested
+    target: Target = "max" if request.target_pps is None else request.target_pps
     return RoutePoint(
         0,
-        asked.platform,
-        asked.guests,
-        asked.cpu,
-        asked.routes,
-        asked.destinations,
-        asked.filters,
+        request.platform,
+        request.guests,
+        request.cpu,
+        request.routes,
+        request.destinations,
+        request.filters,
         target,
-        asked.frame_bytes,
+        request.frame_bytes,
     ).in_columns()
 
 

@@ -19,12 +19,12 @@ MAX_COPIES = 20
 
 def format_job_request(record: JobRecord) -> str:
     """The request in one line."""
-    asked = record.requested
-    job = JOBS.get(asked.job)
-    size = job.words(asked.size) if job is not None else f"{asked.job} ({asked.size})"
-    working = {"one": "1 works", "all": "all work", "one-two": "1 and 2 copies"}[asked.working]
-    guests = f"{asked.guests} guest{'s' if asked.guests > 1 else ''}"
-    return f"{asked.platform}: {size}, {guests}, {working}, cpu {asked.cpu}"
+    request = record.requested
+    job = JOBS.get(request.job)
+    size = job.words(request.size) if job is not None else f"{request.job} ({request.size})"
+    working = {"one": "1 works", "all": "all work", "one-two": "1 and 2 copies"}[request.working]
+    guests = f"{request.guests} guest{'s' if request.guests > 1 else ''}"
+    return f"{request.platform}: {size}, {guests}, {working}, cpu {request.cpu}"
 
 
 def job_lines(record: JobRecord) -> list[str]:
@@ -57,24 +57,24 @@ def disk_lines(seen: DiskRecord | None) -> list[str]:
     if seen is None:
         return []
 
-    def told(count: int | None) -> str:
+    def form(count: int | None) -> str:
         return "not known" if count is None else format_mib(count)
 
     read = "may have read from memory" if seen.job_read_bytes is None else f"read {format_mib(seen.job_read_bytes)}"
     return [
-        f"disk {seen.device} ({seen.file_system}, {seen.place}) in the window: {told(seen.device_written_bytes)} "
-        f"written, {told(seen.device_read_bytes)} read; the jobs wrote {format_mib(seen.job_written_bytes)}, and {read}"
+        f"disk {seen.device} ({seen.file_system}, {seen.place}) in the window: {form(seen.device_written_bytes)} "
+        f"written, {form(seen.device_read_bytes)} read; the jobs wrote {format_mib(seen.job_written_bytes)}, and {read}"
     ]
 
 
 def _copy_line(copy: CopyRecord) -> str:
-    def told(value: float | None) -> str:
+    def form(value: float | None) -> str:
         return DASH if value is None else f"{value:.3f} s"
 
     name = copy.guest + (f", copy {copy.copy_number}" if copy.copy_number > 1 else "")
     ratio = "" if copy.clock_ratio is None else f" (clock ratio {copy.clock_ratio:.3f})"
-    around = f"between its marks {told(copy.outside_s)}, by the guest's own clock {told(copy.inside_s)}{ratio}"
-    return f"{name:<12} {told(copy.time_s)}; {around}, host {told(copy.host_s)}"
+    around = f"between its marks {form(copy.outside_s)}, by the guest's own clock {form(copy.inside_s)}{ratio}"
+    return f"{name:<12} {form(copy.time_s)}; {around}, host {form(copy.host_s)}"
 
 
 def summary_lines(summary: JobsSummary) -> list[str]:
@@ -100,7 +100,8 @@ def summary_lines(summary: JobsSummary) -> list[str]:
             + ("" if summary.margin_ratio is None else f", equivalent within {summary.margin_ratio:.1%}")
         )
         lines += [
-            f"  {_format_point_key(summary, each.key)}: {each.word}, {format_effect(each.effect)}, {each.effect.blocks} blocks"
+            f"  {_format_point_key(summary, each.key)}: {each.word}, {format_effect(each.effect)}, "
+            f"{each.effect.blocks} blocks"
             for each in summary.overheads
         ]
     for heading, curves in (
@@ -114,8 +115,8 @@ def summary_lines(summary: JobsSummary) -> list[str]:
         lines.append("isolation: the first guest with one copy, the second with two, beside one that works alone")
         for found in summary.isolation:
             ratios = [_format_ratio(each) for each in (found.first, found.second)]
-            told = "" if ratios == [DASH, DASH] else f"; {' and '.join(ratios)} times"
-            lines.append(f"  {_format_point_key(summary, found.key)}: {found.word}{told}")
+            times = "" if ratios == [DASH, DASH] else f"; {' and '.join(ratios)} times"
+            lines.append(f"  {_format_point_key(summary, found.key)}: {found.word}{times}")
     return lines
 
 

@@ -130,14 +130,14 @@ class ReplayScreen:
             print_json_line({"event": "set_up_broke", "at": utc_timestamp(), **head, "why": progress.broke})
             return
         if progress.last is None:
-            asked = request.columns()
+            columns = request.columns()
             print_json_line(
                 {
                     "event": "trial_started",
                     "at": utc_timestamp(),
                     **head,
                     "warm_up": progress.warm_up,
-                    "requested": asked,
+                    "requested": columns,
                 }
             )
             return

@@ -57,10 +57,10 @@ def show_figure(console: Console, figure: Figure, *, caption: bool = True) -> No
     width = min(console.width // columns - (columns - 1), 120)
     panels = [_panel(figure, panel, labels, width) for panel in figure.panels]
     for place in range(0, len(panels), columns):
-        beside = panels[place : place + columns]
-        for one in beside:
-            one[:0] = [Text() for _ in range(max(map(len, beside)) - len(one))]
-        for lines in zip(*beside, strict=True):
+        in_row = panels[place : place + columns]
+        for one in in_row:
+            one[:0] = [Text() for _ in range(max(map(len, in_row)) - len(one))]
+        for lines in zip(*in_row, strict=True):
             row = Text(no_wrap=True, overflow="crop")
             for number, line in enumerate(lines):
                 if number < len(lines) - 1:

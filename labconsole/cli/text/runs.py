@@ -53,25 +53,28 @@ def percent_or_dash(ratio: float | None) -> str:
 def _stream_line(stream: StreamRecord) -> str:
     source = f"by {stream.measured_from}" if stream.measured_from else "not measured"
     return (
-        f"  {stream.name:<8} offered {count_or_dash(stream.offered_packets):>12} packets {rate_or_dash(stream.offered_bps):>14}   "
-        f"measured {count_or_dash(stream.measured_packets):>12} {rate_or_dash(stream.measured_bps):>14}   "
-        f"loss {count_or_dash(stream.loss_packets):>10} {percent_or_dash(stream.loss_ratio):>10}   {source}, {stream.generator}"
+        f"  {stream.name:<8} offered {count_or_dash(stream.offered_packets):>12} packets "
+        f"{rate_or_dash(stream.offered_bps):>14}   measured {count_or_dash(stream.measured_packets):>12} "
+        f"{rate_or_dash(stream.measured_bps):>14}   "
+        f"loss {count_or_dash(stream.loss_packets):>10} {percent_or_dash(stream.loss_ratio):>10}   "
+        f"{source}, {stream.generator}"
     )
 
 
 def run_lines(record: RunRecord, *, saved: bool, details: bool = False) -> list[str]:
     """One run for people: streams, total, verdict with its reasons; with ``details`` also where packets went."""
-    asked = record.requested
+    request = record.requested
     lines = [
-        f"{record.run_id}  {record.testbed}{' (emulated)' if record.emulated else ''}  {asked.platform}, "
-        f"{asked.format_size()}, {asked.sources} x {format_target_per_source(asked.target_bps, asked.frame)}, "
-        f"background {asked.background}, {asked.duration_s:g} s",
+        f"{record.run_id}  {record.testbed}{' (emulated)' if record.emulated else ''}  {request.platform}, "
+        f"{request.format_size()}, {request.sources} x {format_target_per_source(request.target_bps, request.frame)}, "
+        f"background {request.background}, {request.duration_s:g} s",
         *(_stream_line(stream) for stream in record.streams),
     ]
     total = record.total
     lines.append(
-        f"  {'total':<8} offered {count_or_dash(total.offered_packets):>12} packets {rate_or_dash(total.offered_bps):>14}   "
-        f"measured {count_or_dash(total.measured_packets):>12} {rate_or_dash(total.measured_bps):>14}   "
+        f"  {'total':<8} offered {count_or_dash(total.offered_packets):>12} packets "
+        f"{rate_or_dash(total.offered_bps):>14}   measured {count_or_dash(total.measured_packets):>12} "
+        f"{rate_or_dash(total.measured_bps):>14}   "
         f"loss {count_or_dash(total.loss_packets):>10} {percent_or_dash(total.loss_ratio):>10}"
     )
     lines += format_loss_by_side(total) + kernel_lines(record, with_counts=not details)
@@ -151,7 +154,7 @@ def kernel_lines(record: RunRecord, *, with_counts: bool) -> list[str]:
     lines = [] if doubt is None else [f"  {'kernel':<8} {doubt}"]
     if with_counts:
         lines += _kernel_counts(record)
-    return lines + [f"  {'kernel':<8} {words}" for words in describe_off_path_drops(record)]
+    return lines + [f"  {'kernel':<8} {line}" for line in describe_off_path_drops(record)]
 
 
 def _kernel_counts(record: RunRecord) -> list[str]:
@@ -180,8 +183,8 @@ def background_lines(load: Background) -> list[str]:
     """The second guest: its planned and actual work, other observations, and its own streams."""
     where = "" if load.guest is None else f" in {load.guest}, " + (f"CPU {load.cpus}" if load.cpus else "not pinned")
     lines = [f"  beside   {load.kind}{where}"]
-    for name, asked in load.requested.items():
-        lines.append(f"    {name}: asked {format_figure(asked)}, achieved {format_figure(load.achieved.get(name))}")
+    for name, requested in load.requested.items():
+        lines.append(f"    {name}: asked {format_figure(requested)}, achieved {format_figure(load.achieved.get(name))}")
     rest = {name: value for name, value in load.achieved.items() if name not in load.requested}
     if rest:
         lines.append("    " + ", ".join(f"{name} {format_figure(value)}" for name, value in rest.items()))
@@ -211,22 +214,23 @@ def delay_text(delay: Delay) -> str:
 
 def packet_times_texts(stream: StreamRecord) -> list[str]:
     """Delays of every packet of a stream from the sink's kernel, in microseconds; empty if it was not requested."""
-    refused, told = refusal(stream), packet_times(stream)
+    refused, timed = refusal(stream), packet_times(stream)
     if refused is not None:
         return [_untimed(refused)]
-    if told is None:
+    if timed is None:
         return []
     lines = [
-        f"all {count_or_dash(told.packets)} packets timed in the sink's kernel{format_timed_by(told)}: {describe_sequence(told)}"
+        f"all {count_or_dash(timed.packets)} packets timed in the sink's kernel{format_timed_by(timed)}: "
+        f"{describe_sequence(timed)}"
     ]
-    if (changed := describe_xdp(told)) is not None:
+    if (changed := describe_xdp(timed)) is not None:
         lines.append(f"  {strip_control_characters(changed)}")
-    for name, times in times_by_word(told).items():
+    for name, times in times_by_word(timed).items():
         if times is not None:
             figures = ", ".join(f"{label} {micros(ns)}" for label, ns in quantiles_of(times).items())
             lines.append(f"  {name:<9} {figures} µs")
         elif name == "delay":
-            lines.append(f"  no one-way delay: {strip_control_characters(told.reason or '')}")
+            lines.append(f"  no one-way delay: {strip_control_characters(timed.reason or '')}")
     return lines
 
 
@@ -257,11 +261,12 @@ def influence_line(entry: dict[str, Any]) -> str:
 
 def run_row(record: RunRecord) -> str:
     """One run as one line."""
-    asked, total = record.requested, record.total
+    request, total = record.requested, record.total
     return (
-        f"{record.run_id}  {asked.platform:<12} {asked.frame_size_bytes or 'mix':>5} B  {asked.sources} x "
-        f"{format_target_per_source(asked.target_bps, asked.frame):>9}  offered {rate_or_dash(total.offered_bps):>14}  "
-        f"measured {rate_or_dash(total.measured_bps):>14}  loss {percent_or_dash(total.loss_ratio):>9}  {record.verdict.status}"
+        f"{record.run_id}  {request.platform:<12} {request.frame_size_bytes or 'mix':>5} B  {request.sources} x "
+        f"{format_target_per_source(request.target_bps, request.frame):>9}  "
+        f"offered {rate_or_dash(total.offered_bps):>14}  measured {rate_or_dash(total.measured_bps):>14}  loss "
+        f"{percent_or_dash(total.loss_ratio):>9}  {record.verdict.status}"
     )
 
 
@@ -286,5 +291,5 @@ def runs_table(summaries: Sequence[RunSummary]) -> list[str]:
 
 def _shorten_note(note: str | None) -> str:
     """The part of a note that fits in a line of the list."""
-    words = strip_control_characters(" ".join((note or "").split()))
-    return words if len(words) <= 40 else words[:39].rstrip() + "…"
+    text = strip_control_characters(" ".join((note or "").split()))
+    return text if len(text) <= 40 else text[:39].rstrip() + "…"

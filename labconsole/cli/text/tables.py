@@ -70,8 +70,8 @@ def _widths(columns: Sequence[Sequence[str]], width: int, gap: int) -> list[int]
 def _least(column: Sequence[str]) -> int:
     """Cells needed not to break a word, nor to fold a cell that is no longer than ``LEAST_CELLS``."""
     _, *cells = column
-    words = [cell_len(word) for text in column for word in text.split()]
-    return max(1, *words, *(min(cell_len(cell), LEAST_CELLS) for cell in cells))
+    widths = [cell_len(word) for text in column for word in text.split()]
+    return max(1, *widths, *(min(cell_len(cell), LEAST_CELLS) for cell in cells))
 
 
 def _show_split(console: Console, columns: Sequence[Sequence[str]], left: Sequence[bool]) -> None:
@@ -107,9 +107,9 @@ def _show_pairs(console: Console, pairs: Sequence[tuple[str, str]]) -> None:
     for heading, value in pairs:
         if not value or value == "–":
             continue
-        words = f"{heading}: {value}"
-        if lines[-1] and cell_len(f"{lines[-1]} · {words}") + 4 > console.width:
+        pair = f"{heading}: {value}"
+        if lines[-1] and cell_len(f"{lines[-1]} · {pair}") + 4 > console.width:
             lines.append("")
-        lines[-1] += f" · {words}" if lines[-1] else words
+        lines[-1] += f" · {pair}" if lines[-1] else pair
     for line in filter(None, lines):
         console.print(Padding(Text(line, style="dim"), (0, 0, 0, 3)))

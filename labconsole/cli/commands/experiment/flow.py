@@ -18,7 +18,7 @@ from labconsole.cli.options import add_common, comma_separated, number, whole_nu
 from labconsole.errors import ConfigError
 
 BIN_RATIO = 0.2
-"""Longest bin, as a share of the time for which weights apply: each step has to have several bins."""
+"""Largest default bin, as a share of a step of the weights: each step has to have several bins."""
 DURATION_WITH_DISK_S = 30.0
 """Leaves room before and after the disk job, which runs from 10 to 20 s."""
 

@@ -83,14 +83,12 @@ def _errors_by_option(kind: str = "") -> Iterator[None]:
         yield
     except ConfigError as exc:
         name = _PLACE.sub("", exc.key or "").removeprefix(f"{kind}.")
-        told = [
-            words and _NAME.sub(lambda found: f"--{_NAMES[found[1]]}", words) for words in (exc.message, exc.allowed)
-        ]
-        if name.startswith("-") or (not name and (exc.file or told == [exc.message, exc.allowed])):
+        texts = [text and _NAME.sub(lambda found: f"--{_NAMES[found[1]]}", text) for text in (exc.message, exc.allowed)]
+        if name.startswith("-") or (not name and (exc.file or texts == [exc.message, exc.allowed])):
             raise
         option = OPTIONS.get(name, name.partition(".")[0].replace("_", "-"))
         key = f"--{option}" if option else None
-        raise ConfigError(told[0] or exc.message, key=key, value=exc.value, allowed=told[1]) from None
+        raise ConfigError(texts[0] or exc.message, key=key, value=exc.value, allowed=texts[1]) from None
 
 
 def require_options(args: argparse.Namespace, *options: str) -> None:
@@ -109,8 +107,8 @@ def run_trials(args: argparse.Namespace, kind: GuestKindView, factors: FactorsOf
     """
     from labconsole.cli.dry_run_store import find_dry_run_store
 
-    with ExitStack() as held:
-        place, write = find_dry_run_store(held, args.store) if args.dry_run else (args.store, True)
+    with ExitStack() as opened:
+        place, write = find_dry_run_store(opened, args.store) if args.dry_run else (args.store, True)
         return _run_trials_into(args, kind, factors, place, write=write)
 
 
@@ -133,7 +131,8 @@ def _run_trials_into(
         for experiment in session.experiments:
             refusals = experiment.refuse(experiment.steps(plan), plan, inventory, session.stage)
             for problem in refusals.values() if len(args.platforms) == 1 else ():
-                raise problem  # a typed command is corrected sooner than a plan; with several platforms, the others are measured
+                # A typed command is corrected sooner than a plan. With several platforms, the others are measured.
+                raise problem
 
     if args.dry_run:
         dry_run_guest_trials(plan, None, session, as_json=args.json, salt=utc_now())

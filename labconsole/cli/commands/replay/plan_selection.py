@@ -47,12 +47,12 @@ def limit_blocks(plan: Plan, args: argparse.Namespace) -> Plan:
     return replace(plan, set_ups=args.set_ups)
 
 
-def _refuse_other_than(asked: int, there: int, name: str) -> None:
-    if not 1 <= asked <= there:
+def _refuse_other_than(requested: int, there: int, name: str) -> None:
+    if not 1 <= requested <= there:
         raise ConfigError(
             f"plan {name} has no such number of blocks; raise its set_ups for more",
             key="--set-ups",
-            value=asked,
+            value=requested,
             allowed=f"1 to {there}",
         )
 
@@ -89,8 +89,8 @@ def parse_points(plan: Plan, args: argparse.Namespace) -> frozenset[int] | None:
 
 def _refuse_parts_of_set_ups(plan: Plan, chosen: set[int], args: argparse.Namespace) -> None:
     """Refuse to measure only some points of a set-up, which would never be whole."""
-    asked = {configuration(plan.points[index].request) for index in chosen}
-    whole = [point.index for point in plan.points if configuration(point.request) in asked]
+    configurations = {configuration(plan.points[index].request) for index in chosen}
+    whole = [point.index for point in plan.points if configuration(point.request) in configurations]
     if len(whole) > len(chosen):
         lacking = ",".join(str(index) for index in whole if index not in chosen)
         raise ConfigError(

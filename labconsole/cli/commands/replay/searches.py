@@ -43,8 +43,8 @@ def narrate_search(progress: StepProgress, *, as_json: bool) -> None:
     elif as_json:
         print_json_line({"event": "search_started", **head, "requested": _configuration(progress.step.request)})
     else:
-        words = progress.step.describe()
-        sys.stderr.write(f"{plan.name}: search {progress.number} of {progress.total}: {words}\n")
+        description = progress.step.describe()
+        sys.stderr.write(f"{plan.name}: search {progress.number} of {progress.total}: {description}\n")
 
 
 def narrate_search_outcome(plan: Plan, outcome: Outcome, *, as_json: bool) -> int:
@@ -72,8 +72,8 @@ def narrate_search_outcome(plan: Plan, outcome: Outcome, *, as_json: bool) -> in
         return status
     unfinished = f", {len(failed)} of them not to their end" if failed else ""
     print_lines(
-        f"{plan.name}: searches {describe_ending(outcome)}; {len(steps.made)} made{unfinished} by {steps.trials} trials, "
-        f"{steps.skipped} stored before{f', {steps.redone} redone' if steps.redone else ''}"
+        f"{plan.name}: searches {describe_ending(outcome)}; {len(steps.made)} made{unfinished} by {steps.trials} "
+        f"trials, {steps.skipped} stored before{f', {steps.redone} redone' if steps.redone else ''}"
     )
     for why in steps.refused:
         print_lines(f"  not searched: {why}")
