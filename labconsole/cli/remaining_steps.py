@@ -50,7 +50,7 @@ def find_remaining_steps(
     kind: Kind[S], plan: Plan, only: Chosen, session: Testbed[RunStore], *, retake: bool = False, salt: str = ""
 ) -> RemainingSteps[S]:
     """The remaining steps of this kind in a plan. ``retake``: see drop_incomplete_blocks(). ``salt``: part of the
-    hashes, so that no stored step counts. Blocking: reads the store. Raises ConfigError.
+    hashes, for steps that no stored one may replace. Blocking: reads the store. Raises ConfigError.
     """
     every = kind.steps(plan, only, salt)
     refusals = kind.refuse(every, plan, session.inventory, session.stage)

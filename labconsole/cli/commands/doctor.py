@@ -83,7 +83,7 @@ def _plugins() -> Iterator[Diagnosis]:
 
 
 def _list_plugin_checks() -> dict[str, Callable[[str], object]]:
-    """The entry points of other packages, each with the function that loads and checks one."""
+    """The groups of plug-ins in other packages, each with the function that loads and checks one."""
     from labconsole.experiments.units import ENTRY_POINT_GROUP, load_units
     from labconsole.model.generator import load_generator
     from labconsole.model.generator_names import PACKAGE as GENERATORS

@@ -58,8 +58,7 @@ def boot_lines(record: BootRecord) -> list[str]:
         memory = record.memory
         lines.append(
             f"  memory after {memory.quiet_s:g} s of quiet: {_format_available_memory(memory.used_bytes)}; their "
-            f"processes "
-            f"{_mib(memory.pss_bytes)}, their control groups {_mib(memory.cgroup_bytes)}"
+            f"processes {_mib(memory.pss_bytes)}, their control groups {_mib(memory.cgroup_bytes)}"
         )
         unknown = [each for each in record.guests if each.cgroup_reason is not None]
         if unknown:

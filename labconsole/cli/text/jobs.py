@@ -142,7 +142,7 @@ def _format_fit(curve: GuestsCurve) -> str:
 
 
 def _format_point_times(found: PointTimes) -> str:
-    """Each of three copies if they differ."""
+    """The time of the copies; of three that work apart, each guest's times."""
     if not found.apart:
         return _format_mean(found.seconds)
     first, second = (" and ".join(map(_format_mean, of)) for of in found.times_by_guest)
