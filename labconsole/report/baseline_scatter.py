@@ -121,8 +121,8 @@ def describe_scatter(found: Sequence[PointScatter], named: int) -> Iterator[str]
         most_of_all = "at most " if len(spread) > 1 else ""
         yield (
             f"{format_noun_count(most.occasions, 'occasion')} scatter by {most_of_all}{format_percent(sd, 2)}, "
-            f"at {most.point}: one later "
-            f"occasion passes there 8 times in 10 within a margin of {format_percent(margin, 2)} if nothing has changed"
+            f"at {most.point}: one later occasion passes there 8 times in 10 within a margin of "
+            f"{format_percent(margin, 2)} if nothing has changed"
         )
     off = [
         f"{each.point}: {sentence}; while it is in the baseline, a gate finds less"

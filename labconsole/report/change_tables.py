@@ -126,10 +126,9 @@ def describe_reservations(changes: Changes) -> Iterator[str]:
         boots = [max(side.boot_count for side in set_ups) for set_ups in sides]
         yield (
             f"Set-ups are of {format_noun_count(boots[0], 'boot')} of the machine before and {boots[1]} after: a "
-            "difference may be "
-            "one of the boots, or of the time that lies between the two sides, and not of what was changed. Three "
-            "occasions on one side (of a boot each, unless all is of one boot), three boots a side that are mixed in "
-            "time, or both in the blocks of one plan, tell them apart."
+            "difference may be one of the boots, or of the time that lies between the two sides, and not of what was "
+            "changed. Three occasions on one side (of a boot each, unless all is of one boot), three boots a side that "
+            "are mixed in time, or both in the blocks of one plan, tell them apart."
         )
     if any(each.scope == "boots" and not each.has_mixed_boots for each in changes.every):
         yield (

@@ -51,8 +51,7 @@ def require_jinja() -> Any:
     except ImportError:
         raise ConfigError(
             f"report.html needs jinja2: {build_install_command('report')}; figures and tables in the terminal do not "
-            "(labconsole "
-            "report without --out)"
+            "(labconsole report without --out)"
         ) from None
     return Environment
 
@@ -177,8 +176,8 @@ def _exclusions(kept: RunSample) -> str:
     return (
         f"{len(kept.excluded)} of {format_noun_count(total, 'run')} enter no mean: invalid, without a rate, "
         "from a pilot, for telemetry, of a set-up that was interrupted or contradicts itself, or beyond what the "
-        "instrument can measure. "
-        f"{kept.suspect} of those that enter are suspect: they stand, with a doubt named in their record."
+        f"instrument can measure. {kept.suspect} of those that enter are suspect: they stand, "
+        f"with a doubt named in their record."
     )
 
 

@@ -55,15 +55,13 @@ class GateRequirement(NamedTuple):
         if self.margin_ratio <= self.asked_ratio:
             return (
                 f"{margin_text} already: this is a change of about the margin, or one of the other 2 in 10; judge by "
-                "another "
-                "occasion alone"
+                "another occasion alone"
             )
         if self.counts is None:
             return f"{margin_text}, or at this margin with more than {MOST_OCCASIONS} occasions of a side"
         return (
             f"{margin_text}, or at this margin with {format_noun_count(self.counts.baseline, 'occasion')} of the "
-            "baseline and "
-            f"{self.counts.later} later"
+            f"baseline and {self.counts.later} later"
         )
 
 

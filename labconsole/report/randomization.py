@@ -23,7 +23,7 @@ NOT_AS_DRAWN = (
 )
 
 MISTAKEN_SHARE = 3
-"""One of this number of blocks may have another order than the drawn one.
+"""An order counts as wrong if at least one in this number of blocks differs from the drawn one.
 
 Two platforms that are always measured in the same order match the plan's in one of two blocks, since every second block
 is the previous one reversed. One of four or more is a guest that did not boot at its turn.
@@ -33,8 +33,8 @@ is the previous one reversed. One of four or more is a guest that did not boot a
 class SetUpOrder(NamedTuple):
     """When the first try at a run's set-up began, and the run's place in the plan's order.
 
-    ``repetitions``: the number that the plan requested for its point then; places with another number count
-    differently.
+    ``repetitions``: the number that the plan requested for its point then; positions are only comparable between equal
+    numbers.
     """
 
     begun: str

@@ -111,10 +111,10 @@ def outcomes(query: Query, runs: Sequence[RunRow] | None) -> tuple[str, ...]:
 
 
 def require_free(query: Query, runs: Sequence[RunRow], *, allowed: bool, offer: bool = True) -> tuple[str, ...]:
-    """The same, but raises ConfigError if outcomes are not ``allowed``. ``offer``: whether the user could allow them.
+    """Like outcomes(), but raises ConfigError if there are any and they are not ``allowed``.
 
-    If they are allowed, only the filter decides what counts as an outcome: a bundle holds only the selected runs, which
-    do not show whether a time cut anything.
+    ``offer``: whether the user could allow them. If they are allowed, only the filter decides what counts as an
+    outcome: a bundle holds only the selected runs, which do not show whether a time cut anything.
     """
     if allowed:
         return outcomes(query, None)
