@@ -1,8 +1,7 @@
-"""Metrics served on this machine alone: on a loopback address, or on a Unix socket that only its owner may
-open.
+"""Metrics served on this machine alone: on a loopback address or a Unix socket of the owner.
 
-Every user of this machine can read a loopback port. A page in a browser cannot: a request has to name this machine as
-its host, and not a name that a third party points to 127.0.0.1.
+Only its owner may open the socket. Every user of this machine can read a loopback port. A page in a browser cannot: a
+request has to name this machine as its host, and not a name that a third party points to 127.0.0.1.
 """
 
 from __future__ import annotations

@@ -45,11 +45,10 @@ def load_plan_on_occasion(path: Path, occasion: str | None, hosts: Path | None) 
 
 @contextmanager
 def exclusive_replay(store: RunStore, inventory: Inventory, plans: Sequence[Plan]) -> Iterator[None]:
-    """Keep every other replay on this testbed off this store during the block: both would measure the missing
-    trials.
+    """Keep every other replay on this testbed off this store during the block.
 
-    The lease keeps operators apart while one measures. This covers the rest: reading the store, commands, waiting.
-    Raises StoreHeld, which names the holder.
+    Both would measure the missing trials. The lease keeps operators apart while one measures. This covers the rest:
+    reading the store, commands, waiting. Raises StoreHeld, which names the holder.
     """
     since = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     holder = f"{operator_name()} since {since} (process {os.getpid()}), {', '.join(plan.name for plan in plans)}"

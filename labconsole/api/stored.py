@@ -85,10 +85,9 @@ class OpenStore:
         return SelectedRuns(self._store, query.select(self._store.list()))
 
     def report(self, where: str = "", **options: Any) -> MadeReport:
-        """The report of `labconsole report` on the runs that a filter selects; ``options`` are those of
-        ReportRequest.
+        """The report of `labconsole report` on the runs that a filter selects.
 
-        Raises ConfigError, also for a filter that selects by outcome.
+        ``options``: those of ReportRequest. Raises ConfigError, also for a filter that selects by outcome.
         """
         from labconsole.experiments.kinds import find_plugin_hashes
         from labconsole.experiments.units import report_units

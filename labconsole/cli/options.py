@@ -25,10 +25,9 @@ if TYPE_CHECKING:
 
 
 class Parser(argparse.ArgumentParser):
-    """Reports bad usage in one sentence, takes no abbreviated options, and takes values that begin with a
-    minus sign.
+    """A parser that reports bad usage in one sentence and takes no abbreviated options.
 
-    Parsers of subcommands are also of this class.
+    It takes values that begin with a minus sign. Parsers of subcommands are also of this class.
     """
 
     def __init__(self, **options: Any) -> None:

@@ -18,8 +18,9 @@ def print_json_line(data: Mapping[str, Any]) -> None:
 
 
 def print_lines(*lines: str) -> None:
-    """Write all of the text to stdout, without buffering: Python's own file loses text that a full pipe did not accept
-    when a signal arrived.
+    """Write all of the text to stdout, without buffering.
+
+    Python's own file loses text that a full pipe did not accept when a signal arrived.
     """
     text = "".join(f"{line}\n" for line in lines)
     stream = unwrap_stream(sys.stdout)

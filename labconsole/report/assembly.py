@@ -170,8 +170,9 @@ def platform_of(record: ExperimentRecord) -> str:
 
 
 def _make_parts(units: Sequence[Unit], material: Material, warnings: Sequence[str]) -> tuple[list[Part], list[str]]:
-    """Build the parts of all units in the order of their places, numbered as in their papers, and list why units are
-    left out. Every caption repeats ``warnings``.
+    """Build the parts of all units, and list why units are left out.
+
+    Parts are in the order of their places, numbered as in their papers. Every caption repeats ``warnings``.
     """
     made: list[tuple[tuple[str, str] | None, Part]] = []
     failures: list[str] = []

@@ -58,8 +58,10 @@ class PointScatter:
 
 
 def find_scatter(side: Side) -> list[PointScatter]:
-    """Scatter of every point where packets are lost, and of every quantity whose trials all show what the unit under
-    test can do: at a limit nothing scatters.
+    """Scatter of every point and quantity that shows what the unit under test can do.
+
+    These are points where packets are lost, and quantities whose trials all have exact values: at a limit nothing
+    scatters.
     """
     plan_names: dict[Hashable, str] = {key: facts.name for (key, _), facts in side.digest.planned.items()}
     found = [
@@ -111,8 +113,9 @@ def _scatter(
 
 
 def describe_scatter(found: Sequence[PointScatter], named: int) -> Iterator[str]:
-    """Describe the point whose occasions differ most, the outliers, and what a gate cannot show with these ``named``
-    occasions.
+    """Describe the point whose occasions differ most, and the outliers.
+
+    Also describes what a gate cannot show with these ``named`` occasions.
     """
     known = [(each.sd_ratio, each.passing_margin_ratio, each) for each in found]
     spread = [(sd, margin, each) for sd, margin, each in known if sd is not None and margin is not None]

@@ -216,8 +216,9 @@ def format_point(point: PointSummary, varied: Sequence[str]) -> str:
 
 
 def format_offered(change: Change) -> str:
-    """What both sides were offered, if that differs although the same was requested: another load on the sources'
-    machine, or other sources, may be the only change.
+    """What both sides were offered, if that differs although the same was requested.
+
+    Another load on the sources' machine, or other sources, may be the only change.
     """
     before, after = change.before, change.after
     one, other = before.offered_bps.mean, after.offered_bps.mean

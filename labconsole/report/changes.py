@@ -294,11 +294,10 @@ def _are_boots_mixed(before: PointSummary, after: PointSummary, sides: tuple[Sid
 
 
 def _judge_bound(before: PointSummary, after: PointSummary) -> tuple[bool, str | None]:
-    """Return whether a difference is only a lower bound, and why there is none: a rate that equals the offered one says
-    nothing.
+    """Return whether a difference is only a lower bound, and why there is none.
 
-    On the side with more, trials without loss have no upper limit; if only the side with less has them, they say
-    nothing.
+    A rate that equals the offered one says nothing. On the side with more, trials without loss have no upper limit; if
+    only the side with less has them, they say nothing.
     """
     if None in (before.missing_ratio, after.missing_ratio):
         return False, LOSS_UNKNOWN

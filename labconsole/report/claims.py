@@ -99,8 +99,9 @@ class Family:
         return self.beside_different + sum(claim.different for claim in self.claims)
 
     def price(self, blocks: int) -> tuple[float, float] | None:
-        """What the smallest p of the family requires with this number of blocks: |t|, and the same in deviations of a
-        block.
+        """What the smallest p of the family requires with this number of blocks.
+
+        Returns |t|, and the same in standard deviations of a block.
         """
         if blocks < MINIMUM_BLOCKS or not self.size:
             return None

@@ -251,8 +251,10 @@ def _moments(side: SideSetUps, of_both: Collection[str | None]) -> list[float]:
 
 
 def _least_deviation(few: SideSetUps, many: SideSetUps) -> float:
-    """Least deviation of a single occasion, on the logarithm: that of occasions averaged over a boot, combined with
-    the extra deviation of having fewer set-ups than those of the other side.
+    """Least deviation of a single occasion, on the logarithm.
+
+    This is the deviation of occasions averaged over a boot, combined with the extra deviation of having fewer set-ups
+    than those of the other side.
     """
     if not few.means or min([*few.means.values(), *many.means.values()]) <= 0:
         return 0.0

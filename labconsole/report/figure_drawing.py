@@ -97,8 +97,9 @@ def _dpi(wide_inches: float, high_inches: float) -> float:
 
 
 def _escape_figure(figure: Figure) -> Figure:
-    """The figure with every text escaped so that matplotlib shows it literally: no formula, no character forbidden in
-    SVG, and no label that a legend leaves out.
+    """The figure with every text escaped so that matplotlib shows it literally.
+
+    No text is a formula, has a character forbidden in SVG, or is a label that a legend leaves out.
     """
     plain = escape_figure_text
     panels = tuple(

@@ -41,8 +41,9 @@ from labconsole.report.set_up_outliers import describe_change_outlier, name_bloc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """All points of a plan against its baseline, and the comparison that they were judged by, or None if nothing of the
-    plan has been measured.
+    """All points of a plan against its baseline.
+
+    ``changes``: the comparison that they were judged by, or None if nothing of the plan has been measured.
     """
 
     judged: tuple[JudgedPoint, ...]
@@ -62,8 +63,9 @@ def judge_gate(
     margin_ratio: float,
     planned_trials: Sequence[PlannedPointTrials] = (),
 ) -> Gate:
-    """Judge ``points`` and ``planned_trials``, the points of the plan, each of which has to pass; for several
-    occasions, those of each.
+    """Judge the points of the plan, ``points`` and ``planned_trials``. Each has to pass.
+
+    For several occasions these are the points of each.
     """
     of_each = _group_by_occasion(points)
     _refuse_alike(next(iter(of_each.values()), []))

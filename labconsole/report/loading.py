@@ -281,8 +281,9 @@ def _find_search_runs(searches: Sequence[SearchRecord], stored: Iterable[RunSumm
 
 
 def _experiments(store: RunStore, where: RunFilter, query: Query) -> dict[str, Sequence[ExperimentRecord]]:
-    """The records of all kinds but searches, which their runs represent; empty if a filter tests fields that only runs
-    have.
+    """The records of all kinds but searches, which their runs represent.
+
+    Empty if a filter tests fields that only runs have.
     """
     if any(term.field not in TRIAL_FIELDS for term in query.terms):
         return {}

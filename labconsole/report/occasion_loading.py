@@ -55,10 +55,10 @@ def load_occasions(
     on_unreadable: Callable[[StoreError], None],
     tell: Callable[[str], None],
 ) -> Occasions:
-    """Load every occasion on which a plan of this name was measured, on each testbed: one side of its runs, and one of
-    its other trials. Raises ConfigError if there is none.
+    """Load every occasion on which a plan of this name was measured, on each testbed.
 
-    Incomplete occasions are reported and left out; completeness does not depend on the outcome.
+    An occasion has one side of its runs, and one of its other trials. Incomplete occasions are reported and left out;
+    completeness does not depend on the outcome. Raises ConfigError if there is none.
     """
     stored, every = everything
     of_plan = [run for run in stored if base_name(run.plan_name) == plan and run.role != "telemetry"]

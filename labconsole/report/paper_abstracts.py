@@ -72,9 +72,9 @@ class ToolPair(NamedTuple):
 def judge_differences(
     effects: Sequence[Effect], margins: Sequence[float | None], family: Sequence[float] = ()
 ) -> list[bool | None]:
-    """For each effect: True if its two sides are shown to differ, False if shown not to by more than its margin, or
-    None if neither.
+    """Judge for each effect whether its two sides differ.
 
+    True: they are shown to differ. False: they are shown not to by more than the effect's margin. None means neither.
     Effects are part of the report's ``family`` of p values (Holm). Those tested for equivalence are a family of their
     own. Those whose margin is None are not tested for it.
     """

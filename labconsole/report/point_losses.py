@@ -46,8 +46,9 @@ def missing_ratio(runs: Sequence[RunRow], lost: Sequence[int | None], by_sides: 
 
 
 def full_run_ids(runs: Sequence[RunRow], lost: Sequence[int | None], by_sides: bool) -> frozenset[str]:
-    """The trials that forwarded all that they were offered, if their loss is known: their rate is the sender's, and a
-    lower limit of what could be forwarded.
+    """The trials that forwarded all that they were offered, if their loss is known.
+
+    Their rate is the sender's, and a lower limit of what could be forwarded.
     """
     return frozenset(
         run.run_id

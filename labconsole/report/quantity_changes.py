@@ -204,8 +204,10 @@ def _judge_bound(before: MeasuredPoint, after: MeasuredPoint) -> tuple[bool, str
 
 
 def _lost_nothing(before: MeasuredPoint, after: MeasuredPoint) -> tuple[bool, str | None]:
-    """For rates: trials without loss on the side with more have no upper limit, so the difference is at least the one
-    shown. If only the side with less has them, they say nothing about a difference.
+    """Judge rates of which some trials lost nothing.
+
+    On the side with more, such trials have no upper limit, so the difference is at least the one shown. If only the
+    side with less has them, they say nothing about a difference.
     """
     assert before.mean is not None
     assert after.mean is not None
@@ -229,8 +231,9 @@ def find_cache_objection(bounds: Collection[Bound], flags: Sequence[Collection[b
 
 
 def _judge_link_limited(before: MeasuredPoint, after: MeasuredPoint) -> tuple[bool, str | None]:
-    """If the link limited one side alone, or some of its trials, and the other side was slower, that link cannot be the
-    reason.
+    """Judge times of trials that the link limited.
+
+    If it limited one side alone, or some of its trials, and the other side was slower, that link cannot be the reason.
     """
     if HELD in before.bounds and HELD in after.bounds:
         return False, HELD

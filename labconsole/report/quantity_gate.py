@@ -52,8 +52,9 @@ class PlannedPointTrials:
 
 
 def collect_planned_trials(plans: Sequence[Plan]) -> list[PlannedPointTrials]:
-    """Trials that a plan requests besides forwarding trials, on all of these occasions; of its searches those for a
-    load.
+    """Trials that a plan requests besides forwarding trials, on all of these occasions.
+
+    Of its searches, those for a load.
     """
     of_each = [_collect_plan_trials(plan) for plan in plans]
     return [
@@ -155,8 +156,9 @@ def _invalid_ratio(trials: Sequence[MeasuredTrial]) -> float:
 
 
 def _downgrade_if_invalid(judgement: Judgement, now_ratio: float, before_ratio: float) -> Judgement:
-    """Let nothing pass by its remaining trials if more are invalid than before: a guest that stops forwarding makes its
-    trial invalid, so that the change itself would exclude it.
+    """Let nothing pass by its remaining trials if more are invalid than before.
+
+    A guest that stops forwarding makes its trial invalid, so that the change itself would exclude it.
     """
     if judgement.outcome != "passed" or now_ratio <= before_ratio:
         return judgement

@@ -57,8 +57,9 @@ def select_sample(meant: Iterable[RunRow], admission: Admission) -> RunSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFacts:
-    """A plan as the newest of its records describes it, ``first_set_ups`` as the oldest; None for a plan without
-    blocks.
+    """A plan as the newest of its records describes it.
+
+    ``first_set_ups``: as the oldest describes it. Both numbers are None for a plan without blocks.
     """
 
     name: str

@@ -28,8 +28,9 @@ def describe_change_outlier(
     name: Callable[[Hashable], str],
     name_occasion: Callable[[Hashable], str],
 ) -> OutlierDescription | None:
-    """The outlier of both sides, before and after, if changes in their capability may be reported: at a limit nothing
-    scatters. A set-up, or else an occasion of the baseline.
+    """The outlier of both sides: a set-up, or else an occasion of the baseline.
+
+    None if the change is only a bound: at a limit nothing scatters.
     """
     if change.effect is None or change.bound:
         return None

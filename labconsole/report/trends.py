@@ -263,8 +263,9 @@ def _quantity_series(side_points: Sequence[tuple[Side, MeasuredPoint]], where: s
 
 
 def _trend(series: _Series, complete: Callable[[Side], Side], margin_ratio: float | None) -> Trend:
-    """Every result may hit the same steps, so that a mean is taken to be no more certain than one value within its
-    step.
+    """Find the changes and outliers of a series.
+
+    Every result may hit the same steps, so that a mean is taken to be no more certain than one value within its step.
     """
     known = [mean.mean for _, mean in series.results if mean is not None]
     resolution = Resolution(series.step / UNIFORM, LEAST_STEPS * series.step, margin_ratio or 0.0)

@@ -166,10 +166,9 @@ def _named(store: RunStore, args: argparse.Namespace) -> Iterator[_BaselineName]
 
 
 def _measured(store: RunStore, named: _BaselineName, testbed: str | None) -> list[_MeasuredPlan]:
-    """The one measurement that a name or a plan refers to; empty if a pattern matched one from another
-    testbed.
+    """The one measurement that a name or a plan refers to.
 
-    Raises ConfigError if there is otherwise none, or several.
+    Empty if a pattern matched one from another testbed. Raises ConfigError if there is otherwise none, or several.
     """
     from labconsole.api.stored_plans import find_names_of_plan
     from labconsole.measure.groups import is_search_trial
