@@ -1,4 +1,4 @@
-"""How far the occasions of a baseline lie apart, point by point, and which occasion or set-up is off. Pure."""
+"""Scatter between the occasions of a baseline, point by point, and outlying occasions and set-ups. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FEW: Final = (
 )
 
 MOST_LINES: Final = 12
-"""Of what is off, for people; ``--json`` has all."""
+"""Most outliers listed for people; ``--json`` has all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class PointScatter:
     off: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """As commands tell it to machines."""
+        """The scatter as an object, for machine-readable output."""
         return {
             "point": self.point,
             "occasions": self.occasions,
@@ -62,8 +62,10 @@ class PointScatter:
 
 
 def find_scatter(side: Side) -> list[PointScatter]:
-    """Of every point where packets are lost, and of every quantity of which all trials say what the unit under test can
-    do: at a limit nothing scatters.
+    """Scatter of every point and quantity that shows what the unit under test can do.
+
+    These are points where packets are lost, and quantities whose trials all have exact values: at a limit nothing
+    scatters.
     """
     plan_names: dict[Hashable, str] = {key: facts.name for (key, _), facts in side.digest.planned.items()}
     found = [
@@ -120,7 +122,10 @@ def _scatter(
 
 
 def describe_scatter(found: Sequence[PointScatter], named: int) -> Iterator[str]:
-    """The point whose occasions lie farthest apart, what is off, and what a gate cannot tell by these ``named``."""
+    """Describe the point whose occasions differ most, and the outliers.
+
+    Also describes what a gate cannot show with these ``named`` occasions.
+    """
     known = [(each.sd_ratio, each.passing_margin_ratio, each) for each in found]
     spread = [(sd, margin, each) for sd, margin, each in known if sd is not None and margin is not None]
     if spread:
@@ -132,7 +137,9 @@ def describe_scatter(found: Sequence[PointScatter], named: int) -> Iterator[str]
             f"there 8 times in 10 within a margin of {format_percent(margin, 2)} if nothing has changed"
         )
     off = [
-        f"{each.point}: {words}; while it is in the baseline, a gate finds less" for each in found for words in each.off
+        f"{each.point}: {sentence}; while it is in the baseline, a gate finds less"
+        for each in found
+        for sentence in each.off
     ]
     yield from off[:MOST_LINES]
     if len(off) > MOST_LINES:
@@ -141,7 +148,7 @@ def describe_scatter(found: Sequence[PointScatter], named: int) -> Iterator[str]
 
 
 def _describe_boots(found: Sequence[PointScatter], named: int) -> Iterator[str]:
-    """That occasions are too few, also where they are so for their boots: else a gate would be the first to say it."""
+    """Report too few occasions, also if only their boots are too few; otherwise a gate would report it first."""
     boots = {each.boots for each in found}
     fewest = min((each.occasions for each in found), default=named)
     if named < MINIMUM_BLOCKS:
