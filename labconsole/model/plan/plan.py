@@ -324,9 +324,9 @@ class Plan:
         """Hash of the measurement at each point index: factors in their order, duration, convention, instruments.
 
         It covers the role of trials that enter no mean, and the occasion. It does not cover name, seed, order, set-ups,
-        repetitions, margin, claims, waits, tolerances, kernel probes or execution options: a finished plan can be extended
-        by more set-ups, without blocks by more repetitions, and none of these changes the point of a run. A list of
-        points that is a matrix in its order has that matrix's hash, and so has a matrix that rules leave one.
+        repetitions, margin, claims, waits, tolerances, kernel probes, or execution options. A finished plan can be
+        extended by more set-ups, without blocks by more repetitions, and none of these changes the point of a run. A
+        list of points that is a matrix in its order has that matrix's hash, and so has a matrix that rules leave one.
         """
         return self._hash
 
