@@ -39,8 +39,8 @@ class TapNic:
 
 
 class Bootable(Protocol):
-    """A guest that boots the image. ``ends``: its NICs, each with the UUT's NIC that it reaches; ``image_arguments``: the image's
-    arguments. ``cpus``, ``memory_mib``: None means the platform's default.
+    """A guest that boots the image. ``ends``: its NICs, each with the UUT's NIC that it reaches.
+    ``cpus``, ``memory_mib``: None means the platform's default.
     """
 
     @property
