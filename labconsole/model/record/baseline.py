@@ -15,7 +15,7 @@ ALLOWED_NAMES: Final = "letters, digits, '.', '_', '+' and '-', at most 64"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """All runs of a plan on a testbed that began by ``set_at`` (RFC 3339, UTC). A person's name says who set it.
+    """All runs of a plan on a testbed that began by ``set_at`` (RFC 3339, UTC), when ``author`` set it.
 
     ``plan_name`` includes the occasion, as in the runs. Several occasions have one baseline each, all set at once.
     Moving a baseline adds others of its name.

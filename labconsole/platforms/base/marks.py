@@ -12,7 +12,7 @@ LEAST_PAYLOAD_BYTES, MOST_PAYLOAD_BYTES = 64, 1400
 
 
 def nonces(count: int) -> list[Nonce]:
-    """This number of unpredictable nonces, no two alike."""
+    """Draw ``count`` unpredictable nonces, no two alike."""
     found: dict[Nonce, None] = {}
     while len(found) < count:
         span = MOST_PAYLOAD_BYTES - LEAST_PAYLOAD_BYTES + 1
