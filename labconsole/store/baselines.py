@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, func, insert, inspect, select
 
 from labconsole.errors import StoreError
-from labconsole.model.record.baseline import NAME, NAME_WORDS, Baseline
+from labconsole.model.record.baseline import ALLOWED_NAMES, NAME, Baseline
 from labconsole.store.records import refuse_long_names, utc_text
 from labconsole.store.sql.schema import baselines
 
@@ -39,7 +39,7 @@ def _baseline(values: dict[str, Any], number: int) -> Baseline:
         if not isinstance(value, str):
             raise StoreError(f"{where} cannot be read: its {name} is not a text")
     if not NAME.fullmatch(values["name"]):
-        raise StoreError(f"{where} cannot be read: its name is {values['name'][:80]!r}; allowed: {NAME_WORDS}")
+        raise StoreError(f"{where} cannot be read: its name is {values['name'][:80]!r}; allowed: {ALLOWED_NAMES}")
     refuse_long_names(values.items(), where)
     utc_text(values["set_at"], where)
     return Baseline(**values)

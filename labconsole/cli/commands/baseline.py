@@ -112,12 +112,12 @@ def _refuse_strays(args: argparse.Namespace) -> None:
 
 def _set(store: RunStore, args: argparse.Namespace) -> list[Baseline]:
     from labconsole.model.identity import operator_name
-    from labconsole.model.record.baseline import NAME, NAME_WORDS, Baseline
+    from labconsole.model.record.baseline import ALLOWED_NAMES, NAME, Baseline
     from labconsole.report.occasions import base_name
     from labconsole.store.notes import now_utc
 
     if NAME.fullmatch(args.name) is None:
-        raise ConfigError("is not a name", key="name of the baseline", value=args.name, allowed=NAME_WORDS)
+        raise ConfigError("is not a name", key="name of the baseline", value=args.name, allowed=ALLOWED_NAMES)
     found = [each for named in _named(store, args) for each in _measured(store, named, args.testbed)]
     found = list(dict.fromkeys(found))
     if not found:
