@@ -1,8 +1,8 @@
-"""What the kernel says of its own types (BTF): where fields lie, what enumerations mean, what tracepoints hand over.
+"""The kernel's description of its own types (BTF): offsets of fields, names of enumerators, arguments of tracepoints.
 
-Types refer to each other by number and have records of different lengths, so all records are walked once: 125 000 in
-20 ms, because a record's length follows from one of its words, of which few different ones occur. A name is then
-searched as bytes. Kernel documentation: bpf/btf.
+Types refer to each other by number and have records of different lengths, so all records are walked once: 125 000 in 20
+ms, because a record's length follows from one of its words, which has few different values. A name is then searched as
+bytes. Kernel documentation: bpf/btf.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _BEHIND = {
     17: (1, 0),
     19: (0, 3),
 }
-"""By kind: words behind a record's first three, and words for each of its members."""
+"""By kind: words after a record's first three, and words for each of its members."""
 
 _ALIAS_KINDS = (ALIAS, VOLATILE, CONSTANT, RESTRICT, _TAG)
 
 
 class Tracepoint(NamedTuple):
-    """``number``: of the type that stands for it; ``arguments``: how many a program is handed."""
+    """``number``: of the type that represents it. ``arguments``: how many a program receives."""
 
     number: int
     arguments: int
@@ -49,7 +49,7 @@ class _Member(NamedTuple):
 
 
 class KernelTypes:
-    """The types of one kernel. Raises ValueError for what is not a BTF of this machine's byte order."""
+    """The types of one kernel. Raises ValueError for data that is not a BTF of this machine's byte order."""
 
     def __init__(self, data: bytes) -> None:
         if len(data) < _HEADER.size:
@@ -63,7 +63,7 @@ class KernelTypes:
         self._starts = self._walk()
 
     def _walk(self) -> List[int]:
-        """The word at which each type's record begins; number 0 is void and has none."""
+        """Return the word at which each type's record begins; number 0 is void and has none."""
         words, starts = self._words, [-1]
         lengths: Dict[int, int] = {}
         at, end = 0, len(words) - 2
@@ -90,7 +90,7 @@ class KernelTypes:
         return self._names[at : self._names.index(b"\0", at)].decode("ascii", "replace")
 
     def _named(self, name: str, kind: int) -> Optional[int]:
-        """The number of a type."""
+        """Return the number of a type."""
         at = self._names.find(b"\0%s\0" % name.encode("ascii")) + 1
         if not at:
             return None
@@ -105,8 +105,8 @@ class KernelTypes:
                 return number
 
     def _resolve_alias(self, number: int) -> int:
-        """The type behind its other names."""
-        for _ in range(32):  # of a damaged BTF a name may stand for itself
+        """Return the type behind an alias."""
+        for _ in range(32):  # in a damaged BTF an alias may refer to itself
             if self._kind(number) not in _ALIAS_KINDS:
                 break
             number = self._words[self._starts[number] + 2]
@@ -120,8 +120,8 @@ class KernelTypes:
             yield _Member(self._name(name), kind, offset & 0xFFFFFF if about >> 31 else offset)
 
     def _member(self, number: int, name: str, around: Optional[Set[int]] = None) -> Optional[_Member]:
-        """A member, also of structures and unions without a name inside. ``around``: those looked into already, which a
-        damaged BTF may have inside themselves.
+        """Find a member, also of unnamed structures and unions inside. ``around``: those already searched, which a
+        damaged BTF may nest in themselves.
         """
         around = set() if around is None else around
         around.add(number)
@@ -136,7 +136,7 @@ class KernelTypes:
         return None
 
     def offset_bytes(self, path: str) -> int:
-        """Of ``structure.field.field``, the fields each inside the one before. Raises LookupError."""
+        """Return the offset of ``structure.field.field``, each field inside the previous one. Raises LookupError."""
         structure, *fields = path.split(".")
         number, offset_bits = self._named(structure, STRUCTURE), 0
         for name in fields:
@@ -147,7 +147,7 @@ class KernelTypes:
         return offset_bits // 8
 
     def values(self, enumeration: str) -> Dict[int, str]:
-        """Number to name; empty where there is no such enumeration."""
+        """Map number to name; empty if there is no such enumeration."""
         number = self._named(enumeration, ENUMERATION)
         if number is None:
             return {}
@@ -156,7 +156,7 @@ class KernelTypes:
         return {self._words[at + 1]: self._name(self._words[at]) for at in members}
 
     def tracepoint(self, name: str) -> Optional[Tracepoint]:
-        """None where the kernel does not have it, or does not describe it."""
+        """Find a tracepoint, or return None if the kernel does not have or describe it."""
         number = self._named("btf_trace_%s" % name, ALIAS)
         if number is None:
             return None

@@ -1,8 +1,8 @@
-"""The lease: who is measuring on this node now. An flock, so the kernel releases it when its holder dies.
+"""The lease: which session measures on this node now. An flock, so the kernel releases it when its owner dies.
 
-One lease per network namespace, because that is what two measurements would share: on an ordinary node there is one,
-in a testbed made of namespaces each node has its own. Beside the file lies a socket on which the holder can be asked to
-let go (takeover.py): a lock that is asked for leaves its holder time to stop in order, a lock that is broken does not.
+One lease per network namespace, because that is what two measurements would share: an ordinary node has one; in a
+testbed made of namespaces each node has its own. Next to the file is a socket on which another session can request the
+lease (takeover.py): a request leaves the holder time to stop in order, a broken lock does not.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ OWNER_CHARACTERS = 200
 PURPOSE_CHARACTERS = 500
 OBSERVE_CHARACTERS = 16
 TRIES = 5
-"""An agent that only looks holds the lock for some microseconds; that must not pass for a holder."""
+"""An agent that only looks takes the lock for some microseconds, and must not be mistaken for a holder."""
 TRY_AGAIN_S = 0.01
 
 
 def _outer_uid() -> int:
-    """The user id outside a user namespace, where it names a person; inside everybody may be 0."""
+    """Return the user id outside a user namespace, where it identifies a person; inside everybody may be 0."""
     try:
         with open("/proc/self/uid_map", encoding="ascii") as mapping:
             inside, outside, count = (int(word) for word in mapping.readline().split())
@@ -40,7 +40,7 @@ def _outer_uid() -> int:
 
 
 def find_lease_directories() -> List[str]:
-    """Where a lease may lie, best first. The first in which the file can be opened is used."""
+    """Return the possible directories of a lease, best first. The first in which the file can be opened is used."""
     found = ["/run/labconsole"]
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     if runtime and os.path.isabs(runtime):
@@ -54,7 +54,7 @@ def file_name() -> str:
 
 
 def find_lease_paths() -> List[str]:
-    """Every path at which a session of whatever user may hold this namespace's lease."""
+    """Return every path at which a session of any user may have this namespace's lease."""
     name = file_name()
     found = [os.path.join(directory, name) for directory in find_lease_directories()]
     found += sorted(glob.glob("/tmp/labconsole-*/" + name) + glob.glob("/run/user/*/labconsole/" + name))
@@ -77,7 +77,7 @@ def _open() -> "tuple[int, str]":
 
 
 def _read(descriptor: int) -> Dict[str, Any]:
-    """What the file says of its holder. Another user may have written it: of the known words, and those typed right."""
+    """Read the holder's text. Another user may have written it, so only known keys with the right types count."""
     try:
         told = json.loads(os.pread(descriptor, MAX_BYTES, 0))
     except (ValueError, OSError, RecursionError):
@@ -93,7 +93,7 @@ def _read(descriptor: int) -> Dict[str, Any]:
     try:
         holder["trial"] = TrialNow.parse(told.get("trial")).to_wire()
     except WireError:
-        pass  # none, or not a trial
+        pass  # missing, or not a trial
     return holder
 
 
@@ -111,14 +111,14 @@ def try_lock(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
 
 
 class LockHolder(NamedTuple):
-    """A process that has a lock on a file, as the kernel reports it; ``exclusive``: no reader's lock."""
+    """A process with a lock on a file, as the kernel reports it; ``exclusive``: not a reader's lock."""
 
     pid: int
     exclusive: bool
 
 
 def lock_holder(status: os.stat_result) -> Optional[LockHolder]:
-    """The process that holds an flock on a file, an exclusive one first; None when none is visible from here."""
+    """Return the process with an flock on a file, an exclusive one first, or None if none is visible from here."""
     wanted = "%02x:%02x:%d" % (os.major(status.st_dev), os.minor(status.st_dev), status.st_ino)
     found: List[LockHolder] = []
     try:
@@ -133,9 +133,9 @@ def lock_holder(status: os.stat_result) -> Optional[LockHolder]:
 
 
 def _read_holder(descriptor: int) -> Dict[str, Any]:
-    """Who has locked the lease. Its text counts only if it names the process that the kernel names.
+    """Return the session that has locked the lease. Its text counts only if it names the process that the kernel names.
 
-    Anybody who can read the file can lock it, without writing a word: then the process and its user are the owner.
+    A user who can read the file can lock it without writing to it: then the process and its user are the owner.
     """
     holder, lock = _read(descriptor), lock_holder(os.fstat(descriptor))
     if lock is None or ("owner" in holder and holder.get("pid") in _numbers(lock.pid)):
@@ -144,7 +144,7 @@ def _read_holder(descriptor: int) -> Dict[str, Any]:
 
 
 def _numbers(pid: int) -> List[int]:
-    """The numbers of a process: ours, and those in the process namespaces between ours and its own."""
+    """Return the ids of a process: ours, and those in the process namespaces between ours and its own."""
     for line in (read_text("/proc/%d/status" % pid) or "").splitlines():
         if line.startswith("NSpid:"):
             return [int(word) for word in line.split()[1:]]
@@ -152,7 +152,7 @@ def _numbers(pid: int) -> List[int]:
 
 
 def _describe_process(pid: int) -> str:
-    """A process for a sentence, with the id of its user; both as the kernel reports them."""
+    """Describe a process for a sentence, with the id of its user; both as the kernel reports them."""
     found = read_process(pid)
     try:
         user = "user %d" % os.stat("/proc/%d" % pid).st_uid
@@ -162,7 +162,7 @@ def _describe_process(pid: int) -> str:
 
 
 def find_holder(path: str) -> Optional[Dict[str, Any]]:
-    """What is said of the session that holds the lease at ``path``; None when none does, or none that we may see."""
+    """Return the description of the session with the lease at ``path``, or None if none has it or none is visible."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
@@ -174,7 +174,7 @@ def find_holder(path: str) -> Optional[Dict[str, Any]]:
 
 
 def other_holder() -> Optional[Dict[str, Any]]:
-    """Who holds this node's lease; only to be asked by an agent that does not hold it itself."""
+    """Return the holder of this node's lease; only for an agent that does not have it itself."""
     for path in find_lease_paths():
         holder = find_holder(path)
         if holder is not None:
@@ -183,8 +183,9 @@ def other_holder() -> Optional[Dict[str, Any]]:
 
 
 class Lease:
-    """``open_door`` is called with the lease's path once the lock is ours: from then on another session can ask us to
-    let go. It returns what closes the door again."""
+    """This session's lease. ``open_door`` is called with the lease's path once the lock is ours: from then on another
+    session can request it. It returns a function that closes the door again.
+    """
 
     def __init__(self, open_door: Callable[[str], Callable[[], None]]) -> None:
         self._open_door = open_door
@@ -197,7 +198,7 @@ class Lease:
         return self._descriptor is not None
 
     def take(self, owner: str, purpose: str, *, observe: str = "", left_s: Optional[float] = None) -> Dict[str, Any]:
-        """Take the node, or renew what is said about it. Raises WireError("lease_held") when another session has it."""
+        """Take the node, or renew the lease's text. Raises WireError("lease_held") if another session has it."""
         if self._descriptor is None:
             self._acquire()
             self._told = {"since_wall_ns": time.time_ns(), "pid": os.getpid(), "quiet": False}
@@ -218,7 +219,7 @@ class Lease:
             else:
                 raise build_lease_held_error(_read_holder(descriptor), path)
             for other in find_lease_paths():
-                # Another user's lies elsewhere, and is as good as ours.
+                # Another user's lease has another path, and is as valid as ours.
                 if other != path and find_holder(other) is not None:
                     raise build_lease_held_error(find_holder(other) or {}, other)
             self._close_door = self._open_door(path)
@@ -228,13 +229,13 @@ class Lease:
         self._descriptor = descriptor
 
     def mark_quiet(self, quiet: bool) -> None:
-        """Tell agents that only look to hold still: a counted window begins (or has ended)."""
+        """Signal to watching agents that a counted window begins (they keep quiet) or has ended."""
         if self._descriptor is not None:
             self._told["quiet"] = quiet
             self._write()
 
     def tell(self, trial: Optional[TrialTold], left_s: Optional[float]) -> None:
-        """Say which trial runs (None: none) and how long its phase will last. Raises WireError("no_lease")."""
+        """Publish the running trial, or None, and how long its phase will last. Raises WireError("no_lease")."""
         if self._descriptor is None:
             raise WireError("no_lease", "this session does not hold the node, so it has no trial to tell of")
         now_ns, before = time.time_ns(), self._told.pop("trial", None)
@@ -250,7 +251,7 @@ class Lease:
         self._write()
 
     def holder(self) -> Optional[Dict[str, Any]]:
-        """Who has the node, be it us (``own``) or another session; None when it is free."""
+        """Return the holder of the node, us (``own``) or another session, or None if it is free."""
         if self._descriptor is not None:
             return dict(self._told, own=True)
         holder = other_holder()
@@ -262,14 +263,14 @@ class Lease:
             os.close(self._descriptor)
             self._descriptor = None
         if self._close_door is not None:
-            # After the lock: whoever asked waits for the end of this socket and then tries the lock.
+            # After the lock: a requester waits for the end of this socket and then tries the lock.
             self._close_door()
             self._close_door = None
 
     def _write(self) -> None:
         assert self._descriptor is not None
         data = json.dumps(self._told).encode("ascii")
-        # One write that also covers the longer text before it: no reader finds half of one.
+        # One write that also covers the longer text before it: a reader never finds half of one.
         os.pwrite(self._descriptor, data.ljust(os.fstat(self._descriptor).st_size), 0)
 
 
@@ -281,7 +282,7 @@ def _when(wall_ns: int) -> str:
 
 
 def build_lease_held_error(holder: Dict[str, Any], path: str = "") -> WireError:
-    """The refusal, with who, since when, until when and what for, as far as the file says."""
+    """Build the refusal, with owner, since, until and purpose, as far as the file has them."""
     owner = holder.get("owner") or "another session"
     text = "%s has this node" % owner
     if isinstance(holder.get("since_wall_ns"), int):

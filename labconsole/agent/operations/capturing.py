@@ -75,7 +75,7 @@ class Captures:
             await self._drop(capture)
 
     async def close(self) -> None:
-        """Kill all captures and let their files go."""
+        """Kill all captures and release their files."""
         for capture in list(self._running.values()):
             await self._drop(capture)
 
@@ -89,14 +89,14 @@ class Captures:
         capture.spool.close()
 
     def _told(self, request: Union[DrainCapture, StopCapture]) -> RunningCapture:
-        """The capture that is named, which may learn here how long was sent."""
+        """Find the named capture, and record how long was sent if the request has it."""
         capture = self._named(request.capture)
         if request.sending_ns is not None:
             capture.sending_ns = request.sending_ns
         return capture
 
     async def _tcpdump_version(self) -> Optional[str]:
-        """Asked once: it does not change while we run."""
+        """Queried once: it does not change while we run."""
         if self._version is None:
             self._version = asyncio.ensure_future(facts.tcpdump_version())
         return await self._version

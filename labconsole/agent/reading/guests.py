@@ -1,4 +1,4 @@
-"""Guests of hypervisors on this node: processes by whose names the console knows them, and what they are called."""
+"""Guests of hypervisors on this node: processes that match the console's patterns, and their names."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ _NAMING = (
     ("--api-sock", None),
     ("--api-socket", "path"),
 )
-"""Options of QEMU, crosvm, VirtualBox (any version takes one dash or two), Firecracker and Cloud Hypervisor that tell
-guests apart, the first one in this order; and in which of several settings, if the value is settings."""
+"""Options of QEMU, crosvm, VirtualBox (any version takes one dash or two), Firecracker and Cloud Hypervisor that
+identify guests, in order of preference; and the key within the value, if that is a list of settings.
+"""
 _XL_GLOBAL = re.compile(r"-[vftTN]+\Z")
 _XL_FILE = ("-f", "--defconfig")
 _XL_NAME = re.compile(r"""(?:\A|[;\n])\s*name\s*=\s*(["']?)([^"';\n]+)\1""")
@@ -56,11 +57,11 @@ _LXC_VALUES = (
     "--uid",
     "--gid",
 )
-"""Options of lxc-start and lxc-execute, LXC 1 to 6, whose value is a word of its own."""
+"""Options of lxc-start and lxc-execute, LXC 1 to 6, whose value is a separate argument."""
 
 
 def matching(patterns: Sequence[str]) -> Pattern[str]:
-    """What fully matches the name of a guest's process and no other's. Raises WireError."""
+    """Compile a pattern that fully matches the names of guests' processes and no others. Raises WireError."""
     if len(patterns) > MAX_PATTERNS or max(map(len, patterns), default=0) > MAX_PATTERN_CHARACTERS:
         raise WireError("bad_request", "guests has too many or too long patterns")
     try:
@@ -70,9 +71,9 @@ def matching(patterns: Sequence[str]) -> Pattern[str]:
 
 
 def find_guest_name(command_line: bytes) -> Optional[str]:
-    """What a guest's command line, its words ended by null bytes, calls it; None if it does not say.
+    """Return a guest's name by its command line (null-terminated arguments), or None if it has none.
 
-    A program may be named by a path, and stand behind an interpreter or a loader and their options.
+    A program may be named by a path, and follow an interpreter or a loader and their options.
     """
     words = command_line.decode("utf-8", "replace").rstrip("\0").split("\0")
     names = [word.rpartition("/")[2] for word in words]
@@ -90,7 +91,7 @@ def find_guest_name(command_line: bytes) -> Optional[str]:
 
 
 def _option(words: List[str]) -> Optional[str]:
-    """By the options of hypervisors whose guests are programs, and by what User-mode Linux is given."""
+    """Return the name by the options of hypervisors whose guests are programs, and by User-mode Linux's arguments."""
     for naming, key in _NAMING:
         for at, word in enumerate(words[1:], 1):
             value = words[at + 1] if word == naming and at + 1 < len(words) else None
@@ -102,7 +103,7 @@ def _option(words: List[str]) -> Optional[str]:
 
 
 def _first_key(value: str, key: str) -> Optional[str]:
-    """One of the settings ``a=b,c=d``, whose first may have no key; two commas are one that is meant."""
+    """Return one of the settings ``a=b,c=d``, whose first may have no key; a doubled comma means one."""
     parts = value.replace(",,", "\0").split(",")
     for at, part in enumerate(parts):
         name, equals, said = part.partition("=")
@@ -112,7 +113,7 @@ def _first_key(value: str, key: str) -> Optional[str]:
 
 
 def _xl_name(words: List[str]) -> Optional[str]:
-    """``xl [-v] create [OPTIONS] [FILE] [SETTING=VALUE ...]``: a setting ``name``, or the name of the file."""
+    """Parse ``xl [-v] create [OPTIONS] [FILE] [SETTING=VALUE ...]``: a setting ``name``, or the name of the file."""
     while words and _XL_GLOBAL.match(words[0]):
         words = words[1:]
     if not words or words[0] != "create":
@@ -140,7 +141,7 @@ def _xl_name(words: List[str]) -> Optional[str]:
 
 
 def _monitored(title: str) -> Optional[str]:
-    """A directory and the container in it, of LXC. Where both may hold blanks, the directory of the container tells."""
+    """Parse LXC's directory and container. If both may contain blanks, the container's directory decides."""
     splits = [(title[:at], title[at + 1 :]) for at, sign in enumerate(title) if sign == " "]
     possible = [(path, name) for path, name in splits if name and "/" not in name]
     if len(possible) > 1:
@@ -149,7 +150,7 @@ def _monitored(title: str) -> Optional[str]:
 
 
 def _lxc_name(words: List[str]) -> Optional[str]:
-    """``lxc-start [-n NAME] [OPTIONS] [NAME] [-- PROGRAM]``."""
+    """Parse ``lxc-start [-n NAME] [OPTIONS] [NAME] [-- PROGRAM]``."""
     rest = iter(words)
     for word in rest:
         if word in ("-n", "--name"):

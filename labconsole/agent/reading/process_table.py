@@ -23,7 +23,7 @@ class Process(NamedTuple):
 
 
 def parse_stat(line: str) -> Optional[Process]:
-    """None for what is no such line. The name may hold blanks and brackets itself."""
+    """Parse a line, or return None if it is no such line. The name itself may contain blanks and brackets."""
     begin, end = line.find("("), line.rfind(")")
     words = line[end + 2 :].split()
     if begin < 1 or end < begin or len(words) < 20:
@@ -43,18 +43,18 @@ def parse_stat(line: str) -> Optional[Process]:
 
 
 def read_process(pid: int) -> Optional[Process]:
-    """One process now; None when it has ended."""
+    """Read one process, or return None if it has ended."""
     return parse_stat(read_text("/proc/%d/stat" % pid) or "")
 
 
 def processes() -> Dict[int, Process]:
-    """Every process, by number."""
+    """Read every process, by id."""
     found = (read_process(int(entry)) for entry in os.listdir("/proc") if entry.isdigit())
     return {each.pid: each for each in found if each is not None}
 
 
 def add_descendants(roots: Iterable[int], seen: Dict[int, Process]) -> Set[int]:
-    """The roots and all that descends from them."""
+    """Return the roots and all their descendants."""
     children: Dict[int, List[int]] = {}
     for each in seen.values():
         children.setdefault(each.parent, []).append(each.pid)

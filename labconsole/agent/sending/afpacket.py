@@ -1,7 +1,7 @@
 """The sender for kernels without pktgen: one process per stream that puts pktgen's frames on an interface.
 
 Pacing is by absolute deadlines, as in pktgen: frame n is due at start + n·delay, and after a stall the backlog is sent
-at once. Unlike pktgen it never busy-waits: several senders and whatever is measured may share two cores. It sleeps
+at once. Unlike pktgen it never busy-waits: several senders and the measured software may share two cores. It sleeps
 until a burst is due, so that short delays cost one wake-up per BURST_INTERVAL_NS instead of one per frame.
 """
 
@@ -57,7 +57,7 @@ class Shared:
         self.words[REASON] = _ERROR
 
     def say(self, text: str) -> None:
-        """A word of the sender's about itself, at most _SAID_BYTES long."""
+        """Store the sender's message about itself, at most _SAID_BYTES long."""
         self.memory[_SAID_AT:] = text.encode("utf-8")[:_SAID_BYTES].ljust(_SAID_BYTES, b"\0")
 
     @property
@@ -71,7 +71,7 @@ class Shared:
 
 
 def burst_packets(delay_ns: int) -> int:
-    """Frames sent per wake-up when all goes well."""
+    """Return the frames per wake-up if there is no stall."""
     if delay_ns == 0:
         return sendpath.SLOTS
     return max(1, min(sendpath.SLOTS, BURST_INTERVAL_NS // delay_ns))
@@ -97,7 +97,7 @@ def build_template(spec: StreamSpec) -> FrameTemplate:
 
 
 def send_stream(spec: StreamSpec, shared: Shared, side: ChildSide) -> None:
-    """The sending process's life."""
+    """Run the sending process."""
     try:
         if spec.cpus:
             os.sched_setaffinity(0, spec.cpus)
@@ -164,7 +164,7 @@ class Sender:
             words[REASON] = reason
 
     def _load(self, start_ns: int, now_ns: int) -> bool:
-        """Make ready what is due, or sleep until a burst is due (False)."""
+        """Prepare the frames that are due, or sleep until a burst is due (False)."""
         left = self._total - self._sent
         wanted = min(self._burst, left)
         if self._delay_ns:
@@ -182,7 +182,7 @@ class Sender:
         self._words[IDLE] += time.monotonic_ns() - before
 
     def _send(self) -> bool:
-        """Offer what is ready to the kernel. False when there is no use in going on."""
+        """Pass prepared frames to the kernel. Returns False if there is no use in going on."""
         used, accepted, number = self._path.send(self._slot, self._pending)
         self._slot = (self._slot + used) % sendpath.SLOTS
         self._pending -= used

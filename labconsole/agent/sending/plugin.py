@@ -1,7 +1,7 @@
 """Generators of other packages: their node code, which came in the archive, in a process per stream.
 
-Nothing that such a process writes is believed unseen: what it counts must be possible, or the stream has no count.
-It leads a process group, which ends with it; what leaves the group ends with the agent, by its keeper.
+Data that such a process writes is not trusted unchecked: its counts must be possible, or the stream has no count. It
+leads a process group, which ends with it; processes that leave the group end with the agent, through its keeper.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from labconsole.wire.codec import WireError
 from labconsole.wire.stream_spec import StreamSpec
 
 PACKAGE = "labconsole_generators"
-"""Where the archive has them."""
+"""Package of the generators in the archive."""
 
 WATCH_S = 0.1
 STOP_LIMIT_S = 1.0
-"""How long a process that was asked to stop may take."""
+"""How long a process may take to stop on request."""
 
 LEAVE_LIMIT_S = 2.0
 _PR_SET_TIMERSLACK = 29
@@ -54,11 +54,11 @@ def _describe_exception(exc: BaseException) -> str:
 
 
 def run_plugin_sender(name: str, spec: StreamSpec, shared: Shared, side: ChildSide) -> None:
-    """The sending process's life."""
+    """Run the sending process."""
     os.setsid()
     try:
         module = import_module("%s.%s" % (PACKAGE, name))
-    except BaseException as exc:  # noqa: BLE001 - whatever a stranger's module does
+    except BaseException as exc:  # noqa: BLE001 - a foreign module may raise anything
         side.failed(
             "generator_import", "generator %s cannot be imported on this node: %s" % (name, _describe_exception(exc))
         )
@@ -100,9 +100,9 @@ def run_plugin_sender(name: str, spec: StreamSpec, shared: Shared, side: ChildSi
 
 
 def find_contradiction(words: Sequence[int], spec: StreamSpec, before: int, now_ns: int) -> Optional[str]:
-    """What cannot be true of these counts, as the end of a sentence.
+    """Return an impossibility in these counts, as the end of a sentence.
 
-    ``before``: what was counted earlier; ``now_ns``: CLOCK_MONOTONIC, read after the counts.
+    ``before``: the earlier count. ``now_ns``: CLOCK_MONOTONIC, read after the counts.
     """
     most, _ = spec.planned_packets()
     sent, errors, started, stopped = words[SENT], words[ERRORS], words[STARTED], words[STOPPED]
@@ -127,19 +127,21 @@ class GroupLeader(ArmedChild):
     """A child that makes itself the leader of a process group, which ends with it."""
 
     async def ends_within(self, limit_s: float) -> bool:
-        """Whether it has ended by then. One that left a process behind, which holds its pipe, ends with that."""
+        """Whether it has ended by then. If it left a process behind that has its pipe open, that process is
+        ended, too.
+        """
         await asyncio.wait([self._end], timeout=limit_s)
         if self._alive and os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
             self._end_group()
         return not self._alive
 
     def give_up(self) -> None:
-        """Do not wait for a pipe that another process holds: one that left the group, and ends with the agent."""
+        """Stop waiting for a pipe that another process has open: one that left the group, and ends with the agent."""
         if self._alive:
             self._reap()
 
     def kill(self) -> None:
-        """It and its group."""
+        """Kill it and its group."""
         if self._alive:
             self._end_group()
             self.signal(signal.SIGKILL)
@@ -149,7 +151,7 @@ class GroupLeader(ArmedChild):
         super()._reap()
 
     def _end_group(self) -> None:
-        """The process is not reaped yet, so its number means no other group."""
+        """End the group. The process is not reaped yet, so its id is no other group's."""
         try:
             os.killpg(self.pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):  # it has not made the group, or only zombies are left in it
@@ -186,7 +188,7 @@ class PluginBackend(AfPacketBackend):
         return None
 
     def _look(self) -> None:
-        """End what counts nonsense."""
+        """End senders with impossible counts."""
         for spec, shared, child in self._streams:
             words = list(shared.words)
             trouble = find_contradiction(words, spec, self._before.get(spec.stream, 0), time.monotonic_ns())
