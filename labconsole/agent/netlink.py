@@ -114,10 +114,10 @@ class RouteSocket:
     def close(self) -> None:
         self._route.close()
 
-    def _request(self, asked: str, **fields: int) -> bytes:
+    def _request(self, request_name: str, **fields: int) -> bytes:
         from pyroute2.netlink import NLM_F_DUMP, NLM_F_REQUEST, rtnl
 
-        kind = getattr(rtnl, asked)
+        kind = getattr(rtnl, request_name)
         message = self._route.marshal.msg_map[kind]()
         message["header"].update(type=kind, flags=NLM_F_REQUEST | NLM_F_DUMP, sequence_number=1)
         for name, value in fields.items():
@@ -125,8 +125,8 @@ class RouteSocket:
         message.encode()
         return bytes(message.data)
 
-    def _list(self, asked: str, of: Optional[Container[int]] = None) -> List[Any]:
-        parts = dump(self.socket, self._request(asked))
+    def _list(self, request_name: str, of: Optional[Container[int]] = None) -> List[Any]:
+        parts = dump(self.socket, self._request(request_name))
         return self.decode(parts if of is None else filter_by_interface(parts, of))
 
     def decode(self, parts: Iterable[bytes]) -> List[Any]:

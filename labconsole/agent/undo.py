@@ -85,10 +85,10 @@ def _started_guest(entry: Entry) -> None:
     if ask:
         until = time.monotonic() + entry["limit_s"]
         before = _answer(runs, QUESTION_S, subprocess.PIPE) if runs else None
-        asked = _answer(ask, entry["limit_s"])
+        answer = _answer(ask, entry["limit_s"])
         if (
-            asked is not None
-            and asked[0] == 0
+            answer is not None
+            and answer[0] == 0
             and (runs is None or before is None or before[0] != 0 or _ends(runs, before, until))
         ):
             return

@@ -59,17 +59,17 @@ class KernelTypes:
             raise ValueError("is not BTF of this machine's byte order")
         self._records = data[header + types_at : header + types_at + types_bytes]
         self._names = data[header + names_at : header + names_at + names_bytes]
-        self._words = array("I", self._records[: types_bytes - types_bytes % 4])
+        self._words32 = array("I", self._records[: types_bytes - types_bytes % 4])
         self._starts = self._walk()
 
     def _walk(self) -> List[int]:
         """Return the word at which each type's record begins; number 0 is void and has none."""
-        words, starts = self._words, [-1]
+        words32, starts = self._words32, [-1]
         lengths: Dict[int, int] = {}
-        at, end = 0, len(words) - 2
+        at, end = 0, len(words32) - 2
         while at < end:
             starts.append(at)
-            about = words[at + 1]
+            about = words32[at + 1]
             if about not in lengths:
                 lengths[about] = self._length(about)
             at += lengths[about]
@@ -84,7 +84,7 @@ class KernelTypes:
         return 3 + fixed + members * each
 
     def _kind(self, number: int) -> int:
-        return self._words[self._starts[number] + 1] >> 24 & 31 if number else 0
+        return self._words32[self._starts[number] + 1] >> 24 & 31 if number else 0
 
     def _name(self, at: int) -> str:
         return self._names[at : self._names.index(b"\0", at)].decode("ascii", "replace")
@@ -109,14 +109,14 @@ class KernelTypes:
         for _ in range(32):  # in a damaged BTF an alias may refer to itself
             if self._kind(number) not in _ALIAS_KINDS:
                 break
-            number = self._words[self._starts[number] + 2]
+            number = self._words32[self._starts[number] + 2]
         return number
 
     def _members(self, number: int) -> Iterator[_Member]:
         start = self._starts[number]
-        about = self._words[start + 1]
+        about = self._words32[start + 1]
         for at in range(start + 3, start + 3 + 3 * (about & 0xFFFF), 3):
-            name, kind, offset = self._words[at : at + 3]
+            name, kind, offset = self._words32[at : at + 3]
             yield _Member(self._name(name), kind, offset & 0xFFFFFF if about >> 31 else offset)
 
     def _member(self, number: int, name: str, around: Optional[Set[int]] = None) -> Optional[_Member]:
@@ -152,14 +152,14 @@ class KernelTypes:
         if number is None:
             return {}
         start = self._starts[number]
-        members = range(start + 3, start + 3 + 2 * (self._words[start + 1] & 0xFFFF), 2)
-        return {self._words[at + 1]: self._name(self._words[at]) for at in members}
+        members = range(start + 3, start + 3 + 2 * (self._words32[start + 1] & 0xFFFF), 2)
+        return {self._words32[at + 1]: self._name(self._words32[at]) for at in members}
 
     def tracepoint(self, name: str) -> Optional[Tracepoint]:
         """Find a tracepoint, or return None if the kernel does not have or describe it."""
         number = self._named("btf_trace_%s" % name, ALIAS)
         if number is None:
             return None
-        prototype = self._words[self._starts[self._resolve_alias(number)] + 2]
-        handed = self._words[self._starts[prototype] + 1] & 0xFFFF
+        prototype = self._words32[self._starts[self._resolve_alias(number)] + 2]
+        handed = self._words32[self._starts[prototype] + 1] & 0xFFFF
         return Tracepoint(number, handed - 1)  # the first is the tracer's own

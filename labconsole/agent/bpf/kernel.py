@@ -96,8 +96,8 @@ class Map:
             self._at(_MAP_LOOKUP, key, value)
         except FileNotFoundError:
             raise KeyError(key) from None
-        size, held = self._value_bytes, value.raw
-        return [held[at : at + size] for at in range(0, len(held), size)]
+        size, data = self._value_bytes, value.raw
+        return [data[at : at + size] for at in range(0, len(data), size)]
 
     def listed(self) -> Iterator[bytes]:
         """Yield all keys; keys added meanwhile may be among them."""
@@ -112,8 +112,8 @@ class Map:
             yield key
 
     def _at(self, command: int, key: Optional[bytes], value: "ctypes.Array[ctypes.c_char]") -> None:
-        held = None if key is None else ctypes.create_string_buffer(key, len(key))
-        key_at = 0 if held is None else ctypes.addressof(held)
+        buffer = None if key is None else ctypes.create_string_buffer(key, len(key))
+        key_at = 0 if buffer is None else ctypes.addressof(buffer)
         _bpf(command, struct.pack("=IIQQQ", self.descriptor, 0, key_at, ctypes.addressof(value), 0))
 
     def close(self) -> None:
@@ -123,13 +123,13 @@ class Map:
 
 def load_program(kind: int, code: bytes, name: str, traced: int = 0) -> int:
     """Load a program and return its descriptor. ``traced``: the number of the tracepoint's type, for TRACING."""
-    held = ctypes.create_string_buffer(code, len(code))
+    buffer = ctypes.create_string_buffer(code, len(code))
     licence = ctypes.create_string_buffer(_LICENCE)
     log = ctypes.create_string_buffer(_LOG_BYTES)
 
     def load(log_bytes: int) -> int:
         log_at = ctypes.addressof(log) if log_bytes else 0
-        head = (kind, len(code) // 8, ctypes.addressof(held), ctypes.addressof(licence), min(log_bytes, 1), log_bytes)
+        head = (kind, len(code) // 8, ctypes.addressof(buffer), ctypes.addressof(licence), min(log_bytes, 1), log_bytes)
         rest = (log_at, 0, 0, name.encode("ascii"), 0, _TRACED_TRACEPOINT if kind == TRACING else 0)
         return _charged(_PROGRAM_LOAD, struct.pack("=IIQQIIQII16sII", *head, *rest) + struct.pack("=36xI", traced))
 
@@ -149,8 +149,8 @@ def load_program(kind: int, code: bytes, name: str, traced: int = 0) -> int:
 
 def attach_tracepoint(program: int, name: str = "") -> int:
     """Attach a program to a raw tracepoint and return the descriptor. ``name`` is needed if the program has none."""
-    held = ctypes.create_string_buffer(name.encode("ascii"))
-    return _bpf(_TRACEPOINT_OPEN, struct.pack("=QI", ctypes.addressof(held) if name else 0, program))
+    buffer = ctypes.create_string_buffer(name.encode("ascii"))
+    return _bpf(_TRACEPOINT_OPEN, struct.pack("=QI", ctypes.addressof(buffer) if name else 0, program))
 
 
 def attach_xdp(program: int, interface_index: int, *, native: bool) -> int:
@@ -166,12 +166,12 @@ def missed_runs(program: int) -> int:
     return int.from_bytes(info.raw[208:216], sys.byteorder)
 
 
-def find_nonzero_words(value: bytes, piece_words: int) -> List[int]:
+def find_nonzero_words(value: bytes, piece_length: int) -> List[int]:
     """Return which 64-bit words of a map's value are not 0. Most of them are, and adjacent ones are examined as one
     piece.
     """
     found: List[int] = []
-    piece_bytes = 8 * piece_words
+    piece_bytes = 8 * piece_length
     empty = bytes(piece_bytes)
     for start in range(0, len(value), piece_bytes):
         piece = value[start : start + piece_bytes]

@@ -79,27 +79,27 @@ def _open() -> "tuple[int, str]":
 def _read(descriptor: int) -> Dict[str, Any]:
     """Read the holder's text. Another user may have written it, so only known keys with the right types count."""
     try:
-        told = json.loads(os.pread(descriptor, MAX_BYTES, 0))
+        stated = json.loads(os.pread(descriptor, MAX_BYTES, 0))
     except (ValueError, OSError, RecursionError):
         return {}
-    if not isinstance(told, dict):
+    if not isinstance(stated, dict):
         return {}
     holder: Dict[str, Any] = {}
-    for key, kind in _WORDS.items():
-        value = told.get(key)
+    for key, kind in _HOLDER_KEYS.items():
+        value = stated.get(key)
         if type(value) is not kind or (isinstance(value, int) and not 0 <= value < 2**63):
             continue
         holder[key] = value[: _LONGEST.get(key, PURPOSE_CHARACTERS)] if isinstance(value, str) else value
     try:
-        holder["trial"] = TrialNow.parse(told.get("trial")).to_wire()
+        holder["trial"] = TrialNow.parse(stated.get("trial")).to_wire()
     except WireError:
         pass  # missing, or not a trial
     return holder
 
 
-_WORDS = {"owner": str, "purpose": str, "observe": str, "quiet": bool}
+_HOLDER_KEYS = {"owner": str, "purpose": str, "observe": str, "quiet": bool}
 _LONGEST = {"owner": OWNER_CHARACTERS, "observe": OBSERVE_CHARACTERS}
-_WORDS.update(dict.fromkeys(("since_wall_ns", "until_wall_ns", "pid"), int))
+_HOLDER_KEYS.update(dict.fromkeys(("since_wall_ns", "until_wall_ns", "pid"), int))
 
 
 def try_lock(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
@@ -124,9 +124,9 @@ def lock_holder(status: os.stat_result) -> Optional[LockHolder]:
     try:
         with open("/proc/locks", encoding="ascii") as locks:
             for line in locks:
-                words = line.split()
-                if len(words) >= 6 and words[1] == "FLOCK" and words[5] == wanted and int(words[4]) > 0:
-                    found.append(LockHolder(int(words[4]), words[3] == "WRITE"))
+                fields = line.split()
+                if len(fields) >= 6 and fields[1] == "FLOCK" and fields[5] == wanted and int(fields[4]) > 0:
+                    found.append(LockHolder(int(fields[4]), fields[3] == "WRITE"))
     except (OSError, ValueError):
         return None
     return max(found, key=lambda each: each.exclusive, default=None)
@@ -191,7 +191,7 @@ class Lease:
         self._open_door = open_door
         self._close_door: Optional[Callable[[], None]] = None
         self._descriptor: Optional[int] = None
-        self._told: Dict[str, Any] = {}
+        self._stated: Dict[str, Any] = {}
 
     @property
     def held(self) -> bool:
@@ -201,13 +201,13 @@ class Lease:
         """Take the node, or renew the lease's text. Raises WireError("lease_held") if another session has it."""
         if self._descriptor is None:
             self._acquire()
-            self._told = {"since_wall_ns": time.time_ns(), "pid": os.getpid(), "quiet": False}
-        self._told.update(
+            self._stated = {"since_wall_ns": time.time_ns(), "pid": os.getpid(), "quiet": False}
+        self._stated.update(
             owner=owner[:OWNER_CHARACTERS], purpose=purpose[:PURPOSE_CHARACTERS], observe=observe[:OBSERVE_CHARACTERS]
         )
-        self._told["until_wall_ns"] = None if left_s is None else time.time_ns() + int(left_s * 1e9)
+        self._stated["until_wall_ns"] = None if left_s is None else time.time_ns() + int(left_s * 1e9)
         self._write()
-        return {"since_wall_ns": self._told["since_wall_ns"]}
+        return {"since_wall_ns": self._stated["since_wall_ns"]}
 
     def _acquire(self) -> None:
         descriptor, path = _open()
@@ -231,14 +231,14 @@ class Lease:
     def mark_quiet(self, quiet: bool) -> None:
         """Signal to watching agents that a counted window begins (they keep quiet) or has ended."""
         if self._descriptor is not None:
-            self._told["quiet"] = quiet
+            self._stated["quiet"] = quiet
             self._write()
 
     def tell(self, trial: Optional[TrialTold], left_s: Optional[float]) -> None:
         """Publish the running trial, or None, and how long its phase will last. Raises WireError("no_lease")."""
         if self._descriptor is None:
             raise WireError("no_lease", "this session does not hold the node, so it has no trial to tell of")
-        now_ns, before = time.time_ns(), self._told.pop("trial", None)
+        now_ns, before = time.time_ns(), self._stated.pop("trial", None)
         if trial is not None:
             same = before is not None and before["run_id"] == trial.run_id
             now = TrialNow(
@@ -247,13 +247,13 @@ class Lease:
                 phase_since_wall_ns=now_ns,
                 phase_until_wall_ns=None if left_s is None else now_ns + int(left_s * 1e9),
             )
-            self._told["trial"] = now.to_wire()
+            self._stated["trial"] = now.to_wire()
         self._write()
 
     def holder(self) -> Optional[Dict[str, Any]]:
         """Return the holder of the node, us (``own``) or another session, or None if it is free."""
         if self._descriptor is not None:
-            return dict(self._told, own=True)
+            return dict(self._stated, own=True)
         holder = other_holder()
         return None if holder is None else dict(holder, own=False)
 
@@ -269,7 +269,7 @@ class Lease:
 
     def _write(self) -> None:
         assert self._descriptor is not None
-        data = json.dumps(self._told).encode("ascii")
+        data = json.dumps(self._stated).encode("ascii")
         # One write that also covers the longer text before it: a reader never finds half of one.
         os.pwrite(self._descriptor, data.ljust(os.fstat(self._descriptor).st_size), 0)
 

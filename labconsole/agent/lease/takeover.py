@@ -48,8 +48,8 @@ _OURS = (b"labconsole-agent", b"labconsole.agent")
 class Door:
     """The holder's socket. Only root and the same user may connect."""
 
-    def __init__(self, lease_path: str, on_asked: Callable[[Dict[str, Any]], None]) -> None:
-        self._path, self._on_asked = lease_path + ".ask", on_asked
+    def __init__(self, lease_path: str, on_request: Callable[[Dict[str, Any]], None]) -> None:
+        self._path, self._on_request = lease_path + ".ask", on_request
         self._loop = asyncio.get_running_loop()
         self._waiting: List[socket.socket] = []
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
@@ -85,7 +85,7 @@ class Door:
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as exc:
             complain("a request for the lease cannot be read: %s" % exc)
             return
-        self._on_asked({"by": owner[:OWNER_CHARACTERS], "purpose": purpose[:PURPOSE_CHARACTERS]})
+        self._on_request({"by": owner[:OWNER_CHARACTERS], "purpose": purpose[:PURPOSE_CHARACTERS]})
 
     def close(self) -> None:
         """Close the socket, whose end is the answer to waiting requesters."""

@@ -64,11 +64,11 @@ class Captures:
 
     @handles(DrainCapture)
     async def drain(self, request: DrainCapture) -> CountedSoFar:
-        return CountedSoFar(packets=await self._told(request).count())
+        return CountedSoFar(packets=await self._find_capture(request).count())
 
     @handles(StopCapture)
     async def stop(self, request: StopCapture) -> CaptureResult:
-        capture = self._told(request)
+        capture = self._find_capture(request)
         try:
             return CaptureResult(**await capture.stop())
         finally:
@@ -88,7 +88,7 @@ class Captures:
         await capture.close()
         capture.spool.close()
 
-    def _told(self, request: Union[DrainCapture, StopCapture]) -> RunningCapture:
+    def _find_capture(self, request: Union[DrainCapture, StopCapture]) -> RunningCapture:
         """Find the named capture, and record how long was sent if the request has it."""
         capture = self._named(request.capture)
         if request.sending_ns is not None:

@@ -27,7 +27,7 @@ class Counting:
     ) -> None:
         self._counters, self._send, self._mark_quiet = counters, send, mark_quiet
         self._quiet = self._others_window = False
-        self._held_links: Optional[List[Dict[str, Any]]] = None
+        self._delayed_links: Optional[List[Dict[str, Any]]] = None
 
     @handles(ReadCounters)
     async def read(self, request: ReadCounters) -> InterfaceCounters:
@@ -53,13 +53,13 @@ class Counting:
             self._counters.begin_quiet()
             return KeptSamples(samples=0, missed=0)
         sent = await self._counters.end_quiet()
-        self._send_held_links()
+        self._send_delayed_links()
         return KeptSamples(**sent)
 
     def links_changed(self, links: List[Dict[str, Any]]) -> None:
         """Send the links at once, or after every counted window on this node has ended."""
         if self._quiet or self._others_window:
-            self._held_links = links
+            self._delayed_links = links
         else:
             self._send({"event": "links", "links": links})
 
@@ -70,9 +70,9 @@ class Counting:
         self._others_window = still
         self._counters.hold(still)
         if not still:
-            self._send_held_links()
+            self._send_delayed_links()
 
-    def _send_held_links(self) -> None:
-        if self._held_links is not None:
-            self._send({"event": "links", "links": self._held_links})
-            self._held_links = None
+    def _send_delayed_links(self) -> None:
+        if self._delayed_links is not None:
+            self._send({"event": "links", "links": self._delayed_links})
+            self._delayed_links = None

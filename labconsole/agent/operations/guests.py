@@ -38,7 +38,7 @@ CONSOLE_BYTES = 65536
 """How much of a console is kept: the last part."""
 
 STOP_S = 0.3
-LAST_WORDS_S = 2.0
+FINAL_OUTPUT_S = 2.0
 """How long to read the console of an ended guest if another process, outside its group, has it open."""
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}\Z")
@@ -58,7 +58,7 @@ class GuestProcess:
         self.ending = False
         self.reader = asyncio.ensure_future(self._read())
         self._reaper = asyncio.ensure_future(self._reap())
-        self.asking = asyncio.Lock()
+        self.request_lock = asyncio.Lock()
         self.askers = 0
         self.working = False  # busy with a request to many guests: for minutes, or hours
 
@@ -82,7 +82,7 @@ class GuestProcess:
         """Kill its descendants: they must not keep its console open."""
         await self.process.exited()
         children.kill_group(self.process)
-        await asyncio.wait([self.reader], timeout=LAST_WORDS_S)
+        await asyncio.wait([self.reader], timeout=FINAL_OUTPUT_S)
         self.process.close()
 
     @property
@@ -123,27 +123,27 @@ class GuestProcess:
             if before is not None and before in printed:
                 raise WireError(
                     "guest_silent",
-                    "guest %s did not wait in its line; its console ends: %s" % (self.name, self.last_words()),
+                    "guest %s did not wait in its line; its console ends: %s" % (self.name, self.console_end()),
                 )
             left_s = deadline - asyncio.get_running_loop().time()
             if self.over:
                 raise WireError(
                     "guest_ended",
                     "guest %s ended with status %s; its console ends: %s"
-                    % (self.name, self.process.returncode, self.last_words()),
+                    % (self.name, self.process.returncode, self.console_end()),
                 )
             if left_s <= 0:
                 raise WireError(
                     "guest_silent",
                     "guest %s did not answer within %g s; its console ends: %s"
-                    % (self.name, timeout_s, self.last_words()),
+                    % (self.name, timeout_s, self.console_end()),
                 )
             try:
                 await asyncio.wait_for(self._grown.wait(), left_s)
             except asyncio.TimeoutError:
                 continue
 
-    def last_words(self) -> str:
+    def console_end(self) -> str:
         lines = bytes(self.console[-4096:]).decode("utf-8", "replace").strip().splitlines()
         # A kernel that dies prints why, and then where it was.
         why = [number for number, line in enumerate(lines) if "Kernel panic" in line]
@@ -161,7 +161,7 @@ class _PendingAnswer(NamedTuple):
 
     guest: GuestProcess
     position: int
-    asked_ns: int
+    written_ns: int
 
 
 class Guests:
@@ -218,7 +218,7 @@ class Guests:
             raise _busy(guest)
         guest.askers += 1
         try:
-            async with guest.asking:
+            async with guest.request_lock:
                 position = guest.printed_bytes
                 guest.write(request.line)
                 return GuestAnswer(printed=_text(await guest.answer(request.until, position, request.timeout_s)))
@@ -302,7 +302,7 @@ class Guests:
         message = "guest %s ended by itself with status %s; its console ends: %s" % (
             guest.name,
             guest.process.returncode,
-            guest.last_words(),
+            guest.console_end(),
         )
         self._tell({"event": "guest.ended", "guest": guest.name, "message": message})
 
@@ -311,16 +311,16 @@ async def _answer(name: str, written: Union[_PendingAnswer, WireError], request:
     """Wait for the answer of one of several guests to its line."""
     if isinstance(written, WireError):
         return _build_failed_answer(name, None, written)
-    guest, position, asked_ns = written
+    guest, position, written_ns = written
     try:
         printed = await guest.answer(request.until, position, request.timeout_s)
     except WireError as exc:
-        return _build_failed_answer(name, asked_ns, exc)
+        return _build_failed_answer(name, written_ns, exc)
     finally:
         guest.working = False
     return AskedGuest(
         guest=name,
-        asked_ns=asked_ns,
+        asked_ns=written_ns,
         answered_ns=guest.grown_ns,
         printed=_text(printed[-MAX_PRINTED_BYTES:]),
         code=None,
@@ -346,14 +346,16 @@ async def _begin_together(
     begun: List[Union[_PendingAnswer, WireError]] = []
     for each in await asyncio.gather(*map(waits, written)):
         if not isinstance(each, WireError):
-            each = each._replace(asked_ns=time.monotonic_ns())
+            each = each._replace(written_ns=time.monotonic_ns())
             each.guest.write("")
         begun.append(each)
     return begun
 
 
-def _build_failed_answer(name: str, asked_ns: Optional[int], why: WireError) -> AskedGuest:
-    return AskedGuest(guest=name, asked_ns=asked_ns, answered_ns=None, printed=None, code=why.code, message=why.message)
+def _build_failed_answer(name: str, written_ns: Optional[int], why: WireError) -> AskedGuest:
+    return AskedGuest(
+        guest=name, asked_ns=written_ns, answered_ns=None, printed=None, code=why.code, message=why.message
+    )
 
 
 def _busy(guest: GuestProcess) -> WireError:

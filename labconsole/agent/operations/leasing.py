@@ -149,9 +149,9 @@ class Leasing:
     def _open_door(self, lease_path: str) -> Callable[[], None]:
         from labconsole.agent.lease.takeover import Door  # only an agent that measures needs it
 
-        return Door(lease_path, self._asked).close
+        return Door(lease_path, self._hand_over).close
 
-    def _asked(self, wish: Dict[str, Any]) -> None:
+    def _hand_over(self, wish: Dict[str, Any]) -> None:
         """Hand this node over to another session: traffic ends now, the console has a while to end in order."""
         if self._ending is None:
             self._lost_to = wish

@@ -220,9 +220,9 @@ def _check(ports: Sequence[TimedPort]) -> None:
             raise WireError("no_such_interface", "there is no interface %r" % port.interface) from None
 
 
-def _close(held: Union[List[PacketTimer], List[PacketCounter]]) -> None:
-    while held:
-        held.pop().close()
+def _close(counters: Union[List[PacketTimer], List[PacketCounter]]) -> None:
+    while counters:
+        counters.pop().close()
 
 
 async def _build_timed_packets(timers: List[PacketTimer], offset: ClockOffset) -> TimedPackets:

@@ -152,11 +152,11 @@ class Tracing:
         early = not counter.attached
         try:
             counter.detach()
-            return await asyncio.get_running_loop().run_in_executor(None, self._told, counter, early)
+            return await asyncio.get_running_loop().run_in_executor(None, self._build_result, counter, early)
         finally:
             counter.close()
 
-    def _told(self, counter: DropCounter, early: bool) -> KernelDrops:
+    def _build_result(self, counter: DropCounter, early: bool) -> KernelDrops:
         ended_ns = self._ended_ns or time.monotonic_ns()
         totals = counter.totals()
         return KernelDrops(

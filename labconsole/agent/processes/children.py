@@ -77,9 +77,9 @@ class Child(asyncio.subprocess.Process):
         await asyncio.shield(self._over)
 
 
-async def _started(argv: Sequence[str], **told: Any) -> Child:
+async def _started(argv: Sequence[str], **options: Any) -> Child:
     loop = asyncio.get_running_loop()
-    transport, protocol = await loop.subprocess_exec(lambda: _Watched(loop), *argv, **told)
+    transport, protocol = await loop.subprocess_exec(lambda: _Watched(loop), *argv, **options)
     return Child(transport, protocol)
 
 

@@ -51,19 +51,19 @@ class Namespaces:
     """
 
     def __init__(self, on_death: Callable[[str], None]) -> None:
-        self._held: Dict[str, Holder] = {}
+        self._holders: Dict[str, Holder] = {}
         self._on_death = on_death
 
     def __contains__(self, name: str) -> bool:
-        return name == "" or name in self._held
+        return name == "" or name in self._holders
 
     @property
     def names(self) -> List[str]:
-        return ["", *self._held]
+        return ["", *self._holders]
 
     def resolve(self, name: str) -> Optional[int]:
         """Return the descriptor to enter ``name`` by, or None for "". Raises LookupError if there is none."""
-        return None if name == "" else self._held[name].network
+        return None if name == "" else self._holders[name].network
 
     def require(self, name: str) -> Optional[int]:
         """Like ``resolve``, for names from a request."""
@@ -79,7 +79,7 @@ class Namespaces:
         self.require(name)
         if name == "":
             return []
-        holder = self._held[name]
+        holder = self._holders[name]
         entered = [(holder.network, linux.CLONE_NEWNET)]
         if holder.mounts is not None:
             entered.append((holder.mounts, linux.CLONE_NEWNS))
@@ -87,7 +87,7 @@ class Namespaces:
 
     def pid(self, name: str) -> int:
         self.require(name)
-        return self._held[name].pid if name else os.getpid()
+        return self._holders[name].pid if name else os.getpid()
 
     async def make(self, name: str) -> None:
         """Make a namespace. Main thread only, because it forks."""
@@ -117,7 +117,7 @@ class Namespaces:
             os.waitpid(pid, 0)
             reason = word.decode("ascii", "replace") or "its process ended"
             raise codec.WireError("no_namespace", "cannot create namespace %s: %s" % (name, reason))
-        self._held[name] = Holder(pid, word == b"net+mnt", reading)
+        self._holders[name] = Holder(pid, word == b"net+mnt", reading)
         loop.add_reader(reading, self._died, name)
 
     def _died(self, name: str) -> None:
@@ -125,7 +125,7 @@ class Namespaces:
         self._on_death(name)
 
     def remove(self, name: str) -> None:
-        holder = self._held.pop(name, None)
+        holder = self._holders.pop(name, None)
         if holder is not None:
             holder.close()
 

@@ -65,19 +65,19 @@ def sections(said: str) -> List[Tuple[str, Dict[str, str]]]:
     found: List[Tuple[str, Dict[str, str]]] = []
     for line in said.splitlines():
         head = re.search(r" RESPONSE MANAGE?MENT (\w+)", line)  # pmc misspelled it up to 1.4
-        words = line.split()
+        fields = line.split()
         if head:
             found.append((head.group(1), {}))
-        elif found and len(words) == 2:
-            found[-1][1][words[0]] = words[1]
+        elif found and len(fields) == 2:
+            found[-1][1][fields[0]] = fields[1]
     return found
 
 
 def ptp4l(said: str) -> KeptClock:
     """Parse pmc's output for the running ptp4l. Raises WireError with the reason if it gives no bound."""
-    told = sections(said)
-    ports = [fields for name, fields in told if name == "PORT_PROPERTIES_NP"]
-    one = dict(told)
+    answers = sections(said)
+    ports = [fields for name, fields in answers if name == "PORT_PROPERTIES_NP"]
+    one = dict(answers)
     clock, status, scale = (
         one.get(name, {}) for name in ("CURRENT_DATA_SET", "TIME_STATUS_NP", "TIME_PROPERTIES_DATA_SET")
     )

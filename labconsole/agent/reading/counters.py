@@ -127,7 +127,7 @@ class Counters:
         self._kept: Optional[List[CounterSnapshot]] = None
         self._kept_bytes = 0
         self._kept_missed = 0
-        self._held = False
+        self._paused = False
 
     async def open(self) -> None:
         """Open a socket in every namespace. To be awaited before the first reading."""
@@ -172,7 +172,7 @@ class Counters:
         self._schedule()
 
     def _schedule(self) -> None:
-        if not self._held and self._timer is None and self._interval_s:
+        if not self._paused and self._timer is None and self._interval_s:
             self._due_s = self._loop.time()
             self._timer = self._loop.call_at(self._due_s, self._tick)
 
@@ -185,10 +185,10 @@ class Counters:
             self._timer.cancel()
             self._timer = None
 
-    def hold(self, held: bool) -> None:
+    def hold(self, on: bool) -> None:
         """Take no samples while ``on``, because another session measures here. These samples do not count as missed."""
-        self._held = held
-        if held:
+        self._paused = on
+        if on:
             self._cancel()
         else:
             self._schedule()

@@ -68,8 +68,8 @@ def parse_utmp(data: bytes) -> List[Dict[str, Any]]:
     for at in range(0, len(data) - UTMP_RECORD.size + 1, UTMP_RECORD.size):
         kind, _, line, _, user, host, _, _, _, since_s, _, *_ = UTMP_RECORD.unpack_from(data, at)
         if kind == UTMP_USER_PROCESS:
-            words = [word.split(b"\0")[0].decode("utf-8", "replace") for word in (user, line, host)]
-            found.append({"user": words[0], "line": words[1], "host": words[2] or None, "since_wall_s": since_s})
+            values = [word.split(b"\0")[0].decode("utf-8", "replace") for word in (user, line, host)]
+            found.append({"user": values[0], "line": values[1], "host": values[2] or None, "since_wall_s": since_s})
     return found
 
 

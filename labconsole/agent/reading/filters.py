@@ -33,9 +33,9 @@ def _text(data: Optional[bytes]) -> str:
     return (data or b"").rstrip(b"\0").decode("utf-8", "replace")
 
 
-def _list(opened: socket.socket, asked: int) -> List[Tuple[int, bytes]]:
+def _list(opened: socket.socket, message_type: int) -> List[Tuple[int, bytes]]:
     """Return (family, attributes) of every message of the kernel's answer. Raises OSError."""
-    request = netlink.HEADER.pack(20, asked, netlink.REQUEST_DUMP, 1, 0) + bytes(4)
+    request = netlink.HEADER.pack(20, message_type, netlink.REQUEST_DUMP, 1, 0) + bytes(4)
     return [(message[0], message[4:]) for message in netlink.messages(netlink.dump(opened, request))]
 
 

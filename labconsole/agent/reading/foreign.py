@@ -75,7 +75,7 @@ def program(streams: List[StreamAddresses]) -> bytes:
 
 def open_raw(interface: str, ethertype: int, text: bytes) -> socket.socket:
     """Open a raw socket on one interface. Raises WireError."""
-    held = ctypes.create_string_buffer(text)
+    buffer = ctypes.create_string_buffer(text)
     try:
         # Protocol 0: no frame arrives before the filter is in place.
         opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
@@ -83,7 +83,7 @@ def open_raw(interface: str, ethertype: int, text: bytes) -> socket.socket:
         raise WireError("no_permission", "no permission to listen on a raw socket; CAP_NET_RAW is needed") from None
     try:
         if text:
-            attached = struct.pack("HP", len(text) // 8, ctypes.addressof(held))
+            attached = struct.pack("HP", len(text) // 8, ctypes.addressof(buffer))
             opened.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, attached)
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
         opened.bind((interface, ethertype))

@@ -113,9 +113,8 @@ class FrameListener:
 
     def is_complete(self) -> bool:
         """Whether every frame that passed the filter was counted."""
-        _, dropped = struct.unpack(
-            "II", self._socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8)
-        )  # since the last call
+        # The kernel counts since the last call.
+        _, dropped = struct.unpack("II", self._socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))
         self._complete = self._complete and not dropped
         return self._complete
 

@@ -75,31 +75,31 @@ def find_guest_name(command_line: bytes) -> Optional[str]:
 
     A program may be named by a path, and follow an interpreter or a loader and their options.
     """
-    words = command_line.decode("utf-8", "replace").rstrip("\0").split("\0")
-    names = [word.rpartition("/")[2] for word in words]
+    arguments = command_line.decode("utf-8", "replace").rstrip("\0").split("\0")
+    names = [word.rpartition("/")[2] for word in arguments]
     if "xl" in names[:4]:
-        found = _xl_name(words[names.index("xl") + 1 :])
+        found = _xl_name(arguments[names.index("xl") + 1 :])
     else:
         started = next((at for at, name in enumerate(names[:4]) if name in ("lxc-start", "lxc-execute")), None)
-        if words[0].startswith(_LXC_MONITOR):
-            found = _monitored(words[0][len(_LXC_MONITOR) :].rstrip())
+        if arguments[0].startswith(_LXC_MONITOR):
+            found = _monitored(arguments[0][len(_LXC_MONITOR) :].rstrip())
         elif started is not None:
-            found = _lxc_name(words[started + 1 :])
+            found = _lxc_name(arguments[started + 1 :])
         else:
-            found = _option(words)
+            found = _option(arguments)
     return found[:MAX_NAME_CHARACTERS] if found else None
 
 
-def _option(words: List[str]) -> Optional[str]:
+def _option(arguments: List[str]) -> Optional[str]:
     """Return the name by the options of hypervisors whose guests are programs, and by User-mode Linux's arguments."""
     for naming, key in _NAMING:
-        for at, word in enumerate(words[1:], 1):
-            value = words[at + 1] if word == naming and at + 1 < len(words) else None
+        for at, word in enumerate(arguments[1:], 1):
+            value = arguments[at + 1] if word == naming and at + 1 < len(arguments) else None
             if value is None and word.startswith(naming + "="):
                 value = word[len(naming) + 1 :]
             if value:
                 return value if key is None else _first_key(value, key)
-    return next((word[len("umid=") :] for word in words[1:] if word.startswith("umid=")), None)
+    return next((word[len("umid=") :] for word in arguments[1:] if word.startswith("umid=")), None)
 
 
 def _first_key(value: str, key: str) -> Optional[str]:
@@ -112,15 +112,15 @@ def _first_key(value: str, key: str) -> Optional[str]:
     return None
 
 
-def _xl_name(words: List[str]) -> Optional[str]:
+def _xl_name(arguments: List[str]) -> Optional[str]:
     """Parse ``xl [-v] create [OPTIONS] [FILE] [SETTING=VALUE ...]``: a setting ``name``, or the name of the file."""
-    while words and _XL_GLOBAL.match(words[0]):
-        words = words[1:]
-    if not words or words[0] != "create":
+    while arguments and _XL_GLOBAL.match(arguments[0]):
+        arguments = arguments[1:]
+    if not arguments or arguments[0] != "create":
         return None
     name: Optional[str] = None
     config: Optional[str] = None
-    rest = iter(words[1:])
+    rest = iter(arguments[1:])
     for word in rest:
         if word in _XL_FILE or re.match(r"-[AFVcdeinpq]+f\Z", word):
             config = next(rest, None)
@@ -149,9 +149,9 @@ def _monitored(title: str) -> Optional[str]:
     return possible[0][1] if len(possible) == 1 else None
 
 
-def _lxc_name(words: List[str]) -> Optional[str]:
+def _lxc_name(arguments: List[str]) -> Optional[str]:
     """Parse ``lxc-start [-n NAME] [OPTIONS] [NAME] [-- PROGRAM]``."""
-    rest = iter(words)
+    rest = iter(arguments)
     for word in rest:
         if word in ("-n", "--name"):
             return next(rest, None)

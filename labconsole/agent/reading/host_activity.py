@@ -35,21 +35,21 @@ SESSION_WORD = b"session-"
 """Prefix of the argument that the agents of one console share: the last one of their command lines."""
 
 MOST_OF_STAT = 1 << 20
-_CPU_WORDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+_CPU_FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 
 
 def parse_cpu(text: str) -> Dict[str, Dict[str, int]]:
     """Parse /proc/stat: "cpu" (the sum), "cpu0", ... to ticks by kind."""
     found: Dict[str, Dict[str, int]] = {}
     for line in text.splitlines():
-        words = line.split()
-        if not words or not words[0].startswith("cpu"):
+        fields = line.split()
+        if not fields or not fields[0].startswith("cpu"):
             break
         try:
-            numbers = [int(word) for word in words[1:9]]
+            numbers = [int(word) for word in fields[1:9]]
         except ValueError:
             continue
-        found[words[0]] = dict(zip(_CPU_WORDS, numbers))
+        found[fields[0]] = dict(zip(_CPU_FIELDS, numbers))
     return found
 
 

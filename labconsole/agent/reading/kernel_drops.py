@@ -128,7 +128,7 @@ class DropCounter:
         self, layout: KernelLayout, inodes: Sequence[int], sinks: Sequence[str], by_helper: bool = False
     ) -> None:
         self._layout, self.by_helper = layout, by_helper
-        self._held: List[int] = []
+        self._descriptors: List[int] = []
         self._maps: List[kernel.Map] = []
         self.missed_packets = 0
         try:
@@ -158,7 +158,7 @@ class DropCounter:
         return made
 
     def _hold(self, descriptor: int) -> int:
-        self._held.append(descriptor)
+        self._descriptors.append(descriptor)
         return descriptor
 
     @property
@@ -174,12 +174,12 @@ class DropCounter:
     @property
     def attached(self) -> bool:
         """Return whether it still counts."""
-        return bool(self._held)
+        return bool(self._descriptors)
 
     def detach(self) -> None:
         """Stop counting. The counts stay."""
         try:
-            if self._held:
+            if self._descriptors:
                 self.missed_packets = kernel.missed_runs(self._program_descriptor)
         finally:
             self._let_go()
@@ -191,8 +191,8 @@ class DropCounter:
             self._maps.pop().close()
 
     def _let_go(self) -> None:
-        while self._held:
-            os.close(self._held.pop())
+        while self._descriptors:
+            os.close(self._descriptors.pop())
 
     def totals(self) -> Dict[str, int]:
         """Return how many packets it ran for, by outcome."""

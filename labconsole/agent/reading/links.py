@@ -64,7 +64,7 @@ class Links:
         self._loop = asyncio.get_running_loop()
         self._known: Optional[List[Dict[str, Any]]] = None
         self._settling: Optional[asyncio.TimerHandle] = None
-        self._held = 0
+        self._pauses = 0
         self._reading = asyncio.Lock()
         self._tasks: Set["asyncio.Task[None]"] = set()
 
@@ -120,16 +120,16 @@ class Links:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Delay reports of changes: with a hundred guests to be made, the list would be read at every one of them."""
-        self._held += 1
+        self._pauses += 1
         try:
             yield
         finally:
-            self._held -= 1
-            if not self._held and self._known is not None:
+            self._pauses -= 1
+            if not self._pauses and self._known is not None:
                 self._changed()
 
     def _changed(self) -> None:
-        if self._settling is None and not self._held:
+        if self._settling is None and not self._pauses:
             self._settling = self._loop.call_later(SETTLE_S, self._compare_soon)
 
     def _compare_soon(self) -> None:

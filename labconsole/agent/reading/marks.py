@@ -114,8 +114,8 @@ def parse(frame: bytes, kind: int, address: bytes) -> Optional[Dict[str, Any]]:
 def _is_checksum_valid(data: bytes) -> bool:
     """Whether the checksum inside is right (RFC 1071)."""
     padded = data + bytes(len(data) % 2)
-    words: Tuple[int, ...] = struct.unpack("!%dH" % (len(padded) // 2), padded)
-    return sum(words) % 0xFFFF == 0
+    values: Tuple[int, ...] = struct.unpack("!%dH" % (len(padded) // 2), padded)
+    return sum(values) % 0xFFFF == 0
 
 
 def _wall_ns(ancillary: List[Tuple[int, int, bytes]]) -> Optional[int]:

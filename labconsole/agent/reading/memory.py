@@ -83,9 +83,9 @@ def _pss_bytes(pids: Sequence[int]) -> Optional[int]:
 
 def _read_pss(pid: int) -> Optional[int]:
     for line in (read_text("/proc/%d/smaps_rollup" % pid) or "").splitlines():
-        words = line.split()
-        if len(words) > 1 and words[0] == "Pss:" and words[1].isdigit():
-            return int(words[1]) * KIB
+        fields = line.split()
+        if len(fields) > 1 and fields[0] == "Pss:" and fields[1].isdigit():
+            return int(fields[1]) * KIB
     return None
 
 
@@ -141,16 +141,16 @@ def _own(path: str, around: Sequence[str] = ()) -> Optional[str]:
 
     ``around``: the agent's own groups. A guest's group that the agent is in, too, is the node itself.
     """
-    words = path.strip("/").split("/")
+    parts = path.strip("/").split("/")
     if path.endswith(DELETED):
         return None
-    for begin in range(len(words)):
+    for begin in range(len(parts)):
         for pattern in GUEST_GROUPS:
             end = begin + len(pattern)
-            if len(words) < end or not all(map(re.fullmatch, pattern, words[begin:end])):
+            if len(parts) < end or not all(map(re.fullmatch, pattern, parts[begin:end])):
                 continue
-            if not any(each.strip("/").split("/")[:end] == words[:end] for each in around):
-                return "/".join(words[:end])
+            if not any(each.strip("/").split("/")[:end] == parts[:end] for each in around):
+                return "/".join(parts[:end])
     return None
 
 
@@ -161,11 +161,11 @@ def _mounts() -> List[Tuple[bool, List[str], str]]:
     found = []
     for line in (read_text("/proc/self/mountinfo", MOUNTINFO_CHARACTERS) or "").splitlines():
         fields, _, source = line.partition(" - ")
-        words, kind = fields.split(" "), source.split(" ")
-        if len(words) < 5 or len(kind) < 3:
+        values, kind = fields.split(" "), source.split(" ")
+        if len(values) < 5 or len(kind) < 3:
             continue
         if kind[0] == "cgroup2" or (kind[0] == "cgroup" and "memory" in kind[2].split(",")):
-            root, point = (_OCTAL.sub(lambda seen: chr(int(seen.group(1), 8)), word) for word in words[3:5])
+            root, point = (_OCTAL.sub(lambda seen: chr(int(seen.group(1), 8)), word) for word in values[3:5])
             found.append((kind[0] == "cgroup", [word for word in root.split("/") if word], point))
     return found
 
@@ -174,9 +174,9 @@ def _file(own: str, mounts: Sequence[Tuple[bool, List[str], str]], first_version
     """Return the file with the group's memory use, or None if it lies outside of the mounted hierarchies: a path that
     begins with ``..`` lies outside of the agent's namespace of control groups.
     """
-    words = own.split("/")
+    parts = own.split("/")
     for version, root, point in mounts:
-        below = words[len(root) :]
-        if version == first_version and words[: len(root)] == root and ".." not in below:
+        below = parts[len(root) :]
+        if version == first_version and parts[: len(root)] == root and ".." not in below:
             return os.path.join(point, *below, "memory.usage_in_bytes" if first_version else "memory.current")
     return None

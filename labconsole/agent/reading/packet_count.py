@@ -51,8 +51,8 @@ class PacketCounter:
                 tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
                 self._sockets.append(tap)
                 lines = program(stream)
-                held = ctypes.create_string_buffer(lines, len(lines))
-                filter_ = struct.pack("HP", len(lines) // 8, ctypes.addressof(held))
+                buffer = ctypes.create_string_buffer(lines, len(lines))
+                filter_ = struct.pack("HP", len(lines) // 8, ctypes.addressof(buffer))
                 tap.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, filter_)
                 tap.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)  # the kernel raises it to its minimum
                 tap.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)

@@ -73,7 +73,7 @@ class PacketTimer:
     ) -> None:
         self.interface, self._streams, self.port = interface, list(streams), port
         self._maps: List[kernel.Map] = []
-        self._held: List[int] = []
+        self._descriptors: List[int] = []
         try:
             several = max(1, len(streams))
             self._own = self._map(kernel.ARRAY_BY_PROCESSOR, 8 * len(_OWN), several, "lc_times_own")
@@ -101,13 +101,13 @@ class PacketTimer:
         return sum(each.memory_bytes for each in self._maps)
 
     def _hold(self, descriptor: int) -> int:
-        self._held.append(descriptor)
+        self._descriptors.append(descriptor)
         return descriptor
 
     def detach(self) -> None:
         """Stop counting. The counts stay."""
-        while self._held:
-            os.close(self._held.pop())
+        while self._descriptors:
+            os.close(self._descriptors.pop())
         if self.port is not None:
             self.port.put_back()
 
@@ -170,9 +170,9 @@ class PacketTimer:
     def _histogram(self, number: int, place: int) -> List[List[int]]:
         packets: Dict[int, int] = {}
         for part in self._counts.get(struct.pack("=I", len(_HISTOGRAMS) * number + place)):
-            words = memoryview(part).cast("Q")
+            counts = memoryview(part).cast("Q")
             for bucket in kernel.find_nonzero_words(part, 1 << BUCKET_BITS):
-                packets[bucket] = packets.get(bucket, 0) + words[bucket]
+                packets[bucket] = packets.get(bucket, 0) + counts[bucket]
         return [[bucket, packets[bucket]] for bucket in sorted(packets)]
 
     # The program

@@ -25,18 +25,18 @@ class Process(NamedTuple):
 def parse_stat(line: str) -> Optional[Process]:
     """Parse a line, or return None if it is no such line. The name itself may contain blanks and brackets."""
     begin, end = line.find("("), line.rfind(")")
-    words = line[end + 2 :].split()
-    if begin < 1 or end < begin or len(words) < 20:
+    fields = line[end + 2 :].split()
+    if begin < 1 or end < begin or len(fields) < 20:
         return None
     try:
         return Process(
             int(line[:begin]),
             line[begin + 1 : end],
-            int(words[1]),
-            bool(int(words[6]) & PF_KTHREAD),
-            int(words[19]),
-            int(words[11]) + int(words[12]),
-            int(words[13]) + int(words[14]),
+            int(fields[1]),
+            bool(int(fields[6]) & PF_KTHREAD),
+            int(fields[19]),
+            int(fields[11]) + int(fields[12]),
+            int(fields[13]) + int(fields[14]),
         )
     except ValueError:
         return None

@@ -48,11 +48,11 @@ def parse_table(text: str) -> Table:
         return table
     for line in body.splitlines():
         key, colon, rest = line.partition(":")
-        words = rest.split(None, len(numbers))
-        counts = words[: len(numbers)]
+        fields = rest.split(None, len(numbers))
+        counts = fields[: len(numbers)]
         if not colon or len(counts) < len(numbers) or not all(word.isdecimal() for word in counts):
             continue  # ERR and MIS have one number for all
-        what = " ".join(words[len(numbers) :]).split()
+        what = " ".join(fields[len(numbers) :]).split()
         table[key.strip()] = (
             " ".join(what)[:WHAT_CHARACTERS],
             {number: int(word) for number, word in zip(numbers, counts)},
@@ -64,12 +64,12 @@ def parse_times(stat: str) -> Dict[int, Tuple[int, ...]]:
     """Parse the ticks of each processor by kind."""
     found: Dict[int, Tuple[int, ...]] = {}
     for line in stat.splitlines():
-        words = line.split()
-        if not words or not words[0].startswith("cpu"):
+        fields = line.split()
+        if not fields or not fields[0].startswith("cpu"):
             break
-        if len(words) > _KINDS and words[0][3:].isdecimal():
+        if len(fields) > _KINDS and fields[0][3:].isdecimal():
             try:
-                found[int(words[0][3:])] = tuple(int(word) for word in words[1 : _KINDS + 1])
+                found[int(fields[0][3:])] = tuple(int(word) for word in fields[1 : _KINDS + 1])
             except ValueError:
                 continue
     return found

@@ -23,10 +23,10 @@ def parse_ticks(stat: bytes) -> Dict[int, Ticks]:
     for line in stat.rpartition(b"\n")[0].split(b"\n"):  # the last line may be cut off
         if not line.startswith(b"cpu"):
             break
-        words = line.split()
-        if len(words) > _KINDS and words[0] != b"cpu":
+        fields = line.split()
+        if len(fields) > _KINDS and fields[0] != b"cpu":
             try:
-                found[int(words[0][3:])] = tuple(map(int, words[1 : _KINDS + 1]))
+                found[int(fields[0][3:])] = tuple(map(int, fields[1 : _KINDS + 1]))
             except ValueError:
                 continue
     return found

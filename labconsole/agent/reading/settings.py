@@ -114,11 +114,11 @@ MAX_DISCIPLINES = 2000
 """Most characters of all of an interface's queueing disciplines."""
 
 
-def fitted(words: str, most: int = MAX_WORDS) -> str:
+def fitted(text: str, most: int = MAX_WORDS) -> str:
     """Shorten a text, with a digest of the whole in place of the rest, so that only equal texts stay equal."""
-    if len(words) <= most:
-        return words
-    return "%s... (all: sha256 %s)" % (words[: most - 40], hashlib.sha256(words.encode()).hexdigest()[:16])
+    if len(text) <= most:
+        return text
+    return "%s... (all: sha256 %s)" % (text[: most - 40], hashlib.sha256(text.encode()).hexdigest()[:16])
 
 
 def _named(values: Optional[List[int]], places: Dict[str, int]) -> Optional[Dict[str, int]]:
@@ -134,10 +134,10 @@ def _offloads(tool: Ethtool, name: str) -> Dict[str, Optional[bool]]:
     for feature, bit in FLAGS.items():
         found[feature] = None if flags is None else bool(flags & bit)
     try:
-        told = port_features.read(name)
+        features = port_features.read(name)
     except OSError:
-        told = {}
-    found.update({feature: told.get(known) for feature, known in NAMED_FEATURES.items()})
+        features = {}
+    found.update({feature: features.get(known) for feature, known in NAMED_FEATURES.items()})
     return found
 
 
@@ -223,12 +223,12 @@ def parse_disciplines(messages: List[Any]) -> Dict[int, str]:
     for message in sorted(messages, key=lambda message: -message["parent"]):
         kind = message.get_attr("TCA_KIND")
         options = [each for each in _options(message.get_attr("TCA_OPTIONS")) if kind != "netem" or SEED not in each]
-        words = ("%s %s" % (kind, fitted(" ".join(options).replace("%s_" % kind, "")))).strip()
+        text = ("%s %s" % (kind, fitted(" ".join(options).replace("%s_" % kind, "")))).strip()
         own = found.setdefault(message["index"], {})
-        own[words] = own.get(words, 0) + 1
+        own[text] = own.get(text, 0) + 1
     return {
         index: fitted(
-            "; ".join(words if many == 1 else "%d times %s" % (many, words) for words, many in own.items()),
+            "; ".join(text if many == 1 else "%d times %s" % (many, text) for text, many in own.items()),
             MAX_DISCIPLINES,
         )
         for index, own in found.items()

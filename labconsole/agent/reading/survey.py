@@ -133,14 +133,14 @@ def heat() -> Dict[str, Optional[int]]:
     return {"throttled": sum(known) if known else None, "hottest_millidegrees": max(hot) if hot else None}
 
 
-def redact_secrets(words: Sequence[str]) -> str:
+def redact_secrets(arguments: Sequence[str]) -> str:
     """Format a command line for a report: arguments after a word for a secret, or ``-p``, are omitted, and passwords in
     URLs. ``arguments``: of the command; text beyond COMMAND_CHARACTERS is cut. A secret that looks like something else
     is not found.
     """
     shown: List[str] = []
     before, characters = "", 0
-    for whole in words:
+    for whole in arguments:
         if characters >= COMMAND_CHARACTERS:
             break
         word = whole[:MOST_CHARACTERS]
@@ -195,8 +195,8 @@ def processes(guests: Pattern[str]) -> List[Dict[str, Any]]:
         known = _process(pid, guests)
         if known is None or len(found) >= MAX_PROCESSES:
             continue
-        words = (read_text("/proc/%s/cmdline" % pid) or "").split("\0")
-        command = redact_secrets(words)
+        arguments = (read_text("/proc/%s/cmdline" % pid) or "").split("\0")
+        command = redact_secrets(arguments)
         if _is_ours(int(pid), command):
             continue
         try:
@@ -260,9 +260,9 @@ def _ssh_server_address() -> Optional[str]:
         if environment is None:
             return None
         found = re.search(rb"(?:^|\0)SSH_CONNECTION=([^\0]*)", environment)
-        words = found.group(1).decode("ascii", "replace").split() if found else []
-        if len(words) == 4:
-            return words[2].split("%")[0]
+        fields = found.group(1).decode("ascii", "replace").split() if found else []
+        if len(fields) == 4:
+            return fields[2].split("%")[0]
         own = read_process(pid)
         pid = own.parent if own is not None else 0
         if pid <= 1:

@@ -123,13 +123,13 @@ class XdpPort:
         except (OSError, LookupError):
             pass  # the interface is gone, or its features are unknown: the counts are still reported
         return XdpChanges(
-            features=self._words(self._changed),
-            left_features=self._words(self._left),
+            features=self._describe_features(self._changed),
+            left_features=self._describe_features(self._left),
             link_changes=None if after is None or before is None else max(0, after - before),
             link_is_back=self.link_is_back,
         )
 
-    def _words(self, features: Dict[str, port_features.Features]) -> List[str]:
+    def _describe_features(self, features: Dict[str, port_features.Features]) -> List[str]:
         return [
             "%s%s %s" % ("" if interface == self.interface else interface + " ", name, "off" if before else "on")
             for interface, those in features.items()

@@ -80,45 +80,45 @@ def run_plugin_sender(name: str, spec: StreamSpec, shared: Shared, side: ChildSi
     shared.say(str(getattr(module, "VERSION", "")))
     side.ready()
     at_ns = side.wait_word()
-    words = shared.words
-    if at_ns is not None and not sleep_until(at_ns, lambda: bool(words[STOP])):
-        words[REASON] = REASONS.index("stopped")
+    fields = shared.words
+    if at_ns is not None and not sleep_until(at_ns, lambda: bool(fields[STOP])):
+        fields[REASON] = REASONS.index("stopped")
         return
-    words[STARTED_WALL], words[STARTED] = time.time_ns(), time.monotonic_ns()
+    fields[STARTED_WALL], fields[STARTED] = time.time_ns(), time.monotonic_ns()
     try:
         module.send(job, opened)
     except BaseException as exc:  # noqa: BLE001
         shared.set_error("generator %s failed: %s" % (name, _describe_exception(exc)))
-    words[STOPPED] = words[SEEN] = time.monotonic_ns()
-    if words[REASON] == 0 and (job.ended or not job.more()):
-        words[REASON] = REASONS.index(job.ended)
-    elif words[REASON] == 0:
+    fields[STOPPED] = fields[SEEN] = time.monotonic_ns()
+    if fields[REASON] == 0 and (job.ended or not job.more()):
+        fields[REASON] = REASONS.index(job.ended)
+    elif fields[REASON] == 0:
         shared.set_error("generator %s ended after %d of %d packets" % (name, job.sent_packets, job.total))
 
 
 # -- in the agent -----------------------------------------------------------------------------------------------------
 
 
-def find_contradiction(words: Sequence[int], spec: StreamSpec, before: int, now_ns: int) -> Optional[str]:
+def find_contradiction(fields: Sequence[int], spec: StreamSpec, before: int, now_ns: int) -> Optional[str]:
     """Return an impossibility in these counts, as the end of a sentence.
 
     ``before``: the earlier count. ``now_ns``: CLOCK_MONOTONIC, read after the counts.
     """
     most, _ = spec.planned_packets()
-    sent, errors, started, stopped = words[SENT], words[ERRORS], words[STARTED], words[STOPPED]
+    sent, errors, started, stopped = fields[SENT], fields[ERRORS], fields[STARTED], fields[STOPPED]
     if not 0 <= sent <= most:
         return "%d packets sent, of %d" % (sent, most)
     if sent < before:
         return "%d packets sent after %d" % (sent, before)
     if errors < 0:
         return "%d errors" % errors
-    if not 0 <= started <= now_ns or (stopped and not started <= stopped <= now_ns) or words[STARTED_WALL] < 0:
+    if not 0 <= started <= now_ns or (stopped and not started <= stopped <= now_ns) or fields[STARTED_WALL] < 0:
         return "a start at %d and an end at %d, and it is %d" % (started, stopped, now_ns)
-    if not 0 <= words[IDLE] <= now_ns - started or not 0 <= words[SEEN] <= now_ns:
-        return "%d ns of waiting, and %d as its latest count's time" % (words[IDLE], words[SEEN])
-    if not 0 <= words[REASON] < len(REASONS):
-        return "%d as the reason of its end" % words[REASON]
-    if words[REASON] == REASONS.index("count") and sent != most:
+    if not 0 <= fields[IDLE] <= now_ns - started or not 0 <= fields[SEEN] <= now_ns:
+        return "%d ns of waiting, and %d as its latest count's time" % (fields[IDLE], fields[SEEN])
+    if not 0 <= fields[REASON] < len(REASONS):
+        return "%d as the reason of its end" % fields[REASON]
+    if fields[REASON] == REASONS.index("count") and sent != most:
         return "all of %d packets sent, and %d" % (most, sent)
     return None
 
@@ -190,12 +190,12 @@ class PluginBackend(AfPacketBackend):
     def _look(self) -> None:
         """End senders with impossible counts."""
         for spec, shared, child in self._streams:
-            words = list(shared.words)
-            trouble = find_contradiction(words, spec, self._before.get(spec.stream, 0), time.monotonic_ns())
+            fields = list(shared.words)
+            trouble = find_contradiction(fields, spec, self._before.get(spec.stream, 0), time.monotonic_ns())
             if trouble is not None and spec.stream not in self._nonsense:
                 self._nonsense[spec.stream] = trouble
                 child.kill()
-            self._before[spec.stream] = words[SENT]
+            self._before[spec.stream] = fields[SENT]
 
     def progress(self) -> List[Dict[str, Any]]:
         self._look()
@@ -230,5 +230,5 @@ class PluginBackend(AfPacketBackend):
         shared.words[REASON] = 0
         shared.words[STARTED_WALL] = shared.words[STARTED] = shared.words[STOPPED] = shared.words[IDLE] = 0
         unknown = dict.fromkeys(("sent_packets", "errors", "elapsed_ns", "idle_ns"))
-        words = "generator %s counts nonsense: %s" % (self.generator, trouble)
-        return {**super()._result(spec, shared), **unknown, "stopped_by": "error", "error_text": words}
+        error_text = "generator %s counts nonsense: %s" % (self.generator, trouble)
+        return {**super()._result(spec, shared), **unknown, "stopped_by": "error", "error_text": error_text}
