@@ -170,6 +170,8 @@ def _members(archive: tarfile.TarFile, raw: _Bounded, path: Path) -> Iterator[tu
     number = 0
     while (member := raw.read_header(archive.next)) is not None:
         archive.members = []  # type: ignore[attr-defined] # tarfile would keep what every header says
+        if archive.pax_headers:  # tarfile collects them, and copies them to every file
+            raise StoreError(f"{path}: has a header about all its files; a bundle has none")
         number += 1
         if number > MAX_FILES + 1:
             raise StoreError(f"{path}: contains more than {MAX_FILES} files")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from labconsole.bundle import pack
 from labconsole.bundle.archive import MANIFEST, Unpacked
-from labconsole.bundle.differences import Tell
+from labconsole.bundle.differences import Tell, cut
 from labconsole.errors import ConfigError, StoreError
 from labconsole.model.generator import of_elsewhere
 from labconsole.model.plan.plan import Plan
@@ -30,6 +30,10 @@ class PlanCommand:
     plan: str
     when: str
     command: str
+
+    def to_json(self) -> dict[str, str]:
+        """As ``verify --json`` prints it."""
+        return {"plan": self.plan, "when": self.when, "command": self.command}
 
 
 @of_elsewhere()
@@ -71,6 +75,9 @@ def check_origins(found: Unpacked, store: RunStore, tell: Tell) -> tuple[PlanCom
                     _points(other.for_telemetry(), [run for run in summaries if run.plan_hash == also], name, tell)
     except ConfigError as exc:
         tell(found.describe(exc))
+    if inventory is not None and found.manifest.get("inventory") != inventory.fingerprint():
+        stated = cut(str(found.manifest.get("inventory")))
+        tell(f"{MANIFEST}: inventory: says {stated}, {pack.INVENTORY} is {inventory.fingerprint()}")
     said = " ".join(select_strings(found.manifest.get("missing")))
     for key in sorted(fingerprints - there):
         if key not in said:

@@ -37,7 +37,7 @@ from labconsole.report.files import FORMATS, TABLES, require, write_report
 from labconsole.report.planned_trials import collect_plan_names
 from labconsole.report.request import ReportRequest
 from labconsole.store.writing import RunStore
-from labconsole.text.sanitize import sanitize
+from labconsole.text.sanitize import single_line
 from labconsole.wire.version import __version__
 
 PLANS = (Path("plans"), Path())
@@ -214,7 +214,7 @@ def _runs(directory: Path, store: RunStore, ids: set[str], facts: _Facts) -> Non
 
 
 def _warn_skipped(problem: StoreError) -> None:
-    sys.stderr.write(sanitize(f"labconsole: left out: {problem}\n"))
+    sys.stderr.write(f"labconsole: left out: {single_line(str(problem))}\n")
 
 
 def _lines(path: Path, items: Iterable[dict[str, Any]]) -> None:
@@ -264,7 +264,8 @@ def _plans(
     """
     found: dict[str, str] = {}
     meant: set[str] = set()
-    beside = [path for place in PLANS for path in sorted(place.glob("*.y*ml")) if path not in asked]
+    there = (path for place in PLANS for path in sorted(place.glob("*.y*ml")))
+    beside = [path for path in there if path.is_file() and path not in asked]  # opening a pipe would wait
     for path in (*asked, *beside):
         try:
             plan = load_plan(path, inventory)

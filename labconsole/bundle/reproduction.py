@@ -6,6 +6,7 @@ import filecmp
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from labconsole.experiments.units import report_units
 from labconsole.model.record.run import METHOD
 from labconsole.model.yaml_file import MAX_FILE_BYTES
 from labconsole.report.assembly import counts
-from labconsole.report.files import write_report
+from labconsole.report.files import FORMATS, write_report
 from labconsole.report.loading import load_report
 from labconsole.report.request import ReportRequest, parse_arguments
 from labconsole.store.open import open_store
@@ -33,10 +34,18 @@ MAX_LINE_CHARACTERS = 1 << 16
 _MAX_FILE_NAME_BYTES = 255
 
 
-def reproduce_report(found: Unpacked, scratch: Path, tell: Tell) -> int:
-    """Make the report again, and compare file by file. 0 where numbers were reckoned by another method than ours."""
+@dataclass(frozen=True, slots=True)
+class Reproduction:
+    """How many files of a report were made again; how many are pictures or pages that other libraries drew."""
+
+    files: int = 0
+    not_drawn: int = 0
+
+
+def reproduce_report(found: Unpacked, scratch: Path, tell: Tell) -> Reproduction:
+    """Make the report again, and compare file by file. None where numbers were reckoned by another method than ours."""
     if found.manifest.get("method") != METHOD:
-        return 0  # other numbers follow from the same counts
+        return Reproduction()  # other numbers follow from the same counts
     redo = found.manifest.get("redo")
     formats = pack.report_formats() if _has_same_packages(found, tell) else ("csv", "md", "tex")
     try:
@@ -52,7 +61,7 @@ def reproduce_report(found: Unpacked, scratch: Path, tell: Tell) -> int:
         written = write_report(made, scratch / "report", formats)
     except LabError as exc:
         tell(f"report: cannot be reproduced: {found.describe(exc)}")
-        return 0
+        return Reproduction()
     for name, ours in (("selection", made.selection.to_json()), ("report", counts(made))):
         theirs = found.manifest.get(name)
         if theirs != json.loads(json.dumps(ours)):
@@ -63,12 +72,14 @@ def reproduce_report(found: Unpacked, scratch: Path, tell: Tell) -> int:
             tell(f"report/{path.name}: is missing")
         elif not filecmp.cmp(packed, path, shallow=False):
             tell(f"report/{path.name}: {_first_difference(packed, path)}")
-    if made.failures:
-        made_again = {path.name for path in written}
-        for packed in sorted((found.directory / "report").glob("*")):
-            if packed.suffix[1:] in formats and packed.name not in made_again:
-                tell(f"report/{packed.name}: cannot be made again: {'; '.join(made.failures)}")
-    return len(written)
+    made_again = {f"report/{path.name}" for path in written}
+    others = sorted(name for name in found.names - made_again if name.startswith("report/"))
+    not_drawn = [name for name in others if (suffix := Path(name).suffix[1:]) in FORMATS and suffix not in formats]
+    why = f"cannot be made again: {'; '.join(made.failures)}" if made.failures else "is not in the report of these runs"
+    for name in others:
+        if name not in not_drawn:
+            tell(f"{name}: {why}")
+    return Reproduction(len(written), len(not_drawn))
 
 
 def _request(found: Unpacked, redo: dict[str, Any], directory: Path) -> ReportRequest:

@@ -18,7 +18,7 @@ from labconsole.bundle import pack
 from labconsole.bundle.archive import Unpacked, unpack
 from labconsole.bundle.differences import Differences, Tell
 from labconsole.bundle.examination import Examination
-from labconsole.bundle.origins import PlanCommand, check_origins
+from labconsole.bundle.origins import PlanCommand, check_origins, plan_names
 from labconsole.bundle.reproduction import reproduce_report
 from labconsole.bundle.tables import wrong_tables
 from labconsole.errors import StoreError
@@ -31,6 +31,7 @@ from labconsole.model.record.run import METHOD
 from labconsole.store.exchange.importing import import_records
 from labconsole.store.exchange.lines import ExportedExperiment, read_jsonl, read_lines
 from labconsole.store.experiments import parse_experiment
+from labconsole.store.notes import parse_calibration
 from labconsole.store.open import open_store
 from labconsole.store.series import check_series, read_file
 from labconsole.store.writing import RunStore
@@ -100,14 +101,21 @@ def check(path: Path, tell_difference: Tell) -> BundleCheck:
             summaries = store.list()
         present = any(run.method == METHOD for run in summaries)
         if counts["runs"] or others:
-            counts["tables"] = reproduce_report(found, Path(name), tell)
+            count = counts["runs"] or sum(others.values())
+            made = reproduce_report(found, Path(name), tell)
+            counts["tables"] = made.files
+            if made.not_drawn:
+                not_judged["pictures and page of the report, which other libraries drew"] += count
             if counts["runs"] and found.manifest.get("method") == METHOD:
                 for sentence in wrong_tables(found.directory / "report", summaries, found.manifest):
                     tell(sentence)
-            elif counts["runs"]:
-                not_judged["the tables of the report, which were computed by another method"] += counts["runs"]
+            elif found.manifest.get("method") != METHOD:
+                not_judged["the tables of the report, which were computed by another method"] += count
                 if present:
                     tell(f"manifest.json: method: says {found.manifest.get('method')}, runs are of method {METHOD}")
+        elif any(name.startswith("report/") for name in found.names):
+            tell("report: there are no runs or trials that it could follow from")
+        _files(found, tell)
         for word in ("runs", "series", "searches"):
             if found.manifest.get(word) != counts[word]:
                 tell(f"manifest.json: says {found.manifest.get(word)} {word}, there are {counts[word]}")
@@ -168,6 +176,26 @@ def _series(found: Unpacked, store: RunStore, tell: Tell) -> int:
         except StoreError as exc:
             tell(found.describe(exc))
     return count
+
+
+def _files(found: Unpacked, tell: Tell) -> None:
+    """Nothing is in the archive that no reader here looks at, and its calibrations are as many as it says."""
+    known = {pack.RUNS, pack.CALIBRATIONS, pack.VERSIONS, pack.INVENTORY, *plan_names(found)}
+    known |= {pack.name_records_file(kind) for kind in record_kinds().values()}
+    for name in sorted(found.names - known):
+        if not name.startswith(("series/", "report/")):
+            tell(f"{name}: is not a part of a bundle, and nothing verifies it")
+    path, count = found.path(pack.CALIBRATIONS), 0
+    if path is None:
+        return
+    try:
+        for number, line in read_lines(path):
+            parse_calibration(line.decode("utf-8", "replace"), f"{pack.CALIBRATIONS}:{number}")
+            count += 1
+        if found.manifest.get("calibrations") != count:
+            tell(f"manifest.json: says {found.manifest.get('calibrations')} calibrations, there are {count}")
+    except StoreError as exc:
+        tell(found.describe(exc))
 
 
 def _series_files(found: Unpacked) -> list[Path]:

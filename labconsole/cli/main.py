@@ -97,7 +97,7 @@ def _run(command: commands.Command, args: argparse.Namespace) -> int:
     except LabError as exc:
         _trace(args)
         for sentence in exc.sentences if isinstance(exc, ConfigError) else [str(exc)]:
-            print_error(sanitize(sentence))
+            print_error(sentence)
         return exc.exit_code
     except KeyboardInterrupt:
         return Aborted.exit_code
@@ -108,7 +108,7 @@ def _run(command: commands.Command, args: argparse.Namespace) -> int:
         return PIPE_CLOSED
     except Exception as exc:
         _trace(args)
-        print_error(sanitize(f"internal error: {type(exc).__name__}: {exc}"))
+        print_error(f"internal error: {type(exc).__name__}: {exc}")
         sys.stderr.write("This is a bug in labconsole, not a problem with your input; use -vv for a traceback.\n")
         return 1
 

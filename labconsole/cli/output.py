@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from labconsole.text.sanitize import sanitize, unwrap_stream
+from labconsole.text.sanitize import single_line, unwrap_stream
 
 
 def print_json_line(data: Mapping[str, Any]) -> None:
@@ -18,10 +18,10 @@ def print_json_line(data: Mapping[str, Any]) -> None:
 
 
 def print_lines(*lines: str) -> None:
-    """Text on stdout, at once and all of it: what a full pipe had no room for when a signal came, Python's own file
-    loses.
+    """Lines on stdout, each of them one, at once and all of it: what a full pipe had no room for when a signal came,
+    Python's own file loses.
     """
-    text = "".join(f"{line}\n" for line in lines)
+    text = "".join(f"{single_line(line)}\n" for line in lines)
     stream = unwrap_stream(sys.stdout)
     try:
         descriptor = stream.fileno()
@@ -30,8 +30,7 @@ def print_lines(*lines: str) -> None:
         sys.stdout.flush()
         return
     stream.flush()
-    cleaned = text if stream is sys.stdout else sanitize(text)
-    left = memoryview(cleaned.encode(stream.encoding, stream.errors or "strict"))
+    left = memoryview(text.encode(stream.encoding, stream.errors or "strict"))
     while left:
         left = left[os.write(descriptor, left) :]
 
@@ -46,4 +45,4 @@ def answer(data: Mapping[str, Any], lines: Iterable[str], *, as_json: bool) -> N
 
 def print_error(sentence: object) -> None:
     """One sentence on stderr, by the program's name."""
-    sys.stderr.write(f"labconsole: {sentence}\n")
+    sys.stderr.write(f"labconsole: {single_line(str(sentence))}\n")

@@ -1,4 +1,4 @@
-"""Several requests to nodes at once, all of them to their end."""
+"""Run several requests to nodes concurrently, each of them to its end."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from labconsole.errors import LabError
 
 
 async def run_concurrently(jobs: Iterable[Awaitable[object]]) -> None:
-    """Run the jobs side by side; raises the first LabError, but only after every job has ended.
+    """Run the jobs concurrently; raise the first LabError, but only after every job has ended.
 
-    A plain task group would cancel the others at the first error, and leave a node in the middle of starting what
-    nobody then stops.
+    A plain task group would cancel the other jobs at the first error, possibly while a node starts something that
+    nothing would stop afterwards.
     """
     errors: list[LabError] = []
 

@@ -1,6 +1,6 @@
-"""A testbed as it is connected and watched: its links, live telemetry, who holds it, and what another's trial does.
+"""A connected, watched testbed: links, live telemetry, lease holders, and another operator's trial.
 
-It begins nothing on a node. What takes trials builds on it (session.py).
+It starts nothing on a node. The session, which takes trials, builds on it (session.py).
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from labconsole.wire.counters import CountersSampled
 log = logging.getLogger("labconsole.engine")
 
 POLL_S = 0.2
-"""How often a node that is waited for is looked at."""
+"""Interval between two looks at a node that is waited for."""
 
 StoreT = TypeVar("StoreT", bound=RunSink, covariant=True)
 
 
 class ConnectedTestbed(ABC, Generic[StoreT]):
-    """The links to every node and what they tell."""
+    """The links to every node and their telemetry."""
 
     def __init__(
         self,
@@ -83,17 +83,17 @@ class ConnectedTestbed(ABC, Generic[StoreT]):
 
     @property
     def timing_matters(self) -> bool:
-        """Whether anything hangs on being heard at once: a batch of trials, or an answer of a node's."""
+        """Whether events need prompt attention: a batch of trials runs, or an answer from a node is awaited."""
         return self.running or self._pool.awaits_answer
 
     @property
     @abstractmethod
     def stopping(self) -> bool:
-        """True once the running batch was told to stop."""
+        """True once the running batch has been requested to stop."""
 
     @abstractmethod
     async def wait_stopping(self) -> None:
-        """Return once it is."""
+        """Return once the running batch has been requested to stop."""
 
     def _on_lost(self, name: str, reason: str) -> None:
         self._leases.forget(name)
@@ -111,7 +111,7 @@ class ConnectedTestbed(ABC, Generic[StoreT]):
     # Listening
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Call ``listener`` with every event from now on; returns what ends that."""
+        """Call ``listener`` with every event from now on; the returned function ends that."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
@@ -125,23 +125,23 @@ class ConnectedTestbed(ABC, Generic[StoreT]):
     # Links
 
     async def connect(self, nodes: Iterable[str] | None = None) -> None:
-        """Connect to the nodes (default: all) at once; returns when each is connected or has failed the first time.
+        """Connect to the nodes (default: all) at once; return when each is connected or has failed the first time.
 
-        A node that fails raises nothing here: it is told as NodeChanged and tried again in the background.
+        A failing node raises nothing here: it is reported as NodeChanged and retried in the background.
         """
         await self._pool.connect(nodes or self.inventory.nodes)
 
     @property
     def links(self) -> dict[str, AgentLink]:
-        """The links that stand now, by node."""
+        """The links that are up now, by node."""
         return self._pool.links
 
     def versions(self, streams: Iterable[Stream]) -> dict[str, NodeVersions]:
-        """Kernels and drivers of the nodes at both ends of these streams, as they are seen now."""
+        """Current kernels and drivers of the nodes at both ends of these streams."""
         return self._pool.versions(streams)
 
     async def wait_connected(self, nodes: Iterable[str], *, within_s: float) -> None:
-        """Wait until these nodes are connected again. Raises NodeUnreachable with the reason when one is not in time.
+        """Wait until these nodes are connected again. Raises NodeUnreachable with the reason if one is late.
 
         Returns at once when the session is aborted.
         """
@@ -162,11 +162,11 @@ class ConnectedTestbed(ABC, Generic[StoreT]):
     # Nodes, for the operator who looks after them
 
     def reconnect(self, node: str) -> bool:
-        """Try a lost node again now, without waiting for its back-off. False when there is nothing to try."""
+        """Retry a lost node now, without waiting for its back-off. Returns False if there is nothing to retry."""
         return self._pool.reconnect(node)
 
     def shell_argv(self, node: str) -> list[str]:
-        """The command line that opens a shell on a node by the same way as the link. Blocking: reads ssh_config."""
+        """The command line for a shell on a node, over the link's SSH route. Blocking: reads ssh_config."""
         self.refuse_if_only_watching()
         if self._shell_argv is None:
             raise NodeUnreachable(node, "this testbed cannot open a shell", operation="shell")
@@ -174,20 +174,20 @@ class ConnectedTestbed(ABC, Generic[StoreT]):
 
     @functools.cached_property
     def boots_s(self) -> dict[str, float]:
-        """Platform to the time until one guest of it forwards. Raises ConfigError."""
+        """Time until one guest forwards, by platform. Raises ConfigError."""
         return {name: self.driver_for(name, self.inventory).about.boot_s for name in self.inventory.platforms}
 
     def check_background(self, request: DesignPoint) -> None:
-        """Raises ConfigError for a background load that the platform cannot have. Asks nobody."""
+        """Raises ConfigError for a background load that the platform cannot have. Sends no request."""
         check_background(request, self.inventory, self.driver_for)
 
     def check_now(self, request: DesignPoint) -> None:
-        """The same, and for a frame that an interface does not carry, as far as the nodes are known. Asks nobody."""
+        """Also raises ConfigError for a frame that a known interface does not carry. Sends no request."""
         self.check_background(request)
         check_mtu(request, self.inventory, self.telemetry)
 
     def check_stored(self, request: DesignPoint) -> None:
-        """Raises ConfigError for a load that is a share of what is not stored, StoreError. Blocking."""
+        """Raises ConfigError for a load defined by a maximum that is not stored, and StoreError. Blocking."""
         check_reference(request, self.inventory, self.store)
 
     # What a session may do
@@ -198,9 +198,9 @@ class ConnectedTestbed(ABC, Generic[StoreT]):
             raise OnlyWatches
 
     def refuse_if_others_measure(self, nodes: Iterable[str], what: str) -> None:
-        """Raises MeasurementError, with who, since when and what for, when another session holds one of these nodes.
+        """Raises MeasurementError if another session has the lease of one of these nodes.
 
-        ``what`` would disturb it.
+        The message says who, since when and what for. ``what`` would disturb that session.
         """
         for name in nodes:
             holder = self._leases.holders.get(name)
@@ -210,19 +210,19 @@ class ConnectedTestbed(ABC, Generic[StoreT]):
     # Leases
 
     def lease_holders(self) -> dict[str, LeaseHolder]:
-        """Who else holds which of the connected nodes now. Kept up by the agents; asks nobody."""
+        """Other sessions' leases on connected nodes. The agents keep this up to date; sends no request."""
         return dict(self._leases.holders)
 
     def observed_trial(self) -> ObservedTrial | None:
-        """The trial that another operator takes now, as the agents of its sources tell; asks nobody."""
+        """The trial of another operator, as reported by the agents of its sources; sends no request."""
         return newest_trial(self._leases.holders)
 
-    # Of a request
+    # Requests
 
     def nodes_of(self, request: DesignPoint) -> list[str]:
         """The UUT, and the sources and sinks of the streams that a request uses."""
         return nodes_of(request, self.inventory)
 
     def settings(self, plan: Plan | None = None) -> TrialSettings:
-        """How trials are taken on this testbed, and of a plan, which may say otherwise."""
+        """The trial settings of this testbed, as modified by a plan."""
         return TrialSettings.of(self.inventory, plan)

@@ -1,4 +1,4 @@
-"""What taking a trial on a crew that stands has in common, whatever the guests do."""
+"""Common parts of taking a trial on a running crew, whatever the guests do."""
 
 from __future__ import annotations
 
@@ -26,43 +26,43 @@ _SHA256 = re.compile(r"^([0-9a-f]{64})\s", re.MULTILINE)
 _SWAPPED = re.compile(r"^pswp(?:in|out) (\d{1,20})$", re.MULTILINE)
 
 DID_NOT_COME = ("guest_silent", "guest_ended", "no_busybox")
-"""The codes of a guest that was started and did not answer, or ended, or cannot send a mark."""
+"""Codes of a guest that was started and did not answer, or ended, or cannot send a mark."""
 
 NO_SPACE = "no_space"
-"""The code of disks for which there is no room, the agent's and a verdict's."""
+"""The code for lack of disk space, in agents' errors and in verdicts."""
 
 NOT_SET_UP = frozenset({"guests_missing", "no_memory", NO_SPACE})
-"""Codes of a trial whose guests were not there."""
+"""Codes of a trial whose guests were not set up."""
 
 T = TypeVar("T")
 
 
 def build_empty_observations(why: Reason) -> TrialObservations:
-    """Of a trial that came to nothing, and why."""
+    """Observations of a trial that could not be taken, with the reason."""
     seen = TrialObservations(run_id=new_run_id(datetime.now(UTC)), started_at=utc_now())
     seen.doubts.append(why)
     return seen
 
 
-async def run_cancellable(stage: Stage, asked: Awaitable[T]) -> T:
-    """What is asked, unless the operator stops it: then the guests are ended with what they do. Raises Aborted."""
-    work, stop = asyncio.ensure_future(asked), asyncio.ensure_future(stage.wait_stopping())
+async def run_cancellable(stage: Stage, work: Awaitable[T]) -> T:
+    """Await ``work``, unless the operator stops it: then end the guests with their work. Raises Aborted."""
+    task, stop = asyncio.ensure_future(work), asyncio.ensure_future(stage.wait_stopping())
     try:
-        await asyncio.wait((work, stop), return_when=asyncio.FIRST_COMPLETED)
-        if not work.done():
-            work.cancel()  # what makes guests holds the stage until it is over
-            await asyncio.gather(work, return_exceptions=True)
+        await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            task.cancel()  # the task that makes guests uses the stage until it is over
+            await asyncio.gather(task, return_exceptions=True)
             await stage.restore()
             raise Aborted("the plan was ended")
-        return work.result()
+        return task.result()
     finally:
-        work.cancel()
+        task.cancel()
         stop.cancel()
-        await asyncio.gather(work, stop, return_exceptions=True)
+        await asyncio.gather(task, stop, return_exceptions=True)
 
 
 async def start_crew(stage: Stage, standing: Awaitable[StandingCrew]) -> StandingCrew | Reason:
-    """The guests as they stand, or why they do not come. Raises NodeError for what no guest can help, and Aborted."""
+    """The running guests, or why they do not start. Raises NodeError for reasons unrelated to guests, and Aborted."""
     try:
         return await run_cancellable(stage, standing)
     except TooLittleMemory as exc:
@@ -76,13 +76,13 @@ async def start_crew(stage: Stage, standing: Awaitable[StandingCrew]) -> Standin
 
 
 def has_started_guests(set_up: SetUp | None, verdict: Verdict) -> bool:
-    """Whether it was not for want of its guests that a trial came to nothing."""
+    """Whether the trial's guests were set up, so that an invalid verdict has another cause."""
     return set_up is not None or not NOT_SET_UP & {each.code for each in verdict.reasons}
 
 
 @asynccontextmanager
 async def apply_changes(uut: AgentLink, changes: list[AnyChange], token: str) -> AsyncIterator[None]:
-    """These changes hold meanwhile. Raises NodeError when one cannot be made, or not be undone."""
+    """Apply these changes within the context. Raises NodeError if one cannot be made, or not be undone."""
     if not changes:
         yield
         return
@@ -90,7 +90,7 @@ async def apply_changes(uut: AgentLink, changes: list[AnyChange], token: str) ->
     try:
         yield
     except BaseException:
-        with suppress(NodeError):  # what ended the trial says more; an agent that is gone has undone it
+        with suppress(NodeError):  # the trial's own error says more; an agent that is gone has undone it
             await uut.ask(UndoChanges(token=token))
         raise
     if failed := (await uut.ask(UndoChanges(token=token))).failed:
@@ -99,41 +99,43 @@ async def apply_changes(uut: AgentLink, changes: list[AnyChange], token: str) ->
 
 @asynccontextmanager
 async def record_marks(timekeeper: AgentLink, start: StartMarks) -> AsyncIterator[list[SeenMarks]]:
-    """Marks are kept meanwhile, and are in the list afterwards. They are closed however that ends, also when it is
-    cancelled while they are begun: the agent may have done what nobody waited for.
+    """Record marks within the context; afterwards they are in the list.
+
+    Recording always stops, also if it is cancelled while starting: the agent may have started it although its answer is
+    no longer awaited.
     """
     seen: list[SeenMarks] = []
     try:
         await timekeeper.ask(start)
         yield seen
     except BaseException:
-        with suppress(NodeError):  # what ended it says more
+        with suppress(NodeError):  # the error itself says more
             await timekeeper.ask(StopMarks(marks=start.marks))
         raise
     seen.append(await timekeeper.ask(StopMarks(marks=start.marks)))
 
 
 async def read_swapped_pages(uut: AgentLink) -> int | None:
-    """Pages that the UUT moved in and out of swap since it was started; None where it does not say."""
-    said = await uut.ask(Execute(argv=["cat", "/proc/vmstat"], timeout_s=5))
-    found = _SWAPPED.findall(said.stdout)
+    """Pages that the UUT has moved in and out of swap since it was started, or None if not reported."""
+    reply = await uut.ask(Execute(argv=["cat", "/proc/vmstat"], timeout_s=5))
+    found = _SWAPPED.findall(reply.stdout)
     return sum(map(int, found)) if len(found) == 2 else None
 
 
 async def identify_program(crew: StandingCrew, program: str, names: Sequence[str]) -> ProgramRecord:
-    """The same file everywhere? Its SHA-256 by what each of these guests says, asked once for all trials of a crew."""
+    """Whether all guests have the same program file: its SHA-256 on each of these guests, read once per crew."""
     known = crew.programs.setdefault(program, {})
     standing = {member.name: member for member in crew.crew.members}
     line = f"p=$(which {program}) && sha256sum $p"
 
     async def look(name: str) -> None:
         try:
-            said = await standing[name].ask(crew.uut, line)
+            answer = await standing[name].ask(crew.uut, line)
         except NodeLost:
             raise
         except NodeError:
-            return  # what it is asked to do will say so, in its own words
-        found = _SHA256.search(said)
+            return  # the work itself will report the problem, with a better message
+        found = _SHA256.search(answer)
         if found is not None:
             known[name] = found[1]
 
@@ -146,7 +148,7 @@ async def identify_program(crew: StandingCrew, program: str, names: Sequence[str
 
 
 async def find_attestation_drift(standing: StandingCrew) -> list[str]:
-    """What of the guests is no longer as it was set up, in sentences. Raises NodeLost."""
+    """Differences between the guests and their attestation at set-up, in sentences. Raises NodeLost."""
     crew = standing.crew
     if crew.attest is None:
         return []
@@ -162,7 +164,7 @@ async def find_attestation_drift(standing: StandingCrew) -> list[str]:
 
 
 def choose_cpu(placing: Literal["same", "own", "any"], cpus: Sequence[int], number: int) -> str | None:
-    """Where a guest, counted from 0, is to run. ``cpus``: the UUT's, of which the last is the one that all share."""
+    """The CPU on which a guest, counted from 0, is to run. ``cpus``: the UUT's, the last one shared by all."""
     if placing == "any" or not cpus:
         return None
     return str(cpus[-1] if placing == "same" else cpus[number % len(cpus)])

@@ -1,6 +1,6 @@
-"""The sink's end of trials whose packets are counted there: its address, and counters before and after, at rest.
+"""The sink's end of trials that count packets there: its MAC address, and counters before and after, when steady.
 
-Shared by guests that send and by guests that forward.
+Shared by guests that send and guests that forward.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from labconsole.wire.counters import ReadCounters
 from labconsole.wire.links import ReadLinks
 
 MOST_DRAIN_S = 10.0
-"""So long packets may wait in queues after the last was sent."""
+"""Maximum time that packets may wait in queues after the last was sent."""
 
 _RX = STAT_NAMES.index("rx_packets")
 
 
 async def find_sink_mac(crew: StandingCrew) -> str:
-    """Of the sink's NIC. Raises NodeError where the node does not say it."""
+    """The MAC address of the sink's NIC. Raises NodeError if the node does not report it."""
     links = {link.name: link.mac for link in (await crew.timekeeper.ask(ReadLinks())).links if not link.namespace}
     if not (mac := links.get(crew.stream.sink.interface)):
         raise NodeError(crew.timekeeper.name, f"does not say the MAC address of {crew.stream.sink.interface}")
@@ -30,7 +30,7 @@ async def find_sink_mac(crew: StandingCrew) -> str:
 
 
 async def read_counters(crew: StandingCrew) -> tuple[Snapshot, Snapshot]:
-    """Of the UUT and of the sink. Raises NodeError."""
+    """Counters of the UUT and of the sink. Raises NodeError."""
     replies = await asyncio.gather(crew.uut.ask(ReadCounters()), crew.timekeeper.ask(ReadCounters()))
     uut, sink = map(parse_snapshot, replies)
     return uut, sink
@@ -39,8 +39,9 @@ async def read_counters(crew: StandingCrew) -> tuple[Snapshot, Snapshot]:
 async def read_counters_after_drain(
     crew: StandingCrew, drain_s: float, seen: TrialObservations
 ) -> tuple[Snapshot, Snapshot]:
-    """Once nothing comes to the sink any more: what waits in queues on the way is not lost. ``seen`` is told where that
-    does not come to be. Raises NodeError.
+    """Counters once no packet arrives at the sink any more, so that packets queued on the path are not counted as lost.
+
+    If packets never stop arriving, ``seen`` gets a doubt. Raises NodeError.
     """
     port, found = ("", crew.stream.sink.interface), await read_counters(crew)
     for _ in range(max(1, round(MOST_DRAIN_S / drain_s))):

@@ -1,4 +1,4 @@
-"""What a lost UUT kept from being undone: its agent undid what was its own, but a hypervisor keeps guests running."""
+"""Clean-up that a lost UUT prevented: its agent undid its own changes, but a hypervisor keeps guests running."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from labconsole.model.inventory import Inventory
 
 
 class Restorable(Protocol):
-    """A driver, as far as it undoes what it did."""
+    """The part of a driver that undoes what it did."""
 
     async def restore(self, uut: AgentLink) -> None: ...
 
@@ -26,12 +26,12 @@ class DeferredCleanup:
         self._drivers: list[Restorable] = []
 
     def defer(self, driver: Restorable) -> None:
-        """Only of a driver whose guests outlive the agent: nothing else is left."""
-        if getattr(driver, "outlives_agent", False):  # a driver from elsewhere may not say
+        """Note the driver if its guests outlive the agent; otherwise nothing is left to undo."""
+        if getattr(driver, "outlives_agent", False):  # a plug-in driver may lack the attribute
             self._drivers.append(driver)
 
     async def settle(self, *more: Restorable) -> None:
-        """Have these, too, undo what they did. What cannot be undone is told."""
+        """Restore noted drivers and ``more``. What cannot be undone is reported."""
         drivers, self._drivers = [*self._drivers, *more], []
         link = self._pool.links.get(self._inventory.uut)
         for driver in drivers:

@@ -1,7 +1,7 @@
-"""Tells those who watch which trial runs, beside the lease of the first stream's source.
+"""Announces the running trial to watching sessions, together with the lease of the first stream's source.
 
-Phase by phase and nothing between, never on the unit under test, and never awaited by the trial: a node that is slow to
-answer delays nothing, and what was overtaken meanwhile is not told any more.
+It announces phases only, never at the unit under test, and the trial never waits for it: a slow node delays nothing,
+and an outdated announcement is dropped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ log = logging.getLogger("labconsole.engine")
 
 
 class TrialAnnouncer:
-    """Hears the events of a session and tells of the trials between begin() and end()."""
+    """Listens to the events of a session, and announces its trials between begin() and end()."""
 
     def __init__(self, links: Mapping[str, AgentLink], node: str) -> None:
         self._links, self._node = links, node
@@ -28,7 +28,7 @@ class TrialAnnouncer:
         self._task: asyncio.Task[None] | None = None
 
     def hear(self, event: Event) -> None:
-        """Take an event of a batch that holds the testbed; called on the event loop."""
+        """Take an event of a batch that has leased the testbed; called on the event loop."""
         if isinstance(event, TrialStarted):
             self._trial = event
         elif isinstance(event, GuestTrialStarted):
@@ -57,7 +57,7 @@ class TrialAnnouncer:
                 log.info("telling of the trial on %s: %s", self._node, exc.message)
 
     async def end(self) -> None:
-        """The batch is over: tell nothing more, before the lease is given back."""
+        """Announce nothing more: the batch is over, and its lease will be released."""
         self._trial = self._next = None
         if self._task is not None:
             self._task.cancel()
@@ -68,11 +68,11 @@ class TrialAnnouncer:
 
 
 def build_announcement(trial: TrialStarted | GuestTrialStarted, phase: PhaseChanged) -> TrialTold:
-    """What others are told of a trial in a phase."""
+    """The announcement of a trial in a phase."""
     request = trial.request
-    words: dict[str, str] = {}  # agents of earlier versions refuse a key that they do not know
+    optional: dict[str, str] = {}  # agents of earlier versions refuse unknown keys
     if isinstance(trial, GuestTrialStarted):
-        repetition, repetitions, name, plan, words = 1, 1, trial.plan, None, {"words": trial.words}
+        repetition, repetitions, name, plan, optional = 1, 1, trial.plan, None, {"words": trial.words}
     else:
         repetition, repetitions, plan = trial.repetition, trial.repetitions, trial.plan
         name = plan.name if plan is not None else None
@@ -93,5 +93,5 @@ def build_announcement(trial: TrialStarted | GuestTrialStarted, phase: PhaseChan
         block=plan.block if plan is not None else None,
         set_ups=plan.set_ups if plan is not None else None,
         phase=phase.phase.value,
-        **words,
+        **optional,
     )

@@ -1,4 +1,4 @@
-"""What the kinds of experiment measure beside runs, for comparisons: found by their files."""
+"""The quantities of the kinds of experiment other than runs, for comparisons, found by their files."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from labconsole.contracts.measured import MeasuredKind
 
 
 def load_measured_kinds() -> tuple[MeasuredKind, ...]:
-    """Of each folder with a file ``measured.py``, its ``MEASURED``, in the order of the alphabet."""
+    """Return ``MEASURED`` of each folder with a file ``measured.py``, alphabetically."""
     places = [path.parent.name for folder in experiments.__path__ for path in Path(folder).glob("*/measured.py")]
     return tuple(import_module(f"{experiments.__name__}.{name}.measured").MEASURED for name in sorted(places))

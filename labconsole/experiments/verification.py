@@ -1,4 +1,4 @@
-"""How records of the kinds of experiment are computed and judged again, found by their files."""
+"""How records of the kinds of experiment are recomputed and judged again, found by their files."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ Unjudged = Callable[[Any], Iterable[str]]
 
 
 def find_recompute(kind: str) -> Recompute | None:
-    """What ``RECOMPUTE`` is in ``verify.py`` of this kind's folder, or in the module of another package's; None: its
-    runs are verified, or nothing.
+    """Return ``RECOMPUTE`` in ``verify.py`` of this kind's folder, or in the plug-in's module.
+
+    None means that its runs are verified instead, or nothing.
     """
     found: Recompute | None = getattr(_module(kind), "RECOMPUTE", None)
     return found
 
 
 def find_unjudged(kind: str) -> Unjudged | None:
-    """What ``UNJUDGED`` is there: what of a record cannot be judged again, in words; None: it does not say."""
+    """Return ``UNJUDGED`` from there, which names what of a record cannot be judged again, or None if there is none."""
     found: Unjudged | None = getattr(_module(kind), "UNJUDGED", None)
     return found
 
 
 def _module(kind: str) -> Any:
-    """Where a kind says how it is verified; None: nowhere."""
+    """Return the module that says how a kind is verified, or None."""
     if kind in plugins.find_external_names(OUTSIDE):
         try:
             return load_experiment(kind)
-        except plugins.PluginError:  # told by whoever asks for it
+        except plugins.PluginError:  # the callers report it
             return None
     name = f"{experiments.__name__}.{kind}.verify"
     try:

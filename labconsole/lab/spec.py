@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from labconsole.errors import ConfigError
@@ -162,7 +162,22 @@ class LabSpec:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data for ``from_json``."""
-        return asdict(self)
+        return {
+            "name": self.name,
+            "sources": self.sources,
+            "link_speed_bps": self.link_speed_bps,
+            "loss": self.loss,
+            "ssh_server": self.ssh_server,
+            "generator": self.generator,
+            "mtu": self.mtu,
+            "python": self.python,
+            "accel": self.accel,
+            "platforms": self.platforms,
+            "uut": self.uut,
+            "boot": self.boot,
+            "nic": self.nic,
+            "jobs": self.jobs,
+        }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> LabSpec:

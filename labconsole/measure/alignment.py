@@ -15,6 +15,9 @@ from dataclasses import dataclass
 PATIENCE_NS = 2_000_000_000
 """A sample of the sink waits this long for a report of the source that is younger; then sent is not known."""
 
+MAX_PENDING = 200_000
+"""Reports of each end that may wait for the other: five hours of ten a second. Further ones are none."""
+
 
 @dataclass(frozen=True, slots=True)
 class EndCounts:
@@ -56,6 +59,8 @@ class StreamAlignment:
         """The source had sent so many; False for a report that goes back in time or in number, which is none."""
         if self._ended or not self._sent or at_ns <= self._sent[-1][0] or packets < self._sent[-1][1]:
             return False
+        if len(self._sent) >= MAX_PENDING:
+            return False
         self._sent.append((at_ns, packets))
         return True
 
@@ -71,7 +76,8 @@ class StreamAlignment:
         self._last_ns = at_ns
         if self._waiting and (self._begun_ns is None or at_ns <= self._begun_ns):
             self._waiting.clear()
-        self._waiting.append((at_ns, packets))
+        if len(self._waiting) < MAX_PENDING:
+            self._waiting.append((at_ns, packets))
 
     def ready(self) -> Iterator[EndCounts]:
         """The sink's samples of which all is known that ever will be, each once, in order."""

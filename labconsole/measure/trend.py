@@ -12,12 +12,17 @@ import math
 import statistics
 from collections.abc import Sequence
 from itertools import islice, pairwise
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from labconsole.measure.order_test import LARGEST_P, ORDER_RESULTS, clearest_places, order_p
 
 MINIMUM_RESULTS: Final = 4
-"""Of a series that is cut: with fewer every cut would leave single results."""
+"""Of a series that is looked at: among fewer no result lies apart from the others."""
+
+CUT_RESULTS: Final = 6
+"""Of a series that is cut. Nights of two kinds part four or five results into two and two, or two and three, in one
+series of eight.
+"""
 
 LEAST_SPREAD_RATIO: Final = 1e-6
 """Of the highest result: what is smaller is that of floating point."""
@@ -82,6 +87,10 @@ class Level(NamedTuple):
     mean: float
     sd: float | None
 
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return {"first": self.first, "last": self.last, "mean": self.mean, "sd": self.sd}
+
 
 class Segmentation(NamedTuple):
     """``outliers``: numbers, from 0, of results that belong to no level. The last result may be the first of one.
@@ -99,8 +108,10 @@ class Segmentation(NamedTuple):
 
 
 def fewest_results(results: int) -> int:
-    """What makes a level in a series of so many: two that agree are more often chance in the middle ones."""
-    return 3 if 6 <= results < 14 else 2
+    """What makes a level in a series of so many: two that agree are more often chance in short ones. With three, fewer
+    than CUT_RESULTS have one level.
+    """
+    return CUT_RESULTS // 2 if results < WANDERING_RESULTS else 2
 
 
 def segment(values: Sequence[float], known: Resolution = EXACT) -> Segmentation:
@@ -118,6 +129,8 @@ def segment(values: Sequence[float], known: Resolution = EXACT) -> Segmentation:
             kept, groups = everything, [everything]
             break
         groups = _groups(kept, values, known)
+    if len(values) < ORDER_RESULTS and (len(kept) < len(values) or _overlap(groups, values)) and len(groups) > 1:
+        kept, groups = everything, [everything]  # few results of two kinds of nights are easily so
     _join_alike(groups, values, known)
     groups = _confirmed(groups, _tested(values, kept), fewest)
     _join_alike(groups, values, known)
@@ -177,6 +190,12 @@ def _apart(groups: list[list[int]], values: Sequence[float], known: Resolution, 
             if away > distance and known.is_change(middle, values[place]):
                 farthest, distance = place, away
     return [] if farthest is None else [farthest]
+
+
+def _overlap(groups: list[list[int]], values: Sequence[float]) -> bool:
+    """Whether a result of one of two neighbouring levels lies among those of the other."""
+    ends = [(min(own), max(own)) for own in ([values[place] for place in group] for group in groups)]
+    return any(max(a[0], b[0]) <= min(a[1], b[1]) for a, b in pairwise(ends))
 
 
 def _spread(values: Sequence[float]) -> float:

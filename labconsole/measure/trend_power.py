@@ -9,8 +9,6 @@ from typing import Final, NamedTuple
 from labconsole.measure.trend import Segmentation
 
 FOUND_STEPS: Final[dict[int, float]] = {
-    4: 17.8,
-    5: 14.7,
     6: 11.7,
     8: 8.3,
     10: 7.0,
@@ -22,7 +20,7 @@ FOUND_STEPS: Final[dict[int, float]] = {
     100: 1.5,
 }
 """The step in the middle of so many results that is found in 8 of 10 series, in standard deviations of a result: of
-simulated series of normal results, validated by the table of trends in docs/validation.md.
+simulated series of normal results, validated by the table of trends in docs/validation.md. Shorter ones are not cut.
 """
 
 LATEST_STEPS: Final[dict[int, float]] = {
@@ -45,7 +43,7 @@ NORMAL_80: Final = 0.8416
 
 
 class SmallestSteps(NamedTuple):
-    """As shares of the last level; None: no level has two results, or there are too few."""
+    """As shares of the last level; None: no level has two results, or there are too few (CUT_RESULTS in the middle)."""
 
     middle_ratio: float | None = None
     latest_ratio: float | None = None
@@ -62,7 +60,7 @@ def smallest_steps(found: Segmentation) -> SmallestSteps:
         (each.last - each.first - out, each.sd) for each, out in zip(levels, off, strict=True) if each.sd is not None
     ]
     degrees = sum(many for many, _ in squares)
-    if results < min(FOUND_STEPS) or not degrees or not levels[-1].mean > 0:
+    if results < min(LATEST_STEPS) or not degrees or not levels[-1].mean > 0:
         return SmallestSteps()
     mean = levels[-1].mean
     pooled = math.sqrt(math.fsum(many * sd * sd for many, sd in squares) / degrees)
@@ -74,6 +72,6 @@ def smallest_steps(found: Segmentation) -> SmallestSteps:
         return max(steps[size] * sd, least + NORMAL_80 * error) / mean
 
     return SmallestSteps(
-        smallest(FOUND_STEPS, pooled * 2 / math.sqrt(results)),
+        smallest(FOUND_STEPS, pooled * 2 / math.sqrt(results)) if results >= min(FOUND_STEPS) else None,
         smallest(LATEST_STEPS, pooled * math.sqrt(1 + 1 / results)),
     )

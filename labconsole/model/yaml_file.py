@@ -14,7 +14,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.constructor import RoundTripConstructor
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.scalarbool import ScalarBoolean
 
 from labconsole.errors import SHOWN_CHARACTERS, ConfigError
@@ -35,6 +37,27 @@ _MARKS = (",", ":", "[", "{", "- ", "? ", "\n")
 
 MAX_DEPTH = 64
 
+MAX_MERGED_VALUES = 10_000
+"""Repeated by merge keys (``<<``), each key counted as ``MERGE_KEY_VALUES`` more.
+
+The parser compares all mappings that merge the same one with each other.
+"""
+
+MERGE_KEY_VALUES = 10
+MAX_NUMBER_CHARACTERS = 10_000
+"""Of a number: one in base 60 takes time by the square of its length."""
+
+_TAG = "tag:yaml.org,2002:"
+_NUMBERS = (f"{_TAG}int", f"{_TAG}float")
+
+
+class _BoundedConstructor(RoundTripConstructor):
+    """Refuses what would take much longer to construct than to parse."""
+
+    def construct_document(self, node: Node) -> Any:
+        _check_cost(node)
+        return super().construct_document(node)
+
 
 def load_yaml(path: Path) -> CommentedMap:
     """The mapping in a YAML file, with line numbers. Raises ConfigError naming the file and line."""
@@ -42,7 +65,9 @@ def load_yaml(path: Path) -> CommentedMap:
     if len(text) > MAX_MARKS and sum(map(text.count, _MARKS)) > MAX_MARKS:
         raise ConfigError(f"holds more than {MAX_MARKS} values; is this the right file?", file=str(path))
     try:
-        data = YAML(typ="rt", pure=True).load(StringIO(text))
+        yaml = YAML(typ="rt", pure=True)
+        yaml.Constructor = _BoundedConstructor
+        data = yaml.load(StringIO(text))
     except MarkedYAMLError as exc:
         mark = exc.problem_mark or exc.context_mark
         problem = exc.problem or exc.context or "unreadable"
@@ -56,6 +81,44 @@ def load_yaml(path: Path) -> CommentedMap:
     if not isinstance(data, CommentedMap):
         raise ConfigError("must be a mapping of keys to values", file=str(path), line=1)
     return data
+
+
+def _check_cost(document: Node) -> None:
+    """Raise MarkedYAMLError for too long a number, and for merge keys that repeat more than ``MAX_MERGED_VALUES``."""
+    known: set[int] = set()
+    waiting, sizes = [document], dict[int, int]()
+    left = MAX_MERGED_VALUES
+    while waiting:
+        node = waiting.pop()
+        if id(node) in known:
+            continue
+        known.add(id(node))
+        if isinstance(node, ScalarNode) and node.tag in _NUMBERS and len(node.value) > MAX_NUMBER_CHARACTERS:
+            words = f"a number has {len(node.value)} characters; allowed: {MAX_NUMBER_CHARACTERS}"
+            raise MarkedYAMLError(problem=words, problem_mark=node.start_mark)
+        if isinstance(node, SequenceNode):
+            waiting += node.value
+        if isinstance(node, MappingNode):
+            waiting += [each for pair in node.value for each in pair]
+            left -= sum(MERGE_KEY_VALUES + _size(each, sizes) for each in _merged(node))
+            if left < 0:
+                words = f"its merge keys repeat more than {MAX_MERGED_VALUES} values"
+                raise MarkedYAMLError(problem=words, problem_mark=node.start_mark)
+
+
+def _merged(node: MappingNode) -> Iterator[MappingNode]:
+    """The mappings that the merge keys of this one name."""
+    for key, value in node.value:
+        if key.tag == f"{_TAG}merge":
+            each = value.value if isinstance(value, SequenceNode) else [value]
+            yield from (mapping for mapping in each if isinstance(mapping, MappingNode))
+
+
+def _size(node: MappingNode, known: dict[int, int]) -> int:
+    """Keys of a mapping, with all that it merges."""
+    if id(node) not in known:
+        known[id(node)] = len(node.value) + sum(_size(each, known) for each in _merged(node))
+    return known[id(node)]
 
 
 def read_text(path: Path) -> str:

@@ -1,8 +1,8 @@
-"""What an agent says, checked before anybody else sees it: its hello, its events, its answers.
+"""Checks an agent's messages before other code sees them: its hello, its events, its answers.
 
 A node is not trusted: a wrong type deep inside a message would otherwise end as a traceback in the engine or the
-console. Names and sentences are cleaned rather than refused, because an interface may really have an escape sequence
-for a name. What a message must be is in its class (labconsole/wire).
+console. Names and sentences are cleaned rather than refused, because an interface's name may really contain an escape
+sequence. The class of a message defines its format (labconsole/wire).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from labconsole.wire.session import Hello
 
 
 def read_hello(message: dict[str, Any]) -> Hello:
-    """The first line of an agent. Raises WireError."""
+    """Parse the first line of an agent. Raises WireError."""
     protocol = count(message.get("protocol"), "protocol")
     if protocol != PROTOCOL:
         raise WireError("protocol", f"the agent speaks protocol {protocol}, this console {PROTOCOL}")
@@ -25,9 +25,9 @@ def read_hello(message: dict[str, Any]) -> Hello:
 
 
 def read_event(message: dict[str, Any]) -> AgentEvent | None:
-    """One event, or None for a kind this console does not know. Takes the kind out of ``message``.
+    """Parse one event, or return None for an unknown kind. Removes the kind from ``message``.
 
-    Raises WireError naming the kind and what is wrong.
+    Raises WireError naming the kind and the problem.
     """
     kind = message.get("event")
     if type(kind) is not str:
@@ -42,9 +42,9 @@ def read_event(message: dict[str, Any]) -> AgentEvent | None:
 
 
 def read_reply(op: str, check: Check, message: dict[str, Any]) -> Any:
-    """The answer to ``op``: what ``check`` makes of its ``ok``, or a Refusal.
+    """Parse the answer to ``op``: its ``ok`` by ``check``, or its error as a Refusal.
 
-    Raises WireError naming the operation and what is wrong.
+    Raises WireError naming the operation and the problem.
     """
     try:
         if "error" in message:

@@ -1,7 +1,7 @@
-"""Opening SSH connections: jump hosts shared, attempts repeated where that helps, every failure one sentence.
+"""Opens SSH connections: jump hosts are shared, attempts repeated if that helps, and each failure is one sentence.
 
-A jump connection belongs to all targets behind it: the first that needs it opens it, the last that leaves closes it,
-and when it cannot be opened all who wait are told so at once instead of trying one after another.
+A jump connection belongs to all targets behind it: the first that needs it opens it, the last that leaves closes it. If
+it cannot be opened, all waiting targets learn that at once instead of trying one after another.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from labconsole.wire.clean import clean
 log = logging.getLogger("labconsole.nodes")
 
 ATTEMPTS = 3
-"""sshd's MaxStartups (10:30:100) drops logins at random when many come at once; a limit on ours does not do."""
+"""sshd's MaxStartups (10:30:100) drops logins at random when many arrive at once; limiting ours is not sufficient."""
 BACK_OFF_S = 0.25
 KEEPALIVE_S = 1.0
 KEEPALIVE_MISSED = 3
@@ -41,9 +41,9 @@ CLOSE_S = 2.0
 
 
 class ConcurrencyLimit:
-    """At most ``number`` at once, per event loop. What takes longer than ``longest_s`` goes on without its turn.
+    """At most ``number`` at once, per event loop. After ``longest_s`` a slow one continues without its slot.
 
-    So a node that does not answer keeps others waiting for that long at most.
+    Thus a node that does not answer delays others for at most that long.
     """
 
     def __init__(self, number: int, longest_s: float) -> None:
@@ -54,7 +54,7 @@ class ConcurrencyLimit:
 
     @asynccontextmanager
     async def one(self) -> AsyncIterator[None]:
-        """Wait for a turn, and keep it until the block ends or has taken too long."""
+        """Wait for a slot, and keep it until the block ends or has taken too long."""
         loop = asyncio.get_running_loop()
         free = self._free.setdefault(loop, asyncio.Semaphore(self._number))
         await free.acquire()
@@ -69,15 +69,15 @@ class ConcurrencyLimit:
 
 
 LOGINS = ConcurrencyLimit(16, 1.0)
-"""A login costs a console 20 ms of processor time: a hundred at once would all be slow."""
+"""A login costs the console 20 ms of processor time: a hundred at once would all be slow."""
 
 STARTS = ConcurrencyLimit(16, 3.0)
-"""An agent costs its node 0.2 s of processor time, which is that of one machine where the nodes are its guests."""
+"""Starting an agent costs its node 0.2 s of processor time, all on one machine if the nodes are its guests."""
 
 
 @dataclass(slots=True, eq=False)
 class _Jump:
-    """A shared connection to a jump host, open or being opened; ``users`` counts who holds or awaits it."""
+    """A shared connection to a jump host, open or being opened; ``users`` counts those that use or await it."""
 
     opening: asyncio.Future[asyncssh.SSHClientConnection]
     users: int = 0
@@ -87,7 +87,7 @@ class _Jump:
     def usable(self) -> bool:
         if not self.opening.done():
             return True
-        # users: a jump that everybody has left is closing, which is_closed() says only once it is done.
+        # users: a jump without users is closing, which is_closed() reports only once it is done.
         return self.users > 0 and self.opened is not None and not self.opened.is_closed()
 
     @property
@@ -97,10 +97,10 @@ class _Jump:
         return self.opening.result()
 
     def leave(self) -> None:
-        """One user less; the last one closes, and lets go of the jump before this one."""
+        """Remove one user; the last one closes the connection, and leaves the jump before this one."""
         self.users -= 1
         if self.users == 0 and (connection := self.opened) is not None:
-            # close() flushes what the targets still had to say; the transport ends by itself after it.
+            # close() flushes the targets' remaining data; the transport ends by itself afterwards.
             connection.close()
             if self.outer is not None:
                 self.outer.leave()
@@ -109,13 +109,13 @@ class _Jump:
 
 @dataclass(slots=True)
 class SshConnection:
-    """An open connection and, when it leads through a jump host, its share of that one."""
+    """An open connection and, if it leads through a jump host, its share of that one."""
 
     connection: asyncssh.SSHClientConnection
     _jump: _Jump | None = None
 
     async def close(self) -> None:
-        """Close politely for at most CLOSE_S, then abort; give the jump back."""
+        """Close properly within CLOSE_S, else abort; release the jump."""
         try:
             self.connection.close()
             async with asyncio.timeout(CLOSE_S):
@@ -126,7 +126,7 @@ class SshConnection:
             self.abort()
 
     def abort(self) -> None:
-        """Drop the connection now and give the jump back."""
+        """Drop the connection now and release the jump."""
         self.connection.abort()
         jump, self._jump = self._jump, None
         if jump is not None:
@@ -148,7 +148,7 @@ async def dial(name: str, inventory: Inventory, route: Route) -> SshConnection:
 
 
 async def _enter_jump(name: str, inventory: Inventory, route: Route) -> _Jump | None:
-    """The shared, open jump at the end of ``route``, to be left once; None when the route is empty."""
+    """The shared, open jump at the end of ``route``, to be left once; None if the route is empty."""
     if not route:
         return None
     jumps = _jumps.setdefault(asyncio.get_running_loop(), {})
@@ -167,7 +167,7 @@ async def _enter_jump(name: str, inventory: Inventory, route: Route) -> _Jump | 
             task = asyncio.current_task()
             if not jump.opening.cancelled() or (task is not None and task.cancelling()):
                 raise
-            # It was not this task that was cancelled but the one that was opening: it is ours to open now.
+            # The opening task was cancelled, not this one: this one opens it now.
         else:
             return jump
 
@@ -186,10 +186,10 @@ async def _open_jump(name: str, inventory: Inventory, route: Route, jumps: dict[
         if not isinstance(exc, NodeUnreachable):
             jump.opening.cancel()
             raise
-        told = _unreachable(name, f"jump host {route[-1].alias}: {exc.message}")
-        jump.opening.set_exception(told)
-        jump.opening.exception()  # marks it as seen: there may be nobody else waiting
-        raise told from exc
+        failure = _unreachable(name, f"jump host {route[-1].alias}: {exc.message}")
+        jump.opening.set_exception(failure)
+        jump.opening.exception()  # marks it as retrieved, since there may be no other waiter
+        raise failure from exc
     jump.outer = outer
     jump.opening.set_result(connection)
     return jump
@@ -221,14 +221,14 @@ async def _open(
 async def _login(
     name: str, hop: JumpHost, tunnel: asyncssh.SSHClientConnection | None, witness: HostKeyClient
 ) -> asyncssh.SSHClientConnection:
-    known, keys, held, certificates = await asyncio.to_thread(_credentials, name, hop)
+    known, keys, public, certificates = await asyncio.to_thread(_credentials, name, hop)
     options: dict[str, object] = {
-        "config": None,  # everything that counts is in ``hop``; the environment, X11 and the like never reach a node
+        "config": None,  # all relevant settings are in ``hop``; the environment, X11 and the like never reach a node
         "username": hop.user,
         "tunnel": tunnel,
         "known_hosts": known.trusted,
         "host_key_alias": hop.host_key_alias,
-        "x509_trusted_certs": None,  # else ~/.ssh/ca-bundle.crt would vouch for host keys as well
+        "x509_trusted_certs": None,  # otherwise ~/.ssh/ca-bundle.crt would vouch for host keys as well
         "client_factory": lambda: witness,
         "agent_path": hop.agent,
         "agent_forwarding": False,
@@ -250,13 +250,13 @@ async def _login(
     if hop.proxy_command and tunnel is None:
         options["proxy_command"] = [os.environ.get("SHELL") or "/bin/sh", "-c", f"exec {hop.proxy_command}"]
     if hop.identities is not None:
-        # asyncssh takes an empty list for "the usual keys", and an empty iterator for none but the agent's.
+        # For asyncssh an empty list means "the usual keys", and an empty iterator only the agent's.
         options["client_keys"] = keys or iter(())
     if certificates:
         options["client_certs"] = certificates
     if hop.identities_only:
         # Otherwise every key of a full ssh-agent is offered first, and sshd hangs up after six.
-        options |= {"agent_identities": held} if held else {"agent_path": None}
+        options |= {"agent_identities": public} if public else {"agent_path": None}
     return await asyncssh.connect(hop.host, hop.port, **options)
 
 
@@ -267,11 +267,11 @@ _ALGORITHMS: dict[str, tuple[str, Callable[[], list[bytes]]]] = {
     "hostkeyalgorithms": ("server_host_key_algs", lambda: get_certificate_algs() + get_public_key_algs()),
     "pubkeyacceptedalgorithms": ("signature_algs", get_public_key_algs),
 }
-"""By keyword of ssh_config: the option of asyncssh and the names that asyncssh knows."""
+"""The option of asyncssh and the names that asyncssh supports, by keyword of ssh_config."""
 
 
 def _configured(name: str, hop: JumpHost) -> dict[str, object]:
-    """Options of asyncssh from the settings of ssh_config that differ from OpenSSH's defaults."""
+    """Options of asyncssh for the settings in ssh_config that differ from OpenSSH's defaults."""
     options: dict[str, object] = {}
     for keyword, value in hop.settings:
         if keyword in _ALGORITHMS:
@@ -304,7 +304,7 @@ def _configured(name: str, hop: JumpHost) -> dict[str, object]:
 
 
 def _credentials(name: str, hop: JumpHost) -> tuple[KnownHosts, list[str], list[str], list[str]]:
-    """(known hosts, private keys, public halves that an ssh-agent may hold, certificates): files. Blocking."""
+    """Files with (known hosts, private keys, public halves of keys in an ssh-agent, certificates). Blocking."""
     try:
         known = read_known_hosts(hop)
     except (OSError, ValueError) as exc:
@@ -312,17 +312,17 @@ def _credentials(name: str, hop: JumpHost) -> tuple[KnownHosts, list[str], list[
     if hop.key and not Path(hop.key).is_file():
         raise _unreachable(name, f"the key {hop.key} (nodes.{name}.key in hosts.yaml) does not exist")
     keys: list[str] = []
-    held: list[str] = []
+    public: list[str] = []
     for path in hop.identities or ():
         if path.endswith(".pub"):
-            held.append(path)
+            public.append(path)
             continue
-        # Like OpenSSH: a key that ssh_config names and that is not there is not an error.
+        # As in OpenSSH, a missing key that ssh_config names is not an error.
         if Path(path).is_file():
             keys.append(path)
-        held.extend(public for public in (f"{path}-cert.pub", f"{path}.pub") if Path(public).is_file())
-    held, certificates = ([file for file in files if Path(file).is_file()] for files in (held, hop.certificates))
-    return known, keys, held, certificates
+        public.extend(each for each in (f"{path}-cert.pub", f"{path}.pub") if Path(each).is_file())
+    public, certificates = ([file for file in files if Path(file).is_file()] for files in (public, hop.certificates))
+    return known, keys, public, certificates
 
 
 def _unreachable(name: str, text: str) -> NodeUnreachable:
@@ -330,14 +330,14 @@ def _unreachable(name: str, text: str) -> NodeUnreachable:
 
 
 def _sentence(name: str, inventory: Inventory, hop: JumpHost, witness: HostKeyClient, exc: Exception) -> str:
-    """What went wrong while opening ``hop``, and what to do about it. Blocking: may read key files."""
+    """The sentence for a failure to open ``hop``, with the remedy. Blocking: may read key files."""
     if isinstance(exc, NodeUnreachable):
         return exc.message
     if isinstance(exc, asyncssh.HostKeyNotVerifiable):
         accept = accept_command(name, inventory, hop)
         return refusal(hop, witness.shown, accept, revoked="revoked" in str(exc))
     if isinstance(exc, asyncssh.KeyExchangeFailed) and "host key" in str(exc).lower():
-        # The file has a key for this host, of a type the server no longer offers.
+        # The file has a key for this host, of a type that the server no longer offers.
         return refusal(hop, witness.shown, accept_command(name, inventory, hop))
     if isinstance(exc, asyncssh.PermissionDenied):
         return f"{hop.user}@{hop} refused the login; tried: {_describe_credentials(hop)}{_locked(hop)}"
@@ -363,7 +363,7 @@ def _describe_credentials(hop: JumpHost) -> str:
 
 
 def _locked(hop: JumpHost) -> str:
-    """The keys that could not be used for want of a passphrase, which is not asked for here."""
+    """A note on keys that could not be used because they need a passphrase, which this program does not request."""
     locked = []
     for path in hop.identities or sorted(str(p) for p in Path("~/.ssh").expanduser().glob("id_*")):
         if path.endswith(".pub") or not Path(path).is_file():

@@ -1,8 +1,8 @@
-"""The way to a node: which hosts are logged in to, as whom, with which keys, checked against which known_hosts.
+"""The route to a node: the logins on the way, with their users, keys and known_hosts files.
 
-hosts.yaml over ssh_config over the defaults of OpenSSH. asyncssh gets resolved values only and reads no ssh_config.
-ProxyJump is resolved here, because asyncssh would open one login on the jump host per target; a resolved way is
-hashable, so that ways with a common start share it.
+hosts.yaml takes precedence over ssh_config, and ssh_config over OpenSSH's defaults. asyncssh gets resolved values only
+and reads no ssh_config. ProxyJump is resolved here, because asyncssh would open one login on the jump host per target;
+a resolved route is hashable, so that routes with a common start share it.
 
 Runs ``ssh -G``, which may run the commands of ``Match exec``: call it in a thread.
 """
@@ -56,12 +56,11 @@ CLIENT = ("ssh", "-a", "-x", "-k", "-o", "ClearAllForwardings=yes")
 
 @dataclass(frozen=True, slots=True)
 class JumpHost:
-    """One login. ``alias`` is what ssh_config's Host patterns saw; ``host``, ``port`` and ``user`` are what it became.
+    """One login. ``alias`` is the name that ssh_config's Host patterns match; ``host``, ``port``, ``user`` the result.
 
-    ``given_user`` and ``given_port`` are None unless hosts.yaml or a jump specification named them.
-    ``identities`` are the key files that would be used, None for the usual ones in ~/.ssh. ``agent`` is the socket of
-    an ssh-agent, or None. ``settings`` are further values of ssh_config by keyword, where they differ from OpenSSH's
-    defaults.
+    ``given_user`` and ``given_port`` are None unless hosts.yaml or a jump specification named them. ``identities`` are
+    the key files that would be used, or None for the usual ones in ~/.ssh. ``agent`` is the socket of an ssh-agent, or
+    None. ``settings`` are further values of ssh_config by keyword that differ from OpenSSH's defaults.
     """
 
     alias: str
@@ -93,7 +92,7 @@ Route = tuple[JumpHost, ...]
 
 @dataclass(frozen=True, slots=True)
 class _WantedRoute:
-    """A login as hosts.yaml or a jump specification names it. ``jump`` None leaves the jump to ssh_config."""
+    """A login as named by hosts.yaml or a jump specification. ``jump`` None leaves the jump to ssh_config."""
 
     alias: str
     user: str | None = None
@@ -104,7 +103,7 @@ class _WantedRoute:
 
 
 def find_route(name: str, inventory: Inventory) -> Route:
-    """The logins that lead to node ``name``. Raises NodeUnreachable when the configuration cannot be used."""
+    """The logins that lead to node ``name``. Raises NodeUnreachable if the configuration cannot be used."""
     config = _config_file(name, inventory)
     try:
         return tuple(_resolve(name, inventory, config, _build_wanted_route(name, inventory), frozenset()))
@@ -119,12 +118,12 @@ def find_route(name: str, inventory: Inventory) -> Route:
 
 
 def shell_argv(name: str, inventory: Inventory) -> list[str]:
-    """The command line of OpenSSH's client that opens a shell on node ``name`` by the same way and as strictly."""
+    """The command line of OpenSSH's client for a shell on node ``name``, over the same route and as strict."""
     return [*CLIENT, *_client_options(name, inventory, find_route(name, inventory))]
 
 
 def accept_command(name: str, inventory: Inventory, hop: JumpHost) -> str:
-    """What an operator types once to look at and accept the key of ``hop``, on the way to ``name``."""
+    """The command that an operator runs once to inspect and accept the key of ``hop``, on the route to ``name``."""
     route = find_route(name, inventory)
     upto = route[: route.index(hop) + 1] if hop in route else (hop,)
     options = _client_options(name, inventory, upto, strict=False)
@@ -136,7 +135,7 @@ def _client_options(name: str, inventory: Inventory, route: Route, *, strict: bo
     usual = has_openssh_home() and hop.config == str(Path(DEFAULT_SSH_CONFIG).expanduser())
     options = ["-F", hop.config] if hop.config and not usual else []
     if strict:
-        options += ["-o", "StrictHostKeyChecking=yes"]
+        options += ["-o", "StrictHostKeyChecking=yes", "-o", "UpdateHostKeys=no"]  # no key is added, none taken out
     if inventory.defaults.known_hosts is not None:
         options += ["-o", f'UserKnownHostsFile="{hop.known_hosts[0]}"']
     if hop.key:
@@ -146,7 +145,7 @@ def _client_options(name: str, inventory: Inventory, route: Route, *, strict: bo
     if hop.given_user:
         options += ["-l", hop.given_user]
     if len(route) > 1 and _jump_is_ours(name, inventory):
-        # Not -J: that would use neither the jump's own key nor this strictness.
+        # Not -J, which would use neither the jump's own key nor this strictness.
         jump = [word.replace("%", "%%") for word in _client_options(name, inventory, route[:-1], strict=strict)]
         options += ["-o", f"ProxyCommand={shlex.join([*CLIENT, '-W'])} '[%h]:%p' {shlex.join(jump)}"]
     return [*options, "--", hop.alias]
@@ -162,7 +161,7 @@ def _build_wanted_route(name: str, inventory: Inventory) -> _WantedRoute:
 
 
 def _config_file(name: str, inventory: Inventory) -> str | None:
-    """ssh_config's path; None when it is the usual one and absent, which is no error."""
+    """ssh_config's path, or None if it is the usual one and absent, which is not an error."""
     given = inventory.defaults.ssh_config
     path = Path(given).expanduser()
     if path.is_file():
@@ -189,7 +188,8 @@ def _resolve(
     before: list[JumpHost] = []
     for position, text in enumerate(jump.split(",")):
         via = _jump(name, text.strip(), inventory, first=position == 0)
-        # Of several jumps only the first is reached by its own configuration; the others by the one before.
+        # Only the first of several jumps is reached by its own configuration; the others are reached from the one
+        # before.
         hops = _resolve(name, inventory, config, via, seen | {wanted})
         before.extend(hops)
     return [*before, hop]
@@ -207,8 +207,8 @@ def _jump(name: str, text: str, inventory: Inventory, *, first: bool) -> _Wanted
     elif host.count(":") == 1:
         host, _, port = host.partition(":")
     if not host or host.startswith("-") or (port is not None and not (port.isdecimal() and 0 < int(port) < 65536)):
-        told = f"{clean(text)!r} is not a jump host; allowed: [user@]host[:port]"
-        raise NodeUnreachable(name, told, operation="connect")
+        problem = f"{clean(text)!r} is not a jump host; allowed: [user@]host[:port]"
+        raise NodeUnreachable(name, problem, operation="connect")
     return _WantedRoute(host, user if at else None, int(port) if port else None, follow_config_jump=first)
 
 
@@ -216,7 +216,7 @@ def _resolve_one(wanted: _WantedRoute, path: str | None, known_hosts: str | None
     usual = path is None or path == str(Path(DEFAULT_SSH_CONFIG).expanduser())
     settings = read_settings(wanted.alias, wanted.user, wanted.port, None if usual else path)
     values = tokens(wanted.alias, settings)
-    # ssh -G leaves the tokens of these keywords as they are.
+    # ssh -G leaves the tokens of these keywords unexpanded.
     paths = {
         keyword: tuple(expand_path(keyword, file, values) for file in settings[keyword] if file.lower() != "none")
         for keyword in ("identityfile", "certificatefile", "revokedhostkeys")

@@ -9,7 +9,11 @@ from functools import partial
 from typing import Any, Final
 
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS
-from labconsole.measure.statistics.gate_power import OccasionCounts, noncentrality_of_known_spread
+from labconsole.measure.statistics.gate_power import (
+    FEWEST_BESIDE_ONE,
+    OccasionCounts,
+    noncentrality_of_known_spread,
+)
 from labconsole.measure.statistics.set_ups import deviation
 from labconsole.report.changes import Side, collect_set_ups
 from labconsole.report.compared_effect import SideSetUps, find_occasion_means
@@ -34,8 +38,8 @@ MOST_LINES: Final = 12
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointScatter:
     """One quantity of one design point. ``sd_ratio``: between occasions; ``passing_margin_ratio``: within which one
-    later occasion passes 8 times in 10 if nothing has changed; None: fewer than three occasions, of which those of one
-    boot are one. ``boots``: None, some are not known. ``off``: sentences.
+    later occasion passes, or two do where one is not judged, 8 times in 10 if nothing has changed; None: fewer than
+    three occasions, of which those of one boot are one. ``boots``: None, some are not known. ``off``: sentences.
     """
 
     point: str
@@ -80,6 +84,11 @@ def find_scatter(side: Side) -> list[PointScatter]:
     return found
 
 
+def later_occasions(baseline: int) -> int:
+    """The fewest that a gate judges beside so many."""
+    return 1 if baseline >= FEWEST_BESIDE_ONE else 2
+
+
 def _scatter(
     point: str,
     side: SideSetUps,
@@ -87,12 +96,12 @@ def _scatter(
     name_occasion: Callable[[Hashable], str | None],
 ) -> PointScatter:
     means = find_occasion_means(side)
-    counts = OccasionCounts(len(means), 1)
+    counts = OccasionCounts(len(means), later_occasions(len(means)))
     sd = deviation([math.log(mean) for mean in means]) if means and min(means) > 0 else None
     if sd is None or len(means) < MINIMUM_BLOCKS:
         sd = margin = None
     else:
-        margin = math.expm1(noncentrality_of_known_spread(counts.degrees) * counts.error_ratio * sd)
+        margin = math.expm1(noncentrality_of_known_spread(counts) * counts.error_ratio * sd)
     outlier = find_outlying_occasion(side)
     off = (
         []
@@ -117,9 +126,10 @@ def describe_scatter(found: Sequence[PointScatter], named: int) -> Iterator[str]
     if spread:
         sd, margin, most = max(spread, key=lambda each: each[1])
         most_of_all = "at most " if len(spread) > 1 else ""
+        later = "one later occasion passes" if later_occasions(most.occasions) == 1 else "two later occasions pass"
         yield (
-            f"{format_noun_count(most.occasions, 'occasion')} scatter by {most_of_all}{format_percent(sd, 2)}, at {most.point}: one later "
-            f"occasion passes there 8 times in 10 within a margin of {format_percent(margin, 2)} if nothing has changed"
+            f"{format_noun_count(most.occasions, 'occasion')} scatter by {most_of_all}{format_percent(sd, 2)}, at {most.point}: {later} "
+            f"there 8 times in 10 within a margin of {format_percent(margin, 2)} if nothing has changed"
         )
     off = [
         f"{each.point}: {words}; while it is in the baseline, a gate finds less" for each in found for words in each.off

@@ -13,6 +13,7 @@ from statistics import harmonic_mean
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
+from labconsole.measure.statistics.censoring import widen_effect
 from labconsole.measure.statistics.effects import (
     MINIMUM_BLOCKS,
     Effect,
@@ -193,18 +194,17 @@ def derive_unpaired_effect(
     """Over occasions where a side has three or more; else over boots, where both have three; else over set-ups.
 
     Welch's t, or Student's where one side has fewer than three occasions: these vary by as much as the others do, and
-    by no less than their own set-ups show. ``packets`` as in unpaired_effect(), by how many replicates each side has,
-    as their harmonic mean.
+    by no less than they and their set-ups show. ``packets`` as in unpaired_effect(), by how many replicates each side
+    has, as their harmonic mean.
     """
     moments = [_moments(side, _collect_boots(ours, theirs)) for side in (ours, theirs)]
     if max(map(len, moments)) >= MINIMUM_BLOCKS:
         known = packets(_average_replicates(moments))
         if min(map(len, moments)) >= MINIMUM_BLOCKS:
-            return build_scoped_effect(unpaired_effect(*moments, packets=known), "occasions")
+            return build_scoped_effect(_as_one_spread(unpaired_effect(*moments, packets=known), moments), "occasions")
         few, many = (ours, theirs) if len(moments[0]) < MINIMUM_BLOCKS else (theirs, ours)
-        effect = one_spread_effect(
-            *moments, packets=known, least_sd_log=_least_deviation(few, many), own_sd_log=_own_deviation(few)
-        )
+        own = max(_own_deviation(few), _log_deviation(min(moments, key=len)))
+        effect = one_spread_effect(*moments, packets=known, least_sd_log=_least_deviation(few, many), own_sd_log=own)
         return build_scoped_effect(effect, "occasions")
     by_boot = [average_by_boot(side.means, side.boots) for side in (ours, theirs)]
     if min(map(len, by_boot)) >= MINIMUM_BLOCKS:
@@ -218,6 +218,21 @@ def derive_unpaired_effect(
         return None, None, UNKNOWN_BOOTS
     values = [list(side.means.values()) for side in (ours, theirs)]
     return build_scoped_effect(unpaired_effect(*values, packets=packets(_average_replicates(values))), "set-ups")
+
+
+def _as_one_spread(effect: Effect, moments: Sequence[Sequence[float]]) -> Effect:
+    """With an error no smaller than that of one spread for both sides: the fewer occasions of a side are, the more
+    often all of them are of what is frequent, and alike.
+    """
+    if effect.absent is not None or not effect.error_log:
+        return effect
+    logs = [[math.log(value) for value in side] for side in moments]
+    error = (pooled_deviation(logs) or 0.0) * math.sqrt(math.fsum(1 / len(side) for side in moments))
+    return widen_effect(effect, error / effect.error_log) if error > effect.error_log else effect
+
+
+def _log_deviation(values: Sequence[float]) -> float:
+    return (deviation([math.log(value) for value in values]) or 0.0) if values and min(values) > 0 else 0.0
 
 
 def _average_replicates(values: Sequence[Sequence[float]]) -> float:

@@ -19,7 +19,7 @@ from labconsole.text.axis import (
     check_span,
     check_text,
 )
-from labconsole.text.sanitize import sanitize
+from labconsole.text.sanitize import single_line
 
 KINDS = ("curves", "bars")
 MOST_PANELS, MOST_NAME_CHARACTERS = 400, 300
@@ -164,7 +164,7 @@ def glyph(figure: Figure, number: int) -> str:
 def describe_marks(figure: Figure) -> str:
     """What stands in its panels beside curves, with its glyph; "" where there is nothing."""
     words = list(dict.fromkeys(what for panel in figure.panels for _, what in panel.levels))
-    found = [f"{charts.ACROSS} {', '.join(map(sanitize, words))}"] if words else []
+    found = [f"{charts.ACROSS} {', '.join(map(single_line, words))}"] if words else []
     found += [f"{charts.UPRIGHT} change"] if any(panel.changes for panel in figure.panels) else []
     return "   ".join(found)
 
@@ -179,7 +179,7 @@ def reach_beyond_zero(figure: Figure, panel: Panel) -> float:
 def format_panel_heading(figure: Figure, panel: Panel) -> str:
     """Which panel it is, and what its axes are."""
     over = f" over {figure.x_label}" if figure.x_label else ""
-    return sanitize(f"{panel.title}: {figure.y_label}{over}")
+    return single_line(f"{panel.title}: {figure.y_label}{over}")
 
 
 def draw_panel(figure: Figure, panel: Panel, labels: Sequence[str], width: int, height: int) -> list[charts.CurveRow]:
@@ -191,7 +191,7 @@ def draw_panel(figure: Figure, panel: Panel, labels: Sequence[str], width: int, 
     scale = math.log10 if figure.y_log else float
     by_label = {curve.label: curve for curve in panel.curves}
     series = [[_point(mark, scale) for mark in by_label[label].marks] if label in by_label else [] for label in labels]
-    names = (*map(sanitize, panel.change_names), *[""] * len(panel.changes))
+    names = (*map(single_line, panel.change_names), *[""] * len(panel.changes))
     levels = [scale(height) for height, _ in panel.levels]
     levels += [] if figure.reference_line is None else [scale(figure.reference_line)]
     axes = charts.CurveAxes(
@@ -208,7 +208,7 @@ def draw_panel(figure: Figure, panel: Panel, labels: Sequence[str], width: int, 
     )
     if figure.kind == "curves":
         return charts.draw_curves(series, axes, width, height)
-    return charts.draw_bars(series, [sanitize(name) for name in figure.x_names], axes, width, height)
+    return charts.draw_bars(series, [single_line(name) for name in figure.x_names], axes, width, height)
 
 
 def _point(mark: Mark, scale: Callable[[float], float]) -> charts.CurvePointMark:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
-from labconsole.measure.statistics.effects import SIGNIFICANCE
+from labconsole.measure.statistics.effects import SIGNIFICANCE, Effect, fall_p
 from labconsole.measure.statistics.gate_power import (
+    FEWEST_BESIDE_ONE,
     MOST_OCCASIONS,
     OccasionCounts,
     deciding_counts,
+    occasion_fall_p,
     passing_margin_ratio,
 )
 from labconsole.report.compared_effect import NOTHING_LOST, ComparedEffect
@@ -17,6 +19,8 @@ from labconsole.report.formatting import format_noun_count, format_percent
 from labconsole.report.set_up_outliers import OutlierDescription
 
 Outcome = Literal["passed", "worse", "undecided", "not measured"]
+Fall = tuple[float, float]
+"""p of the claims that a point is worse by more than the margin, and that it is not."""
 
 UNMEASURED: Final = "it has not been measured: replay measures it"
 NOT_IN_BASELINE: Final = "the baseline has no such design point"
@@ -29,6 +33,10 @@ LESS_NOW: Final = (
 ONE_TIME: Final = (
     "how far occasions differ is not known: set the baseline from three of them or more (of a boot each, unless all is "
     "of one boot)"
+)
+ONE_BESIDE_FEW: Final = (
+    f"one occasion beside fewer than {FEWEST_BESIDE_ONE} does not tell a change from an occasion of another kind: "
+    "judge by several"
 )
 HEADROOM: Final = "the baseline lost nothing here, and may have had more to give; offer both more"
 SOME_HEADROOM: Final = "the baseline lost nothing in some trials, and may have had more to give; offer both more"
@@ -49,7 +57,7 @@ class GateRequirement(NamedTuple):
     def words(self) -> str:
         """Behind the figures of the point, with what can be done."""
         if self.margin_ratio is None:
-            return ""
+            return "" if self.counts is None else f"; what has not changed passes 8 times in 10 with {self._occasions}"
         margin = format_percent(self.margin_ratio, 2)
         told = f"; with this spread what has not changed passes 8 times in 10 within a margin of {margin}"
         if self.margin_ratio <= self.asked_ratio:
@@ -59,10 +67,12 @@ class GateRequirement(NamedTuple):
             )
         if self.counts is None:
             return f"{told}, or at this margin with more than {MOST_OCCASIONS} occasions of a side"
-        return (
-            f"{told}, or at this margin with {format_noun_count(self.counts.baseline, 'occasion')} of the baseline and "
-            f"{self.counts.later} later"
-        )
+        return f"{told}, or at this margin with {self._occasions}"
+
+    @property
+    def _occasions(self) -> str:
+        assert self.counts is not None
+        return f"{format_noun_count(self.counts.baseline, 'occasion')} of the baseline and {self.counts.later} later"
 
 
 class Judgement(NamedTuple):
@@ -103,9 +113,18 @@ class JudgedPoint:
         return self.judgement.detail + ("" if self.needed is None else self.needed.words)
 
 
+def find_fall(change: ComparedEffect, effect: Effect, margin_ratio: float, counts: tuple[int, int]) -> Fall | None:
+    """p of the claim that it is worse by more than the margin, and of the claim that it is not. ``effect``: that of the
+    change, by which less is worse; ``counts``: occasions before and after.
+    """
+    if change.scope != "occasions":
+        return fall_p(effect, margin_ratio)
+    return occasion_fall_p(effect, margin_ratio, OccasionCounts(*counts))
+
+
 def judge_fall(
     change: ComparedEffect,
-    fall: tuple[float, float] | None,
+    fall: Fall | None,
     worse_p: float | None,
     margin_ratio: float,
     *,
@@ -118,22 +137,27 @@ def judge_fall(
     ``more_to_give``: that the baseline lost nothing of what was offered; None: it did, or nothing is lost now at all.
     ``missing``: trials that enter no mean. ``counts``: occasions before and after.
 
-    Boots or set-ups of one occasion beside those of another do not tell by how much occasions differ.
+    Boots or set-ups of one occasion beside those of another do not tell by how much occasions differ, and few occasions
+    do not tell of what kinds there are: a single one is judged beside many.
     """
     if change.why is not None or worse_p is None or fall is None:
         return Judgement("undecided", change.why or "nothing can be tested")
     figures = _figures(change, margin_ratio) + (f"; {describe_excluded(missing)}" if missing else "")
     if change.scope != "occasions":
         return Judgement("undecided", f"{figures}; {ONE_TIME}")
-    if worse_p <= SIGNIFICANCE:
+    occasions = OccasionCounts(*counts)
+    if worse_p <= SIGNIFICANCE and occasions.are_enough:
         return Judgement("worse", figures)
     if change.bound and more_to_give is not None:
         return Judgement("undecided", f"{figures}: {more_to_give}")
+    if not occasions.are_enough:
+        needed = None if change.bound else derive_requirement(change, margin_ratio, occasions)
+        return Judgement("undecided", f"{figures}; {ONE_BESIDE_FEW}", needed)
     if not (change.bound and missing) and fall[1] <= SIGNIFICANCE:
         return Judgement("passed", figures)
     if change.bound:
         return Judgement("undecided", figures)
-    return Judgement("undecided", figures, derive_requirement(change, margin_ratio, OccasionCounts(*counts)))
+    return Judgement("undecided", figures, derive_requirement(change, margin_ratio, occasions))
 
 
 def derive_requirement(change: ComparedEffect, margin_ratio: float, counts: OccasionCounts) -> GateRequirement:
@@ -141,8 +165,8 @@ def derive_requirement(change: ComparedEffect, margin_ratio: float, counts: Occa
     effect = change.effect
     assert effect is not None
     assert effect.sd_log is not None
-    margin = passing_margin_ratio(effect, is_spread_known=counts.later == 1)
-    if margin is None or margin <= margin_ratio:  # more occasions would not have helped
+    margin = passing_margin_ratio(effect, counts)
+    if margin is not None and margin <= margin_ratio:  # more occasions would not have helped
         return GateRequirement(margin, None, margin_ratio)
     found = deciding_counts(effect.sd_log, margin_ratio, counts, least_error_log=change.least_error_log)
     return GateRequirement(margin, found, margin_ratio)

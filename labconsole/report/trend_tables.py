@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from labconsole.contracts.report import Cell, Figure, Mark, Panel, PlottedCurve, Table
+from labconsole.measure.trend import CUT_RESULTS
 from labconsole.model.record.kinds import record_kinds
 from labconsole.report.formatting import UNKNOWN, format_number, format_percent
 from labconsole.report.trends import RUN, Trend, TrendStep
@@ -13,7 +14,8 @@ from labconsole.report.trends import RUN, Trend, TrendStep
 TRENDS_NOTE = (
     "Level: mean and standard deviation of the occasions since the last change, found by minimum description length "
     "(jumpavg), without outliers. Would have found, each in 8 of 10 such series: a step in the middle of the series / "
-    "a latest occasion that alone is off. One that is may be an outlier, or the first of a change."
+    "a latest occasion that alone is off. One that is may be an outlier, or the first of a change. Fewer than "
+    f"{CUT_RESULTS} occasions are not cut."
 )
 
 MOST_OUTLIERS = 3
@@ -148,9 +150,9 @@ def format_margin_note(trends: Sequence[Trend]) -> str:
 def format_smallest_change(trend: Trend) -> str:
     """What would have been found in the middle of the series and of the latest occasion."""
     middle, latest = trend.smallest
-    if middle is None or latest is None:
+    if latest is None:
         return UNKNOWN
-    return f"{format_number(100 * middle, 2)} / {format_percent(latest, 2)}"
+    return f"{UNKNOWN if middle is None else format_number(100 * middle, 2)} / {format_percent(latest, 2)}"
 
 
 def _steps_table(kind: str, trends: Sequence[Trend]) -> Table:
@@ -384,7 +386,7 @@ def build_json_object(trend: Trend) -> dict[str, Any]:
         **({} if of_runs else dict(zip(QUANTITY_COLUMNS, _build_quantity_cells(trend.kind, trend), strict=True))),
         "point": trend.words,
         "results": results,
-        "levels": [each._asdict() for each in trend.levels],
+        "levels": [each.to_json() for each in trend.levels],
         "changes": [
             {
                 "occasion": step.occasion,

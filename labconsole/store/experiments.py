@@ -9,7 +9,7 @@ import builtins
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import Any
 
 from pydantic import ValidationError
@@ -49,7 +49,7 @@ def parse_experiment(kind: RecordKind[R], source: str | bytes | Mapping[str, Any
     except (ValidationError, ValueError, TypeError, RecursionError) as exc:
         raise StoreError(f"{where}: {describe_validation_error(exc, kind.name)}") from exc
     columns = kind.columns(record)
-    refuse_long_names(asdict(columns).items(), where)
+    refuse_long_names(columns.to_row().items(), where)
     if not RUN_ID.fullmatch(columns.id):
         raise StoreError(f"{where}: {kind.name}_id {columns.id!r} is not valid")
     utc_text(columns.started_at, where)
@@ -58,7 +58,7 @@ def parse_experiment(kind: RecordKind[R], source: str | bytes | Mapping[str, Any
 
 def write_experiment(connection: Connection, kind: RecordKind[R], record: R) -> bool:
     """Keep a record; True if it is new. Raises StoreError when the same id is there with other content."""
-    text, columns = experiment_text(kind, record), asdict(kind.columns(record))
+    text, columns = experiment_text(kind, record), kind.columns(record).to_row()
     name = f"{kind.name} {columns['id']}"
     parse_experiment(kind, text, name)
     same = (experiments.c.kind == kind.name) & (experiments.c.id == columns["id"])

@@ -1,4 +1,4 @@
-"""The promises of drivers, exporters and units of reports, each as an assertion with a sentence."""
+"""The promises of drivers, exporters and report units, each as an assertion with a sentence."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ UNKNOWN_OPTION: Final = "an_option_that_nobody_has"
 
 
 def check_driver(module: ModuleType, name: str, options: Mapping[str, Any] | None = None) -> None:
-    """A platform driver: its ``DRIVER``, for hosts.yaml with these ``options`` beside ``driver: NAME``."""
+    """Check a platform driver: its ``DRIVER``, with ``driver: NAME`` and these ``options`` in hosts.yaml."""
     made = getattr(module, "DRIVER", None)
     assert callable(made), f"{module.__name__} has no class DRIVER"
     about = getattr(made, "about", None)
@@ -61,7 +61,7 @@ def check_driver(module: ModuleType, name: str, options: Mapping[str, Any] | Non
 
 
 def check_exporter(module: ModuleType, store: str | Path) -> None:
-    """An exporter, over all runs of a store, over one and over none."""
+    """Check an exporter on all runs of a store, on one and on none."""
     binary = getattr(module, "BINARY", None)
     assert isinstance(binary, bool), f"{module.__name__} has no BINARY that is True or False"
     kind = bytes if binary else str
@@ -79,7 +79,7 @@ def _none(runs: list[RunSummary]) -> list[RunSummary]:
 
 
 def check_units(module: ModuleType, store: str | Path) -> None:
-    """Units of reports, in a report on everything in a store."""
+    """Check report units in a report on everything in a store."""
     units = getattr(module, "UNITS", None)
     assert isinstance(units, tuple) and units, f"{module.__name__} has no tuple UNITS"
     assert all(isinstance(unit, ReportUnit) for unit in units), "UNITS holds something else than ReportUnit"

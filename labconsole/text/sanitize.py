@@ -28,8 +28,13 @@ def sanitize(text: str) -> str:
     return _UNUSUAL.sub(_replace_harmful, text)
 
 
+def single_line(text: str) -> str:
+    """The same with a blank for each line feed: nobody's words make a line that reads as one of ours."""
+    return sanitize(text).replace("\n", " ")
+
+
 def sanitize_line(text: str) -> str:
-    """The same as one line, with single blanks and none at its ends."""
+    """The same as one line without tabs, with single blanks and none at its ends."""
     return _BLANKS.sub(" ", sanitize(text)).strip(" ")
 
 
@@ -40,8 +45,10 @@ def _replace_harmful(found: re.Match[str]) -> str:
 
 # -- spreadsheets -----------------------------------------------------------------------------------------------------
 
-_FORMULA = re.compile(r"(^|[;\t\n])(?=\s*[=+\-@＝＋－＠])")
-"""Where a spreadsheet may begin to read a formula: also behind what some locales take for a separator of cells."""
+_FORMULA = re.compile(r"(^|[;\t\n])(?=[\s\"]*[=+\-@＝＋－＠])")
+"""Where a spreadsheet may begin to read a formula: also behind what some locales take for a separator of cells, and
+behind quotes, which it takes off.
+"""
 
 _NUMBER = re.compile(r"[+-]?\d[\d\u2009]*(\.\d+)?([eE][+-]?\d+)?( ?%)?")
 
@@ -55,9 +62,17 @@ def sanitize_cell(cell: CellT) -> CellT | str:
 
 
 def format_tsv_line(cells: Iterable[object]) -> str:
-    """Cells with tabs between them, as spreadsheets paste them; None is an empty cell, and numbers stay numbers."""
+    """Cells with tabs between them, as spreadsheets paste them; None is an empty cell, and numbers stay numbers.
+
+    Text that begins with a quote gets an apostrophe before it, too.
+    """
     texts = ["" if cell is None else sanitize_line(str(cell)) for cell in cells]
-    return "\t".join(text if _NUMBER.fullmatch(text) else str(sanitize_cell(text)) for text in texts)
+    return "\t".join(text if _NUMBER.fullmatch(text) else _pasted_cell(text) for text in texts)
+
+
+def _pasted_cell(text: str) -> str:
+    cell = sanitize_cell(text)
+    return f"'{cell}" if cell.startswith('"') else cell
 
 
 # -- Markdown ---------------------------------------------------------------------------------------------------------

@@ -349,7 +349,7 @@ class ConsoleApp(HasActions, SearchRunnerApp, FirstStartApp, KeyQueueApp, Saniti
         if run_id is None:
             self.notify("There is no run to copy yet.", markup=False)
             return
-        self.copy_to_clipboard(run_id)
+        self.copy_line(run_id)
         self.notify(f"Copied {safe(run_id, 80)}", markup=False)
 
     def action_toggle_dark(self) -> None:

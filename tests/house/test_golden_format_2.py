@@ -185,7 +185,8 @@ def test_the_golden_bundle_verifies_as_it_did(golden, capsys):
     path = str(golden / "bundle.tar.gz")
     assert main(["verify", path, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert told.pop("tables") in (TABLES, TABLES + DRAWN)
+    drawn_by_others = {"pictures and page of the report, which other libraries drew": 40}
+    assert (told.pop("tables"), told.pop("not_judged", {})) in ((TABLES, drawn_by_others), (TABLES + DRAWN, {}))
     assert told == {"bundle": path, "files": 55, "runs": 40, "series": 1, "searches": 1, "differences": 0}
 
 

@@ -25,7 +25,7 @@ class AskEcho(Request[Echo], op="echo"):
 '''
 
 METHOD = """
-    @answers(AskEcho)
+    @handles(AskEcho)
     async def echo(self, request: AskEcho) -> Echo:
         return Echo(said=request.said)
 

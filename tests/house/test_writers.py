@@ -38,13 +38,13 @@ WRITERS = {
     "bundle/archive.py": BYTES,
     "bundle/pack.py": JSON,
     "bundle/reproduction.py": BYTES,
-    "cli/commands/calibrate.py": TERMINAL,
+    "cli/commands/calibrate.py": WRITTEN,
     "cli/commands/check/checks.py": WORDS,
     "cli/commands/gate.py": WORDS,
     "cli/commands/replay/notification.py": JSON,
     "cli/output.py": TERMINAL,
     "cli/text/changes.py": WRITTEN,
-    "cli/text/replay.py": TERMINAL,
+    "cli/text/replay.py": WRITTEN,
     "cli/text/report.py": TERMINAL,
     "cli/text/trends.py": WRITTEN,
     "engine/discovery/hosts_file.py": WORDS,
@@ -131,3 +131,21 @@ def test_the_tests_that_are_named_are_there():
 
 def test_every_command_that_prints_markdown_is_known():
     assert {name for name, text in modules() if '"--markdown"' in text and "add_argument" in text} == BY_MARKDOWN
+
+
+FIELDS = {"Input", "MaskedInput", "TextArea"}
+"""Of Textual, which paints what is in them as it is."""
+
+
+def test_every_field_of_the_console_is_one_that_keeps_words_alone():
+    found = [
+        f"{name}: {ast.unparse(each)}"
+        for name, text in modules()
+        if name != "tui/parts/typed_text.py"
+        for node in ast.walk(ast.parse(text))
+        for each in (
+            [node.func] if isinstance(node, ast.Call) else node.bases if isinstance(node, ast.ClassDef) else []
+        )
+        if ast.unparse(each).rpartition(".")[2] in FIELDS
+    ]
+    assert not found, f"use TypedText of tui/parts/typed_text.py: {found}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -535,6 +536,21 @@ async def test_an_old_python_is_told_with_its_version(
         monkeypatch.setattr(link, "program", lambda python, become: (f"{python} -c 'import tomllib'", b""))
     told = await refused(world, at(server, python=python), CapabilityMissing)
     assert "Python 3.8" in told and "too old" in told and "3.9 or newer is needed" in told and "`python:`" in told
+
+
+async def test_a_program_in_python_s_place_that_prints_without_end_costs_no_memory(
+    world: World, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It starts no agent, and is asked for its version then."""
+    python = world.directory / "python"
+    python.write_text('#!/bin/sh\ncase "$*" in *version_info*) exec head -c 134217728 /dev/zero;; esac\nexit 1\n')
+    python.chmod(0o755)
+    world.trust(server)
+    monkeypatch.setattr(link, "program", lambda python, become: (f"{python} start", b""))
+    before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    told = await refused(world, at(server, python=str(python)))
+    assert "the agent did not start (exit status 1)" in told
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < 64 * 1024
 
 
 async def test_the_real_agent_starts_and_ends_with_its_link(

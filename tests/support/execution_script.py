@@ -188,7 +188,7 @@ class Script:
     async def wait_connected(self, nodes: Iterable[str], *, within_s: float) -> None:
         pass
 
-    def announce_guest_trial(self, request: object, words: str, plan: str | None) -> None:
+    def announce_guest_trial(self, request: object, description: str, plan: str | None) -> None:
         return
 
     async def renew_lease(self, left_s: float | None) -> None:

@@ -204,7 +204,7 @@ class LabSession(FakeSession):
     def settings(self, plan: Plan | None = None) -> Any:
         return None
 
-    def announce_guest_trial(self, request: object, words: str, plan: str | None) -> None:
+    def announce_guest_trial(self, request: object, description: str, plan: str | None) -> None:
         return
 
     async def renew_lease(self, left_s: float | None) -> None:

@@ -84,6 +84,9 @@ PIECES = (
     "\t=1",
     ";=1",
     "\n=1",
+    ';"=1;',
+    '\t"=1\t',
+    '"=1+1"',
     "\uff1d1",
     "'",
     '"',
@@ -120,20 +123,21 @@ def check_spreadsheet(text: str, columns: int | None = None) -> list[list[str]]:
     """The rows of a CSV file. Fails where a spreadsheet, by whatever separator it reads, would see a formula."""
     assert not harmful(text)
     rows = list(csv.reader(io.StringIO(text, newline=""), strict=True))
-    for row in rows:
-        assert columns is None or len(row) == columns, row
-        for cell in row:
-            for part in re.split(r"[;\t\n]", cell):
-                assert not _FORMULA.match(part) or is_number(part), cell
+    assert columns is None or {len(row) for row in rows} <= {columns}, rows
+    for separator in ",;\t":
+        for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator):
+            for cell in row:
+                for part in re.split(r"[;\t\n]", cell):
+                    assert not _FORMULA.match(part) or is_number(part), cell
     return rows
 
 
 def check_tabs(text: str, columns: int | None = None) -> None:
-    """The same for lines with tabs."""
+    """The same for lines with tabs, from which a spreadsheet takes quotes as from a CSV file."""
     assert not harmful(text)
     for line in text.splitlines():
-        cells = line.split("\t")
-        assert columns is None or len(cells) == columns, line
+        cells = next(csv.reader([line], delimiter="\t"))
+        assert columns is None or len(cells) == len(line.split("\t")) == columns, line
         for cell in cells:
             assert not _FORMULA.match(cell) or _TSV_NUMBER.fullmatch(cell), cell
 

@@ -42,7 +42,7 @@ class Stopped:
     def nodes_of(self, request: DesignPoint) -> list[str]:
         return ["uut"]
 
-    def announce_guest_trial(self, request: object, words: str, plan: str | None) -> None:
+    def announce_guest_trial(self, request: object, description: str, plan: str | None) -> None:
         return
 
     async def renew_lease(self, left_s: float | None) -> None:

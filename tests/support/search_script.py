@@ -113,7 +113,7 @@ class Script:
     def check_now(self, request: DesignPoint) -> None:
         pass
 
-    def announce_guest_trial(self, request: object, words: str, plan: str | None) -> None:
+    def announce_guest_trial(self, request: object, description: str, plan: str | None) -> None:
         return
 
     async def renew_lease(self, left_s: float | None) -> None:

@@ -23,6 +23,9 @@ MAX_BYTES = 65536
 OWNER_CHARACTERS = 200
 PURPOSE_CHARACTERS = 500
 OBSERVE_CHARACTERS = 16
+OTHERS = ("/tmp/labconsole-*", "/run/user/*/labconsole")
+"""Where the leases of other users may be."""
+
 TRIES = 5
 """An agent that only looks takes the lock for some microseconds, and must not be mistaken for a holder."""
 TRY_AGAIN_S = 0.01
@@ -54,11 +57,16 @@ def file_name() -> str:
 
 
 def find_lease_paths() -> List[str]:
-    """Return every path at which a session of any user may have this namespace's lease."""
+    """Return every path at which a session of any user may have this namespace's lease.
+
+    No directory is reached through a link: its owner could point it at our own lease, which would then look like
+    another session's.
+    """
     name = file_name()
+    others = sorted(directory for pattern in OTHERS for directory in glob.glob(pattern))
+    there = [os.path.join(directory, name) for directory in others if not os.path.islink(directory)]
     found = [os.path.join(directory, name) for directory in find_lease_directories()]
-    found += sorted(glob.glob("/tmp/labconsole-*/" + name) + glob.glob("/run/user/*/labconsole/" + name))
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(found + [path for path in there if os.path.lexists(path)]))
 
 
 def _open() -> "tuple[int, str]":
@@ -161,13 +169,18 @@ def _describe_process(pid: int) -> str:
     return "process %d (%s) of %s" % (pid, "unknown" if found is None else found.name, user)
 
 
-def find_holder(path: str) -> Optional[Dict[str, Any]]:
-    """Return the description of the session with the lease at ``path``, or None if none has it or none is visible."""
+def find_holder(path: str, own: Optional[int] = None) -> Optional[Dict[str, Any]]:
+    """Return the description of the session with the lease at ``path``, or None if none has it or none is visible.
+
+    ``own``: the descriptor of this session's lease, which is no other session's under any name.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return None
     try:
+        if own is not None and os.path.sameopenfile(descriptor, own):
+            return None
         return None if try_lock(descriptor, fcntl.LOCK_SH) else _read_holder(descriptor)
     finally:
         os.close(descriptor)
@@ -220,8 +233,9 @@ class Lease:
                 raise build_lease_held_error(_read_holder(descriptor), path)
             for other in find_lease_paths():
                 # Another user's lease has another path, and is as valid as ours.
-                if other != path and find_holder(other) is not None:
-                    raise build_lease_held_error(find_holder(other) or {}, other)
+                holder = find_holder(other, own=descriptor) if other != path else None
+                if holder is not None:
+                    raise build_lease_held_error(holder, other)
             self._close_door = self._open_door(path)
         except BaseException:
             os.close(descriptor)

@@ -12,6 +12,10 @@ MAX_PATTERNS = 100
 MAX_PATTERN_CHARACTERS = 200
 
 MAX_NAME_CHARACTERS = 200
+MAX_ARGUMENTS = 4096
+"""Most arguments of a command line that are searched for a name: any user may start a process with the name of a guest's
+and tens of thousands of arguments.
+"""
 
 _NAMING = (
     ("-name", "guest"),
@@ -29,7 +33,7 @@ identify guests, in order of preference; and the key within the value, if that i
 """
 _XL_GLOBAL = re.compile(r"-[vftTN]+\Z")
 _XL_FILE = ("-f", "--defconfig")
-_XL_NAME = re.compile(r"""(?:\A|[;\n])\s*name\s*=\s*(["']?)([^"';\n]+)\1""")
+_XL_NAME = re.compile(r"""(?:\A|[;\n])[^\S\n]*name\s*=\s*(["']?)([^"';\n]+)\1""")
 _LXC_MONITOR = "[lxc monitor] "
 _LXC_VALUES = (
     "-f",
@@ -75,7 +79,7 @@ def find_guest_name(command_line: bytes) -> Optional[str]:
 
     A program may be named by a path, and follow an interpreter or a loader and their options.
     """
-    arguments = command_line.decode("utf-8", "replace").rstrip("\0").split("\0")
+    arguments = command_line.decode("utf-8", "replace").rstrip("\0").split("\0", MAX_ARGUMENTS)[:MAX_ARGUMENTS]
     names = [word.rpartition("/")[2] for word in arguments]
     if "xl" in names[:4]:
         found = _xl_name(arguments[names.index("xl") + 1 :])
@@ -141,9 +145,12 @@ def _xl_name(arguments: List[str]) -> Optional[str]:
 
 
 def _monitored(title: str) -> Optional[str]:
-    """Parse LXC's directory and container. If both may contain blanks, the container's directory decides."""
-    splits = [(title[:at], title[at + 1 :]) for at, sign in enumerate(title) if sign == " "]
-    possible = [(path, name) for path, name in splits if name and "/" not in name]
+    """Parse LXC's directory and container. If both may contain blanks, the container's directory decides.
+
+    Only names of at most MAX_NAME_CHARACTERS are tried: a copy of the title for each of its blanks may be gigabytes.
+    """
+    last = range(max(title.rfind("/") + 1, len(title) - 1 - MAX_NAME_CHARACTERS), len(title) - 1)
+    possible = [(title[:at], title[at + 1 :]) for at in last if title[at] == " "]
     if len(possible) > 1:
         possible = [(path, name) for path, name in possible if os.path.isdir(os.path.join(path, name))]
     return possible[0][1] if len(possible) == 1 else None

@@ -33,8 +33,8 @@ SNIFFERS = ("tcpdump", "dumpcap", "tshark", "wireshark", "netsniff-ng", "suricat
 """Suricata names its first thread itself, and so its process."""
 SENDERS = ("trafgen", "iperf", "iperf3", "netperf", "nuttcp", "stress-ng", "stress", "mausezahn", "mz")
 COMMAND_CHARACTERS = 300
-MOST_CHARACTERS = 2000
-"""Most characters of an argument that are searched for a secret."""
+MOST_CHARACTERS = 500
+"""Most characters of an argument that are searched for a secret: the time grows with the square of its length."""
 _SECRET = (
     r"(?:pass(?:word|wd|phrase)?|secret|token|credentials?|authorization|data|psk|(?:api-?|auth-?|private-?)?key"
     r"|(?<![a-z])(?:auth|pwd?|pin)(?![a-z]))[\w-]*"

@@ -22,7 +22,7 @@ from labconsole.cli.options import (
 )
 from labconsole.cli.output import answer
 from labconsole.errors import ConfigError, MeasurementError
-from labconsole.text.sanitize import sanitize, unwrap_stream
+from labconsole.text.sanitize import single_line, unwrap_stream
 
 if TYPE_CHECKING:
     from labconsole.engine.calibration.calibration import CalibrationProgress, CalibrationRequest
@@ -175,7 +175,7 @@ def _progress(args: argparse.Namespace) -> Callable[[CalibrationProgress], None]
     def tell(progress: CalibrationProgress) -> None:
         left = f", about {progress.left_s:.0f} s left" if progress.left_s is not None else ""
         which = f"{progress.trial}/{progress.expected} " if progress.trial else ""
-        text = sanitize(f"{which}{progress.doing}{left}")
+        text = single_line(f"{which}{progress.doing}{left}")
         stream.write(f"\r\x1b[K{text}" if over else f"{text}\n")
         stream.flush()
 

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json_line(change_tables.to_json(found))
     elif args.markdown:
-        print_lines(*change_tables.to_markdown(found))
+        print_lines(*"\n".join(change_tables.to_markdown(found)).split("\n"))
     else:
         from labconsole.cli.text.changes import show
 

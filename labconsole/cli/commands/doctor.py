@@ -41,7 +41,9 @@ def run(args: argparse.Namespace) -> int:
     marks = {"ok": "✓", "lacking": "-", "failed": "✗"}
     for each in found:
         if args.json:
-            print_json_line(each._asdict())
+            print_json_line(
+                {"subject": each.subject, "status": each.status, "evidence": each.evidence, "hint": each.hint}
+            )
             continue
         print_lines(f"  {marks[each.status]} {each.subject:22}  {each.evidence}")
         if each.hint:

@@ -72,8 +72,6 @@ def _note(args: argparse.Namespace) -> int:
 
 def _advise(args: argparse.Namespace) -> int:
     """Print the advice for one plan on this testbed. Raises ConfigError, MeasurementError, StoreError."""
-    from dataclasses import asdict
-
     from labconsole.api.testbed import load_testbed
     from labconsole.cli.text.advice import advice_lines
     from labconsole.engine.execution.advice import plan_advice
@@ -98,7 +96,7 @@ def _advise(args: argparse.Namespace) -> int:
         _ask_for_occasion(plan, store, inventory.fingerprint())
     claims = most_claims([point.request for point in plan.points], plan.claims)
     found = plan_advice(plan, records, accuracy_ratio, claims)
-    data = {"event": "advice", "plan": plan.name, "hash": plan.hash(), **asdict(found)}
+    data = {"event": "advice", "plan": plan.name, "hash": plan.hash(), **found.to_json()}
     answer(data, advice_lines(plan, found), as_json=args.json)
     return 0
 
@@ -106,8 +104,6 @@ def _advise(args: argparse.Namespace) -> int:
 def _advise_guests(
     plan: Plan, store: RunStore, testbed_fingerprint: str, accuracy_ratio: float, *, as_json: bool
 ) -> int:
-    from dataclasses import asdict
-
     from labconsole.cli.text.advice import guests_advice_lines
     from labconsole.engine.crew_step import load_by_hash
     from labconsole.experiments.advice import guests_advice
@@ -122,7 +118,7 @@ def _advise_guests(
         _ask_for_occasion(plan, store, testbed_fingerprint)
     claims = sum(len(unit.claims({noun: records})) for unit in report_units(noun) if unit.claims is not None)
     found = guests_advice(plan, kind, records, accuracy_ratio, claims)
-    data = {"event": "advice", "plan": plan.name, "hash": plan.hash(), **asdict(found)}
+    data = {"event": "advice", "plan": plan.name, "hash": plan.hash(), **found.to_json()}
     answer(data, guests_advice_lines(plan, found), as_json=as_json)
     return 0
 

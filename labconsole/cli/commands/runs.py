@@ -173,12 +173,7 @@ ONE_OF = {"series": "series", "notes": "note", "calibrations": "calibration"}
 
 def _flat(result: ImportResult | MergeResult) -> dict[str, int]:
     """What was imported, by name: experiments of each kind on a line with the others."""
-    from dataclasses import asdict
-
-    told: dict[str, int] = {}
-    for name, count in asdict(result).items():
-        told |= count if isinstance(count, dict) else {name: count}
-    return told
+    return result.to_json()
 
 
 def _imported(result: ImportResult | MergeResult) -> str:

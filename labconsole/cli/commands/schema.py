@@ -28,5 +28,5 @@ def run(args: argparse.Namespace) -> int:
     from labconsole.tui.console.settings import Settings
 
     schemas = {"hosts": hosts_schema, "plan": PlanFile.model_json_schema, "settings": Settings.model_json_schema}
-    print_lines(json.dumps(schemas[args.file](), indent=2))
+    print_lines(*json.dumps(schemas[args.file](), indent=2).split("\n"))
     return 0

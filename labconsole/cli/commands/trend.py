@@ -63,8 +63,9 @@ def run(args: argparse.Namespace) -> int:
         from labconsole.text.sanitize import escape_markdown
 
         for table in build_tables(trends):
-            print_lines(to_markdown(table))
-        print_lines(*(f"{escape_markdown(line)}\n" for line in occasion_lines(trends)))
+            print_lines(*to_markdown(table).split("\n"))
+        for line in occasion_lines(trends):
+            print_lines(escape_markdown(line), "")
     else:
         from labconsole.cli.text.trends import show
 

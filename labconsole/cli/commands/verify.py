@@ -108,8 +108,6 @@ def _verify_bundle(args: argparse.Namespace) -> int:
 
     The commands of its plans are shown, and are no difference: nothing here runs them.
     """
-    from dataclasses import asdict
-
     from labconsole.bundle.verify import check
 
     if args.store is not None:
@@ -124,7 +122,7 @@ def _verify_bundle(args: argparse.Namespace) -> int:
     word = "everything follows from the raw counts" if not differences else f"{differences} differences"
     for each in found.commands:
         answer(
-            asdict(each),
+            each.to_json(),
             [f"{each.plan}: {each.when} command, run on the operator's machine when the plan is run: {each.command}"],
             as_json=args.json,
         )
@@ -154,6 +152,4 @@ def _unjudged(found: Counter[str]) -> list[str]:
 
 
 def _tell(run_id: str, found: Discrepancy, *, as_json: bool) -> None:
-    from dataclasses import asdict
-
-    answer({"run_id": run_id, **asdict(found)}, [f"{run_id}  {found.where}: {found.sentence}"], as_json=as_json)
+    answer({"run_id": run_id, **found.to_json()}, [f"{run_id}  {found.where}: {found.sentence}"], as_json=as_json)

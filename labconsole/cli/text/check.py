@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from labconsole.engine.check.result import CheckResult, CheckStatus
-from labconsole.text.sanitize import sanitize
+from labconsole.text.sanitize import single_line
 
 GLYPHS = {CheckStatus.PASS: "✓", CheckStatus.WARN: "!", CheckStatus.FAIL: "✗", CheckStatus.SKIPPED: "-"}
 PLAIN_GLYPHS = {**GLYPHS, CheckStatus.PASS: "+", CheckStatus.FAIL: "x"}
@@ -63,12 +63,12 @@ def report_lines(
             continue
         counts = Counter(r.status for r in group)
         words = ", ".join(f"{counts[status]} {status}" for status in CheckStatus if counts[status])
-        lines += ["", sanitize(f"{name}: {words}")] if lines else [sanitize(f"{name}: {words}")]
+        lines += ["", single_line(f"{name}: {words}")] if lines else [single_line(f"{name}: {words}")]
         for result in shown:
             lines += _result_lines(result, glyphs, title_width, colour=colour, width=width)
     for said, same in alike.items():
         if not brief or said.status is not CheckStatus.SKIPPED:
-            names = sanitize(", ".join(str(r.node) for r in same))
+            names = single_line(", ".join(str(r.node) for r in same))
             lines += ["", f"{names}: alike"] if lines else [f"{names}: alike"]
             of_all = replace(same[0], hint=said.hint and said.hint.replace(NODE, names))
             lines += _result_lines(of_all, glyphs, title_width, colour=colour, width=width)
@@ -112,11 +112,11 @@ def _result_lines(
     if colour:
         word = f"\x1b[{COLOURS[result.status]}m{word}\x1b[0m"
     indent = 2 + 2 + 7 + 1 + title_width + 2
-    evidence, title = sanitize(("fixed: " if result.fixed else "") + result.evidence), sanitize(result.title)
+    evidence, title = single_line(("fixed: " if result.fixed else "") + result.evidence), single_line(result.title)
     first, *rest = _wrapped(evidence, width, indent)
     lines = [f"  {word} {title:<{title_width}}  {first}", *(" " * indent + line for line in rest)]
     if result.hint:
-        hint, *more = _wrapped(sanitize(f"→ {result.hint}"), width, indent)
+        hint, *more = _wrapped(single_line(f"→ {result.hint}"), width, indent)
         lines += [" " * indent + hint, *(" " * (indent + 2) + line for line in more)]
     return lines
 

@@ -81,7 +81,7 @@ def _object(judged: JudgedPoint) -> dict[str, Any]:
         "outcome": judged.outcome,
         "detail": judged.detail,
         "passing_margin_ratio": None if needed is None else needed.margin_ratio,
-        "deciding_occasions": None if counts is None else counts._asdict(),
+        "deciding_occasions": None if counts is None else counts.to_json(),
         "outlier": None if judged.outlier is None else judged.outlier.words,
     }
 

@@ -12,13 +12,17 @@ from labconsole.contracts.experiment import StepRecord
 from labconsole.contracts.report import Figure
 from labconsole.experiments.boot.steps import Boots
 from labconsole.experiments.boot.summary import summarize_boots
+from labconsole.experiments.boot.summary_json import summary_json as boot_json
 from labconsole.experiments.flow.bare_host_comparison import summarize_compared
 from labconsole.experiments.flow.steps import Flows
+from labconsole.experiments.flow.summary_json import summary_json as flow_json
 from labconsole.experiments.job.live_view import format_times
 from labconsole.experiments.job.steps import Jobs
 from labconsole.experiments.job.summary import summarize_jobs
+from labconsole.experiments.job.summary_json import summary_json as job_json
 from labconsole.experiments.route.steps import Routes
 from labconsole.experiments.route.summary import summarize_routes
+from labconsole.experiments.route.summary_json import summary_json as route_json
 from labconsole.experiments.units import report_units
 from labconsole.model.plan.boots import BootPoint
 from labconsole.model.plan.flows import FlowPoint
@@ -57,6 +61,7 @@ class GuestKindView:
     found: Callable[[Any], str]
     summarize: Callable[[Sequence[Any]], Any]
     summary_lines: Callable[[Any], list[str]]
+    summary_json: Callable[[Any], dict[str, Any]]
 
     def figures(self, records: Sequence[Any]) -> list[Figure]:
         """Those of a report on these records alone."""
@@ -148,6 +153,7 @@ JOBS_VIEW = GuestKindView(
     found=format_times,
     summarize=summarize_jobs,
     summary_lines=jobs.summary_lines,
+    summary_json=job_json,
 )
 BOOTS_VIEW = GuestKindView(
     name="boot",
@@ -163,6 +169,7 @@ BOOTS_VIEW = GuestKindView(
     found=boots.format_boot_result,
     summarize=summarize_boots,
     summary_lines=boots.summary_lines,
+    summary_json=boot_json,
 )
 
 
@@ -180,6 +187,7 @@ FLOWS_VIEW = GuestKindView(
     found=flows.format_flow_result,
     summarize=summarize_compared,
     summary_lines=flows.summary_lines,
+    summary_json=flow_json,
 )
 ROUTES_VIEW = GuestKindView(
     name="route",
@@ -195,6 +203,7 @@ ROUTES_VIEW = GuestKindView(
     found=routes.format_route_result,
     summarize=summarize_routes,
     summary_lines=routes.summary_lines,
+    summary_json=route_json,
 )
 GUEST_KIND_VIEWS = (JOBS_VIEW, BOOTS_VIEW, FLOWS_VIEW, ROUTES_VIEW)
 _VIEWS = {each.name: each for each in GUEST_KIND_VIEWS}

@@ -14,7 +14,7 @@ from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Progress
 from labconsole.engine.execution.set_up_tracker import describe_background, format_block
 from labconsole.model.plan.plan import Plan
-from labconsole.text.sanitize import sanitize, unwrap_stream
+from labconsole.text.sanitize import single_line, unwrap_stream
 
 
 class ReplayScreen:
@@ -41,7 +41,7 @@ class ReplayScreen:
                 console=self._console,
             )
             total = sum(plan.trials for plan in plans)
-            self._task = self._bar.add_task(sanitize(plans[0].name), total=total, rate="", left="")
+            self._task = self._bar.add_task(single_line(plans[0].name), total=total, rate="", left="")
 
     @contextmanager
     def over(self, executions: Sequence[PlanExecution]) -> Iterator[None]:
@@ -85,7 +85,7 @@ class ReplayScreen:
         left_s = self._left_s(progress)
         left = f"{format_h_mm_ss(left_s)} left" if left_s is not None else ""
         self._bar.update(
-            self._task, description=sanitize(name), total=max(1, self._total()), completed=done, rate=rate, left=left
+            self._task, description=single_line(name), total=max(1, self._total()), completed=done, rate=rate, left=left
         )
         request = progress.point.request
         if progress.broke:
@@ -104,7 +104,7 @@ class ReplayScreen:
 
     def _print(self, text: str) -> None:
         # Plain text: a record's words come from nodes and must not be read as markup.
-        self._console.print(sanitize(text), markup=False, highlight=False, soft_wrap=True)
+        self._console.print(single_line(text), markup=False, highlight=False, soft_wrap=True)
 
     def _place(self, plan: Plan) -> str:
         return f"{self._plans.index(plan) + 1} of {len(self._plans)}"

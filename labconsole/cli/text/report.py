@@ -19,7 +19,7 @@ from labconsole.report.assembly import Report
 from labconsole.report.formatting import format_note
 from labconsole.report.panels import collect_labels, describe_marks, draw_panel, format_panel_heading, glyph
 from labconsole.report.tables import labelled
-from labconsole.text.sanitize import sanitize, unwrap_stream
+from labconsole.text.sanitize import single_line, unwrap_stream
 from labconsole.units import counted, format_count
 
 COLOURS = ("cyan", "yellow", "green", "magenta", "red", "blue", "bright_cyan", "bright_yellow")
@@ -32,14 +32,14 @@ PANEL_LINES = 17
 def show(report: Report) -> None:
     """Print the report on stdout."""
     console = Console(file=unwrap_stream(sys.stdout), highlight=False, markup=False, emoji=False)
-    console.print(Text(sanitize(report.title), style="bold"))
-    console.print(Text(sanitize(f"Selection: {report.selection.words}."), style="dim"))
+    console.print(Text(single_line(report.title), style="bold"))
+    console.print(Text(single_line(f"Selection: {report.selection.words}."), style="dim"))
     for sentence in report.conclusions:
-        console.print(Text(f"• {sanitize(sentence)}"))
+        console.print(Text(f"• {single_line(sentence)}"))
     for name, each in report.plan_notes:
-        console.print(Text(sanitize(f"Note on plan {name}: {format_note(each)}"), style="dim"))
+        console.print(Text(single_line(f"Note on plan {name}: {format_note(each)}"), style="dim"))
     for failure in report.failures:
-        console.print(Text(sanitize(f"Left out: {failure}"), style="bold"))
+        console.print(Text(single_line(f"Left out: {failure}"), style="bold"))
     for figure in report.figures:
         show_figure(console, figure)
     for table in (*report.tables, *report.references):
@@ -50,7 +50,7 @@ def show(report: Report) -> None:
 def show_figure(console: Console, figure: Figure, *, caption: bool = True) -> None:
     """Print it, with as many panels beside each other as there is room for, and its caption if it is wanted."""
     console.print()
-    console.print(Text(sanitize(labelled(figure)), style="bold"))
+    console.print(Text(single_line(labelled(figure)), style="bold"))
     labels = collect_labels(figure)
     console.print(_legend(figure, labels))
     columns = 2 if console.width >= SIDE_BY_SIDE and len(figure.panels) > 1 else 1
@@ -69,13 +69,13 @@ def show_figure(console: Console, figure: Figure, *, caption: bool = True) -> No
             row.rstrip()
             console.print(row)
     if caption:
-        console.print(Text(sanitize(figure.caption), style="dim"))
+        console.print(Text(single_line(figure.caption), style="dim"))
 
 
 def _legend(figure: Figure, labels: Sequence[str]) -> Text:
     line = Text("  ")
     for number, label in enumerate(labels):
-        line.append(f"{glyph(figure, number)} {sanitize(label)}", style=COLOURS[number % len(COLOURS)])
+        line.append(f"{glyph(figure, number)} {single_line(label)}", style=COLOURS[number % len(COLOURS)])
         line.append("   ")
     line.append(describe_marks(figure))
     return line
@@ -102,10 +102,10 @@ def _findings(console: Console, report: Report) -> None:
         mark = "" if kind.claims else "mark: "
         for finding in kind.found:
             runs = len(finding.run_ids)
-            console.print(Text(f"• {mark}{sanitize(finding.sentence)} [{runs} run{'' if runs == 1 else 's'}]"))
+            console.print(Text(f"• {mark}{single_line(finding.sentence)} [{runs} run{'' if runs == 1 else 's'}]"))
     kept = report.material.kept
     left_out = len(kept.excluded)
     if left_out:
         reasons = ", ".join(f"{code} {count}" for code, count in kept.excluded_by_reason)
         total = left_out + len(kept.entered)
-        console.print(f"{format_count(left_out)} of {counted(total, 'run')} enter no mean: {sanitize(reasons)}")
+        console.print(f"{format_count(left_out)} of {counted(total, 'run')} enter no mean: {single_line(reasons)}")

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from labconsole.contracts.report import Table
 from labconsole.report.tables import labelled
-from labconsole.text.sanitize import sanitize
+from labconsole.text.sanitize import single_line
 
 MOST_ROWS = 60
 """Of one table."""
@@ -33,9 +33,9 @@ GRID_GAP, GAP = 3, 2
 def show_table(console: Console, table: Table, *, rest: str, note: bool = True) -> None:
     """Print it, no wider than the terminal. ``rest``: where all is; ``note``: whether to print its own."""
     console.print()
-    title = sanitize(labelled(table))
-    headings = [sanitize(heading) for heading in table.headings]
-    rows = [[sanitize(cell) for cell in row] for row in table.shown[:MOST_ROWS]]
+    title = single_line(labelled(table))
+    headings = [single_line(heading) for heading in table.headings]
+    rows = [[single_line(cell) for cell in row] for row in table.shown[:MOST_ROWS]]
     columns = list(zip(headings, *rows, strict=True))
     if widths := _widths(columns, console.width, GRID_GAP):
         grid = Grid(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1))
@@ -50,7 +50,7 @@ def show_table(console: Console, table: Table, *, rest: str, note: bool = True) 
     if len(table.shown) > MOST_ROWS:
         console.print(f"{len(table.shown) - MOST_ROWS} more rows: {rest}")
     if note and table.note:
-        console.print(Text(sanitize(table.note), style="dim"))
+        console.print(Text(single_line(table.note), style="dim"))
 
 
 def _widths(columns: Sequence[Sequence[str]], width: int, gap: int) -> list[int]:

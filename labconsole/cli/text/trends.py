@@ -12,7 +12,7 @@ from labconsole.cli.text.report import show_figure
 from labconsole.cli.text.tables import show_table
 from labconsole.report.trend_tables import build_figures, build_tables
 from labconsole.report.trends import Trend
-from labconsole.text.sanitize import sanitize, unwrap_stream
+from labconsole.text.sanitize import single_line, unwrap_stream
 
 MOST_OCCASIONS = 40
 """Told in a line, the last ones; ``--json`` lists all."""
@@ -39,7 +39,7 @@ def show(trends: Sequence[Trend]) -> None:
     for place, figure in enumerate(drawn, 1):
         show_figure(console, figure, caption=all(figure.caption != each.caption for each in drawn[place:]))
     for line in occasion_lines(trends):
-        console.print(Text(f"\n{sanitize(line)}"))
+        console.print(Text(f"\n{single_line(line)}"))
     for place, table in enumerate(told, 1):
         again = any(table.note == each.note for each in told[place:])
         show_table(console, table, rest="--json lists all", note=not again)

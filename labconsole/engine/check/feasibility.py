@@ -1,4 +1,4 @@
-"""Can a plan be carried out here: rates, the calibrated envelope, time; and whether there is a calibration at all."""
+"""Whether a plan can be measured here: rates, the calibrated envelope, time; and whether a calibration exists."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ MAX_NAMED = 3
 
 
 async def _latest(bench: CheckContext) -> Envelope | None:
-    """The newest calibration of this testbed; None when there is none. Raises StoreError."""
+    """The newest calibration of this testbed, or None if there is none. Raises StoreError."""
     latest = getattr(bench.session.store, "latest_calibration", None)
     found = None if latest is None else await asyncio.to_thread(latest, bench.inventory.fingerprint())
     return None if found is None else parse_envelope(found)
 
 
 async def calibration(bench: CheckContext) -> CheckFinding:
-    """A calibration that still holds: without one, what generator and sinks can do by themselves is not known."""
+    """A valid calibration exists. Without one, the limits of generator and sinks are unknown."""
     try:
         envelope = await _latest(bench)
     except StoreError as exc:
@@ -71,14 +71,14 @@ def _all_are(points: int) -> str:
 
 
 def _format_some(texts: list[str]) -> str:
-    """A few of them, each once."""
+    """A few of the texts, without duplicates."""
     different = list(dict.fromkeys(texts))
     more = f"; and {len(different) - MAX_NAMED} more" if len(different) > MAX_NAMED else ""
     return "; ".join(different[:MAX_NAMED]) + more
 
 
 async def points(bench: CheckContext) -> CheckFinding:
-    """Every point can be asked of this testbed: platform, sources, line rate."""
+    """Every point is possible on this testbed: platform, sources, line rate."""
     assert bench.plan is not None
     total = len(bench.plan.points)
     if lacking := find_missing_platforms(bench.plan, bench.inventory):
@@ -103,7 +103,7 @@ async def points(bench: CheckContext) -> CheckFinding:
 
 
 async def references(bench: CheckContext) -> CheckFinding:
-    """What a forwarding second guest's rate is a share of has been measured, or the plan measures it before."""
+    """The maximum that defines a forwarding second guest's load is stored, or the plan measures it first."""
     assert bench.plan is not None
     inventory, store = bench.inventory, bench.session.store
     requests = [point.request for point in bench.plan.points]
@@ -126,12 +126,12 @@ async def references(bench: CheckContext) -> CheckFinding:
             "run first: " + "; ".join(missing),
             missing=list(missing),
         )
-    words = ", ".join(f"{name} {format_count(round(pps))} packets/s" for name, pps in found.items())
-    return passed(words or "the plan measures them itself", **found)
+    maxima = ", ".join(f"{name} {format_count(round(pps))} packets/s" for name, pps in found.items())
+    return passed(maxima or "the plan measures them itself", **found)
 
 
 async def envelope(bench: CheckContext) -> CheckFinding:
-    """Every point is within what generator and sinks can do by themselves."""
+    """Every point is within the calibrated limits of generator and sinks."""
     assert bench.plan is not None
     try:
         found = await _latest(bench)
@@ -145,9 +145,9 @@ async def envelope(bench: CheckContext) -> CheckFinding:
         if covering is None:
             unknown.append(_format_size(point))
             continue
-        over, untold = _compare_with_envelope(point, covering)
+        over, uncovered = _compare_with_envelope(point, covering)
         beyond += over
-        unknown += untold
+        unknown += uncovered
     total = len(bench.plan.points)
     not_calibrated = f"not calibrated: {_format_some(unknown)}" if unknown else ""
     if beyond:
@@ -163,7 +163,7 @@ async def envelope(bench: CheckContext) -> CheckFinding:
 
 
 def _compare_with_envelope(point: PlannedPoint, covering: EnvelopePoint) -> tuple[list[str], list[str]]:
-    """What of a point is beyond the envelope of each stream, and what is unknown, by the rule of a run's verdict."""
+    """Parts of a point beyond the envelope of a stream, and parts it does not cover, by the verdict's rule."""
     request = point.request
     flat_out = " (target max)" if request.intended_pps is None else ""
     beyond, unknown = [], []
@@ -189,7 +189,7 @@ def _format_size(point: PlannedPoint) -> str:
 
 
 async def order(bench: CheckContext) -> CheckFinding:
-    """A plan in blocks draws its order: without that nothing is compared, however long it took."""
+    """A plan in blocks randomises its order. Without that, no comparison is valid."""
     assert bench.plan is not None
     plan = bench.plan
     if plan.set_ups is None:
@@ -201,20 +201,20 @@ async def order(bench: CheckContext) -> CheckFinding:
 
 
 async def time(bench: CheckContext) -> CheckFinding:
-    """How long the plan takes, less what is stored of it already."""
+    """The plan's duration, without what is stored already."""
     assert bench.plan is not None
     todo = await asyncio.to_thread(remaining, bench.plan, bench.session)
-    reckoned = estimate(bench.plan, bench.inventory, bench.session.boots_s, todo)
+    estimated = estimate(bench.plan, bench.inventory, bench.session.boots_s, todo)
     stored = bench.plan.trials - len(todo)
-    hours, minutes = int(reckoned.total_s // 3600), int(reckoned.total_s % 3600 // 60)
+    hours, minutes = int(estimated.total_s // 3600), int(estimated.total_s % 3600 // 60)
     evidence = (
-        f"{counted(reckoned.trials, 'trial')} of {reckoned.per_trial_s:.1f} s on average, about "
-        f"{hours}:{minutes:02d}:{int(reckoned.total_s % 60):02d} h"
+        f"{counted(estimated.trials, 'trial')} of {estimated.per_trial_s:.1f} s on average, about "
+        f"{hours}:{minutes:02d}:{int(estimated.total_s % 60):02d} h"
     )
     if stored:
         evidence += f"; {format_count(stored)} are already stored"
-    values: Values = {"trials": reckoned.trials, "stored_trials": stored, "total_s": reckoned.total_s}
-    if reckoned.total_s > LONG_S:
+    values: Values = {"trials": estimated.trials, "stored_trials": stored, "total_s": estimated.total_s}
+    if estimated.total_s > LONG_S:
         return warned(
             evidence,
             "the plan can be interrupted and resumed; or lower repetitions, which can be raised later",

@@ -1,4 +1,4 @@
-"""Discovery from the first login to a proposal: one for the command and for the console."""
+"""Discovery from the first login to a proposal, shared by the command and the console."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from labconsole.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryRequest:
-    """Which machines are asked, and how they are logged in to. ``ssh_config``: None, SSH's own."""
+    """The machines to discover, and how to log in. If ``ssh_config`` is None, SSH's own configuration is used."""
 
     asked: Sequence[MachineSpec]
     ssh_config: str | None = None
@@ -30,15 +30,15 @@ class DiscoveryRequest:
 
 
 HoldNodes = Callable[[DiscoveryRequest, Tell], AbstractAsyncContextManager[Mapping[str, AgentLink]]]
-"""Links to all of them, by name, with their leases; everything is undone on them afterwards."""
+"""Opens links to all machines, by name, with their leases; everything is undone on them afterwards."""
 
 Agreed = Callable[[Sequence[Port], Sequence[ExcludedPort]], Awaitable[bool]]
-"""Whether frames may be sent from these ports: asked while the nodes are held. None of them: nothing can be sent."""
+"""Whether frames may be sent from these ports; called while the nodes are leased. Without ports nothing is sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryResult:
-    """What was found. ``not_undone``: what the agents could not put back, in sentences."""
+    """The result of a discovery. ``not_undone``: changes that the agents could not undo, in sentences."""
 
     request: DiscoveryRequest
     ports: Sequence[Port]
@@ -48,7 +48,7 @@ class DiscoveryResult:
     not_undone: Sequence[str]
 
     def hosts_text(self, testbed: str) -> str:
-        """The hosts.yaml that is proposed. Raises ConfigError where no path leads through the UUT."""
+        """The proposed hosts.yaml. Raises ConfigError if no path leads through the UUT."""
         if not self.proposal.streams:
             raise ConfigError(
                 "no path through the unit under test was found: it takes a cable from a source's port to one of its, "
@@ -71,7 +71,7 @@ class DiscoveryResult:
 
 
 def _describe_likelier_uut(wiring: Wiring, uut: str) -> str:
-    """Of the machine that has the most cables to others, if those are two at least and more than the UUT's."""
+    """A hint at the machine with most cables to others, if it has at least two and more than the UUT."""
     cables = Counter(
         node for wire in wiring.wires if wire.one.node != wire.other.node for node in (wire.one.node, wire.other.node)
     )
@@ -88,9 +88,9 @@ def _describe_likelier_uut(wiring: Wiring, uut: str) -> str:
 async def discover_testbed(
     request: DiscoveryRequest, hold: HoldNodes, agreed: Agreed, tell: Tell
 ) -> DiscoveryResult | None:
-    """Log in, look, ask, try the ports, log out. None: it was not agreed to. Raises NodeError.
+    """Log in, read ports, get consent, probe the ports, log out; None without consent. Raises NodeError.
 
-    Cancelled at any moment, it undoes what it did before it ends.
+    Undoes its changes before it ends, also when it is cancelled.
     """
     async with hold(request, tell) as links:
         ports, alone = await read_ports(links, tell)

@@ -1,4 +1,4 @@
-"""What was found of the wiring of machines, as lines and as JSON. Pure."""
+"""A discovery's findings as lines and as JSON. Pure."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ def describe_ports(ports: Sequence[Port], alone: Sequence[ExcludedPort]) -> list
     """The ports that would be tried, and those that are left alone."""
     lines = [f"left alone: {each} ({each.why})" for each in alone]
     for node, own in groupby(ports, key=lambda port: port.node):
-        told = ", ".join(f"{port.interface} ({', '.join(_describe_port(port))})" for port in own)
-        lines.append(f"{node}: {told}")
+        described = ", ".join(f"{port.interface} ({', '.join(_describe_port(port))})" for port in own)
+        lines.append(f"{node}: {described}")
     if not ports:
         lines.append("no port is free to be tried")
     return lines
 
 
 def format_question(ports: Sequence[Port]) -> str:
-    """Before anything is sent."""
+    """The question to ask before anything is sent."""
     where = "this port" if len(ports) == 1 else f"each of these {len(ports)} ports"
     return f"Send {FRAMES} frames from {where}?"
 
@@ -39,7 +39,7 @@ def _describe_port(port: Port) -> Iterator[str]:
 
 
 def describe_findings(wiring: Wiring, proposal: Proposal) -> list[str]:
-    """The cables, what is no cable, and what they amount to."""
+    """The cables, the ports without a cable, and the resulting proposal."""
     return [*_wiring(wiring), *_proposal(proposal)]
 
 
@@ -68,12 +68,12 @@ def _wiring(wiring: Wiring) -> Iterator[str]:
 
 def _describe_wire(wire: Wire) -> str:
     speed_bps = wire.one.speed_bps
-    words = [] if speed_bps is None else [format_rate_bps(speed_bps)]
+    notes = [] if speed_bps is None else [format_rate_bps(speed_bps)]
     if wire.lost_frames:
-        words.append(f"{wire.lost_frames} of 10 frames were lost: replace the cable")
+        notes.append(f"{wire.lost_frames} of 10 frames were lost: replace the cable")
     if wire.also_heard:
-        words.append(f"a bridge passes frames on to {', '.join(map(str, wire.also_heard))}")
-    return f"   {'; '.join(words)}" if words else ""
+        notes.append(f"a bridge passes frames on to {', '.join(map(str, wire.also_heard))}")
+    return f"   {'; '.join(notes)}" if notes else ""
 
 
 def _proposal(proposal: Proposal) -> Iterator[str]:
@@ -91,12 +91,12 @@ def _proposal(proposal: Proposal) -> Iterator[str]:
 
 
 def build_excluded_ports_json(alone: Sequence[ExcludedPort]) -> dict[str, object]:
-    """Where no port is free to be tried."""
+    """The JSON result if no port is free to be tried."""
     return {"ports": [], "left_alone": [{"port": str(each), "why": each.why} for each in alone]}
 
 
 def to_json(found: DiscoveryResult) -> dict[str, object]:
-    """All of it as one object; ports as node/interface."""
+    """The whole result as one object; ports as node/interface."""
     wiring, proposal = found.wiring, found.proposal
     return {
         "ports": [

@@ -1,4 +1,4 @@
-"""What executing a plan needs of a session and a store, and what the store holds of a plan already."""
+"""The interfaces that executing a plan needs, and the trials of a plan that are stored or left."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from labconsole.model.record.run import Fixed
 
 
 class OfflineSession(Protocol):
-    """What can be asked about a plan without touching the testbed."""
+    """The part of a session that answers questions about a plan without the testbed."""
 
     @property
     def inventory(self) -> Inventory: ...
@@ -33,7 +33,7 @@ class OfflineSession(Protocol):
 
 
 class ExecutionSession(Protocol):
-    """What an execution needs of the session."""
+    """The part of a session that an execution needs."""
 
     @property
     def inventory(self) -> Inventory: ...
@@ -61,7 +61,7 @@ class ExecutionSession(Protocol):
         nodes: Iterable[str] | None = None,
     ) -> AbstractAsyncContextManager[Take]: ...
     async def renew_lease(self, left_s: float | None) -> None: ...
-    def announce_guest_trial(self, request: DesignPoint, words: str, plan: str | None) -> None: ...
+    def announce_guest_trial(self, request: DesignPoint, description: str, plan: str | None) -> None: ...
     def nodes_of(self, request: DesignPoint) -> list[str]: ...
     async def settle(self, seconds: float) -> None: ...
     async def wait_connected(self, nodes: Iterable[str], *, within_s: float) -> None: ...
@@ -71,10 +71,10 @@ class ExecutionSession(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PlanState:
-    """Where a plan stands by the store: the trials that count as done, and what is left to take, in order.
+    """The stored state of a plan: the trials that count as done, and those that are left, in order.
 
-    ``pilot``: what it fixed; ``refusal``: why the plan cannot go on from there. ``broken``: how many of the trials left
-    are stored in set-ups that broke off.
+    ``pilot``: its results. ``refusal``: why the plan cannot continue from there. ``broken``: how many of the trials
+    left are stored in set-ups that broke off.
     """
 
     done: list[StoredTrial]
@@ -88,17 +88,17 @@ def derive_plan_state(
     plan: Plan,
     stored: Iterable[StoredTrial],
     only: frozenset[int] | None = None,
-    said: Mapping[int, Fixed] | None = None,
+    stated: Mapping[int, Fixed] | None = None,
 ) -> PlanState:
-    """The schedule less what is stored, less what the stored runs rule out already; ``only`` these points.
+    """The schedule without stored trials and those that stored runs rule out; only these points, if ``only`` is set.
 
-    ``said``: by point what stored blocks say was fixed for them.
+    ``stated``: the values fixed by the pilot, as stored blocks state them, by point.
     """
     if plan.set_ups is not None:
-        blocks = stored_blocks(plan, stored, only, said)
+        blocks = stored_blocks(plan, stored, only, stated)
         return PlanState(blocks.done, blocks.left, blocks.pilot, blocks.refusal, blocks.broken)
     limits = TargetLimits(plan)
-    # A plan's repetitions may have been lowered since: what is more than it asks for is none of its trials.
+    # The plan's repetitions may have been lowered since; excess ones do not belong to it any more.
     done = [
         trial
         for trial in stored
@@ -118,28 +118,28 @@ def derive_plan_state(
 
 
 def load_plan_state(plan: Plan, session: OfflineSession, only: frozenset[int] | None = None) -> PlanState:
-    """Where the plan stands on this testbed. Blocking: reads the store."""
+    """The plan's state on this testbed. Blocking: reads the store."""
     stored = session.store.plan_runs(plan.hash(), session.inventory.fingerprint())
-    telling = find_defining_runs(plan, stored)
-    fixed = session.store.fixed(list(telling.values())) if telling else {}
-    said = {point: fixed[run_id] for point, run_id in telling.items() if run_id in fixed}
-    return derive_plan_state(plan, stored, only, said)
+    defining = find_defining_runs(plan, stored)
+    fixed = session.store.fixed(list(defining.values())) if defining else {}
+    stated = {point: fixed[run_id] for point, run_id in defining.items() if run_id in fixed}
+    return derive_plan_state(plan, stored, only, stated)
 
 
 def remaining(plan: Plan, session: OfflineSession) -> list[Trial]:
-    """What of the plan is left to take. Blocking: reads the store."""
+    """The trials of the plan that are left. Blocking: reads the store."""
     return load_plan_state(plan, session).left
 
 
 def count_requested(plan: Plan, only: frozenset[int] | None) -> int:
-    """How many trials that is in all: of the chosen points, and of the pilot that they need."""
+    """Number of requested trials: of the chosen points, and of the pilot that they need."""
     if only is None:
         return plan.trials
     return sum(plan.numbers_of(point) for point in only) + len(plan.needed_pilot(only))
 
 
 def is_requested(plan: Plan, trial: StoredTrial, only: frozenset[int] | None) -> bool:
-    """Whether a trial that is done is one of them."""
+    """Whether a stored trial is one of the requested ones."""
     if only is None:
         return True
     return trial.point in (plan.needed_pilot(only) if trial.block == PILOT else only)
@@ -147,9 +147,9 @@ def is_requested(plan: Plan, trial: StoredTrial, only: frozenset[int] | None) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependency:
-    """Where the maximum comes from that a platform's trials beside a forwarding guest are a share of.
+    """The source of the maximum that defines the load of a platform's forwarding second guest.
 
-    ``given_by``: points of this plan that are still to be measured; ``reference``: what the store has.
+    ``given_by``: points of this plan that are still to be measured; ``reference``: the stored maximum.
     """
 
     platform: str
@@ -160,14 +160,14 @@ class Dependency:
 
     @property
     def missing(self) -> bool:
-        """Neither stored nor measured by this plan: these points will be refused."""
+        """Whether the maximum is neither stored nor measured by this plan, so that these points will be refused."""
         return self.reference is None and not self.given_by
 
 
 def dependencies(
     plan: Plan, todo: Iterable[Trial], session: OfflineSession, pilot: Pilot | None = None
 ) -> list[Dependency]:
-    """For every platform that has trials beside a forwarding guest to take. Blocking: reads the store."""
+    """The dependencies of platforms with open trials next to a forwarding guest. Blocking: reads the store."""
     open_points = {index for index, _ in todo}
     found = []
     for need in plan.needs():
@@ -180,23 +180,23 @@ def dependencies(
         else:
             reference = pilot.reference(waiting[0]) if pilot is not None else None
         first = tuple(index for index in need.given_by if index in open_points)
-        words = f"points {_numbers(waiting)} need the maximum of {need.platform} beside an idle guest: "
+        text = f"points {_numbers(waiting)} need the maximum of {need.platform} beside an idle guest: "
         if plan.set_ups is not None and reference is None:
-            words += "the pilot measures it first"
+            text += "the pilot measures it first"
         elif first and plan.set_ups is None:
-            words += f"points {_numbers(first)} of this plan measure it first"
+            text += f"points {_numbers(first)} of this plan measure it first"
         elif reference is not None:
-            words += f"run {reference.run_id} has it, {reference.measured_pps:.0f} packets/s"
+            text += f"run {reference.run_id} has it, {reference.measured_pps:.0f} packets/s"
         else:
-            words += f"it is not stored and not in this plan; {reference_command(request)}"
+            text += f"it is not stored and not in this plan; {reference_command(request)}"
         found.append(
-            Dependency(platform=need.platform, points=waiting, given_by=first, reference=reference, words=words)
+            Dependency(platform=need.platform, points=waiting, given_by=first, reference=reference, words=text)
         )
     return found
 
 
 def _numbers(points: Sequence[int]) -> str:
-    """``3, 8-11``."""
+    """Numbers as text: ``3, 8-11``."""
     parts: list[list[int]] = []
     for point in sorted(points):
         if parts and point == parts[-1][-1] + 1:

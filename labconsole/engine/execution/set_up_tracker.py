@@ -1,9 +1,9 @@
-"""The set-ups of a plan in blocks as they are taken: which one is under way, whether it is whole, how often tried.
+"""Tracks the set-ups of a plan in blocks: which is current, whether it is complete, and how often it was tried.
 
-A set-up that breaks off is taken again whole, at most ``max_redo`` times in one execution: its first trials share a
-boot of a guest that is gone. An invalid trial breaks it only where the platform itself may be broken; what went wrong
-in the instruments (a generator that failed, witnesses that disagree, a background that was missed) leaves the guest as
-it stands, and setting it up anew would throw sound trials away.
+A set-up that breaks off is repeated completely, at most ``max_redo`` times in one execution: its first trials share a
+boot of a guest that is gone. An invalid trial breaks it off only if the platform itself may be broken. Faults of the
+instruments (a failed generator, witnesses that disagree, a background load that was missed) leave the guest intact, and
+setting it up again would discard sound trials.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from labconsole.model.record.run import RunRecord
 
 
 class SetUpFailure(MeasurementError):
-    """The set-up under way cannot be finished. ``cause``: the error behind it, where there is one."""
+    """The current set-up cannot be finished. ``cause``: the error behind it, or None."""
 
     def __init__(self, message: str, cause: LabError | None = None) -> None:
         super().__init__(message)
@@ -29,7 +29,7 @@ class SetUpFailure(MeasurementError):
 
 
 class SetUpTracker:
-    """Of one execution of a plan. A plan without blocks, and the pilot, are never in a set-up of this kind."""
+    """Tracks the set-ups of one execution. A plan without blocks, and the pilot, have no tracked set-ups."""
 
     def __init__(self, plan: Plan) -> None:
         self.key: Key | None = None
@@ -42,7 +42,7 @@ class SetUpTracker:
         self._sizes: dict[Key, int] | None = None
 
     def enter(self, trial: Trial) -> bool:
-        """Whether this trial begins a set-up, which it then does."""
+        """Enter the trial's set-up; return whether the trial begins one."""
         key = self._plan.set_up_of(trial)
         if key == self.key:
             return False
@@ -51,17 +51,17 @@ class SetUpTracker:
         return key is not None
 
     def leave(self) -> None:
-        """Nothing stands any more."""
+        """Leave the set-up: nothing is set up any more."""
         self.key, self._id, self._known = None, None, False
         self._taken = []
 
     @property
     def begun(self) -> bool:
-        """Whether a trial, or a warm-up, was taken in the set-up under way."""
+        """Whether a trial, or a warm-up, was taken in the current set-up."""
         return self._known
 
     def size(self, pilot: Pilot) -> int | None:
-        """How many trials the set-up under way holds."""
+        """Number of trials in the current set-up."""
         if self.key is None:
             return None
         if self._sizes is None:  # the pilot is over once a block begins
@@ -69,26 +69,26 @@ class SetUpTracker:
         return self._sizes[self.key]
 
     def saw(self, record: RunRecord) -> None:
-        """A trial or a warm-up was taken in it. Raises SetUpBroke when that was in another setting-up."""
+        """Note a trial or a warm-up. Raises SetUpFailure if it was in another set-up."""
         if self.key is None:
             return
         self._gave_run.add(self.key)
-        stood = record.set_up.id if record.set_up is not None else None
-        if self._known and stood != self._id:
+        set_up_id = record.set_up.id if record.set_up is not None else None
+        if self._known and set_up_id != self._id:
             raise SetUpFailure("the platform had to be set up anew in between")
-        self._id, self._known = stood, True
+        self._id, self._known = set_up_id, True
 
     def counts(self, record: RunRecord) -> None:
-        """A trial of it came to its last attempt."""
+        """Count a trial that ended its last attempt."""
         self._taken.append(record)
 
     def broke(self, outcome: Outcome) -> bool:
-        """Take back what it gave; whether it is to be tried again."""
+        """Withdraw the set-up's results; return whether it may be tried again."""
         assert self.key is not None
         outcome.redone += len(self._taken)
         outcome.taken -= len(self._taken)
         outcome.verdicts.subtract(record.verdict.status for record in self._taken)
-        outcome.verdicts += Counter()  # drops what is zero
+        outcome.verdicts += Counter()  # drops zero counts
         gone = {record.run_id for record in self._taken}
         outcome.invalid[:] = [record for record in outcome.invalid if record.run_id not in gone]
         self.again[self.key] += 1
@@ -98,26 +98,26 @@ class SetUpTracker:
 
     @property
     def taken(self) -> int:
-        """How many trials of the set-up under way came to their last attempt."""
+        """Number of trials in the current set-up that ended their last attempt."""
         return len(self._taken)
 
     @property
     def gave_runs(self) -> bool:
-        """Whether the platform stood at least once: not every later set-up of it is in vain then."""
+        """Whether the platform was up at least once, so that a later set-up may succeed."""
         return self.key in self._gave_run
 
 
 def describe_set_up(key: Key) -> str:
-    """For people: ``block 2: qemu-virtio beside idle``."""
+    """Block, platform and background of a set-up, for people."""
     block, (platform, background) = key
     return f"block {block}: {platform} {describe_background(background)}"
 
 
 def describe_background(background: str) -> str:
-    """What a platform is measured beside."""
+    """The background that a platform is measured with, as text."""
     return "alone" if background == "none" else f"beside {background}"
 
 
 def format_block(block: int, set_ups: int | None) -> str:
-    """Where in the plan: ``pilot``, ``block 2 of 5``."""
+    """Place in the plan: ``pilot``, ``block 2 of 5``."""
     return "pilot" if block == PILOT else f"block {block} of {set_ups}"

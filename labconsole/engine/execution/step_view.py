@@ -1,4 +1,4 @@
-"""A step of a plan as it is seen: where it stands, how far it says that it has come, and what it came to."""
+"""A step of a plan as displayed: its state, its own report of progress, and its result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from labconsole.errors import ConfigError
 
 
 class StepState(StrEnum):
-    """Where a step stands. STORED: carried out before, so not again. FAILED: not to its end, or not at all."""
+    """State of a step. STORED: carried out before, so skipped. FAILED: not finished, or not run at all."""
 
     PENDING = "to do"
     RUNNING = "running"
@@ -22,9 +22,11 @@ class StepState(StrEnum):
 
 @dataclass(slots=True)
 class StepView:
-    """A step as it is seen. ``shown``: how far it says that it has come; ``why``: what went wrong; ``refusal``: why
-    this testbed cannot be asked it; ``estimate_s``: what it takes on a unit that behaves; ``begun_s``: what the
-    execution had spent when it was first begun; ``took_s``: once it is done, what it spent on it.
+    """A step as displayed.
+
+    ``shown``: the step's own picture of its progress. ``why``: what went wrong. ``refusal``: why this testbed cannot
+    run it. ``estimate_s``: duration on a unit under test without problems. ``begun_s``: time that the execution had
+    spent when the step first began. ``took_s``: time spent on the step, once it is done.
     """
 
     step: Step
@@ -40,7 +42,7 @@ class StepView:
 
     @property
     def picture(self) -> StepPicture:
-        """How far it has come, out of its record once there is one."""
+        """The picture of its progress, or of its record once there is one."""
         return self.shown if self.record is None else self._recorded(self.record)
 
     def _recorded(self, record: StepRecord) -> StepPicture:

@@ -1,8 +1,8 @@
-"""What a plan asks for beside its grid: steps, each an experiment of several trials, carried out one after the other.
+"""The steps of a plan outside its grid: each is an experiment of several trials, carried out one after the other.
 
-A step's trials are taken as the grid's are, with the same pause, stop conditions, warm-ups and retries. A step that
-cannot come to its end is stored as failed, and the next begins. One that is interrupted, by the operator or by a lost
-node, is taken again, and goes on from its stored trials.
+A step's trials are taken like those of the grid, with the same pause, stop conditions, warm-ups and retries. A step
+that cannot finish is stored as failed, and the next one begins. A step that is interrupted, by the operator or by a
+lost node, is repeated and continues from its stored trials.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from labconsole.model.record.run import PlanRef, Role, RunRecord, Status
 
 
 class HasExperiments(ExecutionContext, Protocol):
-    """What is needed of the execution that the steps belong to."""
+    """The part of an execution that its steps need."""
 
     @property
     def only(self) -> frozenset[int] | None: ...
@@ -53,7 +53,7 @@ class HasExperiments(ExecutionContext, Protocol):
 
 
 class Steps:
-    """The steps of one execution of a plan, in their order."""
+    """The steps of one execution of a plan, in order."""
 
     def __init__(
         self,
@@ -66,19 +66,19 @@ class Steps:
         self.seen: list[StepView] = []
         self.reckoned_trials = 0
         self.trials = 0
-        """How many trials came to their last attempt in this execution."""
+        """Number of trials that ended their last attempt in this execution."""
         self.stage: Stage | None = None
-        """Where crews stand, once a step has asked for it."""
+        """Manages crews; None until a step has requested it."""
         self._on_step = on_step
-        self._asked: list[StepView] = []
+        self._requested: list[StepView] = []
         self._broke, self._broken = "", list[StepView]()
 
-    # What is left
+    # Open steps
 
     def look(self) -> tuple[list[StepView], int]:
-        """What the store holds of them, and how many trials the others take on units that behave. Blocking.
+        """Load the stored steps, and estimate the number of trials of the others. Blocking.
 
-        Raises ConfigError for what this testbed cannot be asked.
+        Raises ConfigError for what this testbed cannot do.
         """
         plan, session = self.execution.plan, self.session
         seen: list[StepView] = []
@@ -98,15 +98,15 @@ class Steps:
                 state = StepState.PENDING if record is None else StepState.STORED
                 seen.append(StepView(step, state, record))
         left = [each for each in seen if each.state is StepState.PENDING]
-        reckoned = estimate_steps(plan, [each.step for each in left], session.inventory, session.boots_s)
-        for each, took_s in zip(left, reckoned.each_s, strict=True):
+        estimate = estimate_steps(plan, [each.step for each in left], session.inventory, session.boots_s)
+        for each, took_s in zip(left, estimate.each_s, strict=True):
             each.estimate_s = took_s
-        return seen, reckoned.trials
+        return seen, estimate.trials
 
-    def load_steps(self, seen: list[StepView], reckoned_trials: int) -> None:
-        """Take what was looked up."""
-        self.seen, self.reckoned_trials = seen, reckoned_trials
-        self._asked = [each for each in seen if each.state is StepState.PENDING]
+    def load_steps(self, seen: list[StepView], estimated_trials: int) -> None:
+        """Take over what ``look`` found."""
+        self.seen, self.reckoned_trials = seen, estimated_trials
+        self._requested = [each for each in seen if each.state is StepState.PENDING]
         self.execution.outcome.steps.skipped = sum(each.state is StepState.STORED for each in seen)
         refusals = {each.step.hash: each.refusal for each in seen if each.refusal is not None}
         self.execution.outcome.steps.refused = describe_refusals((each.step for each in seen), refusals)
@@ -114,44 +114,45 @@ class Steps:
 
     @property
     def remaining(self) -> list[StepView]:
-        """Those that are not dealt with, the one under way among them."""
-        return [each for each in self._asked if each.state in (StepState.PENDING, StepState.RUNNING)]
+        """The steps that are not finished, including the current one."""
+        return [each for each in self._requested if each.state in (StepState.PENDING, StepState.RUNNING)]
 
     @property
     def asked(self) -> int:
-        """How many there were to carry out."""
-        return len(self._asked)
+        """Number of steps to carry out."""
+        return len(self._requested)
 
     def number_of(self, seen: StepView) -> int:
-        """The place of one of these, from 1."""
-        return next(number for number, each in enumerate(self._asked, 1) if each is seen)
+        """The place of one of these steps, from 1."""
+        return next(number for number, each in enumerate(self._requested, 1) if each is seen)
 
     @property
     def refusals(self) -> int:
-        """How many this testbed cannot be asked."""
+        """Number of steps that this testbed cannot run."""
         return sum(each.refusal is not None for each in self.seen)
 
     def count(self, *states: StepState) -> int:
-        """How many of all are in one of these states."""
+        """Number of steps in one of these states."""
         return sum(each.state in states for each in self.seen)
 
     @property
     def current(self) -> StepView | None:
-        """The one under way."""
-        return next((each for each in self._asked if each.state is StepState.RUNNING), None)
+        """The current step, or None."""
+        return next((each for each in self._requested if each.state is StepState.RUNNING), None)
 
     @property
     def left_s(self) -> float:
-        """By the estimate, at the pace of those that are done; of one under way that tells how many trials it still
-        takes, by how long these have taken.
+        """Estimated time left, at the pace of the finished steps.
+
+        If the current step reports how many trials it has left, the duration of its trials so far applies.
         """
         pace = self._pace
         return sum(self._estimate_left_s(seen, pace) for seen in self.remaining)
 
     @property
     def _pace(self) -> float:
-        """How long those that are done took, of what was reckoned."""
-        done = [each for each in self._asked if each.took_s is not None and each.estimate_s > 0]
+        """Actual duration of the finished steps relative to their estimate."""
+        done = [each for each in self._requested if each.took_s is not None and each.estimate_s > 0]
         return sum(each.took_s or 0.0 for each in done) / sum(each.estimate_s for each in done) if done else 1.0
 
     def _estimate_left_s(self, seen: StepView, pace: float) -> float:
@@ -161,18 +162,18 @@ class Steps:
         return max(0.0, pace * seen.estimate_s - spent_s)
 
     def spent_s(self, seen: StepView) -> float:
-        """On one of them, since it was first begun."""
+        """Time spent on a step since it first began."""
         return 0.0 if seen.begun_s is None else self.execution.spent_s - seen.begun_s
 
     @property
     def requests(self) -> list[DesignPoint]:
-        """What has to stand for those that are left."""
+        """The requests whose platforms the remaining steps need."""
         return [each.step.request for each in self.remaining]
 
-    # Carrying them out
+    # Carrying out
 
     async def take_all(self, take: Take) -> None:
-        """Step after step, while the testbed is held. Raises what no other step would fare better with."""
+        """Take step after step while the testbed is leased. Raises errors that affect every other step, too."""
         try:
             await self._take_each(take)
         finally:
@@ -211,14 +212,14 @@ class Steps:
         return self.execution.stopping or bool(self.execution.outcome.ended_by)
 
     def raise_if_over(self) -> None:
-        """Raises Aborted when no further trial is to be begun."""
+        """Raises Aborted if no further trial may begin."""
         if not self.execution.stopping:
             self.execution.outcome.ended_by = self.execution.conditions.met
         if self._over:
             raise Aborted("the plan was ended")
 
     def interrupted(self, reason: str) -> bool:
-        """The step under way, where there is one, is to be taken again: a node was lost, or the plan ends here."""
+        """Make an interrupted current step pending again; return whether there is one."""
         seen = self.current
         if seen is not None:
             seen.why = reason
@@ -226,13 +227,13 @@ class Steps:
         return seen is not None
 
     def lost(self, reason: str) -> bool:
-        """A node was lost: the step under way, where there is one, is to be taken again."""
+        """A node was lost: make the current step pending again; return whether there is one."""
         self._broke, self._broken = reason, self._steps_sharing_guests
         self.execution.outcome.steps.redone += self.current is not None
         return self.interrupted(reason)
 
     def back(self) -> None:
-        """It is there again: what was made with the guests that went with it is to be taken again as well."""
+        """The node is back: finished steps whose guests were lost with it become pending, too."""
         outcome, again, self._broken = self.execution.outcome.steps, self._broken, []
         for seen in again:
             outcome.made[:] = [record for record in outcome.made if record is not seen.record]
@@ -246,22 +247,22 @@ class Steps:
 
     @property
     def _steps_sharing_guests(self) -> list[StepView]:
-        """Those that were made with the guests of the one under way."""
-        made = [each for each in self._asked if each.record is not None]
+        """The finished steps that share guests with the current one."""
+        made = [each for each in self._requested if each.record is not None]
         lacking = [] if self.current is None else [self.current.step]
         broken = {each.hash for each in find_steps_in_broken_blocks((each.step for each in made), lacking)}
         return [each for each in made if each.step.hash in broken]
 
     @property
     def lasting(self) -> int:
-        """How many of ``trials`` a node that is lost now leaves as they are."""
+        """Number of ``trials`` that stay valid if a node is lost now."""
         return self.trials - sum(count_trials(each.step, each.record) for each in self._steps_sharing_guests)
 
     @property
     def to_retake(self) -> int:
-        """How many of those that were made are of guests that broke off, if nothing follows."""
-        made = [each.step for each in self._asked if each.record is not None]
-        return count_steps_in_broken_blocks(made, [each.step for each in self._asked if each.record is None])
+        """Number of finished steps whose guests broke off, if nothing follows."""
+        made = [each.step for each in self._requested if each.record is not None]
+        return count_steps_in_broken_blocks(made, [each.step for each in self._requested if each.record is None])
 
     def tell(
         self,
@@ -273,7 +274,7 @@ class Steps:
         again: str = "",
         broke: str = "",
     ) -> None:
-        """Tell whoever listens."""
+        """Report to the listener."""
         self._on_step(
             StepProgress(
                 plan=self.execution.plan,
@@ -293,7 +294,7 @@ class Steps:
         self.execution.moved()
 
     def _refuse(self, seen: StepView, problem: LabError, *, alone: bool) -> None:
-        """Leave out what cannot be measured: this step, or with a platform that cannot be set up all that need it."""
+        """Leave out what cannot be measured: this step or, if a platform cannot be set up, all that need it."""
         self.execution.refused(problem)
         outcome = self.execution.outcome.steps
         outcome.exit_code = max(outcome.exit_code, problem.exit_code)
@@ -307,7 +308,7 @@ class Steps:
 
 
 class StepTrial:
-    """A trial that a step asks for."""
+    """A trial that a step requests."""
 
     reference: StoredMaximum | None = None
     role: Role = "measured"
@@ -328,10 +329,10 @@ class StepTrial:
         self._steps.tell(self._seen, warm_up=True)
 
     def begins(self) -> None:
-        """A step is told at its own beginning."""
+        """Nothing to report: a step is reported at its own beginning."""
 
     def saw(self, record: RunRecord) -> None:
-        """Outside blocks every setting-up will do."""
+        """Accept any set-up, because there are no blocks."""
 
     def ended(self, record: RunRecord) -> None:
         self._steps.execution.outcome.steps.trials += 1
@@ -345,12 +346,12 @@ class StepTrial:
 
 
 class StepBench:
-    """The testbed in the hands of one step: contracts.experiment.Bench."""
+    """The testbed as one step uses it: contracts.experiment.Bench."""
 
     def __init__(self, steps: Steps, seen: StepView, take: Take) -> None:
         self._steps, self._seen, self._take = steps, seen, take
         self.problem: LabError | None = None
-        """Why a trial could not be taken."""
+        """The error that prevented a trial."""
 
     @property
     def inventory(self) -> Inventory:
@@ -385,7 +386,7 @@ class StepBench:
         plan, settle_s = execution.plan, execution.plan.settle_s or 0
         execution.outcome.steps.trials += 1
         if again and execution.stopping:
-            return  # no further trial is begun
+            return  # no further trial begins
         self._seen.why = again
         if again:
             execution.outcome.steps.redone += 1

@@ -1,4 +1,4 @@
-"""The trials that an execution of a plan has left to take, in their order, and how many of them are dealt with."""
+"""The trials that an execution of a plan has left to take, in order, and how many of them are finished."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from labconsole.model.plan.order import Trial
 
 
 class TrialQueue:
-    """``done`` of ``trials`` are dealt with; the next one is ``next``."""
+    """``done`` of ``trials`` are finished; the next one is ``next``."""
 
     def __init__(self) -> None:
         self.trials: list[Trial] = []
@@ -21,27 +21,27 @@ class TrialQueue:
 
     @property
     def next(self) -> Trial:
-        """The one to take now."""
+        """The trial to take now."""
         return self.trials[self.done]
 
     @property
     def remaining(self) -> Sequence[Trial]:
-        """Those that are not dealt with."""
+        """The trials that are not finished."""
         return self.trials[self.done :]
 
     def leave_out(self) -> None:
-        """The next one is not taken after all."""
+        """Leave out the next trial."""
         del self.trials[self.done]
 
     def drop(self, gone: Callable[[Trial], bool]) -> list[Trial]:
-        """Take these out of the rest; returns them."""
+        """Remove these trials from the rest, and return them."""
         rest = self.remaining
         dropped = [trial for trial in rest if gone(trial)]
         self.trials[self.done :] = [trial for trial in rest if not gone(trial)]
         return dropped
 
     def rewind(self, same: Callable[[Trial], bool]) -> list[Trial]:
-        """Go back to the first of those in a row before the next one; returns what was dealt with and is left again."""
+        """Go back to the first of the matching trials right before the next one; return the reopened trials."""
         end = self.done
         while self.done and same(self.trials[self.done - 1]):
             self.done -= 1

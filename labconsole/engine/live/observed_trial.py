@@ -1,7 +1,7 @@
-"""The trial of another operator, as its agents tell it, and its streams as this session's own counters see them.
+"""Another operator's trial as announced by its agents, and its streams by this session's own counters.
 
-The unit under test is asked nothing for it: who measures is told by the lease of a source, and packets are counted at
-the NICs of sources and sinks, which every session samples anyway.
+The unit under test gets no request for it: the lease of a source says who measures, and packets are counted at the NICs
+of sources and sinks, which every session samples anyway.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ BEFORE_TRAFFIC = (Phase.PREPARING, Phase.LEARNING, Phase.ARMING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedTrial:
-    """What a holder says of the trial it takes now. Times are UTC by this machine's clock.
+    """A holder's current trial, as announced. Times are UTC by this machine's clock.
 
-    ``operator``: user@host. ``since``: it holds the testbed from then on, and ``until`` about then. ``block`` of
-    ``set_ups`` from 1, 0 is the pilot's, None: of no block. ``phase`` None: one that we do not know.
-    Texts are the holder's: to be shown as text only.
+    ``operator``: user@host. ``since``, ``until``: start and expected end of the lease. ``block`` counts from 1 to
+    ``set_ups``; it is 0 for the pilot, or None outside blocks. ``phase`` is None if it is unknown here. Texts are the
+    holder's: display them as plain text only.
     """
 
     run_id: str
@@ -56,10 +56,10 @@ class ObservedTrial:
 
 
 class ObservedStreams:
-    """Feeds the streams of another operator's trial into telemetry, from samples that are there anyway.
+    """Feeds the streams of another operator's trial into telemetry, from regular samples.
 
-    Both ends by their own clocks, brought to the console's, at one instant. Packets are counted from the trial's begin;
-    one that was met in the middle has rates only.
+    Both ends use their own clocks, converted to the console's and aligned at one instant. Packets are counted from the
+    beginning of the trial; a trial that was joined later has rates only.
     """
 
     def __init__(self, telemetry: Telemetry, inventory: Inventory, links: Mapping[str, AgentLink]) -> None:
@@ -73,7 +73,7 @@ class ObservedStreams:
         self._idle_ns: dict[str, int] = {}
 
     def follow(self, trial: ObservedTrial | None) -> None:
-        """Another trial begins fresh streams; without one, those of the last stay as they were."""
+        """Start fresh streams for a new trial; without one, keep those of the last."""
         if trial is None or trial.guest_words is not None:
             self._run_id = None
         elif trial.run_id != self._run_id:
@@ -97,11 +97,11 @@ class ObservedStreams:
         self._telemetry.revision += 1
 
     def forget(self) -> None:
-        """A trial of our own has the streams now."""
+        """Stop following, because a trial of our own uses the streams now."""
         self._run_id = None
 
     def add_counters(self, node: str) -> None:
-        """A node's samples have come: those of a source's NIC and of a sink's move the stream between them."""
+        """Move the streams on that have their source's or sink's NIC at this node."""
         if self._run_id is None:
             return
         for stream in self._inventory.streams:
@@ -144,7 +144,7 @@ class ObservedStreams:
         return link.monotonic_offset_ns if link is not None else 0
 
     def _sample(self, end: Endpoint) -> tuple[int, CounterSample] | None:
-        """The newest of a NIC, and when it was taken by the console's clock."""
+        """The newest sample of a NIC, and its time by the console's clock."""
         live = self._telemetry.interfaces.get((end.node, "", end.interface))
         if live is None or live.last is None:
             return None
@@ -152,8 +152,10 @@ class ObservedStreams:
 
 
 def _stray_packets(intended_pps: float | None) -> float:
-    """What a NIC may have sent before the stream: an address asked for, a neighbour announced. A twentieth of a second
-    of a slow stream is no more."""
+    """Packets that a NIC may send before the stream, such as address queries and neighbour announcements.
+
+    For a slow stream, at most what it sends in a twentieth of a second.
+    """
     return STRAY_PACKETS if intended_pps is None else min(STRAY_PACKETS, intended_pps / 20)
 
 
@@ -162,7 +164,7 @@ def _both(stream: Stream) -> tuple[Endpoint, Endpoint]:
 
 
 def _ends(stream: Stream) -> list[CountingPoint]:
-    """What is known of its way without asking the unit under test."""
+    """The counting points known without a request to the unit under test."""
     return [
         CountingPoint("source_nic", stream.source.node, "", stream.source.interface, "tx_packets"),
         CountingPoint("sink_nic", stream.sink.node, "", stream.sink.interface, "rx_packets"),

@@ -1,7 +1,7 @@
-"""The background load of one trial: started in the second guest, looked at at both ends of the counted window, ended.
+"""The background load of one trial: started in the second guest, sampled at both ends of the counted window, ended.
 
-What is recorded is what was seen, from inside and from outside, never what was asked for. The second guest's own stream
-is no business of this module: it is sent, captured and counted as any other (trial.py).
+The record contains what was observed, from inside and from outside the guest, never what was requested. The second
+guest's own stream does not belong here: it is sent, captured and counted like any other (trial.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from labconsole.model.record.run import Background, Figures
 from labconsole.wire.usage import ProcessUsage, Usage
 
 UP_S = 20.0
-"""How long the workers may take to be there: a guest may be an emulated machine."""
+"""Time for the workers to start; a guest may be an emulated machine."""
 
 DOWN_S = 5.0
 LOOK_S = 0.02
@@ -33,7 +33,7 @@ MIB = 2**20
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """One end of the window: what the guest said, what the UUT said of the guest's processes. None: it did not say."""
+    """One end of the window: the guest's own sample, and the UUT's of the guest's processes, or None if missing."""
 
     at_s: float
     inside: LoadSample | None
@@ -41,7 +41,7 @@ class _Moment:
 
 
 class BackgroundLoad:
-    """Of one trial. ``notes`` go into the trial's: what could not be seen, and why."""
+    """The background load of one trial. ``notes`` are added to the trial's: what could not be observed, and why."""
 
     def __init__(
         self,
@@ -62,9 +62,9 @@ class BackgroundLoad:
         self._end: _Moment | None = None
 
     async def start(self) -> None:
-        """Start the load, if this kind has one, and wait until all of its workers are there, or nobody wants them.
+        """Start the load, if this kind has one; wait until all of its workers run, or until the trial is stopped.
 
-        Raises CapabilityMissing or NodeError naming the guest and what it lacks; then nothing of it is left.
+        Raises CapabilityMissing or NodeError naming the guest and what it lacks; then nothing of the load is left.
         """
         if self._kind not in guest_load.ARGUMENTS:
             return
@@ -102,20 +102,20 @@ class BackgroundLoad:
             if len(self._workers) == wanted or self._stopping():
                 return
             if time.monotonic() > deadline:
-                said = f"{len(self._workers)} of {wanted} processes after {UP_S:g} s"
-                raise self._complaint(f"stress {guest_load.ARGUMENTS[self._kind]} did not come up: {said}")
+                running = f"{len(self._workers)} of {wanted} processes after {UP_S:g} s"
+                raise self._complaint(f"stress {guest_load.ARGUMENTS[self._kind]} did not come up: {running}")
             await asyncio.sleep(LOOK_S)
 
     async def begin(self) -> None:
-        """The begin of the window."""
+        """Take the sample at the beginning of the window."""
         self._begin = await self._look()
 
     async def end(self) -> None:
-        """The end of the window. What cannot be read is unknown, not an error: traffic was counted all the same."""
+        """Take the sample at the end of the window. Unreadable values are unknown, which is not an error."""
         self._end = await self._look()
 
     async def stop(self) -> None:
-        """End the load and see that it has ended. Safe to call twice, and when it never began. Raises NodeError."""
+        """End the load and wait until it has ended. Safe to call twice or before a start. Raises NodeError."""
         if self._leader is None:
             return
         leader, deadline = self._leader, time.monotonic() + DOWN_S
@@ -132,7 +132,7 @@ class BackgroundLoad:
             await asyncio.sleep(LOOK_S)
 
     def result(self) -> Background:
-        """What is recorded of it, but for the second guest's own stream."""
+        """The record of the load, without the second guest's own stream."""
         requested: dict[str, int | float] = {}
         achieved: dict[str, int | float | None] = {}
         begin, end = self._begin, self._end
@@ -160,7 +160,7 @@ class BackgroundLoad:
         )
 
     def _outside(self) -> dict[str, int | float | None]:
-        """The UUT's view: what the guest's processes had of the processor and how long they waited for it."""
+        """The UUT's view: processor time of the guest's processes, and their time waiting for a processor."""
         first, last = (moment.outside if moment is not None else None for moment in (self._begin, self._end))
         if first is None or last is None:
             return {}
@@ -196,7 +196,7 @@ class BackgroundLoad:
             try:
                 await work
             except (NodeLost, NodeUnreachable):
-                return  # the trial hears of that by itself
+                return  # the trial learns that by itself
             except NodeError as exc:
                 self._note(exc.message)
 

@@ -1,7 +1,7 @@
-"""The ``stress`` program inside a guest: the lines that start, sample and end it, and what the guest's answers mean.
+"""The ``stress`` program inside a guest: shell lines that start, sample and end it, and parsers of the answers.
 
-Pure. A guest is what is being tested, and may say anything: every answer is matched whole, numbers are bounded, and
-what does not match is told rather than guessed. Nothing is assumed of a guest but a shell, ``cat``, ``setsid``, /proc.
+Pure. A guest is under test and may answer anything: every answer is matched completely, numbers are bounded, and
+mismatches are reported, never guessed. A guest needs only a shell, ``cat``, ``setsid`` and /proc.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ARGUMENTS = {"light": "--cpu 1", "heavy": "--cpu 8 --vm 4"}
 
 WORKERS = {"light": 1, "heavy": 12}
 MEMORY_BYTES = {"light": 0, "heavy": 4 * 256 * 2**20}
-"""What the workers write to: ``stress --vm`` takes 256 MiB each."""
+"""Memory that the workers write to: ``stress --vm`` takes 256 MiB each."""
 
 NO_STRESS = "no-stress"
 NO_SETSID = "no-setsid"
@@ -33,12 +33,12 @@ _PAGE = re.compile(r"page (\d{1,6})")
 
 
 class ImplausibleAnswer(ValueError):
-    """Raised when a guest's answer is not one; the message says what was there instead."""
+    """Raised for an implausible answer of a guest; the message quotes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class GuestFacts:
-    """Memory that the guest has to give, and the size of its pages; None: it does not say."""
+    """Available memory and page size of the guest, or None if not reported."""
 
     available_bytes: int | None
     page_bytes: int | None
@@ -46,9 +46,9 @@ class GuestFacts:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """One process at one instant, by the guest's own clock. ``born``: when it was started, to tell it from another.
+    """One process at one instant, by the guest's own clock. ``born``: its start time, which identifies it.
 
-    ``run_ns`` on a processor and ``wait_ns`` waiting for one; None where the guest's kernel keeps no such times.
+    ``run_ns`` is time on a processor, ``wait_ns`` time waiting for one; None if the guest's kernel does not keep them.
     """
 
     at_s: float
@@ -60,7 +60,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class LoadSample:
-    """``cpu``: all of the guest's processors' time in ticks, and the part of it that was stolen."""
+    """``cpu``: total time of the guest's processors in ticks, and the stolen part of it."""
 
     workers: dict[int, Worker]
     total_ticks: int
@@ -74,7 +74,7 @@ FACTS_LINE = (
 
 
 def start_line(kind: str) -> str:
-    """Starts the load in a process group of its own, so that it ends as one, and says its leader."""
+    """A line that starts the load in its own process group, so that it can be ended as one, and prints the leader."""
     return (
         f"command -v stress >/dev/null || {{ echo {NO_STRESS}; exit 0; }}; "
         f"command -v setsid >/dev/null || {{ echo {NO_SETSID}; exit 0; }}; "
@@ -85,11 +85,11 @@ def start_line(kind: str) -> str:
 FIND_LINE = (
     'for d in /proc/[0-9]*; do read -r l <$d/stat && case $l in *" (stress) "*) echo "$l";; esac; done 2>/dev/null; :'
 )
-"""Every process of that name, whoever started it."""
+"""Lists every process with this name, also other users'."""
 
 
 def sample_line(pids: Sequence[int]) -> str:
-    """Reads all workers in one process; the clock anew before each, for a busy guest may stop the reader in between."""
+    """A line that reads all workers in one process, and the clock before each, since a guest may pause it."""
     files = " ".join(f"/proc/uptime /proc/{pid}/stat /proc/{pid}/schedstat" for pid in pids)
     return (
         f'read -r c </proc/stat; echo "$c"; cat {files} 2>/dev/null; :' if pids else 'read -r c </proc/stat; echo "$c"'
@@ -97,12 +97,12 @@ def sample_line(pids: Sequence[int]) -> str:
 
 
 def end_line(leader: int) -> str:
-    """Kills the whole group, and lists what is there as FIND_LINE does: a dead process stays until it is reaped."""
+    """A line that kills the whole group, and lists processes as FIND_LINE does: a dead process stays until reaped."""
     return f"kill -9 -{leader} 2>/dev/null; {FIND_LINE}"
 
 
 def parse_facts(answer: str) -> GuestFacts:
-    """What FACTS_LINE brought."""
+    """Parse the answer to FACTS_LINE."""
     memory, page = _MEMORY.search(answer), _PAGE.search(answer)
     return GuestFacts(
         available_bytes=int(memory[1]) * 1024 if memory else None, page_bytes=int(page[1]) * 1024 if page else None
@@ -110,36 +110,36 @@ def parse_facts(answer: str) -> GuestFacts:
 
 
 def parse_started(answer: str) -> int:
-    """The leader's process number."""
-    said = _STARTED.fullmatch(answer.strip())
-    if said is None:
+    """The process ID of the leader."""
+    match = _STARTED.fullmatch(answer.strip())
+    if match is None:
         raise ImplausibleAnswer(f"it should have said which process it started, but said {_format_answer(answer)}")
-    return int(said[1])
+    return int(match[1])
 
 
 def parse_workers(answer: str, leader: int) -> list[int]:
-    """The workers among the processes that FIND_LINE brought: the leader's children that live, in order."""
+    """The live workers among the processes that FIND_LINE listed: the leader's children, in order."""
     return sorted({pid for pid, parent, _ in _living(answer) if parent == leader})
 
 
 def parse_group_members(answer: str, leader: int) -> list[int]:
-    """The processes of the leader's group that live, among those that a line listed."""
+    """The live processes of the leader's group, among those that a line listed."""
     return sorted({pid for pid, _, group in _living(answer) if group == leader})
 
 
 def _living(answer: str) -> Iterator[tuple[int, int, int]]:
-    """(process, parent, group) of each."""
+    """(process, parent, group) of each live process."""
     for line in answer.splitlines():
-        said = _STAT.fullmatch(line)
-        if said is None:
+        match = _STAT.fullmatch(line)
+        if match is None:
             raise ImplausibleAnswer(f"it should have listed processes, but said {_format_answer(line)}")
-        if said[3] not in "ZXx":
-            parent, group = said[4].split()[:2]
-            yield int(said[1]), int(parent), int(group)
+        if match[3] not in "ZXx":
+            parent, group = match[4].split()[:2]
+            yield int(match[1]), int(parent), int(group)
 
 
 def parse_sample(answer: str, pids: Sequence[int]) -> LoadSample:
-    """What sample_line brought. A worker that has ended is not in it; anything that is no answer is refused."""
+    """Parse the answer to sample_line. Ended workers are left out; an implausible answer raises ImplausibleAnswer."""
     first, _, rest = answer.partition("\n")
     cpu = _CPU.fullmatch(first)
     if cpu is None:
@@ -149,23 +149,23 @@ def parse_sample(answer: str, pids: Sequence[int]) -> LoadSample:
     at_s: float | None = None
     pid: int | None = None
     for line in rest.splitlines():
-        if said := _UPTIME.fullmatch(line):
-            at_s, pid = float(said[1]), None
-        elif said := _STAT.fullmatch(line):
-            pid = int(said[1])
+        if match := _UPTIME.fullmatch(line):
+            at_s, pid = float(match[1]), None
+        elif match := _STAT.fullmatch(line):
+            pid = int(match[1])
             if at_s is None or pid not in pids or pid in workers:
                 raise ImplausibleAnswer(f"it reported a process that it was not asked about: {_format_answer(line)}")
-            numbers = [int(word) for word in said[4].split()]
+            numbers = [int(word) for word in match[4].split()]
             if min(numbers[6], numbers[18]) < 0:
                 raise ImplausibleAnswer(f"it reported negative counts: {_format_answer(line)}")
             workers[pid] = Worker(at_s, numbers[18], numbers[6], None, None)
-            if said[3] in "ZXx":
+            if match[3] in "ZXx":
                 del workers[pid]
                 pid = None
-        elif (said := _SCHEDSTAT.fullmatch(line)) and at_s is not None:
-            if pid is not None:  # else of one that has ended
-                told = workers[pid]
-                workers[pid] = Worker(told.at_s, told.born, told.minor_faults, int(said[1]), int(said[2]))
+        elif (match := _SCHEDSTAT.fullmatch(line)) and at_s is not None:
+            if pid is not None:  # otherwise the worker has ended
+                worker = workers[pid]
+                workers[pid] = Worker(worker.at_s, worker.born, worker.minor_faults, int(match[1]), int(match[2]))
                 pid = None
         else:
             raise ImplausibleAnswer(f"it should have reported its load, but said {_format_answer(line)}")
@@ -174,10 +174,10 @@ def parse_sample(answer: str, pids: Sequence[int]) -> LoadSample:
 
 
 def figures(kind: str, begin: LoadSample, end: LoadSample, page_bytes: int | None) -> dict[str, int | float | None]:
-    """What the load reached between two samples.
+    """The load achieved between two samples.
 
-    ``demand_ratio`` is the share of the time in which a worker ran or waited for a processor, over all workers that
-    there should be: 1 for a load that always wants to run, however little of the processor it gets.
+    ``demand_ratio`` is the share of time in which a worker ran or waited for a processor, over all expected workers: 1
+    for a load that always wants to run, even if it gets little processor time.
     """
     pairs = [
         (worker, end.workers[pid])
@@ -209,7 +209,7 @@ def figures(kind: str, begin: LoadSample, end: LoadSample, page_bytes: int | Non
 
 
 def steal_ratio(begin: LoadSample, end: LoadSample) -> float | None:
-    """The share of the guest's processor time that its host gave to others, as the guest sees it."""
+    """The share of the guest's processor time that its host gave to others, as seen by the guest."""
     total, stolen = end.total_ticks - begin.total_ticks, end.stolen_ticks - begin.stolen_ticks
     return stolen / total if total > 0 and 0 <= stolen <= total else None
 
@@ -220,5 +220,5 @@ def _grown(first: Worker, last: Worker, key: str) -> int | None:
 
 
 def _format_answer(text: str) -> str:
-    words = "".join(char if char.isprintable() else "·" for char in text[:_SHOWN])
-    return repr(words) if text else "nothing"
+    printable = "".join(char if char.isprintable() else "·" for char in text[:_SHOWN])
+    return repr(printable) if text else "nothing"

@@ -1,4 +1,4 @@
-"""From a request to a stored record: the platform set up, one trial on it, its verdict, and what is kept of it."""
+"""From a request to a stored record: set up the platform, run one trial, judge it, and save it."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ from labconsole.verdict.record import build_record
 class TrialRecorder:
     """Takes the trials of a session, one at a time.
 
-    ``trial`` is the one under way, which is told what happens to its nodes meanwhile; None between two trials.
-    ``envelope``: the calibration that runs are held against.
+    ``trial`` is the current one, which is informed of events at its nodes; None between two trials. ``envelope``: the
+    calibration against which runs are judged.
     """
 
     inventory: Inventory
@@ -59,7 +59,7 @@ class TrialRecorder:
 
     @contextmanager
     def attending(self, trial: Trial, lost: LeaseTaken | None = None) -> Iterator[None]:
-        """A trial that hears what agents tell and what becomes of their links; ``lost``: its lease is gone already."""
+        """Forward agents' events and link losses to this trial within the context. ``lost``: its lost lease."""
         self.trial = trial
         try:
             if lost is not None:
@@ -71,7 +71,7 @@ class TrialRecorder:
             self.trial = None
 
     async def take(self, order: TrialRequest) -> RunRecord:
-        """Take one trial on a testbed whose lease is held. Raises LabError when it gives no run."""
+        """Take one trial on a leased testbed. Raises LabError if it gives no run."""
         request = order.request
         run_id = new_run_id(datetime.now(UTC))
         number, of = order.repetition, order.repetitions
@@ -147,9 +147,9 @@ class TrialRecorder:
                 self.telemetry.mark_quiet(uut, False)
 
     async def _restore_after(self, record: RunRecord) -> None:
-        """Undo what stands where an invalid trial may have broken it: the next one begins with one set up anew.
+        """Undo the set-up if an invalid trial may have broken it, so that the next trial begins a new one.
 
-        In a block that would end the set-up, and is done where the platform itself is in doubt.
+        Within a block that would end the set-up, so it is only done if the platform itself is in doubt.
         """
         in_block = record.plan is not None and bool(record.plan.block)
         if record.verdict.status == "invalid" and (not in_block or has_broken_platform(record)):

@@ -1,4 +1,4 @@
-"""What is asked of one trial, beyond what the testbed says of all."""
+"""The request of one trial, beyond the testbed's settings for all trials."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from labconsole.model.tolerances import Tolerances
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRequest:
-    """One trial. ``settings``, ``tolerances`` and ``settle_s``: None is the testbed's.
+    """One trial. If ``settings``, ``tolerances`` or ``settle_s`` is None, the testbed's value applies.
 
-    ``repetition`` of ``repetitions`` is told to listeners only; ``keep``: the record is stored; ``reference``: the
-    maximum that a forwarding second guest's load is a share of, None: the newest stored one; ``anew``: what stands is
-    undone first, so that this trial begins a set-up of its own.
+    ``repetition`` of ``repetitions`` is only for listeners. ``keep``: store the record. ``reference``: the maximum that
+    defines a forwarding second guest's load, or None for the newest stored one.
     """
 
     request: DesignPoint
@@ -32,7 +31,8 @@ class TrialRequest:
     role: Role = "measured"
     reference: StoredMaximum | None = None
     anew: bool = False
+    """Undo the current set-up first, so that this trial begins its own."""
 
 
 Take = Callable[[TrialRequest], Awaitable[RunRecord]]
-"""What a session that holds the testbed gives: it takes one trial."""
+"""Takes one trial; provided by a session that has leased the testbed."""

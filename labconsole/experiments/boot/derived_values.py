@@ -1,4 +1,4 @@
-"""The figures of a start of guests, out of what was seen of it. Pure."""
+"""The derived values of a boot trial, computed from what was observed. Pure."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from labconsole.model.record.boot import ClockRelation, GuestBootRecord, MemoryU
 
 
 def mark_zero_ns(clocks: ClockRelation, started_ns: int) -> int:
-    """The first start command, by the timekeeper's wall clock."""
+    """Return the time of the first start command by the timekeeper's wall clock, in ns."""
     there_ns = started_ns - clocks.uut_offset_ns + clocks.timekeeper_offset_ns
     return there_ns - clocks.timekeeper_monotonic_ns + clocks.timekeeper_wall_ns
 
 
 def clock_error_s(clocks: ClockRelation) -> float:
-    """How far off that may be."""
+    """Return the error bound of mark_zero_ns() in seconds."""
     return (clocks.uut_error_ns + clocks.timekeeper_error_ns) / 1e9
 
 
@@ -29,9 +29,9 @@ def guests_booted(
     clocks: ClockRelation | None,
     used: GuestsMemory,
     pids: dict[str, int],
-    told: HypervisorWord | None = None,
+    hypervisor_report: HypervisorWord | None = None,
 ) -> tuple[GuestBootRecord, ...]:
-    """Each guest with its times."""
+    """Return each guest with its times."""
     standing: dict[str, StandingMember] = {} if crew is None else {each.name: each for each in crew.members}
     zero_ns = None if crew is None or clocks is None else mark_zero_ns(clocks, crew.started_ns)
     guests = []
@@ -60,7 +60,7 @@ def guests_booted(
                 pss_bytes=used.pss_bytes.get(pid),
                 cgroup_bytes=used.group_bytes.get(pid),
                 cgroup_reason=used.group_reason.get(pid),
-                hypervisor_bytes=None if told is None else told.guest_bytes.get(sender.name),
+                hypervisor_bytes=None if hypervisor_report is None else hypervisor_report.guest_bytes.get(sender.name),
                 way_in=None if stands is None else stands.way_in,
             )
         )
@@ -70,7 +70,7 @@ def guests_booted(
 def memory_used(
     before: MemoryReading, after: MemoryReading, guests: GuestsMemory, members: Sequence[StandingMember], quiet_s: float
 ) -> MemoryUse:
-    """What the guests use, by each witness."""
+    """Return the memory that the guests use, by each witness."""
     pids = [each.pid or 0 for each in members]
     free_before, free_after = (None if each.word is None else each.word.free_bytes for each in (before, after))
     own = None if after.word is None else after.word.guest_bytes
@@ -95,12 +95,12 @@ def memory_used(
 
 
 def latest_s(times: Sequence[float | None]) -> float | None:
-    """The latest; None: one of them is not known."""
+    """Return the latest time, or None if one of them is unknown."""
     known = [each for each in times if each is not None]
     return max(known) if known and len(known) == len(times) else None
 
 
 def deviation_s(times: Sequence[float | None]) -> float | None:
-    """Between guests; None: one is not known, or there is one only."""
+    """Return the deviation between guests, or None if one time is unknown or there is only one."""
     known = [each for each in times if each is not None]
     return statistics.stdev(known) if len(known) > 1 and len(known) == len(times) else None

@@ -1,8 +1,9 @@
-"""What guests start from, and what of it is in the UUT's page cache: copies of its own, or the operator's files.
+"""The files that guests start from, and their share of the UUT's page cache.
 
-Nobody else runs or reads the copies, so that they can be put out of memory: GNU dd asks the kernel to drop a file's
-pages, and fincore (util-linux) says which are there. The agent removes them, as it does guests' disks. Of installed
-guests there are no copies: of what hosts.yaml names (``guest_files``) pages are dropped and read, nothing is changed.
+Other guests are started from copies, which no other program runs or reads, so that they can be dropped from memory: GNU
+dd asks the kernel to drop a file's pages, and fincore (util-linux) counts the cached ones. The agent removes the
+copies, as it does guests' disks. Installed guests have no copies: the pages of the files that hosts.yaml names
+(``guest_files``) are dropped and read, and nothing is changed.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _MEASURED = re.compile(r"^(\d{1,4}) (\d{1,15}) (/\S{1,400})$", re.MULTILINE)
 _THEIRS = re.compile(r"^(\d{1,4}) (/\S{1,400}) (\S.{0,39})$", re.MULTILINE)
 _COUNTED = re.compile(r"^(\d{1,4}) (\d{1,15}) (\d{1,15})$", re.MULTILINE)
 
-# A program is looked for as a shell would; of a directory all that is in it counts.
+# The search for a program works as in a shell; everything in a directory counts.
 _MEASURE = """\
 place=$0 number=0
 stat -f -c %T "$place" || exit 3
@@ -50,7 +51,7 @@ for path; do
   number=$((number + 1))
 done"""
 
-# The directory is the agent's, and once it is gone nothing may make it anew.
+# The directory is the agent's; once it is gone, nothing may create it again.
 _COPY = """\
 while test "$1"; do
   test -d "$0" && mkdir -p "$(dirname "$2")" && cp -a -- "$1" "$2" || exit
@@ -58,12 +59,12 @@ while test "$1"; do
 done
 find "$0" -type f -exec sync {} +"""
 
-# What a guest has written there and the disk does not have yet cannot be dropped.
+# Pages that a guest has written and the disk does not have yet cannot be dropped.
 _DROP = """\
 find "$@" -xdev -type f -exec sync {} +
 find "$@" -xdev -type f -exec sh -c 'for f; do dd if="$f" iflag=nocache count=0 2>/dev/null; done' sh {} +"""
 _READ = 'find "$@" -xdev -type f -exec cat {} + >/dev/null'
-# How large files are find says, so that one of which fincore tells nothing is missed.
+# find gives the size of the files, so that a file missing from fincore's output is noticed.
 _COUNT = """\
 command -v fincore >/dev/null || exit 5
 page=$(getconf PAGESIZE) number=0
@@ -80,21 +81,21 @@ done"""
 
 
 class DiskImages:
-    """What the guests of one trial start from. Raises NodeError, whatever is asked of it."""
+    """The files that the guests of one trial start from. All methods raise NodeError."""
 
     def __init__(self, uut: AgentLink, platform: str, offer: CrewOffer) -> None:
         self._uut, self._platform, self._offer = uut, platform, offer
         self._name = f"labconsole-disks-{secrets.token_hex(4)}"
         self.options: dict[str, str] = {}
-        """Option of the platform to the copy, which is used in its place."""
+        """Option of the platform to the copy that is used for it."""
 
         self.paths: dict[str, str] = {}
-        """The same of all that they start from, copied or not."""
+        """Option of the platform to each file that the guests start from, copied or not."""
 
         self.file_system: str | None = None
 
     async def make(self, *, on_disk: bool) -> None:
-        """Copy them, or find them where they are. ``on_disk``: refuse a file system that is memory."""
+        """Copy the files, or find them in place. ``on_disk``: refuse a file system that is in memory."""
         if self._offer.installed:
             await self._find_theirs(on_disk=on_disk)
             return
@@ -121,7 +122,7 @@ class DiskImages:
         pairs: list[str] = []
         for number, (option, _) in enumerate(originals):
             source = found[number][1]
-            # Under its own name: by that a guest's process is known.
+            # A copy keeps its name, by which a guest's process is recognized.
             self.options[option] = posixpath.join(top, HOLDER, option, posixpath.basename(source))
             pairs += [source, self.options[option]]
         copied = await self._run(_COPY, top, *pairs, limit_s=_COPY_S)
@@ -130,29 +131,29 @@ class DiskImages:
         self.paths = dict(self.options)
 
     async def _find_theirs(self, *, on_disk: bool) -> None:
-        told = self._offer.files
-        said = await self._run(_LOOK_AT_THEIRS, "sh", *told.values())
+        originals = self._offer.files
+        said = await self._run(_LOOK_AT_THEIRS, "sh", *originals.values())
         found = [(path, system.strip()) for _, path, system in _THEIRS.findall(said.stdout)]
-        if said.exit_status != 0 or len(found) != len(told):
-            wrong = list(told.values())[min(len(found), len(told) - 1)]
+        if said.exit_status != 0 or len(found) != len(originals):
+            wrong = list(originals.values())[min(len(found), len(originals) - 1)]
             why = "is neither a file nor a directory" if said.exit_status == 6 else "cannot be read"
             raise self._problem(f"{wrong} of guest_files {why} on the UUT")
         for path, system in found:
             if on_disk and system in IN_MEMORY:
                 raise self._problem(f"{path} on the UUT is on {system}, which is memory: nothing there is ever cold")
         self.file_system = ", ".join(dict.fromkeys(system for _, system in found)) or None
-        self.paths = {option: path for option, (path, _) in zip(told, found, strict=True)}
+        self.paths = {option: path for option, (path, _) in zip(originals, found, strict=True)}
 
     async def drop(self) -> None:
-        """Put them out of the page cache."""
+        """Drop the files from the page cache."""
         await self._run(_DROP, "sh", *self.paths.values(), limit_s=_COPY_S)
 
     async def read(self) -> None:
-        """Take all of them into the page cache."""
+        """Read all files into the page cache."""
         await self._run(_READ, "sh", *self.paths.values(), limit_s=_COPY_S)
 
     async def look(self) -> tuple[CachedFiles, ...]:
-        """How much of each is in the page cache."""
+        """Return how much of each file is in the page cache."""
         said = await self._run(_COUNT, "sh", *self.paths.values(), limit_s=_COPY_S)
         if said.exit_status == 5:
             raise self._problem(
@@ -169,13 +170,13 @@ class DiskImages:
         )
 
     async def remove(self) -> None:
-        """The copies. Content when there are none: nothing else is ever removed."""
+        """Remove the copies. Does nothing if there are none; nothing else is ever removed."""
         failed = (await self._uut.ask(UndoChanges(token=TOKEN), timeout_s=_COPY_S)).failed
         if failed:
             raise NodeError(self._uut.name, f"not undone: {'; '.join(failed)}")
 
-    async def _run(self, script: str, name: str, *words: str, limit_s: float = _LOOK_S) -> Executed:
-        argv = ["sh", "-c", script, name, *words]
+    async def _run(self, script: str, name: str, *arguments: str, limit_s: float = _LOOK_S) -> Executed:
+        argv = ["sh", "-c", script, name, *arguments]
         return await self._uut.ask(Execute(argv=argv, timeout_s=limit_s), timeout_s=limit_s + 10)
 
     def _problem(self, what: str) -> NodeError:
@@ -183,11 +184,11 @@ class DiskImages:
 
 
 def counted_pages(text: str) -> list[tuple[int, int]]:
-    """(pages in all, pages in the cache) of each path, in order. Pure."""
+    """Parse (pages, cached pages) of each path, in order. Pure."""
     found = {int(number): (int(pages), int(cached)) for number, pages, cached in _COUNTED.findall(text)}
     return [found[number] for number in range(len(found))] if sorted(found) == list(range(len(found))) else []
 
 
 def sum_cached_pages(files: Sequence[CachedFiles]) -> tuple[int, int]:
-    """(pages in all, pages in the cache) of all of them."""
+    """Return (pages, cached pages) summed over all files."""
     return sum(each.pages for each in files), sum(each.cached_pages for each in files)

@@ -1,4 +1,4 @@
-"""How often the UUT's kernel switches tasks while nothing is asked of it (Quétier et al., section 5.2.1)."""
+"""The context switches of the UUT's kernel while it is idle (Quétier et al., section 5.2.1)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from labconsole.wire.execution import Execute
 from labconsole.wire.session import Ping
 
 SETTLE_S = 2.0
-"""So long what was done before may go on: files are written back, a guest that was thrown away is taken apart."""
+"""Time for earlier work to finish: files are written back, a discarded guest is taken apart."""
 
 _ASK_S = 10.0
 
 
 async def measure_idle(uut: AgentLink, quiet_s: float) -> QuietTime | None:
-    """Wait, and say what the kernel did in that time but for the first SETTLE_S; None: it does not say. Raises
-    NodeError.
+    """Wait, and return the kernel's switches in that time without the first SETTLE_S, or None if it does not report
+    them.
+
+    Raises NodeError.
     """
     await asyncio.sleep(SETTLE_S)
     before, begun_ns = await _read(uut)
@@ -28,13 +30,13 @@ async def measure_idle(uut: AgentLink, quiet_s: float) -> QuietTime | None:
 
 
 async def _read(uut: AgentLink) -> tuple[str, int]:
-    """Its count, and its monotonic clock right after: so much later at both ends."""
+    """Return the kernel's count, and then its monotonic clock. The clock is read after the count at both ends."""
     said = await uut.ask(Execute(argv=["grep", "ctxt", "/proc/stat"], timeout_s=_ASK_S), timeout_s=_ASK_S + 10)
     return said.stdout, (await uut.ask(Ping())).monotonic_ns
 
 
 def quiet_time(before: str, after: str, took_ns: int) -> QuietTime | None:
-    """Between two readings of /proc/stat. Pure."""
+    """Return the quiet time between two readings of /proc/stat. Pure."""
     switches = count_switches(before, after)
     if switches is None or took_ns <= 0:
         return None

@@ -1,4 +1,4 @@
-"""How far guests that are being started are, for whoever watches. Pure."""
+"""The live view of guests that are being started. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from labconsole.model.record.boot import GuestBootRecord
 
 
 def guests_starting(names: Sequence[str], found: Mapping[str, Marks]) -> tuple[PictureGuest, ...]:
-    """By the marks that came so far; how long a guest took is known when the trial is over."""
+    """Return the guests by the marks received so far. A guest's start-up time is known only when the trial is over."""
     return _guests((name, found.get(name, Marks()).start_request_ns, None) for name in names)
 
 
 def guests_started(guests: Iterable[GuestBootRecord]) -> tuple[PictureGuest, ...]:
-    """What a trial that is over says of its guests."""
+    """Return the guests of a finished trial."""
     return _guests((each.guest, each.mark_ns, each.mark_s) for each in guests)
 
 

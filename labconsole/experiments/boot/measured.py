@@ -1,6 +1,6 @@
-"""What a start of guests measures, for comparisons: how long it takes and what it uses, as in a report (summary.py).
+"""The quantities of a boot trial for comparisons: start-up time and memory, as in a report (summary.py).
 
-Every start has guests of its own, so that its block is the replicate. Pure.
+Every boot trial has its own guests, so the block is the replicate. Pure.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ def _trials(records: Sequence[BootRecord], runs: Mapping[str, RunSummary]) -> li
 
 
 def _build_trial(record: BootRecord) -> TrialFacts:
-    asked = record.requested
-    memory = "" if asked.memory_mib is None else f", {asked.memory_mib} MiB each"
+    requested = record.requested
+    memory = "" if requested.memory_mib is None else f", {requested.memory_mib} MiB each"
     known = {STARTUP: record.startup_s, MEMORY: None if record.memory is None else record.memory.used_bytes}
     known_to = {STARTUP: resolution_s(record.guests, record.clock_error_s)}
     return TrialFacts(
         id=record.boot_id,
         factors={
-            "platform": asked.platform,
-            "start": asked.start,
-            "guests": asked.guests,
-            "memory_mib": asked.memory_mib,
+            "platform": requested.platform,
+            "start": requested.start,
+            "guests": requested.guests,
+            "memory_mib": requested.memory_mib,
         },
-        words=BootPoint(0, asked.platform, asked.guests, asked.start).words() + memory,
+        words=BootPoint(0, requested.platform, requested.guests, requested.start).words() + memory,
         values={
             quantity: MeasuredValue(float(value), resolution=known_to.get(quantity))
             for quantity, value in known.items()

@@ -1,4 +1,4 @@
-"""One start of guests: their files cold or hot, all start commands at once, a mark of each, memory when it is quiet."""
+"""One boot trial: files cold or hot, all start commands at once, one mark per guest, memory once the UUT is quiet."""
 
 from __future__ import annotations
 
@@ -35,21 +35,23 @@ from labconsole.wire.session import Ping
 
 MARKS = "marks"
 CLOSE_NS, COMPARING_S = 100_000, 0.2
-"""Clocks of two machines are compared until the error is so small, or for so long."""
+"""Comparing two machines' clocks ends at this error (ns), or after this time (s)."""
 
 QUIET_S = 5.0
-"""So long after the last guest is up memory is looked at; so long nothing is asked before the start, either."""
+"""The quiet time after the last guest is up, after which memory is read; and the quiet time before the start."""
 
 DROPS = 3
-"""The kernel may keep a page that it was about to look at: it is asked so often."""
+"""How often to drop the files: the kernel may keep a page that it was about to look at."""
 
 SHOWN_EVERY_S = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BootObservation:
-    """What one start showed. ``set_up`` None: not all guests came; ``missing``: why, in sentences. ``timekeeper`` None:
-    nothing was seen.
+    """The observations of one boot trial.
+
+    ``set_up``: None if not all guests started. ``missing``: the reasons, as sentences. ``timekeeper``: None if nothing
+    was observed.
     """
 
     observations: TrialObservations
@@ -68,7 +70,7 @@ class BootObservation:
 
 
 class BootMeasurement:
-    """One attempt."""
+    """One attempt at a boot trial."""
 
     def __init__(
         self, point: BootPoint, limit_s: float, members: Sequence[CrewMember], bench: Bench, turn: str
@@ -91,9 +93,9 @@ class BootMeasurement:
         self._shows: asyncio.TimerHandle | None = None
 
     async def take(self) -> BootObservation:
-        """From the guests' files to the memory of those that stand; nothing stands afterwards.
+        """Prepare the files, start the guests, read their memory and end them; no guest runs afterwards.
 
-        Raises NodeError for what cannot be, MeasurementError for what may be tried again, Aborted when it is stopped.
+        Raises NodeError for what is impossible, MeasurementError for what may be retried, Aborted when stopped.
         """
         await self._stage.refuse_memory(self._point.platform, self._members)
         own = DiskImages(self._stage.uut, self._point.platform, self._offer)
@@ -123,11 +125,11 @@ class BootMeasurement:
         await self._stage.restore()
 
     async def _remove(self, own: DiskImages) -> None:
-        """What was measured is not lost by copies that stay: the agent tries again when it ends."""
+        """Remove the copies. Leftover copies do not invalidate the measurement; the agent retries on exit."""
         try:
             await own.remove()
         except NodeLost:
-            pass  # its agent has removed them
+            pass  # the UUT's agent has removed them
         except NodeError as exc:
             self._seen.notes.append({"node": self._stage.uut.name, "kind": "left_behind", "detail": exc.message})
 
@@ -192,7 +194,7 @@ class BootMeasurement:
         )
 
     async def _begin(self, ground: Ground, own: DiskImages) -> Sequence[CrewMember]:
-        """Right before the start: a quiet time, the files' pages, the clocks, memory, the marks."""
+        """Work right before the start: quiet time, the files' pages, clocks, memory, the timekeeper's marks."""
         self._ground = ground
         self._show(f"{QUIET_S:g} s of quiet before the start")
         self._idle_before = await measure_idle(ground.uut, QUIET_S)
@@ -209,7 +211,7 @@ class BootMeasurement:
             for each, nonce in zip(self._members, drawn, strict=True)
         ]
         start = StartMarks(marks=MARKS, interface=ground.stream.sink.interface, address=ground.address)
-        self._marking = True  # to be closed from here on: an agent may have begun what nobody waited for
+        self._marking = True  # to be stopped from here on: the agent may begin even if this wait fails
         await ground.timekeeper.ask(start)
         self._stage.on_mark = self._watcher()
         self._own_pids = {ground.uut.name: []}
@@ -231,7 +233,7 @@ class BootMeasurement:
         ]
 
     async def _prepare_files(self, own: DiskImages) -> tuple[CachedFiles, ...]:
-        """The files as the point has them, as far as that can be: the verdict judges what is found."""
+        """Bring the files into the state of the point, as far as possible; the verdict judges the result."""
         if self._point.start == "hot":
             await own.read()
             return await own.look()
@@ -243,7 +245,7 @@ class BootMeasurement:
         return files
 
     async def _quiet(self, crew: StandingCrew) -> tuple[tuple[GuestsMemory, MemoryUse], int | None]:
-        """Memory, once nothing has been asked of the guests for a while; and pages swapped since before the start."""
+        """Return the guests' memory after a quiet time, and the pages swapped since before the start."""
         self._show(f"all {len(self._members)} guests are up; {QUIET_S:g} s of quiet, then their memory")
         self._idle = await run_cancellable(self._stage, measure_idle(crew.uut, QUIET_S))
         after = await self._look(crew.uut)
@@ -259,7 +261,7 @@ class BootMeasurement:
         return replace(await read_memory(uut), word=word)
 
     def _known(self, crew: StandingCrew | None) -> list[MarkSender]:
-        """Who sends which mark, with the MAC address that an installed guest turned out to have."""
+        """Return the sender of each mark, with the MAC address that was found for an installed guest."""
         macs = {} if crew is None else {each.name: each.mac.lower() for each in crew.crew.members if each.mac}
         return [replace(each, mac=macs.get(each.name, each.mac)) for each in self._senders]
 
@@ -267,7 +269,7 @@ class BootMeasurement:
         return _moved(self._before or MemoryReading(), await read_memory(self._stage.uut))
 
     async def _attest(self, crew: StandingCrew) -> list[str]:
-        """What of the guests is no longer as it was set up, in sentences."""
+        """Return, as sentences, how the guests differ from their set-up."""
         self._seen.attestation = crew.crew.attestation
         return await find_attestation_drift(crew)
 
@@ -277,8 +279,8 @@ class BootMeasurement:
         def show() -> None:
             self._shows = None
             found = finder.found().of
-            came = sum(each.start_request_ns is not None for each in found.values())
-            self._show(f"{came} of {len(self._members)} guests have come", found)
+            started = sum(each.start_request_ns is not None for each in found.values())
+            self._show(f"{started} of {len(self._members)} guests have come", found)
 
         def hear(mark: TimeMark) -> None:
             if finder.see(mark) is not None and self._shows is None:
@@ -286,13 +288,13 @@ class BootMeasurement:
 
         return hear
 
-    def _show(self, words: str, found: Mapping[str, Marks] | None = None) -> None:
+    def _show(self, text: str, found: Mapping[str, Marks] | None = None) -> None:
         guests = () if found is None else guests_starting([each.name for each in self._members], found)
-        self._bench.show(StepPicture(found=(words,), guests=guests))
+        self._bench.show(StepPicture(found=(text,), guests=guests))
 
 
 async def _closed(timekeeper: AgentLink) -> SeenMarks | None:
-    """The marks that were kept, no more. None: the timekeeper went away, or they were not begun."""
+    """Stop the marks and return those kept, or None if the timekeeper went away or the marks had not begun."""
     try:
         return await timekeeper.ask(StopMarks(marks=MARKS))
     except NodeLost:
@@ -304,7 +306,9 @@ async def _closed(timekeeper: AgentLink) -> SeenMarks | None:
 
 
 async def related_clocks(uut: AgentLink, timekeeper: AgentLink) -> ClockRelation:
-    """Both compared with the console's anew, one after the other: at once each would wait for the other's answers.
+    """Compare both clocks with the console's again, one after the other; in parallel each would delay the other's
+    answers.
+
     Raises NodeLost.
     """
     (uut_error_ns, uut_offset_ns), (error_ns, offset_ns) = await _compared(uut), await _compared(timekeeper)
@@ -320,7 +324,7 @@ async def related_clocks(uut: AgentLink, timekeeper: AgentLink) -> ClockRelation
 
 
 async def _compared(link: AgentLink) -> tuple[int, int]:
-    """Error and offset of its monotonic clock: of what can be asked in a short time the closest."""
+    """Return error and offset of the node's monotonic clock, from the best of several comparisons in a short time."""
     begun_s, found = time.monotonic(), list[tuple[int, int]]()
     while not found or (min(found)[0] > CLOSE_NS and time.monotonic() - begun_s < COMPARING_S):
         await link.measure_clock()

@@ -1,4 +1,4 @@
-"""What each guest of one tool takes of the machine's memory against another's, in pairs of blocks. Pure."""
+"""The memory that each guest takes from the machine, compared between tools in pairs of blocks. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,17 @@ from labconsole.model.record.boot import BootRecord
 from labconsole.report.paper_abstracts import format_none_valid, pair_tools
 
 OUTCOME_CODES: Final = ("guests_missing", "no_memory", "swapped")
-"""Codes of starts that took more than the machine has: those that are left at a number of guests are a choice."""
+"""Codes of boot trials that needed more than the machine has. The trials left at such a number of guests are a
+choice.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryComparison:
-    """By what line the memory that is taken from the machine at one series (``key``) lies from another's (``than``),
-    over the number of guests. None: there is no block that has both. ``absent``: why nothing follows from that.
+    """The difference between the memory taken at one series (``key``) and another (``than``), over the number of
+    guests.
+
+    ``line``: None if no block has both. ``absent``: why the comparison allows no conclusion.
     """
 
     key: SeriesKey
@@ -29,18 +33,18 @@ class MemoryComparison:
 
 
 def compare_memory(records: Iterable[BootRecord]) -> list[MemoryComparison]:
-    """Every two platforms that were asked the same, also where no trial of one of them enters."""
+    """Compare every two platforms with the same request, even if no trial of one of them enters."""
     every = sorted(records, key=lambda each: (each.started_at, each.boot_id))
-    asked: dict[SeriesKey, dict[int, list[BootRecord]]] = {}
+    requested: dict[SeriesKey, dict[int, list[BootRecord]]] = {}
     for key, record in assign_points(newest_trials(every), series_key):
-        asked.setdefault(key, {}).setdefault(record.requested.guests, []).append(record)
-    entered = {key: {n: valid for n, group in of.items() if (valid := _valid(group))} for key, of in asked.items()}
+        requested.setdefault(key, {}).setdefault(record.requested.guests, []).append(record)
+    entered = {key: {n: valid for n, group in of.items() if (valid := _valid(group))} for key, of in requested.items()}
     blocks, found = Blocks(every), list[MemoryComparison]()
-    for key, than in pair_tools(asked):
+    for key, than in pair_tools(requested):
         none = [each.platform for each in (key, than) if not entered[each]]
         both = entered[key].keys() & entered[than].keys()
         failed = (
-            trial for each in (key, than) for n in both for trial in asked[each][n] if trial not in entered[each][n]
+            trial for each in (key, than) for n in both for trial in requested[each][n] if trial not in entered[each][n]
         )
         out = find_exclusion_code(OUTCOME_CODES, failed)
         found.append(
@@ -59,8 +63,10 @@ def _valid(trials: Iterable[BootRecord]) -> list[BootRecord]:
 
 
 def taken_bytes(record: BootRecord) -> float | None:
-    """By how much less the machine has left: its hypervisor where that says so, for its first guest sees only what it
-    has itself (Xen); else the unit under test's kernel.
+    """Return by how much the free memory of the machine decreased.
+
+    The hypervisor's figure is used where it reports one, because Xen's first domain sees only its own memory; otherwise
+    that of the UUT's kernel.
     """
     memory = record.memory
     if memory is None:

@@ -1,5 +1,4 @@
-"""What no start of guests can have shown: marks before their cause, times beyond the trial's, memory beyond the host's.
-
+"""Values that no boot trial can have: marks before their cause, times outside the trial, memory beyond the host's.
 Pure.
 """
 
@@ -13,23 +12,23 @@ from labconsole.measure.recompute.plausibility import SENDING_SLACK_RATIO, WALL_
 from labconsole.model.record.boot import BootRecord
 
 PAGE_BYTES = 4096
-"""Of the smallest pages that a kernel has."""
+"""The size of a kernel's smallest pages."""
 
 
 def find_implausible(record: BootRecord) -> Iterator[Discrepancy]:
-    """What of a record no start can have shown."""
+    """Find the values of a record that no boot trial can have."""
     yield from trial.common_problems(record, is_start=True)
     yield from trial.duplicate_problems("guests", record.guests, {"guest": lambda each: each.guest})
     yield from trial.address_problems(record, "guests", record.guests)
     yield from _times(record)
     yield from _memory(record)
-    asked = record.requested
-    if asked.limit_s <= 0 or (asked.memory_mib is not None and asked.memory_mib < 1):
+    requested = record.requested
+    if requested.limit_s <= 0 or (requested.memory_mib is not None and requested.memory_mib < 1):
         yield against("requested", "asks for an impossible limit or memory")
 
 
 def _times(record: BootRecord) -> Iterator[Discrepancy]:
-    """Nothing comes before its cause, and all of it within the trial."""
+    """Find times before their cause, or outside the trial."""
     error_s = record.clock_error_s or 0.0
     for place, each in enumerate(record.guests):
         where = f"guests[{place}]"
@@ -55,7 +54,7 @@ def _times(record: BootRecord) -> Iterator[Discrepancy]:
 
 
 def _parts(record: BootRecord) -> Iterator[tuple[str, float | None]]:
-    """(place, seconds) of what follows each other in a start."""
+    """Return (place, seconds) of the successive parts of a start."""
     idle, memory = record.idle, record.memory
     for side in ("before", "standing"):
         quiet = None if idle is None else getattr(idle, side)
@@ -67,7 +66,7 @@ def _parts(record: BootRecord) -> Iterator[tuple[str, float | None]]:
 
 
 def _memory(record: BootRecord) -> Iterator[Discrepancy]:
-    """Nobody uses more than the unit under test's kernel has."""
+    """Find memory values above those of the unit under test's kernel."""
     memory = record.memory
     used: list[tuple[str, int | None]] = []
     if memory is not None:

@@ -1,4 +1,4 @@
-"""Starts of guests as steps of a plan: one trial each, in the order that the plan draws."""
+"""Boot trials as steps of a plan: one trial each, in the order that the plan draws."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ class Boots:
         self._store = store
 
     def steps(self, plan: Plan, only: frozenset[int] | None = None, salt: str = "") -> Sequence[BootStep]:
-        """Every trial of a plan that is resolved for its testbed; ``only`` on the platforms that these points have."""
+        """Return every trial of a plan that is resolved for its testbed, or ``only`` on the platforms of these
+        points.
+        """
         if plan.boots is None:
             return []
         from labconsole.experiments.boot.procedure import BootStep
@@ -41,20 +43,20 @@ class Boots:
         ]
 
     def stored(self, steps: Sequence[BootStep], testbed_fingerprint: str) -> Mapping[str, BootRecord]:
-        """The newest of each trial that can be stood behind: each is a set-up of its own."""
+        """Return the newest usable record of each trial. Each trial is a set-up of its own."""
         hashes = [each.hash for each in steps]
         found = load_by_hash(self._store, BOOT, hashes, testbed_fingerprint)
         newest = {each.plan.hash: each for each in found if each.format == BOOT_FORMAT and each.status == "done"}
         return newest
 
     def earlier(self, testbed_fingerprint: str) -> Sequence[tuple[BootStep, BootRecord]]:
-        """None: a start of an earlier time is shown among its results."""
+        """Empty: earlier boot trials are shown with the results."""
         return []
 
     def refuse(
         self, steps: Sequence[BootStep], plan: Plan, inventory: Inventory, stage: Stage
     ) -> Mapping[str, ConfigError]:
-        """See refused(): what a platform's guests cannot do."""
+        """Return the steps whose guests the platform cannot start as requested, with reasons."""
         if plan.boots is None:
             return {}
         from labconsole.experiments.boot.procedure import boot_members

@@ -1,9 +1,9 @@
-"""What starts of guests come to: times and memory of each point, lines over the number of guests, what differs.
+"""Summary of boot trials: times and memory per point, lines over the number of guests, and differences.
 
-Only valid trials enter, of each the newest. Each one starts its guests anew; those of one block share its boot of the
-unit under test and its moment, so that the block is one replicate, the mean of its trials (docs/statistics.md). Cold is
-held against hot, and platform against platform, in pairs of blocks (measure/paired_blocks.py), on the logarithm; all
-that is compared is one family (Holm). Pure.
+Only valid trials enter, with the newest record of each. Each starts its own guests. Those of one block share a boot of
+the unit under test and a period of time, so the block is one replicate, the mean of its trials (docs/statistics.md).
+Cold is compared with hot, and platform with platform, in pairs of blocks (measure/paired_blocks.py), on the logarithm.
+All comparisons form one family (Holm). Pure.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from labconsole.model.record.boot import BootRecord
 
 
 class SeriesKey(NamedTuple):
-    """What a line over the number of guests is of. ``crew``: what every guest has, where that is not the platform's.
-    ``kernel``: of the unit under test, ``hypervisor``: with its version and the image's; a start under another is
-    another point.
+    """The identity of a line over the number of guests.
+
+    ``crew``: what every guest has, where that differs from the platform. ``kernel``: of the unit under test.
+    ``hypervisor``: with its version and the image's. A start under another kernel or hypervisor is another point.
     """
 
     testbed_fingerprint: str
@@ -40,11 +41,13 @@ class SeriesKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BootPointResult:
-    """A point. ``startup_s`` by the clock outside, ``ready_s`` by the UUT's, ``first_s`` of the first guest; ``sd_s``:
-    the deviation between the guests of a trial; ``resolution_s``: how far off the time of the coarsest trial may be,
-    None: of one that is not known; ``*_bytes``: of all guests, by each witness. ``*_switches_per_s``: context switches
-    of the UUT's kernel before the start, while all stand idle, and by how many more for each guest, of trials that know
-    both. ``left_out``: trials that do not enter, by the code that keeps them out. ``boot_ids``: of those that enter.
+    """The results of one point.
+
+    ``startup_s``: by the clock outside. ``ready_s``: by the UUT's clock. ``first_s``: of the first guest. ``sd_s``: the
+    deviation between the guests of a trial. ``resolution_s``: the error bound of the coarsest trial's time, or None if
+    one is unknown. ``*_bytes``: of all guests, by each witness. ``*_switches_per_s``: context switches of the UUT's
+    kernel before the start, while all guests are idle, and the increase per guest, for trials that report both.
+    ``left_out``: the number of excluded trials by reason code. ``boot_ids``: the included ones.
     """
 
     key: SeriesKey
@@ -67,9 +70,10 @@ class BootPointResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BootLines:
-    """Over the number of guests: start-up time, and memory by each witness. Of memory the constant is what the tool
-    needs however many guests there are, the slope what each guest needs. None: there is no line, for want of numbers
-    of guests or of a block that has them all.
+    """Lines over the number of guests: start-up time, and memory by each witness.
+
+    The constant of memory is what the tool needs however many guests there are, the slope is what each guest needs. A
+    line is None if there are too few numbers of guests or no block has them all.
     """
 
     key: SeriesKey
@@ -82,9 +86,9 @@ class BootLines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartComparison:
-    """By how much longer so many guests take to start at one point (``key``) than at another (``than``).
+    """The increase in start-up time at one point (``key``) over another (``than``), with as many ``guests``.
 
-    ``adjusted_p``: by Holm over all that is compared; ``word``: what that says.
+    ``adjusted_p``: by Holm over all comparisons. ``word``: the conclusion.
     """
 
     key: SeriesKey
@@ -97,8 +101,10 @@ class StartComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BootsSummary:
-    """Everything that follows from these trials. ``cold_against_hot``, ``between_platforms``: one family of claims.
-    ``testbeds``: fingerprint to name. ``superseded``: trials of which a newer one is stored.
+    """The results of a set of boot trials.
+
+    ``cold_against_hot``, ``between_platforms``: one family of claims. ``testbeds``: fingerprint to name.
+    ``superseded``: the number of trials that have a newer record.
     """
 
     points: tuple[BootPointResult, ...]
@@ -110,7 +116,7 @@ class BootsSummary:
 
     @property
     def names(self) -> dict[SeriesKey, str]:
-        """What each series is called beside the others, without its start: its platform, and what tells it apart."""
+        """The name of each series among the others, without its start: its platform, and what distinguishes it."""
         keys = {each.key for each in self.points}
         kernels, testbeds = {key.kernel for key in keys}, {key.testbed_fingerprint for key in keys}
         return {
@@ -129,12 +135,14 @@ class BootsSummary:
 
 Take = Callable[[BootRecord], float | None]
 Place = tuple[SeriesKey, int]
-"""A series, and a number of guests."""
+"""A series and a number of guests."""
 
 
 def summarize_boots(records: Iterable[BootRecord], family: Sequence[float] = ()) -> BootsSummary:
-    """By platform, start and number of guests. ``family``: p values of all that is claimed where these are shown; else
-    comparisons of starts are a family of their own.
+    """Summarize by platform, start and number of guests.
+
+    ``family``: p values of all claims in the place where these are shown. Without it, comparisons of starts are a
+    family of their own.
     """
     every = sorted(records, key=lambda each: (each.started_at, each.boot_id))
     newest = newest_trials(every)
@@ -162,7 +170,7 @@ def summarize_boots(records: Iterable[BootRecord], family: Sequence[float] = ())
 
 
 def _pair_platforms(places: Sequence[Place]) -> list[tuple[Place, Place]]:
-    """Places that differ in nothing but the platform, each two once."""
+    """Return each pair of places that differ only in the platform, once."""
     alike: dict[tuple[SeriesKey, int], list[Place]] = {}
     for key, guests in places:
         alike.setdefault((key._replace(platform="", hypervisor=""), guests), []).append((key, guests))
@@ -193,11 +201,11 @@ def _compared(
 
 
 def series_key(record: BootRecord) -> SeriesKey:
-    """Which line a trial belongs to."""
-    asked = record.requested
-    crew = () if asked.memory_mib is None else (asked.memory_mib,)
+    """Return the series that a trial belongs to."""
+    requested = record.requested
+    crew = () if requested.memory_mib is None else (requested.memory_mib,)
     return SeriesKey(
-        record.testbed_fingerprint, asked.platform, asked.start, crew, uut_kernel(record), hypervisor(record)
+        record.testbed_fingerprint, requested.platform, requested.start, crew, uut_kernel(record), hypervisor(record)
     )
 
 

@@ -1,4 +1,4 @@
-"""The verdict on one start of guests: which came, whether both witnesses agree, what was in the page cache. Pure."""
+"""The verdict on one boot trial: which guests started, whether both witnesses agree, the page cache. Pure."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from labconsole.verdict.reasons import reason
 from labconsole.verdict.timekeeper import swap_reasons, timekeeper_reasons
 
 APART_S, APART_RATIO = 0.1, 0.02
-"""A guest says that it is up right after its mark was answered: both witnesses agree within this, and the error of the
-clocks between them."""
+"""A guest reports that it is up right after the reply to its mark. Both witnesses agree within this tolerance plus the
+error between their clocks.
+"""
 
 
 def judge(
@@ -35,7 +36,7 @@ def judge(
     limits: Tolerances,
     inventory: Inventory,
 ) -> Verdict:
-    """``missing``: a sentence for every guest that did not come, or is not what was set up."""
+    """Judge a trial. ``missing``: a sentence for every guest that did not start or does not match its set-up."""
     shown = derive_reasons(
         guests,
         start=start,
@@ -46,7 +47,7 @@ def judge(
         swapped_pages=swapped_pages,
         limits=limits,
     )
-    # The UUT's is made ready for the guests meanwhile.
+    # The UUT's port is reconfigured for the guests during the trial, so only the timekeeper's is compared.
     ports = [] if timekeeper is None else [(timekeeper.node, timekeeper.interface)]
     return judged(seen, shown, missing, limits=limits, inventory=inventory, ports=ports)
 
@@ -62,7 +63,7 @@ def derive_reasons(
     swapped_pages: int | None,
     limits: Tolerances,
 ) -> list[Reason]:
-    """Those that follow from what a record holds, so that whoever has it can judge again."""
+    """Return the reasons derived from the record alone, so that anyone can re-evaluate it."""
     found = [*_marks(guests, clock_error_s), *clock_reasons(clock_error_s, clock_error_allowed_s)]
     if files is not None:
         found += _cached(start, files)
@@ -73,12 +74,12 @@ def derive_reasons(
 
 
 def apart_s(guest: GuestBootRecord) -> float | None:
-    """By how much its two witnesses differ; None: one is missing."""
+    """Return the difference between a guest's two witnesses, or None if one is missing."""
     return None if guest.mark_s is None or guest.ready_s is None else guest.ready_s - guest.mark_s
 
 
 def too_far_apart(guest: GuestBootRecord, clock_error_s: float | None) -> bool:
-    """Whether the two witnesses contradict each other."""
+    """Return whether the two witnesses contradict each other."""
     difference_s = apart_s(guest)
     if difference_s is None or guest.mark_s is None:
         return False

@@ -1,4 +1,4 @@
-"""What guests send and read beside the bare host as end point, in pairs of blocks, and what may be said of it. Pure."""
+"""Comparison of what guests send and read with the bare host as end point, in pairs of blocks. Pure."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ WAYS = {"out": "from the guest", "in": "to the guest"}
 
 
 def summarize_compared(records: Iterable[FlowRecord]) -> FlowsSummary:
-    """By point, with what is compared."""
+    """Summarize the points, with their comparisons with the bare host."""
     every = list(records)
     return replace(summarize_flows(every), compared=compare_flows(every))
 
 
 def compare_flows(records: Iterable[FlowRecord], family: Sequence[float] = ()) -> tuple[BareHostComparison, ...]:
-    """Every point that the bare host was asked, too. ``family``: p values of all that is claimed where these are shown;
-    else these are one of their own.
+    """Compare every guest point with the same point on the bare host, where both were measured. ``family``: p values of
+    all claims shown together with these; if it is empty, these form a family of their own.
     """
     every = sorted(records, key=lambda each: (each.started_at, each.flow_id))
     newest = newest_trials(every)
@@ -89,13 +89,14 @@ def _compare(
 
 
 def is_bare(record: FlowRecord) -> bool:
-    """Whether its guests are processes of the bare host."""
+    """Whether the guests of this record are processes of the bare host."""
     return record.attestation.get("driver") == BARE_HOST
 
 
 def _find_bare(key: FlowPointKey, bare: Sequence[FlowPointKey], line_bps: float) -> FlowPointKey | None:
-    """The same asked of as many processes there, or else of one that sends, or is sent, all that the guests do
-    together; of what fills the link by itself more is no more.
+    """Find the bare host's point for the same request, or None. It has as many processes, or one process that sends or
+    receives what all guests do together. For a load that fills the link by itself, one process with the same load
+    matches.
     """
     for guests in dict.fromkeys((key.guests, 1)):
         offered = {key.offered_bps} if guests == key.guests else {key.offered_bps * key.guests}
@@ -119,7 +120,7 @@ def _find_bare(key: FlowPointKey, bare: Sequence[FlowPointKey], line_bps: float)
 
 
 def _alike(one_bps: int, other_bps: int) -> bool:
-    """An equal part of what fits is a whole number of bit/s."""
+    """Whether two loads are equal up to rounding: an equal part of what fits is a whole number of bit/s."""
     return abs(one_bps - other_bps) <= max(64, 1e-6 * other_bps)
 
 
@@ -136,13 +137,13 @@ def _mean_bps(records: Sequence[FlowRecord]) -> SetUpMean:
 
 
 def _fewest(records: Sequence[FlowRecord]) -> float | None:
-    """Packets that arrived in a trial."""
+    """The lowest number of packets that arrived in any of the trials, or None if none arrived."""
     return min((each for record in records if (each := arrived_packets(record))), default=None)
 
 
 def compare_payloads(
     records: Sequence[FlowRecord], pairs: Sequence[tuple[Sequence[FlowRecord], Sequence[FlowRecord]]]
 ) -> list[Effect]:
-    """By what the payload of ours differs from theirs, of each pair; ``records``: all of which blocks are made."""
+    """The difference of our payload from theirs, for each pair. ``records``: all records that make up the blocks."""
     blocks = Blocks(records)
     return [blocks.effect(ours, theirs, _sum_bps, packets=_fewest([*ours, *theirs])) for ours, theirs in pairs]

@@ -1,4 +1,4 @@
-"""What every trial of flows opens and closes with, whichever way its packets go."""
+"""The common start and end of every trial of flows, whichever direction its packets take."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from labconsole.wire.links import ReadLinks
 
 
 class FlowGuest(Protocol):
-    """A guest of a trial, whatever it is to do."""
+    """A guest of a trial, whatever its role."""
 
     @property
     def name(self) -> str: ...
@@ -45,7 +45,7 @@ class FlowGuest(Protocol):
 
 
 class TrialWindow(Protocol):
-    """What a window of any kind has: the guests that did not answer in it, and why."""
+    """A window of any kind: the guests that did not answer in it, and why."""
 
     @property
     def silent(self) -> Iterable[tuple[str, str]]: ...
@@ -56,14 +56,14 @@ W = TypeVar("W", bound=TrialWindow)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowObservation:
-    """What one attempt saw; ``ports``: the interfaces that the numbers rest on."""
+    """The observations of one attempt. ``ports``: the interfaces that the numbers rest on."""
 
     attempt: CrewAttempt
     ports: tuple[Port, ...]
 
 
 class FlowMeasurement:
-    """One attempt, on a crew that stands."""
+    """One attempt with a running crew."""
 
     def __init__(self, point: FlowPoint, factors: FlowFactors, bench: Bench, crew: StandingCrew) -> None:
         self._point, self._factors, self._bench, self._crew = point, factors, bench, crew
@@ -78,8 +78,9 @@ class FlowMeasurement:
         changes: Sequence[AnyChange],
         send: Callable[[], Awaitable[W]],
     ) -> W:
-        """What ``send`` gives, between the looks at the guests and at ``nodes``, each with these interfaces; limits and
-        changes hold meanwhile. Raises GuestLacks where a guest cannot be limited.
+        """Return the window that ``send`` gives, taken between two readings of the guests and of ``nodes``. Limits and
+        changes apply meanwhile. ``nodes``: each with the interfaces to read. Raises GuestLacks if a guest cannot be
+        limited.
         """
         limits = self._limits(guests)
         await self._attempt.find_program(PROGRAM, [guest.name for guest in guests])
@@ -107,15 +108,17 @@ class FlowMeasurement:
         return found
 
     def _queue_bytes(self, guest: str) -> int | None:
-        """See SOCKET_FRAMES. TCP's sockets are of another kind, and it sends again what was dropped."""
+        """The bound on a queue's size from SOCKET_FRAMES, or None if it does not apply. TCP has other sockets and sends
+        again what was dropped.
+        """
         payload_bytes = self._point.payload_bytes
         if self._point.pattern != "out" or not self._standing[guest].in_namespace:
             return None
         return None if payload_bytes < FULL_PAYLOAD_BYTES else SOCKET_FRAMES * (payload_bytes + HEADER_BYTES)
 
     async def _limiters(self, guests: Sequence[FlowGuest]) -> dict[str, LimiterRecord]:
-        """What the limiters say, read back; of guests that are to have none, what their NICs' back ends have for them
-        nevertheless.
+        """Read the limiters back. With Xen's credit, this includes guests that should have no limit if their NICs' back
+        ends have one for them.
         """
         limited = [number for number in range(len(guests)) if self._point.limit_of(number) is not None]
         if self._crew.crew.nic_credit:
@@ -126,25 +129,25 @@ class FlowMeasurement:
         return await read_limiters(self._crew.uut, {guests[number].name: queue_name(number + 1) for number in limited})
 
     async def _indices(self, guests: Sequence[FlowGuest], limiters: Mapping[str, LimiterRecord]) -> dict[int, str]:
-        """Of the guests' interfaces on the UUT; of a guest whose limiter is an interface, of that."""
+        """Index to guest, for the guests' interfaces on the UUT. If a guest's limiter is an interface, its index is
+        used.
+        """
         names = {guest.host_interface: guest.name for guest in guests if guest.host_interface is not None}
-        held_by = {name: each.interface for name, each in limiters.items()}
-        names = {held_by.get(guest, interface): guest for interface, guest in names.items()}
+        limiter_of = {name: each.interface for name, each in limiters.items()}
+        names = {limiter_of.get(guest, interface): guest for interface, guest in names.items()}
         links = (await self._crew.uut.ask(ReadLinks())).links
         return {link.index: names[link.name] for link in links if link.name in names and not link.namespace}
 
     @contextmanager
     def _show_progress(
-        self, words: str, guests: Sequence[FlowGuest], watch: SendingWatch
+        self, text: str, guests: Sequence[FlowGuest], watch: SendingWatch
     ) -> Iterator[Callable[[], None]]:
-        """Meanwhile whoever watches sees these words, the guests, and their curves as they come; gives what shows them
-        anew.
-        """
+        """Show the text, the guests and their live curves during the block. Yields a function that redraws them."""
         at_work = tuple(PictureGuest(name=guest.name, state=CopyState.WORKS) for guest in guests)
 
         def show() -> None:
             over_time = watch.shown() if watch.guests else None
-            self._bench.show(StepPicture(found=(words,), guests=at_work, over_time=over_time))
+            self._bench.show(StepPicture(found=(text,), guests=at_work, over_time=over_time))
 
         def hear(sample: CountersSampled) -> None:
             if watch.see(sample):
@@ -158,7 +161,7 @@ class FlowMeasurement:
             self._bench.stage.on_counters = self._bench.stage.on_rates = None
 
     def _known(self, member: CrewMember) -> dict[str, Any]:
-        """A guest's name, address and MAC, as it turned out to have them."""
+        """A guest's name and its actual address and MAC address."""
         standing = self._standing[member.name]
         address, mac = standing.address or member.address, standing.mac or member.mac
         return {"name": member.name, "address": address.partition("/")[0], "mac": mac.lower()}

@@ -1,6 +1,6 @@
-"""A guest that works on its disk beside others that send: its line, its marks, and what became of the others. Pure.
+"""A guest that works on its disk while others send: its command, its marks and its effect on the others. Pure.
 
-Its marks are datagrams of ports of their own, so that the sink's capture stamps them by the clock that the bins have.
+Its marks are datagrams from ports of their own, so that the sink's capture stamps them by the clock of the bins.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MARK_BYTES = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskWorker:
-    """The guest that works, counted from 0. ``disk``: where in it its disk is, and of how many MiB."""
+    """The guest that works, numbered from 0. ``disk``: where its disk is in the guest, and its size in MiB."""
 
     name: str
     address: str
@@ -44,24 +44,24 @@ class DiskWorker:
 
     @property
     def ports(self) -> tuple[int, int]:
-        """The UDP ports that its marks come from: before its work, and after it."""
+        """The UDP source ports of its marks, before and after its work."""
         first = FIRST_SOURCE_PORT + PORTS_PER_GUEST * self.number
         return first + PORTS_PER_GUEST - 2, first + PORTS_PER_GUEST - 1
 
-    def line(self, beside: DiskBeside) -> str:
-        """What its shell runs."""
+    def line(self, background: DiskBeside) -> str:
+        """The command for its shell."""
         before, after = (
             f"iperf -c {SINK_ADDRESS} -p {SINK_PORT} -u -l {MARK_BYTES} -n {MARK_BYTES} -B {self.address}:{port} "
             "--no-udp-fin >/dev/null 2>&1"
             for port in self.ports
         )
-        work = f"sh -c {shlex.quote(build_disk_command(self.disk, 1, beside.command()))}"
+        work = f"sh -c {shlex.quote(build_disk_command(self.disk, 1, background.command()))}"
         both = f"{before}; {work}; s=$?; {after}; (exit $s)"
-        return build_shell_line(both, after_s=beside.from_s, neighbour=self.neighbour)
+        return build_shell_line(both, after_s=background.from_s, neighbour=self.neighbour)
 
 
 def find_marks(worker: DiskWorker, window: FlowWindow) -> tuple[CountedFlow | None, CountedFlow | None]:
-    """What came of its marks; None: nothing."""
+    """The counted marks before and after the work, each None if it did not arrive."""
     counted: Mapping[int, CountedFlow] = {}
     if window.capture is not None and window.capture.flows is not None:
         counted = {
@@ -75,13 +75,13 @@ def find_marks(worker: DiskWorker, window: FlowWindow) -> tuple[CountedFlow | No
 
 def build_disk_observation(
     worker: DiskWorker,
-    beside: DiskBeside,
+    background: DiskBeside,
     window: FlowWindow,
     flows: Sequence[SinkFlowRecord],
     guests: Sequence[str],
     requested: FlowRequested,
 ) -> BackgroundDiskRecord:
-    """What is known of the work, and what the others brought before, during and after it."""
+    """Build the record of the work, with the others' rates before, during and after it."""
     said = window.said(worker.name)
     answer = SenderAnswer() if said is None or said.printed is None else read_answer(said.printed)
     before, after = find_marks(worker, window)
@@ -89,8 +89,8 @@ def build_disk_observation(
         guest=worker.name,
         address=worker.address,
         mac=worker.mac,
-        job=beside.job,
-        size=beside.size,
+        job=background.job,
+        size=background.size,
         exit_status=answer.exit_status,
         output=answer.output,
         mark_packets=sum(each.packets for each in (before, after) if each is not None),
@@ -107,7 +107,7 @@ def derive_rates_around(
     origin_ns: int | None,
     requested: FlowRequested,
 ) -> dict[str, object]:
-    """What the others brought before it, meanwhile, and after it, as fields of the record."""
+    """The others' rates before, during and after the work, as fields of the record."""
     bin_ns, begun, ended = round(requested.bin_s * 1e9), begins(flows, guests), ends(flows, guests)
     if origin_ns is None or seen.start_ns is None or seen.end_ns is None or None in begun or None in ended:
         return {}
@@ -117,7 +117,7 @@ def derive_rates_around(
     after, stop = whole_bins(seen.end_ns, last_ns, origin_ns, bin_ns)
     counted = max((len(flow.bin_packets) for flow in flows), default=0)
     if max(stop, during[1]) > counted + 1:
-        return {}  # beyond the bins nothing is known
+        return {}  # no counts exist beyond the bins
     rates = [0.0] * max(stop, during[1])
     for guest in guests:
         own = bin_rates(flows, guest, len(rates), requested.payload_bytes, requested.bin_s)
@@ -132,7 +132,7 @@ def derive_rates_around(
 
 
 def disk_reasons(requested: FlowRequested, seen: BackgroundDiskRecord | None) -> Iterator[Reason]:
-    """What speaks against a trial in which a guest was to work on its disk."""
+    """Reasons against a trial in which a guest was to work on its disk."""
     if requested.disk is None:
         return
     if seen is None:

@@ -1,5 +1,6 @@
-"""What guests send while they send it, by the UUT's counters of their interfaces, of what limits them or of the queue
-that they share, and what each came to when a trial is over: for whoever watches. Pure.
+"""Live view of flows: each guest's rate during a trial and its result afterwards. Pure.
+
+Live rates are the UUT's counters of the guests' interfaces, of their limiters, or of the queue that they share.
 """
 
 from __future__ import annotations
@@ -20,21 +21,22 @@ from labconsole.wire.counters import CountersSampled
 from labconsole.wire.queues import QueueState
 
 OUT, INTO = "rx_bytes", "tx_bytes"
-"""What an interface of the UUT to a guest counts as it sends, and as it is sent to."""
+"""Counters of a UUT interface to a guest: for what the guest sends, and for what it is sent."""
 
 MEGA = 1e6
 FRAMES, PAYLOAD = "Mbit/s of frames", "Mbit/s of payload"
 TITLES = {OUT: "What guests send", INTO: "What is handed to guests"}
 PASSED, AT_SINK = "Let through, by guest", "At the sink, by guest"
-"""With the unit they have to fit above a chart of 66 cells."""
+"""Titles that fit, with the unit, above a chart of 66 cells."""
 
 MOST_NAMED, MOST_IN_BRIEF = 8, 4
 
 
 class SendingWatch(CountingWatch):
-    """Of guests that send, or are sent to (``way``). ``guests``: the index of each one's interface on the UUT, to its
-    name. ``moments``: what was asked for beforehand; ``limiters``: what holds guests, read back; ``passed``: the
-    interfaces are those of what holds them.
+    """Watches guests that send or receive (``way``).
+
+    ``guests``: index of each one's interface on the UUT, to its name. ``moments``: requested changes, known beforehand.
+    ``limiters``: the guests' limiters, read back. ``passed``: the interfaces are those of the limiters.
     """
 
     def __init__(
@@ -51,30 +53,30 @@ class SendingWatch(CountingWatch):
         self._passed = passed
         self._levels = limit_levels(limiters or {})
 
-    def mark(self, at_ns: int, words: str) -> None:
-        """Something took effect, by the UUT's monotonic clock. Before the first sample there is no place for it."""
+    def mark(self, at_ns: int, label: str) -> None:
+        """Mark a change that took effect, by the UUT's monotonic clock. Marks before the first sample are dropped."""
         if (at_s := self.since_begun_s(at_ns)) is not None:
-            self._moments.append((round(at_s, 2), words))
+            self._moments.append((round(at_s, 2), label))
 
     def shown(self) -> OverTime:
-        """What was seen so far."""
+        """The chart of the rates so far."""
         title = PASSED if self._passed else TITLES[self._way]
         return replace(self.over_time(title, FRAMES, sorted(self._moments)), levels=self._levels)
 
 
 class SharingWatch(SendingWatch):
-    """Of guests that share a queue by weights: what passed it, by their classes, of frames of so many bytes."""
+    """Watches guests that share a queue by weights: the frames of ``frame_bytes`` that passed it, by class."""
 
     def __init__(self, guests: Sequence[str], frame_bytes: int) -> None:
         super().__init__(dict(enumerate(guests)), passed=True)
         self._frame_bytes = frame_bytes
 
     def see(self, sample: CountersSampled) -> bool:
-        """The counters say nothing of classes."""
+        """Always False: these counters do not distinguish classes."""
         return False
 
     def see_classes(self, at_ns: int, state: QueueState) -> bool:
-        """Whether a point was added. ``at_ns``: by the UUT's monotonic clock."""
+        """Count the packets of each class. Returns whether a point was added. ``at_ns``: the UUT's monotonic clock."""
         known = [(place, each.packets) for place, each in enumerate(state.classes) if place in self.guests]
         added = False
         for place, packets in known:
@@ -84,8 +86,8 @@ class SharingWatch(SendingWatch):
 
 
 def limit_levels(limiters: Mapping[str, LimiterRecord], layers: float = 1.0) -> tuple[tuple[float, str], ...]:
-    """The limits of these guests that could be read back, each with those that have it, in Mbit/s; ``layers``: how
-    much more their layer counts than that which is drawn.
+    """The limits that could be read back, in Mbit/s, each with its guests. ``layers``: ratio of what the limits' layer
+    counts to what is drawn.
     """
     guests: dict[int, list[str]] = {}
     for name, limiter in limiters.items():
@@ -101,19 +103,20 @@ def _named(names: Sequence[str]) -> str:
     return ", ".join(names) if len(names) < 3 else f"{names[0]} and {len(names) - 1} more"
 
 
-def build_picture(record: FlowRecord, words: Sequence[str]) -> StepPicture:
-    """What a trial that is over says of its guests, bin by bin."""
+def build_picture(record: FlowRecord, lines: Sequence[str]) -> StepPicture:
+    """Build the picture of a completed trial: its text and its guests' rates, bin by bin."""
     guests, brief = build_picture_guests(record), format_brief(record)
     if not record.senders:
-        return StepPicture(found=tuple(words), brief=brief, guests=guests)
-    asked = record.requested
-    bins = round(asked.duration_s / asked.bin_s)
+        return StepPicture(found=tuple(lines), brief=brief, guests=guests)
+    requested = record.requested
+    bins = round(requested.duration_s / requested.bin_s)
     curves = tuple(
         PictureCurve(
             name=sender.guest,
-            seconds=tuple((number + 0.5) * asked.bin_s for number in range(bins)),
+            seconds=tuple((number + 0.5) * requested.bin_s for number in range(bins)),
             values=tuple(
-                rate / MEGA for rate in bin_rates(record.flows, sender.guest, bins, asked.payload_bytes, asked.bin_s)
+                rate / MEGA
+                for rate in bin_rates(record.flows, sender.guest, bins, requested.payload_bytes, requested.bin_s)
             ),
         )
         for sender in record.senders
@@ -125,23 +128,23 @@ def build_picture(record: FlowRecord, words: Sequence[str]) -> StepPicture:
         title=AT_SINK,
         unit=PAYLOAD,
         curves=curves,
-        moments=tuple(sorted([*build_moments(asked.second_after_s, asked.disk), *taken])),
-        levels=limit_levels(limiters, (asked.payload_bytes + HEADER_BYTES) / asked.payload_bytes),
+        moments=tuple(sorted([*build_moments(requested.second_after_s, requested.disk), *taken])),
+        levels=limit_levels(limiters, (requested.payload_bytes + HEADER_BYTES) / requested.payload_bytes),
     )
-    return StepPicture(found=tuple(words), brief=brief, guests=guests, over_time=over_time if record.flows else None)
+    return StepPicture(found=tuple(lines), brief=brief, guests=guests, over_time=over_time if record.flows else None)
 
 
 Found = list[tuple[str, str]]
-"""Of a guest, by the headings of a table's columns."""
+"""Cells of a guest's row: heading of a column, and text."""
 
 
 def build_picture_guests(record: FlowRecord) -> tuple[PictureGuest, ...]:
-    """What each guest of a trial that is over brought, read or sent on."""
+    """The results of a completed trial's guests: what each sent, read or forwarded."""
     attained, limited = quantities(record).attained, bool(record.requested.limits_bps)
     found = [(each.guest, _sent(record, place, attained.get(each.guest))) for place, each in enumerate(record.senders)]
     found += [(each.guest, _forwarded(each, record.window_s, limited)) for each in record.ring]
     found += [(each.guest, _read(each)) for each in record.receivers]
-    return tuple(PictureGuest(name=name, state=CopyState.DONE, found=tuple(told)) for name, told in found)
+    return tuple(PictureGuest(name=name, state=CopyState.DONE, found=tuple(cells)) for name, cells in found)
 
 
 def _sent(record: FlowRecord, place: int, attained: float | None) -> Found:
@@ -191,32 +194,32 @@ def _lost(lost_packets: int | None, sent_packets: int | None) -> Found:
 
 
 def format_losses(each: ReceiverRecord) -> str:
-    """At which places a guest that is sent to lost how many: ``guest_socket_full 12, unplaced 1``."""
+    """Losses of a receiving guest by place, such as ``guest_socket_full 12, unplaced 1``."""
     places = [(loss.hop, loss.packets) for loss in each.losses if loss.packets]
     places += [("unplaced", each.unplaced_packets)] if each.unplaced_packets else []
     return ", ".join(f"{hop} {packets}" for hop, packets in places)
 
 
 def format_brief(record: FlowRecord) -> str:
-    """``95.71, g1 47.86, g2 47.85, Jain 0.9999, 100.00% of the line``, of Mbit/s: first what tells most, in parts."""
+    """Short result in Mbit/s, the main part first: ``95.71, g1 47.86, g2 47.85, Jain 0.9999, 100.00% of the line``."""
     if record.sum_bps is None:
         return ""
-    words = [format_mbit(record.sum_bps)]
+    parts = [format_mbit(record.sum_bps)]
     each = [
         *((sender.guest, sender.shared_bps) for sender in record.senders),
         *((guest.guest, guest.out_bps) for guest in record.ring),
         *((guest.guest, guest.payload_bps) for guest in record.receivers),
     ]
     if 1 < len(each) <= MOST_IN_BRIEF:
-        words += [f"{guest} {format_mbit(rate)}" for guest, rate in each]
-    words += [f"Jain {record.jain:.4f}"] if record.jain is not None and len(each) > 1 else []
-    words += [filled] if (filled := format_line_share(record)) else []
-    return ", ".join(words)
+        parts += [f"{guest} {format_mbit(rate)}" for guest, rate in each]
+    parts += [f"Jain {record.jain:.4f}"] if record.jain is not None and len(each) > 1 else []
+    parts += [filled] if (filled := format_line_share(record)) else []
+    return ", ".join(parts)
 
 
 def format_line_share(record: FlowRecord) -> str:
-    """``100.00% of the line``: what the sum is of what the link carries. Rates that are each over another time add up
-    to no rate, and may be more than that.
+    """The sum as a share of the link, such as ``100.00% of the line``. Rates over different times do not add up to a
+    rate, so the text gives these times instead.
     """
     if record.line_ratio is None:
         return ""
@@ -227,7 +230,7 @@ def format_line_share(record: FlowRecord) -> str:
 
 
 def build_moments(second_after_s: float, disk: DiskBeside | None = None) -> tuple[tuple[float, str], ...]:
-    """When what guests are told to do changes."""
+    """Times at which the guests' requested behaviour changes, each with a label."""
     found = [(second_after_s, "the others begin")] if second_after_s else []
     found += [(disk.from_s, "the last works on its disk"), (disk.to_s, "it ends")] if disk is not None else []
     return tuple(found)

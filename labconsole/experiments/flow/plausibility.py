@@ -1,4 +1,4 @@
-"""What no trial of flows can have counted: more packets than were there, than fit on the link, or in no time. Pure."""
+"""Implausible counts in a record of flows: more packets than existed or fit on the link, or in no time. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from labconsole.measure.recompute.discrepancy import Discrepancy, against
 from labconsole.model.record.flow import FlowRecord, LimiterRecord, RingGuestRecord, SenderRecord
 
 FRAME_BYTES = 46
-"""Ethernet, IPv4, UDP and the check sequence: what a frame has beside its payload."""
+"""Bytes of a frame without its payload: Ethernet, IPv4, UDP and the check sequence."""
 
 SHARED_QUEUE = "htb on ifb"
-"""Guests that share by weights are classes of one queue, on one interface."""
+"""Limiter kind of guests that share by weights: they are classes of one queue, on one interface."""
 
 
 def find_implausible(record: FlowRecord) -> Iterator[Discrepancy]:
-    """What of a record no trial can have shown."""
+    """Find values in a record that no trial can have produced."""
     yield from trial.common_problems(record)
     yield from _request(record)
     yield from trial.program_problems("program", record.program, record.requested.guests)
@@ -41,49 +41,51 @@ def find_implausible(record: FlowRecord) -> Iterator[Discrepancy]:
 
 
 def _request(record: FlowRecord) -> Iterator[Discrepancy]:
-    asked = record.requested
-    is_possible = asked.offered_bps >= 0 and 0 < asked.bin_s <= asked.duration_s and asked.payload_bytes > 0
-    if not is_possible or asked.second_after_s < 0 or min(asked.limits_bps, default=1) <= 0:
+    requested = record.requested
+    is_possible = (
+        requested.offered_bps >= 0 and 0 < requested.bin_s <= requested.duration_s and requested.payload_bytes > 0
+    )
+    if not is_possible or requested.second_after_s < 0 or min(requested.limits_bps, default=1) <= 0:
         yield against("requested", "asks for an impossible load, duration, bin, limit or payload")
     if record.link_speed_bps <= 0:
         yield against("link_speed_bps", "is not a speed", record.link_speed_bps)
 
 
 def _limiter(where: str, seen: LimiterRecord | None, guest: object) -> Iterator[Discrepancy]:
-    """What passed it, and what it dropped, came out of the guest."""
+    """The packets that a limiter passed and dropped must have left the guest."""
     if seen is None:
         return
     yield from trial.sign_problems(((f"{where}.rate_bps", seen.rate_bps), (f"{where}.burst_bytes", seen.burst_bytes)))
-    came = getattr(guest, "host_packets", None)
+    left = getattr(guest, "host_packets", None)
     if seen.dropped_packets is not None:
         both = seen.dropped_packets + (seen.passed_packets or 0)
         yield from trial.excess_problems(
-            f"{where}.dropped_packets", both, came, "were passed on or dropped by a limiter"
+            f"{where}.dropped_packets", both, left, "were passed on or dropped by a limiter"
         )
 
 
 def _flows(record: FlowRecord) -> Iterator[Discrepancy]:
-    asked, flows = record.requested, record.flows
+    requested, flows = record.requested, record.flows
     yield from trial.duplicate_problems("flows", flows, {"udp_source_port": lambda each: each.udp_source_port})
     yield from trial.numbering_problems("flows", "flow", flows)
     guests = {sender.guest for sender in record.senders}
     for place, each in enumerate(flows):
         if each.guest not in guests:
             yield against(f"flows[{place}].guest", "is not one of the senders", each.guest[:80])
-        yield from trial.bin_problems(f"flows[{place}]", each, record.origin_ns, asked.bin_s)
+        yield from trial.bin_problems(f"flows[{place}]", each, record.origin_ns, requested.bin_s)
     firsts = [each.first_at_ns for each in flows if each.first_at_ns is not None]
     lasts = [each.last_at_ns for each in flows if each.last_at_ns is not None]
     if not firsts or not lasts:
         return
-    came_s = (max(lasts) - min(firsts)) / 1e9
-    yield from trial.duration_problems(record, [("flows", came_s)])
+    span_s = (max(lasts) - min(firsts)) / 1e9
+    yield from trial.duration_problems(record, [("flows", span_s)])
     is_ours = record.sink is not None and not record.sink.foreign_packets and record.disk is None
     if record.origin_ns is not None and min(firsts) != record.origin_ns and is_ours:
         yield against("origin_ns", "is not when the first packet of all came", record.origin_ns)
     if "offered_over" not in {reason.code for reason in record.verdict.reasons}:
-        frame_bytes = asked.payload_bytes + FRAME_BYTES
+        frame_bytes = requested.payload_bytes + FRAME_BYTES
         packets = sum(each.packets for each in flows)
-        yield from trial.link_problems("flows", packets, frame_bytes, came_s, record.link_speed_bps)
+        yield from trial.link_problems("flows", packets, frame_bytes, span_s, record.link_speed_bps)
 
 
 def _ring(record: FlowRecord) -> Iterator[Discrepancy]:
@@ -95,7 +97,7 @@ def _ring(record: FlowRecord) -> Iterator[Discrepancy]:
 
 
 def _received(record: FlowRecord) -> Iterator[Discrepancy]:
-    """Guests are handed what one port brought, over one link."""
+    """Guests receive only what one port received over one link."""
     receivers, source = record.receivers, record.source
     for place, each in enumerate(receivers):
         where = f"receivers[{place}].sent_s"
@@ -116,7 +118,7 @@ def _received(record: FlowRecord) -> Iterator[Discrepancy]:
 
 
 def _scenario(record: FlowRecord) -> Iterator[Discrepancy]:
-    """Work on a disk, and weights that change, in their order and within the trial."""
+    """Disk work and weight changes must be in order and within the trial."""
     disk, weights = record.disk, record.weights
     if disk is not None:
         if record.requested.disk is not None and disk.job != record.requested.disk.job:

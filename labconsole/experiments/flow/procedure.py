@@ -1,4 +1,4 @@
-"""One trial of flows out of guests as a step of a plan: the crew stands, all guests send at once, the sink counts."""
+"""One trial of flows from guests as a step of a plan: the crew runs, all guests send at once, the sink counts."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ from labconsole.verdict.reasons import reason
 from labconsole.wire.version import __version__
 
 FlowStore = ExperimentStore[FlowRecord]
-"""Where flows are kept."""
+"""The store of flow records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowStep(CrewStep[FlowPoint, FlowRecord]):
-    """One trial of a plan: a step."""
+    """One trial of flows as a step of a plan."""
 
     kind = FLOW
     hopeless = frozenset({"generator_failed", "job_failed"})
     factors: FlowFactors
 
     def durations_s(self, inventory: Inventory) -> Sequence[float]:
-        """What it is told to last, and of a ring how long its guests are busy with that."""
+        """The requested duration; for a ring, the time for which it keeps its guests busy."""
         duration_s = self.factors.duration_s
         return [ring_busy_s(duration_s) if self.trial.point.pattern == "ring" else duration_s]
 
@@ -64,7 +64,7 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
         return record.verdict
 
     async def attempt(self, bench: Bench, attempt: int) -> FlowRecord:
-        """See CrewStep. Raises NodeError when the crew cannot stand."""
+        """See CrewStep. Raises NodeError if the crew cannot start."""
         stage, point = bench.stage, self.trial.point
         cpus = () if point.cpu == "any" else await stage.guest_cpus(point.platform)
         members = flow_members(point, self.factors, cpus)
@@ -94,7 +94,7 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
         except (NodeLost, Aborted):
             raise
         except LabError as exc:
-            await stage.restore()  # whatever became of the guests, the next trial does not begin with these
+            await stage.restore()  # discard these guests before the next trial, whatever their state
             raise self.kept(exc) from exc
         if record.status == "failed":
             await stage.restore()
@@ -107,11 +107,11 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
         return self._void(reason("not_measured", str(problem)), bench, attempt)
 
     def _void(self, why: Reason, bench: Bench, attempt: int) -> FlowRecord:
-        """The record of a trial of which nothing was seen."""
+        """The record of a trial without observations."""
         seen, stage = build_empty_observations(why), bench.stage
         verdict = judged(seen, (), (), limits=self.tolerances, inventory=bench.inventory)
         return FlowRecord(
-            **self._asked(seen, verdict, bench, attempt),
+            **self._common_fields(seen, verdict, bench, attempt),
             set_up=None,
             origin_ns=None,
             flows=(),
@@ -129,8 +129,8 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
             environment=stage.environment((stage.uut, stage.timekeeper)),
         )
 
-    def _asked(self, seen: TrialObservations, verdict: Verdict, bench: Bench, attempt: int) -> dict[str, Any]:
-        """Of a record what is known whatever was seen."""
+    def _common_fields(self, seen: TrialObservations, verdict: Verdict, bench: Bench, attempt: int) -> dict[str, Any]:
+        """The fields of a record that do not depend on the guests' results."""
         inventory = bench.inventory
         speed_bps = inventory.streams[0].link_speed_bps
         return {
@@ -175,7 +175,7 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
         ring, window_s = build_ring(seen.guests, seen.window), seen.window.window_s(seen.guests)
         sum_bps, jain = ring_sum(ring)
         shown = derive_ring_reasons(requested, ring, window_s, seen.attempt.swapped_pages, seen.attempt.program)
-        return self._made(
+        return self._build_record(
             seen,
             crew,
             bench,
@@ -209,7 +209,7 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
             requested, receivers, source, skew_s, seen.attempt.swapped_pages, seen.attempt.program, self.tolerances
         )
         most_bps = line_bps(stream.link_speed_bps, requested.payload_bytes)
-        return self._made(
+        return self._build_record(
             seen,
             crew,
             bench,
@@ -280,7 +280,7 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
                 disk=disk,
             ),
         ]
-        return self._made(
+        return self._build_record(
             seen,
             crew,
             bench,
@@ -301,7 +301,7 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
             disk=disk,
         )
 
-    def _made(
+    def _build_record(
         self,
         seen: FlowObservation,
         crew: StandingCrew,
@@ -312,34 +312,36 @@ class FlowStep(CrewStep[FlowPoint, FlowRecord]):
         requested: FlowRequested,
         **found: Any,
     ) -> FlowRecord:
-        """With what every trial has, wherever its guests sent. ``shown``: what the record shows of its verdict."""
+        """Build the record with what every trial has, wherever its guests sent. ``shown``: reasons derived from the
+        record alone.
+        """
         inventory, taken = bench.inventory, seen.attempt
-        told = list[Figures](influences(taken.observations, (), inventory.uut))
+        figures = list[Figures](influences(taken.observations, (), inventory.uut))
         verdict = judged(
             taken.observations, shown, taken.problems, limits=self.tolerances, inventory=inventory, ports=seen.ports
         )
         return FlowRecord(
-            **self._asked(taken.observations, verdict, bench, attempt),
+            **self._common_fields(taken.observations, verdict, bench, attempt),
             requested=requested,
             set_up=taken.set_up,
             swapped_pages=taken.swapped_pages,
             program=taken.program,
             attestation=crew.crew.attestation,
-            influences=tuple(told),
+            influences=tuple(figures),
             environment=bench.stage.environment(taken.nodes, taken.observations.settings()),
             **found,
         )
 
     def picture(self, record: StepRecord) -> StepPicture:
-        """What it came to, in words."""
+        """The picture of the trial's result."""
         if not isinstance(record, FlowRecord):
             return StepPicture()
         return build_picture(record, describe_result(record))
 
 
 def derive_offered_bps(point: FlowPoint, inventory: Inventory) -> int:
-    """Payload of each flow in bit/s. At line rate guests offer more than fits; the source, of which each is sent an
-    equal part, what fits.
+    """Payload rate of each flow in bit/s. At line rate, guests offer more than fits. The source offers what fits, in
+    equal parts to the guests.
     """
     speed_bps = inventory.streams[0].link_speed_bps
     if point.offered != "line":
@@ -348,34 +350,34 @@ def derive_offered_bps(point: FlowPoint, inventory: Inventory) -> int:
 
 
 def describe_result(record: FlowRecord) -> list[str]:
-    """What a trial came to: the sum, then a line a guest, those with least first where there are many."""
+    """The result as lines of text: the sum, then a line per guest, the slowest first if there are many."""
     if record.ring:
         in_all = "not known" if record.sum_bps is None else format_rate_bps(record.sum_bps)
         rates = sorted((each.out_bps or 0.0, f"{each.guest} → {each.to}") for each in record.ring)
         slow = [f"{pair}: {format_rate_bps(rate)}" for rate, pair in rates[:MOST_NAMED]]
         return [f"{in_all} in all out of the guests of the ring", *slow]
-    words: list[str] = []
+    lines: list[str] = []
     if record.sum_bps is not None and record.line_ratio is not None:
         jain = "" if record.jain is None else f", Jain {record.jain:.4f}"
-        words.append(f"{format_rate_bps(record.sum_bps)} of payload in all, {format_line_share(record)}{jain}")
+        lines.append(f"{format_rate_bps(record.sum_bps)} of payload in all, {format_line_share(record)}{jain}")
     if record.receivers:
-        told = [f"{each.guest}: {describe_receiver(each)}" for each in record.receivers[:MOST_NAMED]]
+        shown = [f"{each.guest}: {describe_receiver(each)}" for each in record.receivers[:MOST_NAMED]]
         more = len(record.receivers) - MOST_NAMED
-        return words + told + ([f"and {more} more"] if more > 0 else [])
+        return lines + shown + ([f"and {more} more"] if more > 0 else [])
     if record.disk is not None and record.disk.during_ratio is not None:
-        words.append(f"{record.disk.during_ratio:.1%} of it while {record.disk.guest} worked on its disk")
+        lines.append(f"{record.disk.during_ratio:.1%} of it while {record.disk.guest} worked on its disk")
     if record.weights is not None and record.weights.mean_error_ratio is not None:
-        words.append(f"shares are {record.weights.mean_error_ratio:.4f} from their weights' on average over the steps")
+        lines.append(f"shares are {record.weights.mean_error_ratio:.4f} from their weights' on average over the steps")
     in_order = sorted(record.senders, key=lambda each: each.shared_bps or 0.0)
     for sender in in_order[:MOST_NAMED]:
         rate = "not known" if sender.shared_bps is None else format_rate_bps(sender.shared_bps)
-        words.append(f"{sender.guest}: {rate}")
+        lines.append(f"{sender.guest}: {rate}")
     more = len(in_order) - MOST_NAMED
-    return words + ([f"and {more} more"] if more > 0 else [])
+    return lines + ([f"and {more} more"] if more > 0 else [])
 
 
 def describe_receiver(each: ReceiverRecord) -> str:
-    """What a guest read, and where the rest went: ``95.71 Mbit/s of payload; lost 12: guest_socket_full 12``."""
+    """A guest's rate and losses: ``95.71 Mbit/s of payload; lost 12: guest_socket_full 12``."""
     rate = "not known" if each.payload_bps is None else f"{format_rate_bps(each.payload_bps)} of payload"
     if each.lost_packets is None:
         return rate
@@ -384,7 +386,7 @@ def describe_receiver(each: ReceiverRecord) -> str:
 
 
 def flow_members(point: FlowPoint, factors: FlowFactors, cpus: Sequence[int]) -> tuple[CrewMember, ...]:
-    """The guests of a point. ``cpus``: see pinned()."""
+    """The guests of a point. ``cpus``: see choose_cpu()."""
     return tuple(
         CrewMember(
             name=f"g{number + 1}",

@@ -1,4 +1,4 @@
-"""Looks at the queue that guests share while they send, for whoever watches: never when weights are about to change."""
+"""Monitor of the queue that guests share while they send, for the live view. Never reads shortly before a change."""
 
 from __future__ import annotations
 
@@ -15,42 +15,47 @@ from labconsole.wire.queues import ChangeRates, RatesTaken, ReadQueue
 
 EVERY_S = 0.3
 KEPT_FREE_S = 0.15
-"""So long before a change the agent that makes it is asked nothing."""
+"""Time before a change in which the agent that makes it gets no request."""
 
 
 class SharedQueueMonitor:
-    """``show`` is called when there is something new."""
+    """Reads the shared queue at intervals. ``show`` is called when there is something new."""
 
     def __init__(
         self, uut: AgentLink, changing: ChangeRates, weights: WeightSteps, watch: SharingWatch, show: Callable[[], None]
     ) -> None:
         self._uut, self._changing, self._weights = uut, changing, weights
         self._watch, self._show = watch, show
+        self._place = -1
+        """Index of the set that took effect last."""
         self._next_ns: int | None = None
-        """When the next change is due by the UUT's monotonic clock; None: there is none, or it is not known yet."""
+        """When the next change is due by the UUT's monotonic clock, or None if there is none or it is not known yet."""
 
     def hear(self, taken: RatesTaken) -> None:
-        """Weights took effect."""
+        """Called when weights took effect. Sets out of order or reported twice are ignored."""
+        if not self._place < taken.place < len(self._changing.rates_bps):
+            return
+        self._place = taken.place
         last = taken.place + 1 >= len(self._changing.rates_bps)
         self._next_ns = None if last else taken.taken_ns + round(self._changing.every_s * 1e9)
         self._watch.mark(taken.taken_ns, describe_applied_weights(taken, self._weights, self._changing))
         self._show()
 
     async def look(self) -> None:
-        """Until it is cancelled, or the queue cannot be read."""
-        asked = ReadQueue(queue=self._changing.queue, classes=len(self._changing.most_bps))
+        """Read the queue until cancelled, or until it cannot be read."""
+        request = ReadQueue(queue=self._changing.queue, classes=len(self._changing.most_bps))
         while True:
             if not self._is_near(now_ns := self._now_ns()):
                 try:
-                    state = await self._uut.ask(asked)
-                except NodeError:  # whoever measures finds out, and tells
+                    state = await self._uut.ask(request)
+                except NodeError:  # the measurement notices and reports this
                     return
                 if self._watch.see_classes((now_ns + self._now_ns()) // 2, state):
                     self._show()
             await asyncio.sleep(EVERY_S)
 
     def _is_near(self, now_ns: int) -> bool:
-        """Whether a change is due so soon; one that is overdue may come any time, for as long as a step lasts."""
+        """Whether a change is due soon. An overdue change may happen at any time, for as long as a step lasts."""
         if self._next_ns is None:
             return False
         return -self._changing.every_s < (self._next_ns - now_ns) / 1e9 < KEPT_FREE_S

@@ -1,7 +1,8 @@
-"""Guests that are sent to from outside: what each is told, and what it counts. Pure.
+"""Guests that receive from outside: the commands for each, and its counts. Pure.
 
-Only inside can be counted what arrived: the guest's counts are taken, its clock is not. A rate is what was read over
-the time that the source sent. Nobody believes the reader itself; it only has to take datagrams out of its socket.
+Only the guest itself can count what arrived in it. Its counts are used, its clock is not. A rate is what was read over
+the time that the source sent. The reader's own report is not used; the reader only has to take datagrams out of its
+socket.
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ from labconsole.wire.generator import SentStream
 from labconsole.wire.stream_spec import MAX_DELAY_NS, StreamSpec
 
 FAR_ADDRESS = SINK_ADDRESS
-"""That datagrams come from: nobody has it, so that nothing a guest says to it is answered."""
+"""Source address of the datagrams. No node has it, so what a guest sends to it gets no answer."""
 
 TAUGHT_EVERY_S = 50
-"""So often a guest sends a ping there: a bridge forgets after 300 s behind which port it is, and then gives its frames
-to all.
+"""Interval of a guest's pings to FAR_ADDRESS. A bridge forgets after 300 s behind which port a guest is, and then
+floods its frames.
 """
 
 LONGER_S = 180.0
-"""So much longer than is sent the reader may be there: it is started before, and reads on until nothing comes."""
+"""Time that the reader may run beyond the sending time: it starts earlier, and reads until nothing more arrives."""
 
 READ_LINE = "cat /proc/net/route /proc/net/dev /proc/net/snmp /proc/net/udp"
 LISTEN_TRIES, LISTEN_NAP_S = 50, 0.1
 SLACK_RATIO, SLACK_S = 0.02, 0.05
-"""How much longer than asked the source may take for its count before it is stopped by time."""
+"""Excess over the requested time that the source may take for its count before it is stopped by time."""
 
 _ROUTE = re.compile(r"^(\S{1,15})\t([0-9A-F]{8})\t", re.MULTILINE)
 _DEVICE = re.compile(r"^ *(\S{1,15}): *\d{1,20} +(\d{1,18}) ", re.MULTILINE)
@@ -44,7 +45,7 @@ _READER = re.compile(r"^LCREADER (\d{1,10}) (\d{1,10})$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceivingGuest:
-    """One guest; ``own_stack``: it has a network stack of its own, and not the UUT's."""
+    """One guest. ``own_stack``: it has a network stack of its own, and not the UUT's."""
 
     name: str
     address: str
@@ -53,8 +54,8 @@ class ReceivingGuest:
     own_stack: bool
 
     def begin_line(self, source_mac: str, duration_s: float) -> str:
-        """Starts the reader and waits until it listens. A guest with a stack of its own is told whose the address of
-        the datagrams is, and sends there now and then. Both end by themselves, if nobody is left who ends them.
+        """Command that starts the reader and waits until it listens. It also gives a guest with its own stack the MAC
+        address of FAR_ADDRESS and pings that at intervals. Reader and ping end by themselves if end_line() never runs.
         """
         most_s = math.ceil(duration_s + LONGER_S)
         teach = (
@@ -71,21 +72,21 @@ class ReceivingGuest:
         )
 
     def end_line(self, processes: Sequence[int]) -> str:
-        """Ends what begin_line() started."""
+        """Command that ends what begin_line() started."""
         forget = f"busybox arp -d {FAR_ADDRESS} >/dev/null 2>&1; " if self.own_stack else ""
         return f"{forget}kill -KILL {' '.join(map(str, processes))} 2>/dev/null; :"
 
 
 def parse_processes(printed: str) -> list[int]:
-    """What begin_line() started, by what it said; none where it said nothing that can be read."""
+    """Ids of the processes that begin_line() started, from its output; empty if that cannot be read."""
     found = _READER.search(printed.replace("\r", ""))
     return [] if found is None else [int(each) for each in found.groups() if int(each) > 1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestCounts:
-    """What a guest has counted since it was started. None: it does not say. ``others``: packets in at all its other
-    interfaces; ``reader``: whether its reader's socket is there.
+    """Counts of a guest since its start, each None if the guest does not report it. ``others``: packets in at all its
+    other interfaces. ``reader``: whether its reader's socket exists.
     """
 
     nic: int | None
@@ -99,7 +100,7 @@ class GuestCounts:
 
 
 def read_counts(printed: str, address: str, network: str) -> GuestCounts:
-    """``network``: the address of that in which the guest's NIC is."""
+    """Parse the output of READ_LINE. ``network``: address of the network that the guest's NIC is in."""
     text = printed.replace("\r", "")
     wanted, own = _little_endian(network), _little_endian(address)
     nic = next((device for device, to in _ROUTE.findall(text) if to == wanted), None)
@@ -124,14 +125,14 @@ def read_counts(printed: str, address: str, network: str) -> GuestCounts:
 
 
 def _little_endian(address: str) -> str:
-    """As the kernel's tables of a machine of that byte order have it, which all are that guests run on."""
+    """The address as in the kernel's tables on a little-endian machine; all guests run on these."""
     return "".join(f"{int(part):02X}" for part in reversed(address.split(".")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiveWindow:
-    """``before`` and ``after``: counters of the UUT and of the source, ``counted`` those of each guest at both ends;
-    ``silent``: guests that did not answer, and why.
+    """Observations of one window. ``before`` and ``after``: counters of the UUT and of the source. ``counted``: those
+    of each guest at both ends. ``silent``: guests that did not answer, and why.
     """
 
     sent: Mapping[str, SentStream]
@@ -141,7 +142,9 @@ class ReceiveWindow:
     silent: tuple[tuple[str, str], ...] = ()
 
     def moved(self, node: int, interface: str | None, statistic: int) -> int | None:
-        """What an interface of the UUT (0) or of the source (1) counted; None: it was not there all the time."""
+        """Increase of a counter of an interface of the UUT (0) or of the source (1), or None if it was not there all
+        the time.
+        """
         before, after = (side[node].get(("", interface or "")) for side in (self.before, self.after))
         if before is None or after is None or after.values[statistic] < before.values[statistic]:
             return None
@@ -157,7 +160,7 @@ def build_stream(
     cpus: Sequence[int] | None,
     options: str | None = None,
 ) -> StreamSpec:
-    """What the source sends to a guest, counted from 0. Raises ValueError for less than it can."""
+    """The source's stream to a guest, numbered from 0. Raises ValueError if the rate is below the source's lowest."""
     delay_ns = max(1, round(8e9 * requested.payload_bytes / requested.offered_bps))
     if delay_ns > MAX_DELAY_NS:
         raise ValueError(f"{requested.offered_bps} bit/s are less than a datagram in {MAX_DELAY_NS / 1e9:.0f} s")

@@ -1,4 +1,4 @@
-"""One attempt of guests that are sent to: readers in all, their counts, the source's frames, their counts again."""
+"""One attempt of guests that receive: readers in all of them, and their counts before and after the source's frames."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ from labconsole.wire.generator import CloseGenerator, PrepareGenerator, SentStre
 from labconsole.wire.links import ReadLinks
 
 OVERDUE_S = 15.0
-"""How long beyond its time the source is waited for."""
+"""Time to wait for the source beyond its sending time."""
 
 MOST_DRAIN_S = 10.0
-"""So long a guest may read on after the last was sent."""
+"""Longest time that a guest may read on after the last packet was sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiveObservation(FlowObservation):
-    """What one attempt saw. ``generator``: what the source sent with; ``source_mac``: of its NIC."""
+    """The observations of one attempt. ``generator``: the source's; ``source_mac``: of the source's NIC."""
 
     guests: tuple[ReceivingGuest, ...]
     window: ReceiveWindow
@@ -54,14 +54,16 @@ class ReceiveObservation(FlowObservation):
 
 @dataclass(slots=True)
 class _Reading:
-    """``processes``: what was started in each guest. ``silent``: guests that did not answer, and why."""
+    """State of the readers. ``processes``: those started in each guest. ``silent``: guests that did not answer, and
+    why.
+    """
 
     processes: dict[str, list[int]] = field(default_factory=dict)
     silent: dict[str, str] = field(default_factory=dict)
 
 
 class ReceiveMeasurement(FlowMeasurement):
-    """One attempt, on a crew that shares the UUT's NIC towards the source."""
+    """One attempt with a crew that shares the UUT's NIC towards the source."""
 
     def __init__(
         self,
@@ -78,10 +80,9 @@ class ReceiveMeasurement(FlowMeasurement):
         self._reading = _Reading()
 
     async def take(self) -> ReceiveObservation:
-        """From the readers to the guests' attestation.
+        """Start the readers, run the window, attest the guests afterwards.
 
-        Raises MeasurementError where the platform or the source cannot be asked this, NodeError, and Aborted when it is
-        stopped.
+        Raises MeasurementError if the platform or the source cannot do this, NodeError, and Aborted when it is stopped.
         """
         crew, source = self._crew, self._source
         guests, source_mac = self._guests(), await self._source_mac()
@@ -138,7 +139,7 @@ class ReceiveMeasurement(FlowMeasurement):
     # In the guests
 
     async def _ask(self, guest: ReceivingGuest, line: str) -> str | None:
-        """What it says; None: it does not, and why is kept. Raises NodeLost."""
+        """The guest's output, or None if it does not answer; the reason is kept. Raises NodeLost."""
         try:
             return await self._standing[guest.name].ask(self._crew.uut, line)
         except NodeError as exc:
@@ -149,7 +150,7 @@ class ReceiveMeasurement(FlowMeasurement):
 
     @asynccontextmanager
     async def _readers(self, guests: Sequence[ReceivingGuest], source_mac: str) -> AsyncIterator[None]:
-        """In all guests somebody reads meanwhile."""
+        """Run a reader in each guest during the block."""
 
         async def begin(guest: ReceivingGuest) -> None:
             said = await self._ask(guest, guest.begin_line(source_mac, self._factors.duration_s))
@@ -168,7 +169,7 @@ class ReceiveMeasurement(FlowMeasurement):
         finally:
             with suppress(asyncio.CancelledError):
                 await begun
-            # What cannot be asked any more was ended with its guest, or is when it is.
+            # In a guest that does not answer any more, the reader ends with the guest.
             await asyncio.gather(*map(end, guests), return_exceptions=True)
 
     async def _counted(self, guests: Sequence[ReceivingGuest]) -> dict[str, GuestCounts]:
@@ -183,7 +184,7 @@ class ReceiveMeasurement(FlowMeasurement):
     async def _read_drained_counters(
         self, guests: Sequence[ReceivingGuest]
     ) -> tuple[tuple[Snapshot, Snapshot], Mapping[str, GuestCounts]]:
-        """Once no guest counts any more: what waits on the way, or to be read, is not lost."""
+        """Read all counters once no guest counts any more. Packets on the way, or waiting to be read, are not lost."""
         drain_s = self._bench.inventory.defaults.drain_s
         found = await self._counted(guests)
         for _ in range(max(1, round(MOST_DRAIN_S / drain_s))):
@@ -199,7 +200,7 @@ class ReceiveMeasurement(FlowMeasurement):
 
     @asynccontextmanager
     async def _armed(self, guests: Sequence[ReceivingGuest]) -> AsyncIterator[None]:
-        """The source has what it is to send to each guest."""
+        """Prepare the source for its streams to the guests."""
         interface = self._crew.stream.source.interface
         inventory = self._bench.inventory
         cpus = inventory.nodes[self._source.name].generator_cpus
@@ -220,7 +221,7 @@ class ReceiveMeasurement(FlowMeasurement):
                 await self._source.ask(CloseGenerator())
 
     async def _sent(self) -> dict[str, SentStream]:
-        """Have it send to all, begun together, and hear what it sent."""
+        """Start all streams together, and return what the source reports."""
         source = self._source
         at_ns = time.monotonic_ns() + round((START_LEAD_S + source.round_trip_s) * 1e9) + source.monotonic_offset_ns
         await source.ask(StartGenerator(at_monotonic_ns=at_ns))
@@ -228,12 +229,12 @@ class ReceiveMeasurement(FlowMeasurement):
         return {each.stream: each for each in said.streams}
 
     async def _counters(self) -> tuple[Snapshot, Snapshot]:
-        """Of the UUT and of the source."""
+        """Counters of the UUT and of the source."""
         nodes: tuple[AgentLink, ...] = (self._crew.uut, self._source)
         uut, source = map(parse_snapshot, await asyncio.gather(*(node.ask(ReadCounters()) for node in nodes)))
         return uut, source
 
 
 def _own(counted: Mapping[str, GuestCounts]) -> Mapping[str, GuestCounts]:
-    """Without what comes in at guests' other NICs, where this very question may come in."""
+    """The counts without those of the guests' other NICs, which may count this very request."""
     return {guest: replace(each, others=None) for guest, each in counted.items()}

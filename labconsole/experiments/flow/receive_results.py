@@ -1,4 +1,4 @@
-"""Guests that are sent to: what each was sent and read, and at which place the rest was lost. Pure."""
+"""Results of guests that receive: what each was sent and read, and at which place the rest was lost. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RX, TX, TX_DROPPED = map(STAT_NAMES.index, ("rx_packets", "tx_packets", "tx_drop
 
 
 def build_receiver(guest: ReceivingGuest, window: ReceiveWindow, payload_bytes: int) -> ReceiverRecord:
-    """What is known of one guest."""
+    """Build the record of one guest."""
     sent = window.sent.get(guest.name)
     before, after = window.counted.get(guest.name, (None, None))
 
@@ -26,7 +26,7 @@ def build_receiver(guest: ReceivingGuest, window: ReceiveWindow, payload_bytes: 
     handed = window.moved(0, guest.host_interface, TX)
     nic, read, full = difference("nic"), difference("udp"), difference("socket_full")
     no_reader, errors = difference("no_reader"), difference("errors")
-    # Where another NIC of the guest received, too, its IP layer's count is not of ours alone.
+    # If another NIC of the guest received too, its IP layer counted more than our packets.
     ip = difference("ip") if difference("others") == 0 else None
     other_errors = None if errors is None or full is None else errors - full
     losses, unplaced = ledger(sent_packets, handed, nic, ip, read, full, no_reader, other_errors)
@@ -59,7 +59,7 @@ def build_receiver(guest: ReceivingGuest, window: ReceiveWindow, payload_bytes: 
 
 
 def rate_bps(packets: int | None, sent_s: float | None, payload_bytes: int) -> float | None:
-    """Payload of so many packets in the time that the source sent."""
+    """Payload rate of these packets over the time that the source sent, in bit/s."""
     return None if packets is None or not sent_s else packets * payload_bytes * 8 / sent_s
 
 
@@ -73,10 +73,10 @@ def ledger(
     no_reader: int | None,
     errors: int | None,
 ) -> tuple[tuple[HopLoss, ...], int | None]:
-    """What was lost at each place that two counts enclose, and what of all that was lost is at none of them.
+    """The packets lost at each place between two counts, and the lost packets that are at none of them.
 
-    ``guest_unread``: what the guest's IP layer delivered and its UDP layer has neither given to the reader nor refused:
-    it waits in a socket.
+    ``guest_unread``: packets that the guest's IP layer delivered and that its UDP layer neither gave to the reader nor
+    refused. They wait in a socket.
     """
     found: list[HopLoss] = []
     former = sent
@@ -98,8 +98,8 @@ def ledger(
 
 
 def lost_packets(receivers: Sequence[ReceiverRecord]) -> dict[str, tuple[int, int]]:
-    """Packets lost at each place, and ``unplaced``, and of how many that were sent to all guests; nothing where one is
-    not known of all.
+    """Packets lost at each place, and ``unplaced``, each with the number sent to all guests. Omits a place if a count
+    of one guest is not known.
     """
     sent = [each.sent_packets for each in receivers]
     total = 0 if None in sent else sum(each or 0 for each in sent)
@@ -117,7 +117,7 @@ def lost_packets(receivers: Sequence[ReceiverRecord]) -> dict[str, tuple[int, in
 def build_source(
     node: str, interface: str, mac: str, uut_interface: str, window: ReceiveWindow, generator: str
 ) -> SourceRecord:
-    """What left the source and came to the UUT, of all kinds."""
+    """Build the record of everything that left the source and that arrived at the UUT, of any kind."""
     return SourceRecord(
         node=node,
         interface=interface,
@@ -131,7 +131,7 @@ def build_source(
 
 
 def sum_received(receivers: Sequence[ReceiverRecord]) -> tuple[float | None, float | None]:
-    """What all read together, and how equal their parts are by Jain's index; None: it is not known of one."""
+    """Sum of the guests' rates, and Jain's index over them; both are None if one rate is not known."""
     rates = [each.payload_bps for each in receivers if each.payload_bps is not None]
     if not rates or len(rates) < len(receivers):
         return None, None
@@ -139,6 +139,6 @@ def sum_received(receivers: Sequence[ReceiverRecord]) -> tuple[float | None, flo
 
 
 def receive_skew_s(receivers: Sequence[ReceiverRecord]) -> float | None:
-    """Between the first and the last beginning of what they are sent; None: there are no two."""
+    """Time between the first and the last start of the streams, or None if there are not two."""
     begun = [each.started_ns for each in receivers if each.started_ns is not None]
     return (max(begun) - min(begun)) / 1e9 if len(begun) > 1 else None

@@ -1,4 +1,4 @@
-"""What makes a trial of guests that are sent to doubtful, as its record shows it. Pure."""
+"""Reasons to doubt a trial of guests that receive, derived from its record. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from labconsole.verdict.reasons import reason
 def receive_reasons(
     requested: FlowRequested, receivers: Sequence[ReceiverRecord], source: SourceRecord | None, limits: Tolerances
 ) -> Iterator[Reason]:
-    """What a record shows, so that whoever has it can judge again."""
+    """Reasons derived from the record alone, so that anyone can judge it again."""
     for each in receivers:
         yield from _sent(requested, each, limits)
         yield from _read(each)
@@ -56,8 +56,8 @@ def _sent(requested: FlowRequested, each: ReceiverRecord, limits: Tolerances) ->
 
 
 def _read(each: ReceiverRecord) -> Iterator[Reason]:
-    came = [each.udp_packets, each.socket_full_packets, each.no_reader_packets, each.ip_packets]
-    if each.sent_packets and each.udp_packets == 0 and not any(came):
+    arrived = [each.udp_packets, each.socket_full_packets, each.no_reader_packets, each.ip_packets]
+    if each.sent_packets and each.udp_packets == 0 and not any(arrived):
         detail = f"{each.guest}: nothing came to it of {each.sent_packets} packets that were sent"
         yield reason("no_packets", detail, guest=each.guest)
     if each.udp_packets is None:
@@ -68,7 +68,7 @@ def _read(each: ReceiverRecord) -> Iterator[Reason]:
 
 
 def _more_than_given(each: ReceiverRecord, limits: Tolerances) -> Iterator[Reason]:
-    """Nobody counts more than was given to it: on the way nothing is made."""
+    """A guest cannot count more than it was given: no packets appear on the way."""
     if None not in (each.handed_packets, each.sent_packets):
         surplus = (each.handed_packets or 0) - (each.sent_packets or 0)
         if surplus > limits.foreign_packets:
@@ -83,10 +83,10 @@ def _more_than_given(each: ReceiverRecord, limits: Tolerances) -> Iterator[Reaso
         ("delivered by its IP layer", each.ip_packets),
         ("counted by its UDP layer", at_udp),
     ]
-    known = [(words, count) for words, count in places if count is not None]
-    for (words, count), (more_words, more) in itertools.pairwise(known):
-        if more > count and words != "sent to it":
-            detail = f"{each.guest}: {more} packets {more_words}, and {count} {words}"
+    known = [(place, count) for place, count in places if count is not None]
+    for (place, count), (next_place, more) in itertools.pairwise(known):
+        if more > count and place != "sent to it":
+            detail = f"{each.guest}: {more} packets {next_place}, and {count} {place}"
             yield reason("witnesses_disagree", detail, guest=each.guest)
     if None not in (each.udp_packets, each.sent_packets) and (each.udp_packets or 0) > (each.sent_packets or 0):
         detail = f"{each.guest} read {each.udp_packets} datagrams, and was sent {each.sent_packets}"

@@ -1,4 +1,4 @@
-"""What the figures and tables of flows have in common. Pure."""
+"""Shared parts of the figures and tables of flows. Pure."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from labconsole.report.material import Material
 
 MEGA = 1e6
 FULL_RATIO = 0.999
-"""What each guest is sent is a whole number of bit/s."""
+"""Share of the line rate that counts as full, because each guest's rate is a whole number of bit/s."""
 
 
 def select_send_records(material: Material) -> list[FlowRecord]:
-    """All flows out of guests that the report is of."""
+    """All trials of guests that send in the report's material."""
     return [each for each in _flows(material) if each.requested.pattern == "out"]
 
 
 def select_receive_records(material: Material) -> list[FlowRecord]:
-    """All trials of guests that are sent to."""
+    """All trials of guests that receive in the report's material."""
     return [each for each in _flows(material) if each.requested.pattern == "in"]
 
 
 def select_ring_records(material: Material) -> list[FlowRecord]:
-    """All trials of guests in a ring."""
+    """All trials of guests in a ring in the report's material."""
     return [each for each in _flows(material) if each.requested.pattern == "ring"]
 
 
@@ -36,17 +36,17 @@ def _flows(material: Material) -> list[FlowRecord]:
 
 
 def build_summary(material: Material) -> FlowsSummary:
-    """What they come to."""
+    """Summarize the trials of guests that send."""
     return summarize_flows(select_send_records(material))
 
 
 def full(points: Sequence[FlowPointResult]) -> list[FlowPointResult]:
-    """Those of guests that are sent all that the link carries."""
+    """The points whose guests are sent all that the link carries."""
     return [point for point in points if point.key.offered_bps * point.key.guests >= FULL_RATIO * point.line_bps]
 
 
 def plain(points: Sequence[FlowPointResult]) -> list[FlowPointResult]:
-    """Those of guests that send more than fits: no limit, no greed, all from the beginning."""
+    """The points whose guests send more than fits: no limit, no greedy guest, all from the start."""
     return [
         point
         for point in points
@@ -67,17 +67,17 @@ NOTHING_OF = {
 
 
 def describe_missing_result(point: FlowPointResult) -> str:
-    """Why there is nothing to say of how its guests share."""
+    """Why a point says nothing about how its guests share."""
     why = NOTHING_OF[point.key.pattern] if point.flow_ids else "no trial is valid"
     out = ", ".join(f"{times} {code}" for code, times in point.left_out.items())
     return why + (f" (left out: {out})" if out else "")
 
 
 def interval(found: SetUpMean | None) -> tuple[Cell, Cell, Cell]:
-    """Mean and interval, as cells."""
+    """Mean and interval as cells, all None if not known."""
     return (None, None, None) if found is None else (found.mean, found.ci_low, found.ci_high)
 
 
 def format_set_up_mean(found: SetUpMean | None, unit: float = MEGA, places: int = 2) -> str:
-    """A mean with its interval over set-ups."""
+    """Format a mean with its interval over set-ups."""
     return format_mean(found, unit, places)

@@ -1,4 +1,4 @@
-"""One attempt of guests in a ring: limits, the line to all, the UUT's counters at both ends of a window."""
+"""One attempt of guests in a ring: limits, the command for each, the UUT's counters at both ends of a window."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from labconsole.wire.counters import ReadCounters
 from labconsole.wire.guests import TOGETHER_S, AskedGuests, AskGuests, GuestLine
 
 BEGUN_BYTES = 20_000
-"""So much each guest has sent when it is taken to have begun."""
+"""Bytes that a guest must have sent to count as started."""
 
 LOOK_S, MOST_LOOKS_S = 0.05, 20.0
 ANSWER_S = 60.0
@@ -28,19 +28,19 @@ _RX = STAT_NAMES.index("rx_bytes")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingObservation(FlowObservation):
-    """What one attempt saw."""
+    """The observations of one attempt."""
 
     guests: tuple[RingGuest, ...]
     window: RingWindow
 
 
 class RingMeasurement(FlowMeasurement):
-    """One attempt, on a crew that stands."""
+    """One attempt with a running crew."""
 
     async def take(self) -> RingObservation:
-        """From the limits to the guests' attestation.
+        """Apply limits, run the window, attest the guests afterwards.
 
-        Raises GuestLacks where the platform cannot be asked this, NodeError, and Aborted when it is stopped.
+        Raises GuestLacks if the platform cannot do this, NodeError, and Aborted when it is stopped.
         """
         crew = self._crew
         guests = self._guests()
@@ -69,23 +69,23 @@ class RingMeasurement(FlowMeasurement):
         uut, duration_s = self._crew.uut, self._factors.duration_s
         lines = [GuestLine(guest=guest.name, line=guest.line(duration_s)) for guest in guests]
         timeout_s = duration_s + LONGER_S + ANSWER_S
-        words = f"{len(guests)} guests send to each other for {duration_s:g} s"
+        text = f"{len(guests)} guests send to each other for {duration_s:g} s"
         limiters = await self._limiters(guests)
         watch = SendingWatch(await self._indices(guests, limiters), limiters=limiters, passed=bool(limiters))
-        asked = AskGuests(asked=lines, until=DONE, timeout_s=timeout_s, waits=WAITS)
+        request = AskGuests(asked=lines, until=DONE, timeout_s=timeout_s, waits=WAITS)
 
         async def work() -> tuple[AskedGuests, tuple[Snapshot | None, Snapshot | None]]:
             begun = await self._snapshot()
-            asking = asyncio.ensure_future(uut.ask(asked, timeout_s=timeout_s + TOGETHER_S + 30))
+            sending = asyncio.ensure_future(uut.ask(request, timeout_s=timeout_s + TOGETHER_S + 30))
             counting = asyncio.ensure_future(self._count(guests, begun, duration_s, watch))
             try:
-                await asyncio.wait((asking, counting), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait((sending, counting), return_when=asyncio.FIRST_COMPLETED)
                 if not counting.done():
-                    counting.cancel()  # all said that they had ended, before there was a window
-                answered = await asking
+                    counting.cancel()  # all reported their end before there was a window
+                answered = await sending
                 counted = (await asyncio.gather(counting, return_exceptions=True))[0]
             finally:
-                asking.cancel()
+                sending.cancel()
                 counting.cancel()
             if isinstance(counted, asyncio.CancelledError):
                 return answered, (None, None)
@@ -93,7 +93,7 @@ class RingMeasurement(FlowMeasurement):
                 raise counted
             return answered, counted
 
-        with self._show_progress(words, guests, watch):
+        with self._show_progress(text, guests, watch):
             answered, (before, after) = await run_cancellable(self._bench.stage, work())
         if before is not None and after is not None:
             self._seen.before, self._seen.after = {uut.name: before}, {uut.name: after}
@@ -103,8 +103,8 @@ class RingMeasurement(FlowMeasurement):
     async def _count(
         self, guests: Sequence[RingGuest], begun: Snapshot, duration_s: float, watch: SendingWatch
     ) -> tuple[Snapshot | None, Snapshot | None]:
-        """Counters at both ends of the window, which begins a while after every guest has; None: one did not, or so
-        late that the first would end within it.
+        """Counters at both ends of the window, which begins a while after every guest has started. Both are None if a
+        guest did not start, or started so late that the first guest would end within the window.
         """
         first_s: float | None = None
         for _ in range(round(MOST_LOOKS_S / LOOK_S)):
@@ -136,6 +136,6 @@ def _sent(guest: RingGuest, before: Snapshot, after: Snapshot) -> int:
     return after[key].values[_RX] - before[key].values[_RX] if key in before and key in after else 0
 
 
-def _mark(watch: SendingWatch, side: Snapshot, guests: Sequence[RingGuest], words: str) -> None:
+def _mark(watch: SendingWatch, side: Snapshot, guests: Sequence[RingGuest], label: str) -> None:
     if (sample := side.get(("", guests[0].host_interface))) is not None:
-        watch.mark(sample.monotonic_ns, words)
+        watch.mark(sample.monotonic_ns, label)

@@ -1,6 +1,6 @@
-"""When a trial of guests in a ring, or that are sent to, has which reason, stated a second time. Pure.
+"""Rules for the reasons of a trial of guests in a ring, or that receive, stated a second time. Pure.
 
-Shares no code with ring.py and inward_verdict.py, which judged it.
+Shares no code with ring.py and receive_verdict.py, which judged it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from labconsole.model.record.flow import FlowRecord, ReceiverRecord, RingGuestRe
 from labconsole.model.tolerances import Tolerances
 
 RING_ERROR = 0.05
-"""What came out of the guests of a ring went into them, up to this share."""
+"""Largest relative difference between the bytes out of a ring's guests and into them."""
 
 
 def _is_ring_failed(record: FlowRecord, each: RingGuestRecord) -> bool:
@@ -35,7 +35,7 @@ def _is_ring_empty(record: FlowRecord, limits: Tolerances) -> bool:
 
 
 def _is_ring_apart(record: FlowRecord, limits: Tolerances) -> bool:
-    """There is no window, and nothing else says why."""
+    """There is no window, and no other reason explains it."""
     if not record.ring or record.window_s is not None:
         return False
     return all(each.exit_status == 0 and each.out_bytes != 0 for each in record.ring)
@@ -45,8 +45,8 @@ def _is_ring_open(record: FlowRecord, limits: Tolerances) -> bool:
     out, into = [each.out_bytes for each in record.ring], [each.in_bytes for each in record.ring]
     if not record.ring or None in out or None in into:
         return False
-    came, went = sum(each or 0 for each in out), sum(each or 0 for each in into)
-    return abs(came - went) > RING_ERROR * came
+    out_bytes, in_bytes = sum(each or 0 for each in out), sum(each or 0 for each in into)
+    return abs(out_bytes - in_bytes) > RING_ERROR * out_bytes
 
 
 RING_RULES: VerdictRules[FlowRecord] = VerdictRules(
@@ -82,7 +82,7 @@ RING_RULES: VerdictRules[FlowRecord] = VerdictRules(
     },
     excused={},
 )
-"""Of a ring nothing is offered, captured or limited in time, so that it never has the reasons of those."""
+"""A ring has no offered load, no capture and no limited time, so it never has the reasons for those."""
 
 
 def _is_unsent(each: ReceiverRecord) -> bool:
@@ -109,7 +109,7 @@ def _is_stretched(record: FlowRecord, limits: Tolerances) -> bool:
 
 
 def _is_empty(record: FlowRecord, limits: Tolerances) -> bool:
-    """Nothing was sent to a guest, or nothing of it came there."""
+    """Nothing was sent to a guest, or nothing arrived there."""
     return any(each.sent_packets == 0 for each in _sent(record)) or any(
         each.sent_packets
         and each.udp_packets == 0
@@ -123,7 +123,7 @@ def _is_unread(record: FlowRecord, limits: Tolerances) -> bool:
 
 
 def _counts(each: ReceiverRecord) -> Iterator[int]:
-    """On the way from the interface to a guest, and all that its UDP layer counted, as far as they are known."""
+    """Known counts on the way from the interface to a guest, and the sum over its UDP layer if known."""
     taken = (each.udp_packets, each.socket_full_packets, each.no_reader_packets, each.error_packets)
     at_udp = None if None in taken else sum(count or 0 for count in taken)
     places = (each.handed_packets, each.nic_packets, each.ip_packets, at_udp)
@@ -131,7 +131,7 @@ def _counts(each: ReceiverRecord) -> Iterator[int]:
 
 
 def _is_contradicted(record: FlowRecord, limits: Tolerances) -> bool:
-    """A guest counts more than was given to it, or read more than was sent."""
+    """A guest counts more than it was given, or read more than was sent."""
     for each in record.receivers:
         if any(after > before for before, after in pairwise(_counts(each))):
             return True
@@ -141,13 +141,13 @@ def _is_contradicted(record: FlowRecord, limits: Tolerances) -> bool:
 
 
 def _total(record: FlowRecord) -> int | None:
-    """Packets that were sent to all; None: not known, or no source told of itself."""
+    """Packets sent to all guests, or None if not known or without a record of the source."""
     sent = [each.sent_packets for each in record.receivers]
     return None if record.source is None or not sent or None in sent else sum(each or 0 for each in sent)
 
 
 def _has_foreign_packets(record: FlowRecord, limits: Tolerances) -> bool:
-    """A guest was handed more than was sent to it, or more came to the unit under test."""
+    """A guest was handed more than was sent to it, or more arrived at the unit under test."""
     for each in record.receivers:
         sent = each.sent_packets
         if each.handed_packets is not None and sent is not None and each.handed_packets - sent > limits.foreign_packets:
@@ -197,4 +197,4 @@ IN_RULES: VerdictRules[FlowRecord] = VerdictRules(
     also={"not_observed": lambda record, limits: common.is_program_unknown(record.program)},
     excused={},
 )
-"""Guests that are sent to have no limiter, no weights and no capture, so that they never have the reasons of those."""
+"""Guests that receive have no limiter, no weights and no capture, so they never have the reasons for those."""

@@ -1,4 +1,4 @@
-"""One attempt of guests that send at once: limits, a capture at the sink, the line to all, counters around it."""
+"""One attempt of guests that send at once: limits, a capture at the sink, the command for each, counters around it."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ from labconsole.wire.queues import ChangeRates, ReadQueue, TakenChanges
 
 CAPTURE = "flows"
 LONGER_S = 60.0
-"""How much later than it should a guest may say that it has sent all."""
+"""Grace period for a guest's report that it has sent all."""
 
 READY_S = 300.0
-"""How long a guest may take to make the files that its work on the disk needs."""
+"""Time limit for a guest to make the files for its work on the disk."""
 
 TAKEN_S = 2.0
-"""How much later than all guests have sent the UUT may say how weights changed."""
+"""Grace period for the UUT's report on the weights, after all guests have sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendObservation(FlowObservation):
-    """What one attempt saw. ``worker``: the guest that works on its disk instead of sending."""
+    """The observations of one attempt. ``worker``: the guest that works on its disk instead of sending."""
 
     senders: tuple[FlowSender, ...]
     worker: DiskWorker | None
@@ -56,7 +56,7 @@ class SendObservation(FlowObservation):
 
 
 class SendMeasurement(FlowMeasurement):
-    """One attempt, on a crew that stands. ``offered_bps``: payload of each flow."""
+    """One attempt with a running crew. ``offered_bps``: payload rate of each flow."""
 
     def __init__(
         self, point: FlowPoint, factors: FlowFactors, offered_bps: int, bench: Bench, crew: StandingCrew
@@ -68,9 +68,9 @@ class SendMeasurement(FlowMeasurement):
         self._kept_bps: tuple[int | None, ...] = ()
 
     async def take(self) -> SendObservation:
-        """From the limits to the guests' attestation.
+        """Apply limits, run the window, attest the guests afterwards.
 
-        Raises MeasurementError where the platform cannot be asked this, NodeError, and Aborted when it is stopped.
+        Raises MeasurementError if the platform cannot do this, NodeError, and Aborted when it is stopped.
         """
         crew = self._crew
         sink_mac = await find_sink_mac(self._crew)
@@ -114,18 +114,18 @@ class SendMeasurement(FlowMeasurement):
             found.append(FlowSender(**known, host_interface=host_interface, sending=sending))
         return found
 
-    async def _ready(self, beside: DiskBeside, sink_mac: str) -> DiskWorker:
-        """The last guest, whose disk has what its work needs."""
-        member, work = self._crew.members[-1], JOBS[beside.job].disk
+    async def _ready(self, background: DiskBeside, sink_mac: str) -> DiskWorker:
+        """Prepare the last guest's disk for its work, and return the guest."""
+        member, work = self._crew.members[-1], JOBS[background.job].disk
         if work is not None:
-            await prepare_disks(self._crew, {member.name: 1}, work, beside.size, READY_S)
+            await prepare_disks(self._crew, {member.name: 1}, work, background.size, READY_S)
         if (disk := find_disk(self._crew, member.name)) is None:
             raise MeasurementError(f"guest {member.name} of platform {self._point.platform} has no disk")
         neighbour = sink_mac if self._crew.crew.own_stacks else None
         return DiskWorker(**self._known(member), number=self._point.guests - 1, disk=disk, neighbour=neighbour)
 
     def _limits(self, guests: Sequence[FlowGuest]) -> list[AnyChange]:
-        """Where guests share by weights, one queue does both."""
+        """The guests' limits. If guests share by weights, one queue does both."""
         weights, senders = self._point.weights, [each for each in guests if isinstance(each, FlowSender)]
         if weights is None:
             return super()._limits(guests)
@@ -147,13 +147,13 @@ class SendMeasurement(FlowMeasurement):
             state = await self._crew.uut.ask(ReadQueue(queue=QUEUE, classes=len(guests)))
         except NodeLost:
             raise
-        except NodeError:  # somebody took it away: that nothing can be read is what there is to say
+        except NodeError:  # the queue was removed, so there is nothing to read
             return {}
         self._kept_bps = tuple(each.rate_bps for each in state.classes)
         return dict(zip([guest.name for guest in guests], build_class_limiters(state), strict=False))
 
     def _neighbour(self, sink_mac: str) -> list[AnyChange]:
-        """Where guests have the UUT's own network stack, it is the one to be told whose address it is."""
+        """The UUT's neighbour entry for the sink, if the guests have the UUT's own network stack."""
         if self._crew.crew.own_stacks:
             return []
         return [Neighbour(address=SINK_ADDRESS, mac=sink_mac, interface=self._crew.stream.uut_out)]
@@ -174,8 +174,8 @@ class SendMeasurement(FlowMeasurement):
                     line = self._worker.line(self._point.disk)
                     lines.append(GuestLine(guest=self._worker.name, line=build_simultaneous_line([line])))
                 async with self._watched(senders):
-                    asked = AskGuests(asked=lines, until=DONE, timeout_s=timeout_s, waits=WAITS)
-                    answered, taken = await run_cancellable(self._bench.stage, self._all_sent(asked, changing))
+                    request = AskGuests(asked=lines, until=DONE, timeout_s=timeout_s, waits=WAITS)
+                    answered, taken = await run_cancellable(self._bench.stage, self._all_sent(request, changing))
                 after = await read_counters_after_drain(self._crew, self._bench.inventory.defaults.drain_s, self._seen)
                 self._seen.after = dict(zip((crew.uut.name, crew.timekeeper.name), after, strict=True))
                 limiters = await self._limiters(senders)
@@ -195,8 +195,10 @@ class SendMeasurement(FlowMeasurement):
                 changing.cancel()
 
     def _watching_for_use(self) -> asyncio.Future[TakenChanges] | None:
-        """The UUT waits for guests to begin, to change weights from there, if they are to change. It needs some ten
-        milliseconds until it does, in which they had better not begin: it is asked before the sink captures.
+        """Have the UUT wait for guests to begin and change weights from then on; None if weights do not change.
+
+        The UUT needs some ten milliseconds before it waits, in which guests should not begin. So the request precedes
+        the capture at the sink.
         """
         if self._changing is None:
             return None
@@ -204,10 +206,12 @@ class SendMeasurement(FlowMeasurement):
         return asyncio.ensure_future(self._crew.uut.ask(self._changing, timeout_s=longest_s))
 
     async def _all_sent(
-        self, asked: AskGuests, changing: asyncio.Future[TakenChanges] | None
+        self, request: AskGuests, changing: asyncio.Future[TakenChanges] | None
     ) -> tuple[AskedGuests, TakenChanges | None]:
-        """All guests send, and weights change meanwhile; None: they do not, or the UUT does not say how."""
-        answered = await self._crew.uut.ask(asked, timeout_s=asked.timeout_s + TOGETHER_S + 30)
+        """Have all guests send while weights change. The second result is None if they do not, or if the UUT does not
+        report.
+        """
+        answered = await self._crew.uut.ask(request, timeout_s=request.timeout_s + TOGETHER_S + 30)
         if changing is None:
             return answered, None
         await asyncio.wait((changing,), timeout=TAKEN_S)
@@ -218,7 +222,7 @@ class SendMeasurement(FlowMeasurement):
         return answered, changing.result()
 
     def _credit_s(self, senders: Sequence[FlowSender]) -> float:
-        """For how long guests that wait for credit send on, the longest of them."""
+        """Longest time for which guests that wait for credit still send."""
         if not self._crew.crew.nic_credit:
             return 0.0
         limits = [(self._point.limit_of(number), each.sending.flows) for number, each in enumerate(senders)]
@@ -240,22 +244,22 @@ class SendMeasurement(FlowMeasurement):
 
     @asynccontextmanager
     async def _watched(self, senders: Sequence[FlowSender]) -> AsyncIterator[None]:
-        """Meanwhile whoever watches sees what each guest sends: of those that are held, what passes, beside limits, and
-        weights as they take effect.
+        """Show each guest's rate live. For limited guests, show what their limiters pass, their limits, and weights as
+        they take effect.
         """
-        words = f"{len(senders)} guest{'s send' if len(senders) > 1 else ' sends'} for {self._factors.duration_s:g} s"
+        text = f"{len(senders)} guest{'s send' if len(senders) > 1 else ' sends'} for {self._factors.duration_s:g} s"
         point, changing = self._point, self._changing
         if point.weights is None or changing is None:
             limiters = await self._limiters(senders)
             moments = build_moments(point.second_after_s, point.disk)
             indices = await self._indices(senders, limiters)
             with self._show_progress(
-                words, senders, SendingWatch(indices, OUT, moments, limiters, passed=bool(limiters))
+                text, senders, SendingWatch(indices, OUT, moments, limiters, passed=bool(limiters))
             ):
                 yield
             return
         watch = SharingWatch([each.name for each in senders], point.payload_bytes + HEADER_BYTES)
-        with self._show_progress(words, senders, watch) as show:
+        with self._show_progress(text, senders, watch) as show:
             looking = SharedQueueMonitor(self._crew.uut, changing, point.weights, watch, show)
             self._bench.stage.on_rates = looking.hear
             looks = asyncio.ensure_future(looking.look())

@@ -1,4 +1,4 @@
-"""Flows out of guests as steps of a plan: one trial each, in the order that the plan draws."""
+"""Trials of flows as steps of a plan, one trial each, in the order that the plan draws."""
 
 from __future__ import annotations
 
@@ -29,17 +29,19 @@ if TYPE_CHECKING:
     from labconsole.experiments.flow.procedure import FlowStep, FlowStore
 
 LEAST_BINS = 2
-"""As long as work on a disk has to last: of so many, one lies wholly between its marks."""
+"""Least length of work on a disk, in bins: of this number, one lies wholly between its marks."""
 
 
 class Flows:
-    """The kind of experiment that a plan's key ``flow`` asks for."""
+    """The kind of experiment for a plan's key ``flow``."""
 
     def __init__(self, store: FlowStore) -> None:
         self._store = store
 
     def steps(self, plan: Plan, only: frozenset[int] | None = None, salt: str = "") -> Sequence[FlowStep]:
-        """Every trial of a plan that is resolved for its testbed; ``only`` on the platforms that these points have."""
+        """Every trial of a plan that is resolved for its testbed. ``only``: restricts it to the platforms of these
+        points.
+        """
         if plan.flows is None:
             return []
         from labconsole.experiments.flow.procedure import FlowStep
@@ -55,17 +57,17 @@ class Flows:
         ]
 
     def stored(self, steps: Sequence[FlowStep], testbed_fingerprint: str) -> Mapping[str, FlowRecord]:
-        """See stored_of_blocks()."""
+        """See load_usable_records()."""
         return load_usable_records(self._store, FLOW, steps, testbed_fingerprint)
 
     def earlier(self, testbed_fingerprint: str) -> Sequence[tuple[FlowStep, FlowRecord]]:
-        """None: a trial of an earlier time is shown among its results."""
+        """Empty: earlier trials are shown with the results."""
         return []
 
     def refuse(
         self, steps: Sequence[FlowStep], plan: Plan, inventory: Inventory, stage: Stage
     ) -> Mapping[str, ConfigError]:
-        """See refused(): crews that a platform cannot have, and what they cannot do."""
+        """Return the steps that a platform cannot run, with reasons. See find_refusals()."""
         if plan.flows is None:
             return {}
         from labconsole.experiments.flow.procedure import flow_members
@@ -114,19 +116,19 @@ class Flows:
                     value=point.guests,
                     allowed="1, or platforms with guests",
                 )
-            asked = "limits" if point.limits else "weights" if point.weights else "pattern"
+            requested = "limits" if point.limits else "weights" if point.weights else "pattern"
             of_interfaces = bool(point.limits or point.weights or point.pattern == "ring")
             if bare and of_interfaces:
                 raise ConfigError(
                     "processes of the bare host have no interface and no network stack of their own",
-                    key=asked,
+                    key=requested,
                     value=point.platform,
                     allowed="platforms with guests; measure the bare host by a plan of its own",
                 )
             if of_interfaces and not offer.own_interfaces:
                 raise ConfigError(
                     "guests of this platform have no interface of their own on the UUT",
-                    key=asked,
+                    key=requested,
                     value=point.platform,
                     allowed="platforms whose guests have one (docs/platforms.md: `to_guest`)",
                 )
@@ -136,26 +138,26 @@ class Flows:
 
 
 def _refuse_of_ring(factors: FlowFactors) -> None:
-    """Raises ConfigError for what varies datagrams to the sink where guests of rings alone are asked for."""
+    """Raise ConfigError for a factor that applies to datagrams if the plan has rings alone."""
     if factors.pattern != ("ring",):
         return
     for name in ("offered", "greedy", "second_after_s", "payload_bytes"):
-        usual, asked = FlowFactors.model_fields[name].default, getattr(factors, name)
-        if asked != usual:
-            told = [format_target(each) if name == "offered" and each != "line" else str(each) for each in asked]
+        usual, values = FlowFactors.model_fields[name].default, getattr(factors, name)
+        if values != usual:
+            shown = [format_target(each) if name == "offered" and each != "line" else str(each) for each in values]
             raise ConfigError(
                 "is of datagrams to the sink, and the guests of a ring send as much as they can over TCP",
                 key=f"flow.{name}",
-                value=", ".join(told),
+                value=", ".join(shown),
                 allowed=str(usual[0]),
             )
 
 
 def _refuse_short_work(point: FlowPoint, bin_s: float) -> None:
-    """Raises ConfigError for work on a disk in which no whole bin may lie: its marks come a little late, or early."""
+    """Raise ConfigError for work on a disk that may contain no whole bin: its marks arrive a little late, or early."""
     disk = point.disk
     needed_s = 0.0 if disk is None else LEAST_BINS * bin_s + disk.early_s
-    if disk is None or round(disk.to_s - disk.from_s) >= needed_s - 1e-9:  # it is asked for whole seconds
+    if disk is None or round(disk.to_s - disk.from_s) >= needed_s - 1e-9:  # requests are in whole seconds
         return
     shorter = "a shorter bin_s, or " if disk.to_s - disk.from_s > disk.early_s else ""
     raise ConfigError(

@@ -1,7 +1,7 @@
-"""Guests that share the link by weights: what the UUT is told, what it says it did, and what came of each step. Pure.
+"""Guests that share the link by weights: the UUT's queue, its reports, and the result of each step. Pure.
 
-The queue is of a little less than the link carries, so that guests wait in it and not at the NIC, whose own queueing
-discipline is left as it is.
+The queue's rate is a little below what the link carries, so that guests wait in it and not at the NIC. The NIC's own
+queueing discipline is left alone.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from labconsole.wire.queues import (
 QUEUE = "lcqw"
 KIND = "htb on ifb"
 LINK_RATIO = 0.985
-"""What the queue lets through of what the link carries."""
+"""The queue's rate as a share of what the link carries."""
 
 BURST_S, LEAST_BURST_BYTES = 0.001, 3028
 QUEUE_S = 0.25
-"""So long each guest's frames wait at most, if it has all of the link."""
+"""Longest wait of each guest's frames if it has all of the link."""
 
 LEAST_QUEUE_PACKETS = 20
 LATE_S = 0.01
 RATE_ERROR = 0.001
 FILLED_RATIO = 0.97
-"""Guests that bring less than this of what is shared do not all want their part of it."""
+"""Least share of the queue that is used if all guests want their part of it."""
 
 
 class Sharer(Protocol):
@@ -61,23 +61,23 @@ class Sharer(Protocol):
 
 
 def link_bps(link_speed_bps: int, payload_bytes: int) -> int:
-    """Of the queue, in whole frames without check sequence."""
+    """The queue's rate, in whole frames without check sequence."""
     frames = (payload_bytes + HEADER_BYTES) / payload_bytes
     return int(LINK_RATIO * line_bps(link_speed_bps, payload_bytes) * frames)
 
 
 def _most_bps(limits_bps: Sequence[int], guests: int, all_bps: int) -> tuple[int, ...]:
-    """What each guest may have at most."""
+    """The highest rate of each guest."""
     return tuple(limits_bps[place % len(limits_bps)] if limits_bps else all_bps for place in range(guests))
 
 
 def _burst_bytes(all_bps: int) -> int:
-    """What may come at once after a rest."""
+    """The burst allowed after a pause."""
     return max(LEAST_BURST_BYTES, round(all_bps / 8 * BURST_S))
 
 
 def weights_misfit(point: FlowPoint, link_speed_bps: int) -> str | None:
-    """Why no queue of this link can have these weights; None: one can."""
+    """Why no queue of this link can have these weights, or None if one can."""
     if point.weights is None:
         return None
     if point.guests > MAX_CLASSES:
@@ -104,7 +104,7 @@ def weights_misfit(point: FlowPoint, link_speed_bps: int) -> str | None:
 def build_queue(
     point: FlowPoint, weights: WeightSteps, guests: Sequence[Sharer], link_speed_bps: int, begin_s: float
 ) -> tuple[SharedQueue, ChangeRates]:
-    """The queue as it is made, and its changes. ``begin_s``: when it is to be in use at the latest."""
+    """The queue at its start, and its changes. ``begin_s``: time limit for its first use."""
     all_bps = link_bps(link_speed_bps, point.payload_bytes)
     most_bps = _most_bps(point.limits, len(guests), all_bps)
     rates_bps = weights.rates_bps(all_bps, most_bps)
@@ -130,17 +130,17 @@ def build_queue(
 
 
 def describe_applied_weights(taken: RatesTaken, weights: WeightSteps, wanted: ChangeRates) -> str:
-    """What whoever watches is told of weights: that they hold, where the rates that were read back are theirs."""
+    """The weights in force, as text for the live view; says so if the rates read back are not theirs."""
     if taken.place >= len(weights.steps):
         return "other weights than were asked for"
     rates_bps = wanted.rates_bps[taken.place]
     in_force = len(taken.rates_bps) == len(rates_bps) and all(map(_is_rate, taken.rates_bps, rates_bps))
-    words = weights_text(weights.steps[taken.place])
-    return words if in_force else f"not {words}"
+    text = weights_text(weights.steps[taken.place])
+    return text if in_force else f"not {text}"
 
 
 def build_class_limiters(state: QueueState) -> tuple[LimiterRecord, ...]:
-    """Each guest's class, as what holds it to what it may have at most."""
+    """Each guest's class as a limiter with the guest's highest rate."""
     return tuple(
         LimiterRecord(
             kind=KIND,
@@ -164,8 +164,8 @@ def derive_weights(
     taken: TakenChanges | None,
     kept_bps: Sequence[int | None],
 ) -> WeightsRecord | None:
-    """What came of each step; None: no weights were asked for. ``taken`` None: the UUT does not say. ``kept_bps``: of
-    the last one, at the end.
+    """The result of each step, or None if no weights were requested. ``taken``: None without a report from the UUT.
+    ``kept_bps``: rates of the last step, at its end.
     """
     if requested.weights is None:
         return None
@@ -206,9 +206,9 @@ def _add_shares(
 ) -> WeightStepRecord:
     """The step with its bins.
 
-    Bin 0 begins with the first packet at the sink, the steps' time with the first ones in the
-    queue on the way, which the UUT sees some milliseconds late: so in the bins' time a change takes effect when it
-    says or a little later, and the first 0.2 s after it do not count.
+    Bin 0 begins with the first packet at the sink. The steps' time begins with the first packets in the queue on the
+    way, which the UUT sees some milliseconds late. So in the bins' time a change takes effect at the reported time or a
+    little later, and the first 0.2 s after it do not count.
     """
     first_shared, stop_shared = shared_bins
     if step.taken_s is None or first_shared is None or stop_shared is None or requested.weights is None:
@@ -240,7 +240,7 @@ def _last_due_s(weights: WeightSteps) -> float:
 
 
 def weight_reasons(requested: FlowRequested, weights: WeightsRecord | None) -> Iterator[Reason]:
-    """What speaks against a trial whose guests were to share by weights."""
+    """Reasons against a trial whose guests were to share by weights."""
     if requested.weights is None:
         return
     if weights is None or weights.begun_ns is None:
@@ -256,27 +256,27 @@ def weight_reasons(requested: FlowRequested, weights: WeightsRecord | None) -> I
 
 
 def _step_reasons(step: WeightStepRecord, wanted_bps: Sequence[int], most_ratio: float) -> Iterator[Reason]:
-    """``most_ratio``: what of the queue the guests may have in all."""
-    words = f"weights {weights_text(step.weights)}, due after {step.due_s:g} s"
+    """Reasons against one step. ``most_ratio``: share of the queue that the guests may have in total."""
+    label = f"weights {weights_text(step.weights)}, due after {step.due_s:g} s"
     if step.taken_s is None:
         why = f": {step.complaint}" if step.complaint else ""
-        yield reason("weights_missing", f"{words}, did not take effect{why}", due_s=step.due_s)
+        yield reason("weights_missing", f"{label}, did not take effect{why}", due_s=step.due_s)
         return
     for found, when in ((step.rates_bps, "when they were read back"), (step.kept_bps, "at the end of their time")):
         if len(found) != len(wanted_bps) or not all(map(_is_rate, found, wanted_bps)):
-            told = ", ".join("none" if each is None else str(each) for each in found) or "none"
-            detail = f"{words}, were not in force {when}: the guests' rates were {told} bit/s"
+            rates = ", ".join("none" if each is None else str(each) for each in found) or "none"
+            detail = f"{label}, were not in force {when}: the guests' rates were {rates} bit/s"
             yield reason("weights_missing", detail, due_s=step.due_s)
             break
     if step.taken_s - step.due_s > LATE_S:
         late_s = step.taken_s - step.due_s
         yield reason(
-            "weights_late", f"{words}, took effect {late_s * 1e3:.1f} ms late", due_s=step.due_s, late_s=late_s
+            "weights_late", f"{label}, took effect {late_s * 1e3:.1f} ms late", due_s=step.due_s, late_s=late_s
         )
     if step.first_bin is None:
-        yield reason("rate_uncertain", f"{words}: no bin in which all guests send lies wholly in it", due_s=step.due_s)
+        yield reason("rate_uncertain", f"{label}: no bin in which all guests send lies wholly in it", due_s=step.due_s)
     elif step.filled_ratio is not None and step.filled_ratio < FILLED_RATIO * most_ratio:
-        detail = f"{words}: the guests brought {step.filled_ratio:.1%} of what they share: they do not want all of it"
+        detail = f"{label}: the guests brought {step.filled_ratio:.1%} of what they share: they do not want all of it"
         yield reason("offered_short", detail, due_s=step.due_s, filled_ratio=step.filled_ratio)
 
 

@@ -1,4 +1,4 @@
-"""What one window of sending gave, and what of a record follows from it. Pure."""
+"""Observations of one window of sending, and the parts of a record that follow from them. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _RX = STAT_NAMES.index("rx_packets")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowSender:
-    """A guest as it is known: where its packets come from, and the interface on the UUT that they come in at."""
+    """A guest that sends: where its packets come from, and the UUT's interface at which they arrive."""
 
     name: str
     address: str
@@ -38,8 +38,9 @@ class FlowSender:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowWindow:
-    """``before`` and ``after``: counters of the UUT and the sink. ``taken``: of weights that change, ``kept_bps``: the
-    guests' rates by them at the end. ``capture`` None: ``capture_failure`` says why.
+    """Observations of one window. ``before`` and ``after``: counters of the UUT and the sink. ``taken``: changes of
+    weights; ``kept_bps``: the guests' rates by them at the end. ``capture``: None if it failed; ``capture_failure``
+    says why.
     """
 
     answered: AskedGuests
@@ -53,21 +54,21 @@ class FlowWindow:
 
     @property
     def silent(self) -> tuple[tuple[str, str], ...]:
-        """Guests that did not say that they had sent all, and why."""
+        """Guests that did not report that they had sent all, and why."""
         return tuple(silent_guests(self.answered))
 
     def said(self, guest: str) -> AskedGuest | None:
-        """What a guest's console gave."""
+        """The output of a guest's console, or None."""
         return next((each for each in self.answered.guests if each.guest == guest), None)
 
     @property
     def origin_ns(self) -> int | None:
-        """When the first packet of a flow came to the sink."""
+        """When the first packet of a flow arrived at the sink, or None without a capture."""
         return None if self.capture is None or self.capture.flows is None else self.capture.flows.origin_ns
 
 
 def build_flows(senders: Sequence[FlowSender], window: FlowWindow) -> tuple[SinkFlowRecord, ...]:
-    """Every flow of the crew, also those of which nothing came; none where nothing was captured."""
+    """Every flow of the crew, including those without packets; empty if nothing was captured."""
     if window.capture is None or window.capture.flows is None:
         return ()
     counted = {
@@ -106,7 +107,7 @@ def build_sender(
     requested: FlowRequested,
     shared_bps: float | None,
 ) -> SenderRecord:
-    """What is known of one guest."""
+    """Build the record of one guest."""
     said = window.said(sender.name)
     answer = SenderAnswer() if said is None or said.printed is None else read_answer(said.printed)
     packets = sum(flow.packets for flow in flows if flow.guest == sender.name)
@@ -131,7 +132,9 @@ def build_sender(
 def build_sink(
     node: str, interface: str, mac: str, flows: Sequence[SinkFlowRecord], window: FlowWindow, *, marks: int = 0
 ) -> SinkRecord | None:
-    """What the sink counted of everybody; None: it did not capture. ``marks``: packets of no flow that are ours."""
+    """Build the record of all that the sink counted, or None if it did not capture. ``marks``: packets of ours that
+    belong to no flow.
+    """
     capture = window.capture
     if capture is None or capture.flows is None:
         return None
@@ -152,7 +155,7 @@ def build_sink(
 
 
 def _received(window: FlowWindow, node: int, interface: str) -> int | None:
-    """Packets that came in at an interface in the window; None: it was not there all the time."""
+    """Packets in at an interface in the window, or None if it was not there all the time."""
     before, after = (side[node].get(("", interface)) for side in (window.before, window.after))
     if before is None or after is None or after.values[_RX] < before.values[_RX]:
         return None

@@ -1,8 +1,8 @@
-"""A job that is asked for from outside: servers in the guests, clients at the timekeeper, whose clock takes the time.
+"""A job requested from outside: servers in the guests, clients at the timekeeper, timed by the timekeeper's clock.
 
-Every request has a server process and a file of its own, so that two to one guest are as independent of each other as
-two copies of any other job (Quétier et al., section 3, figure 1). What a request costs the timekeeper itself, whose
-client has to be started, is what it takes to fetch nothing from nobody, and is taken off.
+Every request has its own server process and file, so that two requests to one guest are as independent as two copies of
+any other job (Quétier et al., section 3, figure 1). A request includes the start of its client at the timekeeper; the
+time of fetching an empty local file is subtracted for that.
 """
 
 from __future__ import annotations
@@ -34,17 +34,20 @@ FIRST_PORT = 8001
 EMPTY_REQUESTS = 10
 OK = 200
 MIB = 2**20
-TOLD_S, CLIENT_S, READY_TRIES = 60.0, 30.0, 100
+LINE_S, CLIENT_S, READY_TRIES = 60.0, 30.0, 100
 NOTHING = "file:///dev/null"
 _SAID_CHARACTERS = 200
 
-_GOT = re.compile(r"^LCGET (\d{19}) (\d{19}) (.*?) GOT (\d{3}) (\d{1,15}) (.*?) ST (\d{1,3})\|?$", re.MULTILINE)
+_RESULT = re.compile(r"^LCGET (\d{19}) (\d{19}) (.*) ST (\d{1,3})\|?$", re.MULTILINE)
+_GOT = re.compile(r" GOT (\d{3}) (\d{1,15}) ")
 _SHA256 = re.compile(r"^([0-9a-f]{64})\s", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """What came of a request, by the timekeeper's wall clock. ``status``: the client's own, 0: it got an answer."""
+    """The result of a request, by the timekeeper's wall clock. ``status``: the client's exit status, 0 for an
+    answer.
+    """
 
     begun_ns: int
     ended_ns: int
@@ -55,36 +58,40 @@ class HttpResponse:
 
 
 def request_line(url: str, limit_s: float) -> str:
-    """What a client's shell is told: one request, and what came of it."""
+    """Return the shell line of a client: one request, and its printed result."""
     curl = f"{CLIENT} -q -s -S -k --noproxy '*' -m {limit_s:g} -o /dev/null"
-    told = f"-w ' GOT %{{http_code}} %{{size_download}} ' {shlex.quote(url)}"
+    options = f"-w ' GOT %{{http_code}} %{{size_download}} ' {shlex.quote(url)}"
     return (
-        f'b=$(date +%s%N); o=$({curl} {told} 2>&1; echo " ST $?"); e=$(date +%s%N); '
+        f'b=$(date +%s%N); o=$({curl} {options} 2>&1; echo " ST $?"); e=$(date +%s%N); '
         "printf '%s\\n' \"LCGET $b $e $(printf %s \"$o\" | tr '\\n' '|')\""
     )
 
 
 def parse_responses(printed: str) -> list[HttpResponse]:
-    """The requests that this says something whole of."""
-    return [
-        HttpResponse(int(begun), int(ended), int(http), int(count), int(status), f"{before} {after}".strip(" |"))
-        for begun, ended, before, http, count, after, status in _GOT.findall(printed.replace("\r", ""))
-    ]
+    """Parse the complete results in this output."""
+    found = []
+    for begun, ended, result, status in _RESULT.findall(printed.replace("\r", "")):
+        # A pattern for the whole line would search the rest of it again at each GOT.
+        if (got := _GOT.search(result)) is not None:
+            description = f"{result[: got.start()]} {result[got.end() :]}".strip(" |")
+            found.append(HttpResponse(int(begun), int(ended), int(got[1]), int(got[2]), int(status), description))
+    return found
 
 
 def build_answer(got: HttpResponse | None, size_mib: int) -> CopyAnswer:
-    """As a copy of any job would say it: status 0 only for the whole file."""
+    """Return the result in the form of any job's copy, with status 0 only for the whole file."""
     if got is None:
         return CopyAnswer()
     whole = got.http_status == OK and got.got_bytes == size_mib * MIB
-    told = f"HTTP status {got.http_status:03}, {got.got_bytes} of {size_mib * MIB} byte"
-    output = "" if whole else f"{told}: {got.said}"[:_SAID_CHARACTERS] if got.said else told
+    summary = f"HTTP status {got.http_status:03}, {got.got_bytes} of {size_mib * MIB} byte"
+    output = "" if whole else f"{summary}: {got.said}"[:_SAID_CHARACTERS] if got.said else summary
     return CopyAnswer(exit_status=got.status or (0 if whole else 1), output=output)
 
 
 class HttpRequests:
-    """One trial's. ``problems`` is told of servers that have ended too early. ``empty``, ``client``: known when take()
-    has returned.
+    """The requests of one trial.
+
+    ``problems`` collects servers that ended too early. ``empty``, ``client``: set once take() has returned.
     """
 
     def __init__(
@@ -105,7 +112,9 @@ class HttpRequests:
         self.client: ProgramRecord | None = None
 
     async def take(self, copies: Mapping[str, int], addresses: Mapping[str, str], marks: str) -> Window:
-        """All requests at once. Raises MeasurementError when a server or a client cannot be started, NodeError."""
+        """Make all requests at once. Raises NodeError, or MeasurementError if a server or a client cannot be
+        started.
+        """
         crew = self._crew
         self._copies = {f"{guest}/{n}": (guest, n) for guest, count in copies.items() for n in range(1, count + 1)}
         places = {
@@ -142,33 +151,33 @@ class HttpRequests:
         return ProgramRecord(name=CLIENT, sha256=(found[1],))
 
     def _shell(self, name: str) -> str:
-        """What the agent calls the shell at the timekeeper that makes this request."""
+        """Return the agent's name of the timekeeper's shell for this request."""
         return f"client{list(self._copies).index(name) + 1}"
 
     @asynccontextmanager
     async def _clients(self) -> AsyncIterator[None]:
-        """A shell for each request, so that all begin together and what one prints is bounded."""
+        """Run a shell for each request, so that all begin together and the output of each is bounded."""
         keeper, shells = self._crew.timekeeper, [self._shell(name) for name in self._copies]
         try:
             await start_all(keeper, {shell: ["sh", "-c", LOOP] for shell in shells}, timeout_s=CLIENT_S)
             yield
         finally:
             for shell in shells:
-                with suppress(NodeError):  # it was never there, or is gone already
+                with suppress(NodeError):  # it never existed, or is gone already
                     await keeper.ask(StopGuest(guest=shell))
 
     async def _ask(self, lines: Mapping[str, str]) -> dict[str, str]:
-        """A line to the shell of each request; returns what they printed."""
+        """Send a line to the shell of each request; return their output."""
         shells = {self._shell(name): name for name in lines}
-        asked = [GuestLine(guest=self._shell(name), line=line) for name, line in lines.items()]
+        guest_lines = [GuestLine(guest=self._shell(name), line=line) for name, line in lines.items()]
         limit_s = min(self._limit_s + CLIENT_S, MAX_WORK_S)
         answered = await self._crew.timekeeper.ask(
-            AskGuests(asked=asked, until=DONE, timeout_s=limit_s), timeout_s=limit_s + CLIENT_S
+            AskGuests(asked=guest_lines, until=DONE, timeout_s=limit_s), timeout_s=limit_s + CLIENT_S
         )
         return {shells[each.guest]: each.printed or "" for each in answered.guests}
 
     async def _reach(self, urls: Mapping[str, str]) -> None:
-        """Until every server answers something. Raises MeasurementError for those that do not."""
+        """Wait until every server answers. Raises MeasurementError for those that do not."""
         fetch = f"{CLIENT} -q -s -k --noproxy '*' -m 5 -o /dev/null"
         lines = {
             name: f"for n in $(seq {READY_TRIES}); do {fetch} {shlex.quote(url.rpartition('/')[0] + '/none')} && "
@@ -200,18 +209,19 @@ class HttpRequests:
         }
         running = True
         try:
-            await self._tell(begin, "the server could not be started")
+            await self._run_lines(begin, "the server could not be started")
             yield
             running = False
-            await self._tell(dict.fromkeys(places, "kill $(cat .pid) && echo LCDONE"), None)
+            await self._run_lines(dict.fromkeys(places, "kill $(cat .pid) && echo LCDONE"), None)
         finally:
             if running:
                 with suppress(NodeError, MeasurementError):
-                    await self._tell(dict.fromkeys(places, "kill $(cat .pid) && echo LCDONE"), None)
+                    await self._run_lines(dict.fromkeys(places, "kill $(cat .pid) && echo LCDONE"), None)
 
-    async def _tell(self, lines: Mapping[str, str], failure: str | None) -> None:
-        """A line in the directory of each copy. Those that fail raise MeasurementError, or without ``failure`` are told
-        as problems.
+    async def _run_lines(self, lines: Mapping[str, str], failure: str | None) -> None:
+        """Run a line in the directory of each copy.
+
+        A line that fails raises MeasurementError, or is added to the problems if ``failure`` is None.
         """
         of_guest: dict[str, list[str]] = {}
         for name, line in lines.items():
@@ -219,8 +229,10 @@ class HttpRequests:
             place = self._disks.of(guest)
             assert place is not None
             of_guest.setdefault(guest, []).append(f"( cd {place[0]}/{number} && {{ {line}; }} )")
-        asked = [GuestLine(guest=guest, line="; ".join(each)) for guest, each in of_guest.items()]
-        answered = await self._crew.uut.ask(AskGuests(asked=asked, until=DONE, timeout_s=TOLD_S), timeout_s=TOLD_S + 10)
+        guest_lines = [GuestLine(guest=guest, line="; ".join(each)) for guest, each in of_guest.items()]
+        answered = await self._crew.uut.ask(
+            AskGuests(asked=guest_lines, until=DONE, timeout_s=LINE_S), timeout_s=LINE_S + 10
+        )
         for each in answered.guests:
             printed = each.printed or each.message or ""
             if printed.count("LCDONE") == len(of_guest[each.guest]):
@@ -231,18 +243,18 @@ class HttpRequests:
             self._problems.append(f"{each.guest}: its server ended before it was told to: {said}")
 
     async def _logs(self, name: str) -> str:
-        """What a server said, for people."""
+        """Return a server's output, for people."""
         guest, number = self._copies[name]
         place = self._disks.of(guest)
         assert place is not None
         line = GuestLine(guest=guest, line=f"tail -c {_SAID_CHARACTERS} {place[0]}/{number}/.said")
-        (said,) = (await self._crew.uut.ask(AskGuests(asked=[line], until=DONE, timeout_s=TOLD_S))).guests
-        words = " ".join((said.printed or "").partition(DONE)[0].split())
-        return f": {words}" if words else ""
+        (said,) = (await self._crew.uut.ask(AskGuests(asked=[line], until=DONE, timeout_s=LINE_S))).guests
+        text = " ".join((said.printed or "").partition(DONE)[0].split())
+        return f": {text}" if text else ""
 
 
 def _marks(got: HttpResponse | None) -> Marks:
-    """A request begins and ends by one clock, that of who makes it."""
+    """Return the begin and end of a request, both by the client's clock."""
     if got is None:
         return Marks()
     return Marks(

@@ -1,5 +1,6 @@
-"""Whether what a job sends came as fast as the link can carry it: then its time is the link's, and says nothing of what
-runs the guests. Pure.
+"""Whether a job sent as fast as the link allows. Then its time is the link's and says nothing of what runs the guests.
+
+Pure.
 """
 
 from __future__ import annotations
@@ -15,21 +16,23 @@ from labconsole.verdict.observations import TrialObservations
 from labconsole.verdict.offered_shortfall import link_speed_bps
 
 PAYLOAD_SHARE = 1448 / 1538
-"""What TCP with time stamps carries in frames of 1514 bytes, of what these take on the wire."""
+"""The share of wire bandwidth that is payload, with TCP time stamps in frames of 1514 bytes."""
 
 FULL_RATIO = 0.95
-"""Of that: from here on it is the link that a job waits for."""
+"""From this share of the payload bandwidth on, a job waits for the link."""
 
 MOST_RATIO = 1.05
-"""Of the link's speed: who sends faster does not send over a link of the speed that is told."""
+"""A rate above this multiple of the link's speed means that the link has another speed than stated."""
 
 MIB = 2**20
 
 
-def slowest_link_bps(told_bps: int, seen: TrialObservations, ports: Iterable[Port]) -> int:
-    """Between guests and timekeeper: as hosts.yaml says, or less where a port on the way had negotiated less."""
+def slowest_link_bps(configured_bps: int, seen: TrialObservations, ports: Iterable[Port]) -> int:
+    """Return the lowest speed between guests and timekeeper: that of hosts.yaml, or a lower negotiated one on the
+    path.
+    """
     negotiated = [link_speed_bps(seen, node, interface) for node, interface in ports]
-    return min([told_bps, *(each for each in negotiated if each is not None)])
+    return min([configured_bps, *(each for each in negotiated if each is not None)])
 
 
 def is_network_job(job_name: str) -> bool:
@@ -39,7 +42,7 @@ def is_network_job(job_name: str) -> bool:
 
 
 def rate_bps(size: int, copies: Sequence[CopyRecord]) -> float | None:
-    """Payload of all copies together, over the time of the slowest; None: not all are known."""
+    """Return the payload rate of all copies together over the slowest time, or None if not all times are known."""
     times = [copy.seconds for copy in copies if copy.seconds is not None and copy.exit_status == 0]
     if not copies or len(times) < len(copies) or max(times) <= 0:
         return None
@@ -47,18 +50,18 @@ def rate_bps(size: int, copies: Sequence[CopyRecord]) -> float | None:
 
 
 def link_ratio(job_name: str, size: int, copies: Sequence[CopyRecord], speed_bps: int | None) -> float | None:
-    """That rate over the link's speed; None: not known, or not of a job that sends."""
+    """Return that rate over the link's speed, or None if unknown or if the job does not send."""
     rate = rate_bps(size, copies) if is_network_job(job_name) else None
     return None if rate is None or speed_bps is None else rate / speed_bps
 
 
 def is_full(ratio: float | None) -> bool:
-    """Whether a link of which so much is used holds the job up."""
+    """Return whether this use of the link limits the job."""
     return ratio is not None and FULL_RATIO * PAYLOAD_SHARE <= ratio <= MOST_RATIO
 
 
 def is_link_limited(records: Iterable[JobRecord]) -> bool:
-    """Whether a trial of these was as fast as its link allows."""
+    """Return whether any of these trials was as fast as its link allows."""
     return any(
         is_full(link_ratio(each.requested.job, each.requested.size, each.copies, each.link_speed_bps))
         for each in records
@@ -68,7 +71,7 @@ def is_link_limited(records: Iterable[JobRecord]) -> bool:
 def link_notes(
     job_name: str, size: int, copies: Sequence[CopyRecord], speed_bps: int | None, uut: str
 ) -> Iterator[Figures]:
-    """One influence where the link was full."""
+    """Report an influence if the link was full."""
     ratio = link_ratio(job_name, size, copies, speed_bps)
     if ratio is None or speed_bps is None or not is_full(ratio):
         return

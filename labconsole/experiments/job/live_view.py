@@ -1,4 +1,4 @@
-"""How far the copies of a job are, in words for whoever watches; and what driving the guests cost."""
+"""Live view of a job's copies, and the cost of driving the guests."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from labconsole.report.formatting import UNKNOWN
 from labconsole.wire.guests import AskedGuests
 
 MOST_NAMED = 12
-"""Copies that are told one by one while they work."""
+"""The most copies that are listed one by one while they work."""
 
 
 def driving_note(uut: str, answered: AskedGuests) -> Figures:
-    """An influence: what keeping the guests at work cost the UUT, which has nothing to do but wait for them."""
+    """Return an influence: the cost of keeping the guests at work for the UUT, which otherwise only waits for them."""
     ratio = answered.waited_cpu_s / answered.waited_s if answered.waited_s else None
     many = f"{len(answered.guests)} guest{'' if len(answered.guests) == 1 else 's'}"
     waiting = "" if ratio is None else f"{ratio:.2%} of one of its processors while all worked, "
@@ -35,23 +35,25 @@ def driving_note(uut: str, answered: AskedGuests) -> Figures:
 
 
 def describe_progress(found: Mapping[str, Marks]) -> list[str]:
-    """How far the copies are, by the marks that came so far: a line each, or of many how many."""
+    """Describe the copies' progress by the marks received so far: a line each, or numbers if there are many."""
     times_s = {name: marks.outside_ns / 1e9 for name, marks in found.items() if marks.outside_ns is not None}
     begun = sum(marks.start_reply_ns is not None for marks in found.values())
     if len(found) > MOST_NAMED:
-        words = f"{begun} of {len(found)} have begun, {len(times_s)} have ended"
-        return [words + (f", after {min(times_s.values()):.1f} to {max(times_s.values()):.1f} s" if times_s else "")]
-    words_of = []
+        text = f"{begun} of {len(found)} have begun, {len(times_s)} have ended"
+        return [text + (f", after {min(times_s.values()):.1f} to {max(times_s.values()):.1f} s" if times_s else "")]
+    lines = []
     for name, marks in found.items():
         state = (
             f"ended after {times_s[name]:.3f} s" if name in times_s else "at work" if marks.start_reply_ns else "waits"
         )
-        words_of.append(f"{name.removesuffix('/1')}: {state}")
-    return words_of
+        lines.append(f"{name.removesuffix('/1')}: {state}")
+    return lines
 
 
 def format_times(record: JobRecord) -> str:
-    """``3.214 s``, or of several copies mean, standard deviation and the slowest; of one and two copies each."""
+    """Format a time as ``3.214 s``, several as mean, standard deviation and slowest, or those of one and two copies
+    each.
+    """
     times = [copy.time_s for copy in record.copies if copy.time_s is not None]
     if any(copy.exit_status for copy in record.copies):
         return f"failed after {max(times):.3f} s" if times else f"{UNKNOWN}, failed"
@@ -67,16 +69,16 @@ def format_times(record: JobRecord) -> str:
 
 
 def build_uniform_guests(names: Sequence[str], state: CopyState) -> tuple[PictureGuest, ...]:
-    """Guests that all do the same."""
+    """Return guests that all do the same."""
     return tuple(PictureGuest(name=name, state=state) for name in names)
 
 
 def guests_at_work(
     names: Sequence[str], found: Mapping[str, Marks], heard_s: Mapping[str, float]
 ) -> tuple[PictureGuest, ...]:
-    """All guests that stand, and of those that have a job every copy, by the marks that came so far.
+    """Return all running guests, and every copy in those that have a job, by the marks received so far.
 
-    ``heard_s``: when the first mark of a copy was heard of. The name of a first copy is its guest's.
+    ``heard_s``: when the console received the first mark of a copy. A first copy has its guest's name.
     """
     first_ns = min((marks.start_reply_ns for marks in found.values() if marks.start_reply_ns is not None), default=None)
     of: dict[str, list[PictureGuest]] = {name: [] for name in names}
@@ -102,7 +104,7 @@ def guests_at_work(
 
 
 def build_picture_guests(copies: Iterable[CopyRecord]) -> tuple[PictureGuest, ...]:
-    """What a trial that is over says of its copies; ``seconds`` without what a job takes that does nothing."""
+    """Return the copies of a finished trial. ``seconds`` is without the time of a job that does nothing."""
     seen = list(copies)
     first_ns = min((copy.start_reply_ns for copy in seen if copy.start_reply_ns is not None), default=None)
     return tuple(

@@ -1,5 +1,6 @@
-"""What a trial of a job measures, for comparisons: the time of its copies, as in a report (points.py), and whether it
-says something of what runs the guests. Pure.
+"""The quantity of a job's trial for comparisons: its copies' time, as in a report (points.py), or why it says nothing.
+
+Pure.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def _time(name: str) -> Quantity:
 
 TIME = _time("time")
 FIRST, SECOND = _time("time of the copy in the first guest"), _time("time of the copies in the second guest")
-"""Of two guests with one and two copies, which are not of one kind."""
+"""The quantities of two guests with one and two copies, which are not of one kind."""
 
 
 def _trials(records: Sequence[JobRecord], runs: Mapping[str, RunSummary]) -> list[MeasuredTrial]:
@@ -52,17 +53,17 @@ def _trials(records: Sequence[JobRecord], runs: Mapping[str, RunSummary]) -> lis
 
 
 def _build_trial(record: JobRecord, *, bare: Collection[tuple[str, str]]) -> TrialFacts:
-    asked, key = record.requested, point_key(record, bare)
+    requested, key = record.requested, point_key(record, bare)
     return TrialFacts(
         id=record.job_id,
         factors={
-            "platform": asked.platform,
-            "job": asked.job,
-            "size": asked.size,
-            "command": asked.command,
-            "guests": asked.guests,
+            "platform": requested.platform,
+            "job": requested.job,
+            "size": requested.size,
+            "command": requested.command,
+            "guests": requested.guests,
             "working": key.working,
-            "cpu": asked.cpu,
+            "cpu": requested.cpu,
             "crew": key.crew,
         },
         words=_describe_point(record, key),
@@ -90,13 +91,15 @@ def _bound(record: JobRecord) -> Bound:
 
 
 def _describe_point(record: JobRecord, key: PointKey) -> str:
-    asked = record.requested
-    words = f"{asked.platform}: {asked.job} ({asked.size}) in {asked.guests} guests"
-    if asked.job in JOBS:
-        working = "one" if asked.guests == 1 else asked.working
-        words = JobPoint(0, asked.platform, asked.job, asked.size, asked.guests, working, asked.cpu).words()
+    requested = record.requested
+    text = f"{requested.platform}: {requested.job} ({requested.size}) in {requested.guests} guests"
+    if requested.job in JOBS:
+        working = "one" if requested.guests == 1 else requested.working
+        text = JobPoint(
+            0, requested.platform, requested.job, requested.size, requested.guests, working, requested.cpu
+        ).words()
     memory = [] if memory_of(key) is None else [f"{memory_of(key)} MiB each"]
-    return ", ".join([words, *format_cpu_limits(key), *memory])
+    return ", ".join([text, *format_cpu_limits(key), *memory])
 
 
 MEASURED = MeasuredKind(kind=KIND, compared=("platform", "guests", "cpu", "crew"), trials=_trials)

@@ -1,4 +1,4 @@
-"""One attempt of a job on a crew that stands: programs looked up, empty jobs, the line to all that work, the marks."""
+"""One attempt of a job with a running crew: find programs, time empty jobs, start all copies, record the marks."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ from labconsole.wire.guests import TOGETHER_S, AskGuests, GuestLine
 from labconsole.wire.marks import StartMarks, TimeMark
 
 EMPTY_JOBS, MOST_EMPTY_JOBS = 10, 15
-"""So many are timed, and of so many at most: one may fail as any trial may."""
+"""The number of empty jobs that are timed, and the most that are tried: one may fail as any trial may."""
 
 EMPTY_LIMIT_S = 60.0
 WAY_FINDING_JOBS = 3
-"""At most so many in each guest before any that counts: it asks for the timekeeper's MAC address first."""
+"""The most empty jobs in each guest before any that counts: a guest first asks for the timekeeper's MAC address."""
 
 MARKS = "marks"
 SHOWN_EVERY_S = 0.2
@@ -52,7 +52,7 @@ SHOWN_EVERY_S = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobObservation:
-    """What one attempt saw."""
+    """The observations of one attempt."""
 
     attempt: CrewAttempt
     empty: EmptyJobs | None
@@ -64,7 +64,7 @@ class JobObservation:
 
 
 class JobMeasurement:
-    """One attempt, on a crew that stands."""
+    """One attempt with a running crew."""
 
     def __init__(self, point: JobPoint, limit_s: float, bench: Bench, crew: StandingCrew) -> None:
         self._point, self._limit_s, self._bench, self._crew = point, limit_s, bench, crew
@@ -78,9 +78,9 @@ class JobMeasurement:
         self._shows: asyncio.TimerHandle | None = None
 
     async def take(self) -> JobObservation:
-        """From the empty jobs, where the crew has had none yet, to the guests' attestation after the job.
+        """Measure: from the empty jobs, if the crew has had none yet, to the guests' attestation after the job.
 
-        Raises MeasurementError when not even an empty job leaves marks, NodeError, and Aborted when it is stopped.
+        Raises MeasurementError if even an empty job leaves no marks, NodeError, and Aborted when stopped.
         """
         crew, point = self._crew, self._point
         job = JOBS[point.job]
@@ -117,7 +117,7 @@ class JobMeasurement:
             elif said.code:
                 self._problems.append(f"{guest}: {said.message}")
         if not any(said.code for said in window.said.values()):
-            await self._attempt.attest()  # who does not answer a line says nothing of itself either
+            await self._attempt.attest()  # a guest that does not answer a line would not attest either
         seen_copies = tuple(self._copies(window))
         starts = [copy.start_reply_ns for copy in seen_copies if copy.start_reply_ns is not None]
         return JobObservation(
@@ -139,17 +139,17 @@ class JobMeasurement:
         )
 
     async def _work(self, job: Job, copies: Mapping[str, int]) -> Window:
-        """The window itself: the job in all guests that work, or the requests to them from outside."""
+        """Run the job in all guests that work, or request it from outside."""
         if job.requests is None:
             return await self._round(job.command(self._point.size), copies, self._limit_s, live=True)
-        asked = HttpRequests(job.requests, self._point.size, self._limit_s, self._crew, self._disk, self._problems)
+        requests = HttpRequests(job.requests, self._point.size, self._limit_s, self._crew, self._disk, self._problems)
         addresses = {guest: self._origin(guest)[0] for guest in copies}
-        window = await run_cancellable(self._bench.stage, asked.take(copies, addresses, MARKS))
-        self._empty, self._client = asked.empty, asked.client
+        window = await run_cancellable(self._bench.stage, requests.take(copies, addresses, MARKS))
+        self._empty, self._client = requests.empty, requests.client
         return window
 
     async def _reach_timekeeper(self, names: Sequence[str]) -> None:
-        """Let each of these guests reach the timekeeper once: the first packet to it is late, or never leaves.
+        """Let each of these guests reach the timekeeper once, because the first packet to it is late or lost.
 
         Raises MeasurementError for those that cannot.
         """
@@ -168,7 +168,7 @@ class JobMeasurement:
             raise MeasurementError(f"no answer of the timekeeper reaches {', '.join(lost[:MOST_NAMED])}")
 
     async def _empty_jobs(self, name: str) -> EmptyJobs:
-        """Jobs that do nothing, one after the other in the first guest. Raises MeasurementError."""
+        """Time jobs that do nothing, one after the other in the first guest. Raises MeasurementError."""
         times: list[float] = []
         problem = None
         for _ in range(MOST_EMPTY_JOBS):
@@ -183,13 +183,14 @@ class JobMeasurement:
         raise MeasurementError(f"only {len(times)} of {MOST_EMPTY_JOBS} jobs that do nothing could be timed: {problem}")
 
     def _origin(self, guest: str) -> tuple[str, str]:
-        """Address and MAC that a guest's packets come from."""
+        """Return the source address and MAC of a guest's packets."""
         standing, wanted = self._standing[guest], self._members[guest]
         return (standing.address or wanted.address).partition("/")[0], (standing.mac or wanted.mac).lower()
 
     async def _round(self, command: str, copies: Mapping[str, int], limit_s: float, *, live: bool = False) -> Window:
-        """So many copies of a command in each of these guests at once, and the marks around them; ``live``: whoever
-        watches sees them as they come.
+        """Run this number of copies of a command in each of these guests at once, and return them with their marks.
+
+        ``live``: show the marks as they arrive.
         """
         crew = self._crew
         fresh = iter(nonces(2 * sum(copies.values())))
@@ -227,7 +228,7 @@ class JobMeasurement:
         return Window(find_marks(senders, marks.marks), marks, whose, read_answers(answered, whose), answered)
 
     def _watcher(self, senders: Sequence[MarkSender]) -> Callable[[TimeMark], None]:
-        """Shows how far the copies are when one of their marks comes, some times a second at most."""
+        """Return a callback that shows the copies' progress at each of their marks, at most some times a second."""
         finder, loop = MarkFinder(senders), asyncio.get_running_loop()
         names, heard_s = list(self._members), dict[str, float]()
 
@@ -267,7 +268,7 @@ class JobMeasurement:
 
 
 def _unsound(window: Window) -> str | None:
-    """Why the only copy's time cannot be stood behind, as a trial's is judged; None: it can."""
+    """Return why the only copy's time is unreliable, by the same criteria as for a trial, or None if it is reliable."""
     (marks,), (answer,), (said,) = window.found.of.values(), window.answers.values(), window.said.values()
     if said.message is not None:
         return said.message

@@ -1,5 +1,5 @@
-"""Whether what a job read may have come from memory: then its time is no time of a disk, and two systems that cache
-unlike are not compared by it. Pure.
+"""Whether a job may have read from memory. Then its time is not a disk's, and comparing systems that cache differently
+by it would be wrong. Pure.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from labconsole.model.jobs import JOBS
 from labconsole.model.record.job import JobRecord
 
 FILE_RATIO = 2
-"""Of what caches them files have to be: less of them may stay there from when they were written (Bonnie++'s manual)."""
+"""The least size of files relative to memory; smaller files may stay cached from when they were written (Bonnie++)."""
 
 ONE_KERNEL = ("raw", "container", "lxc", "openvz")
 """Drivers whose guests' files are in the page cache of the unit under test."""
@@ -18,9 +18,10 @@ MIB = 2**20
 
 
 def is_possibly_cached(record: JobRecord) -> bool:
-    """Of a job that does not read past caches: the device gave less than it read; or, of one whose time is to be that
-    of a disk, its files are not twice what caches them, as far as that is known: then what the device gave may have
-    been for others.
+    """Return whether the job may have read from memory, unless it bypasses caches.
+
+    This is so if the device gave less than the job read. If the job measures a disk, it is also so if its files are
+    known to be less than twice the memory that caches them, because the device's bytes may then belong to others.
     """
     job, size = JOBS.get(record.requested.job), record.requested.size
     if job is None or job.disk is None or not job.disk.memory_reads_mib:
@@ -33,7 +34,7 @@ def is_possibly_cached(record: JobRecord) -> bool:
 
 
 def _caches_bytes(record: JobRecord) -> int | None:
-    """What memory can hold of a copy's files; None: not known."""
+    """Return how much of a copy's files memory can hold, or None if unknown."""
     driver, memory_mib = record.attestation.get("driver"), record.requested.memory_mib
     if memory_mib is not None and driver != "raw":
         return memory_mib * MIB

@@ -1,5 +1,5 @@
-"""What the same job takes in guests of one tool against another's, in pairs of blocks: alone, and by how much more
-while others stand. Pure.
+"""The times of the same job under two tools, in pairs of blocks: alone, and the increase while other guests run.
+Pure.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ SEVERAL_MARGINS = "of plans with different margins"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlatformComparison:
-    """By what one tool's time of a job (``key``) differs from another's (``than``), of the fewest guests that most
-    tools were measured with; or, where ``most_guests`` is told, by what the growth up to so many does.
+    """The difference between one tool's time of a job (``key``) and another's (``than``).
 
-    ``margin_ratio``: the plan's, by which they are alike; None: none is declared, or a side was as fast as its link, so
-    that they cannot be shown alike. ``absent``: why nothing follows from that.
+    It is that at the fewest guests measured with most tools, or, if ``most_guests`` is given, that of the growth up to
+    this number. ``margin_ratio``: the plan's equivalence margin, or None if none is declared or a side was limited by
+    its link, so that equivalence cannot be shown. ``absent``: why the comparison allows no conclusion.
     """
 
     key: PointKey
@@ -40,8 +40,9 @@ class PlatformComparison:
 
 
 def compare_platforms(records: Iterable[JobRecord], bare_platforms: Sequence[str]) -> list[PlatformComparison]:
-    """Every two platforms that were asked the same, with one guest that works; the bare host is none. One of which no
-    trial enters is among them, and nothing follows from that.
+    """Compare every two platforms with the same request and one guest that works, without the bare host.
+
+    A platform without included trials is compared as well, with ``absent`` set.
     """
     every = sorted(records, key=lambda each: (each.started_at, each.job_id))
     by_point = trials_of_points(every, newest_trials(every))
@@ -54,24 +55,26 @@ def compare_platforms(records: Iterable[JobRecord], bare_platforms: Sequence[str
     tools: dict[PointKey, set[int]] = {}
     for key, trials in entered.items():
         tools.setdefault(key._replace(guests=0), set()).update({key.guests} if trials else ())
-    asked = {each: by_point[of] for each, of in stands.items()}
+    requested = {each: by_point[of] for each, of in stands.items()}
     blocks, pairs = Blocks(every), pair_tools(tools)
     found: list[PlatformComparison] = []
     for one, other in pairs:
         alike = {key for pair in pairs for key in pair if build_comparison_key(key) == build_comparison_key(one)}
         numbers = _common_guest_counts(tools[key] for key in alike) or sorted(
-            key.guests for key in asked if key._replace(guests=0) == one
+            key.guests for key in requested if key._replace(guests=0) == one
         )
         least, most = numbers[0], numbers[-1]
         for number in (None,) if most == least else (None, most):
             sides = [[key._replace(guests=n) for n in (number or least, least)] for key in (one, other)]
-            found.append(_compared(sides[0], sides[1], number, asked, entered, blocks))
+            found.append(_compared(sides[0], sides[1], number, requested, entered, blocks))
     return found
 
 
 def resolve_programs(valid: Mapping[PointKey, bool]) -> dict[PointKey, PointKey]:
-    """Points as they are compared, to those that they are: one whose guests never came to run their program is of
-    whichever the others ran. ``valid``: whether a trial of each enters.
+    """Map the points to compare to the stored points.
+
+    A point whose guests never ran their program gets the program of the others. ``valid``: whether a point has an
+    included trial.
     """
     known: dict[PointKey, set[str]] = {}
     for key in valid:
@@ -89,7 +92,7 @@ def _question(key: PointKey) -> PointKey:
 
 
 def _common_guest_counts(numbers: Iterable[set[int]]) -> list[int]:
-    """The numbers of guests that most tools have valid trials with; of one tool alone there is none to compare."""
+    """Return the numbers of guests that most tools have valid trials with; empty if each has only one tool."""
     times = Counter(number for each in numbers for number in each)
     return sorted(number for number, of in times.items() if of == max(times.values()) > 1)
 
@@ -98,11 +101,11 @@ def _compared(
     ours: Sequence[PointKey],
     theirs: Sequence[PointKey],
     most_guests: int | None,
-    asked: Trials,
+    requested: Trials,
     entered: Trials,
     blocks: Blocks[JobRecord],
 ) -> PlatformComparison:
-    """Of both sides the point with the most guests, and that with the fewest."""
+    """Compare the points with the most guests of both sides, and those with the fewest."""
     one, other = ([entered.get(key, ()) for key in side] for side in (ours, theirs))
     none = [side[0].platform for side, trials in ((ours, one), (theirs, other)) if not all(trials)]
     if most_guests is None or none:
@@ -111,20 +114,20 @@ def _compared(
         effect = blocks.effects_apart((one[0], one[1]), (other[0], other[1]), mean_of)
     used = [record for side in (one, other) for trials in side for record in trials]
     margins = {record.plan.margin_ratio for record in used}
-    held = any(is_link_limited(trials) for trials in (*one, *other))
+    link_limited = any(is_link_limited(trials) for trials in (*one, *other))
     return PlatformComparison(
         key=ours[-1],
         than=theirs[-1],
         most_guests=most_guests,
         effect=effect,
-        margin_ratio=margins.pop() if len(margins) == 1 and not held else None,
+        margin_ratio=margins.pop() if len(margins) == 1 and not link_limited else None,
         absent=format_none_valid(none)
         if none
         else LEFT_OUT
-        if any(find_outcome_exclusion(asked[key]) for key in (*ours, *theirs))
+        if any(find_outcome_exclusion(requested[key]) for key in (*ours, *theirs))
         else SEVERAL_MARGINS
         if len(margins) > 1
         else HELD
-        if held and most_guests is not None  # a full link hides how much more it would have grown
+        if link_limited and most_guests is not None  # a full link hides further growth
         else not_decided(*([record for trials in side for record in trials] for side in (one, other))),
     )

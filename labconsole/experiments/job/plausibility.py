@@ -1,4 +1,4 @@
-"""What no trial of a job can have shown: work longer than the trial, copies twice, bytes that were not there. Pure."""
+"""Values that no trial of a job can have: work longer than the trial, duplicate copies, missing bytes. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_STATUS = 255
 
 
 def find_implausible(record: JobRecord) -> Iterator[Discrepancy]:
-    """What of a record no trial can have shown."""
+    """Find the values of a record that no trial can have."""
     yield from trial.common_problems(record)
     yield from _request(record)
     copies, guests = record.copies, {copy.guest for copy in record.copies}
@@ -26,13 +26,13 @@ def find_implausible(record: JobRecord) -> Iterator[Discrepancy]:
 
 
 def _request(record: JobRecord) -> Iterator[Discrepancy]:
-    asked = record.requested
-    if asked.size < 1 or asked.limit_s <= 0 or not 0 < (asked.cpu_quota_ratio or 1.0) <= 1:
+    requested = record.requested
+    if requested.size < 1 or requested.limit_s <= 0 or not 0 < (requested.cpu_quota_ratio or 1.0) <= 1:
         yield against("requested", "asks for an impossible size, limit or quota")
 
 
 def _times(record: JobRecord) -> Iterator[Discrepancy]:
-    """Each copy's time lies within the trial, by whatever clock, and none ends before it begins."""
+    """Find copies with times outside the trial, by any clock, or with an end before the beginning."""
     for place, copy in enumerate(record.copies):
         where = f"copies[{place}]"
         yield from trial.duration_problems(

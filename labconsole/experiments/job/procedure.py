@@ -1,7 +1,8 @@
-"""One trial of a job: the crew stands, the guests that work get their line at once, the timekeeper takes the times.
+"""One trial of a job: start the crew, give all working guests their line at once, take the times at the timekeeper.
 
-A trial that comes out invalid is taken again, as often as the plan says; each is stored. What cannot be begun at all
-(a guest that does not come, a platform that cannot have them) raises, and the plan goes on with what does not need it.
+An invalid trial is repeated as often as the plan allows, and each attempt is stored. An error before the trial begins
+(a guest that does not start, a platform that does not support the crew) is raised, and the plan goes on with steps that
+do not depend on it.
 """
 
 from __future__ import annotations
@@ -37,22 +38,22 @@ from labconsole.verdict.reasons import reason
 from labconsole.wire.version import __version__
 
 USUAL_JOB_S = 10.0
-"""What a trial is reckoned with while none was taken: nobody knows how fast a guest is."""
+"""The assumed duration of a trial, for estimates before any was measured."""
 
 JobStore = ExperimentStore[JobRecord]
-"""Where jobs are kept."""
+"""The store for jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStep(CrewStep[JobPoint, JobRecord]):
-    """One trial of a plan: a step."""
+    """One trial of a job in a plan: a step."""
 
     kind = JOB
     hopeless = frozenset({"job_failed"})
     factors: JobFactors
 
     def durations_s(self, inventory: Inventory) -> Sequence[float]:
-        """By a guess, but of a job that only waits: nobody knows beforehand how fast a guest is."""
+        """Return an estimate; only the duration of a job that just waits is known."""
         point = self.trial.point
         if JOBS[point.job].resource == "none":
             return [float(point.size)]
@@ -62,14 +63,14 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
         return record.verdict
 
     async def attempt(self, bench: Bench, attempt: int) -> JobRecord:
-        """See CrewStep. Raises NodeError when the crew cannot stand."""
+        """Take one attempt, see CrewStep. Raises NodeError if the crew cannot start."""
         stage, point = bench.stage, self.trial.point
         cpus = () if point.cpu == "any" else await stage.guest_cpus(point.platform)
         members = crew_members(point, self.factors, cpus)
         many = f"{len(members)} guest{'s' if len(members) > 1 else ''}"
         starting = build_uniform_guests([member.name for member in members], CopyState.STARTS)
-        words = f"{many} on {point.platform}: being set up, or standing already"
-        bench.show(StepPicture(found=(words,), guests=starting))
+        text = f"{many} on {point.platform}: being set up, or standing already"
+        bench.show(StepPicture(found=(text,), guests=starting))
         crew = await start_crew(stage, stage.stand(point.platform, members, (self.plan_name, self.trial.block)))
         if isinstance(crew, Reason):
             return self._void(crew, bench, attempt)
@@ -78,7 +79,7 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
         except (NodeLost, Aborted):
             raise
         except (LabError, ValidationError) as exc:
-            # Whatever became of the guests, the next trial does not begin with these.
+            # Discard these guests before the next trial, whatever their state.
             await stage.restore()
             raise self.kept(exc) from exc
         record = self._record(seen, crew, bench, attempt)
@@ -93,7 +94,7 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
         return self._void(reason("not_measured", str(problem)), bench, attempt)
 
     def _void(self, why: Reason, bench: Bench, attempt: int) -> JobRecord:
-        """The record of a trial of which nothing was seen."""
+        """Return the record of a trial without observations."""
         seen = build_empty_observations(why)
         verdict = judge(
             seen,
@@ -108,7 +109,7 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
         )
         stage = bench.stage
         return JobRecord(
-            **self._asked(seen, bench, attempt),
+            **self._known_fields(seen, bench, attempt),
             set_up=None,
             empty=None,
             program=None,
@@ -123,8 +124,8 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
             failure=describe_failure(verdict),
         )
 
-    def _asked(self, seen: TrialObservations, bench: Bench, attempt: int) -> dict[str, Any]:
-        """Of a record what is known before anything is seen."""
+    def _known_fields(self, seen: TrialObservations, bench: Bench, attempt: int) -> dict[str, Any]:
+        """Return the fields of a record that are known before anything is observed."""
         factors, inventory, point = self.factors, bench.inventory, self.trial.point
         return {
             "job_id": seen.run_id,
@@ -154,11 +155,11 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
         }
 
     def _record(self, seen: JobObservation, crew: StandingCrew, bench: Bench, attempt: int) -> JobRecord:
-        """The record of what was taken, with its verdict."""
+        """Return the record of a measurement, with its verdict."""
         inventory, point, taken = bench.inventory, self.trial.point, seen.attempt
         ports = ((crew.uut.name, crew.stream.uut_out), (crew.timekeeper.name, crew.stream.sink.interface))
-        told_bps = crew.stream.link_speed_bps
-        speed_bps = slowest_link_bps(told_bps, taken.observations, ports) if is_network_job(point.job) else None
+        configured_bps = crew.stream.link_speed_bps
+        speed_bps = slowest_link_bps(configured_bps, taken.observations, ports) if is_network_job(point.job) else None
         verdict = judge(
             taken.observations,
             seen.copies,
@@ -173,11 +174,11 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
             limits=self.tolerances,
             inventory=inventory,
         )
-        told: list[Figures] = [*influences(taken.observations, (), inventory.uut), *clock_notes(seen.copies)]
-        told += disk_notes(seen.disk, JOBS[point.job].disk, point.size, len(seen.copies), inventory.uut)
-        told += link_notes(point.job, point.size, seen.copies, speed_bps, inventory.uut)
+        notes: list[Figures] = [*influences(taken.observations, (), inventory.uut), *clock_notes(seen.copies)]
+        notes += disk_notes(seen.disk, JOBS[point.job].disk, point.size, len(seen.copies), inventory.uut)
+        notes += link_notes(point.job, point.size, seen.copies, speed_bps, inventory.uut)
         return JobRecord(
-            **self._asked(taken.observations, bench, attempt),
+            **self._known_fields(taken.observations, bench, attempt),
             set_up=taken.set_up,
             empty=seen.empty,
             program=taken.program,
@@ -190,14 +191,14 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
             link_speed_bps=speed_bps,
             verdict=verdict,
             attestation=crew.crew.attestation,
-            influences=tuple(told),
+            influences=tuple(notes),
             environment=bench.stage.environment(taken.nodes, taken.observations.settings()),
             status="failed" if verdict.status == "invalid" else "done",
             failure=describe_failure(verdict),
         )
 
     def picture(self, record: StepRecord) -> StepPicture:
-        """What it came to, in words."""
+        """Return the trial's result as text and guests."""
         if not isinstance(record, JobRecord):
             return StepPicture()
         return StepPicture(
@@ -206,18 +207,18 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
 
 
 def describe_result(record: JobRecord) -> list[str]:
-    """What a trial came to: a line a copy, the slowest first where there are many."""
-    words = []
+    """Describe a trial's result: a line per copy, the slowest first where there are many."""
+    lines = []
     for copy in sorted(record.copies, key=lambda each: -(each.time_s or 0.0))[:10]:
         took = "not known" if copy.time_s is None else f"{copy.time_s:.3f} s"
         ratio = "" if copy.clock_ratio is None else f", clock ratio {copy.clock_ratio:.3f}"
-        words.append(f"{copy.guest}{f' copy {copy.copy_number}' if copy.copy_number > 1 else ''}: {took}{ratio}")
-    more = len(record.copies) - len(words)
-    return words + ([f"and {more} more"] if more > 0 else [])
+        lines.append(f"{copy.guest}{f' copy {copy.copy_number}' if copy.copy_number > 1 else ''}: {took}{ratio}")
+    more = len(record.copies) - len(lines)
+    return lines + ([f"and {more} more"] if more > 0 else [])
 
 
 def crew_members(point: JobPoint, factors: JobFactors, cpus: Sequence[int]) -> tuple[CrewMember, ...]:
-    """The guests of a point. ``cpus``: see pinned()."""
+    """Return the guests of a point. ``cpus``: see choose_cpu()."""
     shares = factors.cpu_shares
     return tuple(
         CrewMember(

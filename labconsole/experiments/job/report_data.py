@@ -1,4 +1,4 @@
-"""What the report's units of jobs share: the summary of a report's trials, marks, words. Pure."""
+"""Shared data of the report units on jobs: summary, marks, text. Pure."""
 
 from __future__ import annotations
 
@@ -17,29 +17,28 @@ from labconsole.report.material import Material
 from labconsole.report.points import platform_order
 
 _last: list[tuple[Sequence[ExperimentRecord], Sequence[float], JobsSummary]] = []
-"""Of the last report: its records and its family of claims, which are the same for all of its units, and their
-summary."""
+"""The last report's records, family of claims and summary. All units of a report share the same three."""
 
 RESOURCES = ("cpu", "memory", "disk", "network")
-"""In the order of both papers' figures."""
+"""The resources in the order of both papers' figures."""
 
 CLOCK = "Seconds by the clock outside, less what a job takes that does nothing"
 
 
 def build_summary(material: Material) -> JobsSummary:
-    """Reckoned once for all units of a report."""
+    """Summarize the report's trials, once for all its units."""
     return summarize_last(material.of("job"), material.evaluation.claims.p_values)
 
 
 def claimed(experiments: Mapping[str, Sequence[ExperimentRecord]]) -> list[float]:
-    """The p values of what a guest adds."""
+    """Return the p values of the overheads of guests."""
     return [
         each.effect.p for each in summarize_last(experiments.get("job", ()), ()).overheads if each.effect.p is not None
     ]
 
 
 def summarize_last(records: Sequence[ExperimentRecord], family: Sequence[float]) -> JobsSummary:
-    """Of these records, reckoned once while they are the same and their family is."""
+    """Summarize these records, or return the last summary if records and family are the same."""
     if not _last or _last[0][0] is not records or _last[0][1] != family:
         jobs = (record for record in records if isinstance(record, JobRecord))
         _last[:] = [(records, family, summarize_jobs(jobs, family))]
@@ -47,25 +46,25 @@ def summarize_last(records: Sequence[ExperimentRecord], family: Sequence[float])
 
 
 def resource_of(key: PointKey) -> str:
-    """What its job uses; "none" of one that is not known here."""
+    """Return the resource that its job uses, or "none" for an unknown job."""
     job = JOBS.get(key.job)
     return "none" if job is None else job.resource
 
 
 def format_job(key: PointKey) -> str:
-    """``cpu-sqrt2 (2000 digits)``."""
+    """Format as ``cpu-sqrt2 (2000 digits)``."""
     job = JOBS.get(key.job)
     return f"{key.job} ({key.size})" if job is None else job.words(key.size)
 
 
-MEMORY = 2  # its place among what a crew is held to
+MEMORY = 2  # the index of memory in ``PointKey.crew``
 
 
 def format_panel_title(summary: JobsSummary, key: PointKey, *, guests: bool = False) -> str:
-    """Of a panel, in which every platform occurs once.
+    """Format the title of a panel in which every platform occurs once.
 
-    Memory is left out where all guests that have this job have as much: the bare host, whose processes are held to
-    none, stands beside.
+    Memory is left out if all guests with this job have the same amount, because the bare host's processes, which have
+    no limit, are in the panel, too.
     """
     job = (key.job, key.size)
     had = {(each.key.platform, memory_of(each.key)) for each in summary.points if (each.key.job, each.key.size) == job}
@@ -74,53 +73,53 @@ def format_panel_title(summary: JobsSummary, key: PointKey, *, guests: bool = Fa
 
 
 def memory_of(key: PointKey) -> object:
-    """MiB of each guest; None when it was not set."""
+    """Return the MiB of each guest, or None if it was not set."""
     return key.crew[MEMORY] if len(key.crew) > MEMORY else None
 
 
 def format_cpu_limits(key: PointKey) -> list[str]:
-    """What of the processors the guests are held to: ``weights 2048:1024``, ``quota 0.5``."""
+    """Format the guests' processor limits: ``weights 2048:1024``, ``quota 0.5``."""
     shares, quota_ratio = key.crew[:MEMORY] if key.crew else (None, None)
     weights = [f"weights {':'.join(map(str, shares))}"] if isinstance(shares, tuple) else []
     return weights if quota_ratio is None else [*weights, f"quota {quota_ratio}"]
 
 
 def describe_settings(summary: JobsSummary, key: PointKey, *, guests: bool = False, memory: bool = True) -> str:
-    """What else tells a point from others: what was asked, and what it was asked of."""
+    """Describe what distinguishes a point from others: the request, and the system that was measured."""
     return ", ".join([describe_request(key, guests=guests, memory=memory), *summary.apart(key)])
 
 
 def describe_request(key: PointKey, *, guests: bool = False, memory: bool = True) -> str:
-    """Where guests run, what they are held to, how many there are."""
+    """Describe the guests' placement, limits and number."""
     where = {"same": "one CPU for all", "own": "a CPU for each", "any": "any CPU"}[key.cpu]
-    words = format_cpu_limits(key)
+    limits = format_cpu_limits(key)
     if memory and memory_of(key) is not None:
-        words.append(f"{memory_of(key)} MiB each")
+        limits.append(f"{memory_of(key)} MiB each")
     many = [f"{key.guests} guest{'s' if key.guests > 1 else ''}"] if guests else []
-    return ", ".join([*many, where, *words])
+    return ", ".join([*many, where, *limits])
 
 
 def sort_platforms(keys: Iterable[PointKey]) -> list[str]:
-    """In the same order in every figure."""
+    """Sort platforms into the same order for every figure."""
     return sorted({key.platform for key in keys}, key=platform_order)
 
 
 def seconds_mark(x: float, found: SetUpMean, job_ids: Sequence[str] = ()) -> Mark:
-    """A time at ``x``."""
+    """Return the mark of a time at ``x``."""
     return build_mark(x, found, scale=1.0)
 
 
 def format_seconds(found: SetUpMean | None) -> str:
-    """``3.214 ± 0.020``."""
+    """Format as ``3.214 ± 0.020``."""
     if found is None:
         return UNKNOWN
-    known = found.half_width is not None and found.scope == "set-ups"  # of one set-up it would speak for no other
+    known = found.half_width is not None and found.scope == "set-ups"  # one set-up does not represent others
     half = f" ± {format_number(found.half_width, 3)}" if known else ""
     return f"{format_number(found.mean, 3)}{half}"
 
 
 def format_copies(point: PointTimes) -> str:
-    """The mean over the copies; where a guest had one and another two, each by itself."""
+    """Format the mean over the copies, or the time of each where a guest had one and another two."""
     if not point.apart:
         return format_seconds(point.seconds)
     first, second = (" and ".join(map(format_seconds, of)) for of in point.times_by_guest)
@@ -128,5 +127,5 @@ def format_copies(point: PointTimes) -> str:
 
 
 def select_timed(points: Iterable[PointTimes]) -> list[PointTimes]:
-    """Those of which there is a mean."""
+    """Return the points that have a mean."""
     return [each for each in points if each.seconds is not None]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from labconsole.experiments.job.procedure import JobStep, JobStore
 
 IN_EVERY_GUEST = "busybox"
-"""What guests are made from in any case."""
+"""The program that guest images always contain."""
 
 
 class Jobs:
@@ -36,7 +36,9 @@ class Jobs:
         self._store = store
 
     def steps(self, plan: Plan, only: frozenset[int] | None = None, salt: str = "") -> Sequence[JobStep]:
-        """Every trial of a plan that is resolved for its testbed; ``only`` on the platforms that these points have."""
+        """Return every trial of a plan that is resolved for its testbed, or ``only`` on the platforms of these
+        points.
+        """
         if plan.jobs is None:
             return []
         from labconsole.experiments.job.procedure import JobStep
@@ -52,7 +54,7 @@ class Jobs:
         ]
 
     def stored(self, steps: Sequence[JobStep], testbed_fingerprint: str) -> Mapping[str, JobRecord]:
-        """See stored_of_blocks(). A disk that is as large as the jobs of a plan need is in no hash."""
+        """Return the stored records, see load_usable_records(). A disk sized for the jobs of a plan is in no hash."""
         disks_mib = {each.factors.crew_disk_mib or None for each in steps}
 
         def another(record: JobRecord) -> bool:
@@ -61,13 +63,16 @@ class Jobs:
         return load_usable_records(self._store, JOB, steps, testbed_fingerprint, another)
 
     def earlier(self, testbed_fingerprint: str) -> Sequence[tuple[JobStep, JobRecord]]:
-        """None: a job of an earlier time is shown among its results."""
+        """Empty: earlier trials of a job are shown with the results."""
         return []
 
     def refuse(
         self, steps: Sequence[JobStep], plan: Plan, inventory: Inventory, stage: Stage
     ) -> Mapping[str, ConfigError]:
-        """See refused(): crews that a platform cannot have. Raises ConfigError for what no guest can be given, too."""
+        """Return the steps whose crews this platform cannot have, with reasons.
+
+        Raises ConfigError for a request that no guest can meet.
+        """
         if plan.jobs is None:
             return {}
         from labconsole.experiments.job.procedure import crew_members

@@ -1,4 +1,4 @@
-"""What a job talks to: a program of the field at the timekeeper, there for as long as one trial's guests work."""
+"""The server that a job talks to: a standard program at the timekeeper, which runs while one trial's guests work."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ SERVER_S = 10.0
 
 @asynccontextmanager
 async def run_server(server: JobServer | None, crew: StandingCrew, problems: list[str]) -> AsyncIterator[None]:
-    """It runs meanwhile, if the job needs one; ``problems`` is told when it has ended before.
+    """Run the server if the job needs one. ``problems`` collects a server that ended early.
 
-    Raises NodeError when it cannot be started.
+    Raises NodeError if it cannot be started.
     """
     if server is None:
         yield
@@ -35,8 +35,8 @@ async def run_server(server: JobServer | None, crew: StandingCrew, problems: lis
         if not await _runs(timekeeper):
             problems.append(f"{argv[0]} at {timekeeper.name}, which guests talk to, ended before they had")
     finally:
-        await asyncio.gather(starting, return_exceptions=True)  # one that is being started could not be ended
-        with suppress(NodeError):  # it was never there, or is gone already
+        await asyncio.gather(starting, return_exceptions=True)  # a server that is still starting could not be ended
+        with suppress(NodeError):  # it never existed, or is gone already
             await timekeeper.ask(StopGuest(guest=SERVER))
 
 

@@ -1,4 +1,4 @@
-"""A stored trial of a job computed again: its times from its marks, its verdict from what it says was seen."""
+"""Recompute a stored trial of a job: its times from its marks, its verdict from its observations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from labconsole.model.record.job import CopyRecord, JobRecord
 
 
 def recompute_job(record: JobRecord) -> list[Discrepancy]:
-    """What of a trial does not follow, or contradicts itself."""
+    """Return what of a trial does not follow from its data, or contradicts itself."""
     found = list(_empty(record))
     for index, copy in enumerate(record.copies):
         where = f"copies[{index}]"
@@ -73,18 +73,18 @@ def _order(where: str, copy: CopyRecord) -> Iterator[Discrepancy]:
 
 
 def _copies(record: JobRecord) -> Iterator[Discrepancy]:
-    """As many as the design point has; none where nothing was seen, and then the verdict says why."""
-    asked = record.requested
+    """Check the number of copies: as in the design point, or none if nothing was observed, as the verdict then says."""
+    requested = record.requested
     if record.set_up is None:
         yield from empty_trial_problems(record, record.copies)
         return
-    wanted = {"one": 1, "all": asked.guests, "one-two": sum(COPIES_OF_ONE_TWO)}[asked.working]
+    wanted = {"one": 1, "all": requested.guests, "one-two": sum(COPIES_OF_ONE_TWO)}[requested.working]
     if len(record.copies) != wanted:
         yield Discrepancy(where="copies", stored=len(record.copies), recomputed=wanted)
 
 
 def _disk(record: JobRecord) -> Iterator[Discrepancy]:
-    """What the jobs did on disks, by what they are and what they printed."""
+    """Check the jobs' disk bytes by what the jobs are and what they printed."""
     job = JOBS.get(record.requested.job)
     if record.disk is None or job is None or job.disk is None:
         return
@@ -98,5 +98,5 @@ RECOMPUTE = recompute_job
 
 
 def UNJUDGED(record: JobRecord) -> Iterator[str]:
-    """What of its verdict cannot be judged again."""
+    """Return what of its verdict cannot be judged again."""
     return unjudged_reasons(record, RULES)

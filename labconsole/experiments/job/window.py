@@ -1,4 +1,4 @@
-"""What one round of work gave: the marks around each copy, what each said, and a copy with its times. Pure."""
+"""The results of one round of work: the marks around each copy, its answer, and a copy with its times. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from labconsole.wire.marks import SeenMarks
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """``copies``: sender to its guest and number; ``answers``: to what it said. ``answered``: what the guests' consoles
-    gave; None: they were not asked anything meanwhile.
+    """The results of one round.
+
+    ``copies``: sender to its guest and copy number. ``answers``: sender to its copy's answer. ``answered``: the output
+    of the guests' consoles, or None if they were not used in this round.
     """
 
     found: MarkResult
@@ -30,7 +32,7 @@ class Window:
 
 
 def read_answers(answered: AskedGuests, copies: Mapping[str, tuple[str, int]]) -> dict[str, CopyAnswer]:
-    """Sender to what its copy said on its guest's console."""
+    """Return the answers of the copies on the guests' consoles, by sender."""
     read = {each.guest: read_answer(each.printed or "") for each in answered.guests}
     return {name: read.get(guest, {}).get(number, CopyAnswer()) for name, (guest, number) in copies.items()}
 
@@ -46,7 +48,7 @@ def build_copy(
     answered_ns: int | None,
     empty_s: float | None,
 ) -> CopyRecord:
-    """A copy with its times. Pure."""
+    """Build a copy with its times. Pure."""
     outside_s = None if marks.outside_ns is None else marks.outside_ns / 1e9
     inside_s = None
     if answer.inside_start_s is not None and answer.inside_end_s is not None:

@@ -1,4 +1,4 @@
-"""What a trial of routers says to whoever watches, once it is over. Pure."""
+"""View of a completed trial of routers. Pure."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ MOST_NAMED, MOST_IN_BRIEF = 8, 4
 
 
 def describe_result(record: RouteRecord) -> list[str]:
-    """What a trial came to: the sum, then a line a router, those that lost most first where there are many."""
-    words = []
+    """The result as lines of text: the sum, then a line per router, the most lossy first if there are many."""
+    lines = []
     if record.sum_pps is not None:
         jain = "" if record.jain is None or len(record.routers) < 2 else f", Jain {record.jain:.4f}"
-        words.append(f"{format_decimal(record.sum_pps, 0)} packets/s in all{jain}")
+        lines.append(f"{format_decimal(record.sum_pps, 0)} packets/s in all{jain}")
     in_order = sorted(record.routers, key=lambda each: -(build_hops(each).lost_ratio or 0.0))
     for each in in_order[:MOST_NAMED]:
         rate = "not known" if each.forwarded_pps is None else f"{format_decimal(each.forwarded_pps, 0)} packets/s"
-        words.append(f"{each.guest}: {rate}{build_hops(each).words()}")
+        lines.append(f"{each.guest}: {rate}{build_hops(each).words()}")
     more = len(in_order) - MOST_NAMED
-    return words + ([f"and {more} more"] if more > 0 else [])
+    return lines + ([f"and {more} more"] if more > 0 else [])
 
 
-def build_picture(record: RouteRecord, words: Sequence[str]) -> StepPicture:
-    """What a trial that is over says of its routers, bin by bin."""
+def build_picture(record: RouteRecord, lines: Sequence[str]) -> StepPicture:
+    """Build the picture of a completed trial: its text and its routers' rates, bin by bin."""
     bin_s = record.requested.bin_s
     curves = tuple(
         PictureCurve(
@@ -43,7 +43,7 @@ def build_picture(record: RouteRecord, words: Sequence[str]) -> StepPicture:
     )
     over_time = OverTime(title="At the sink, by router", unit="kpackets/s", curves=curves)
     return StepPicture(
-        found=tuple(words),
+        found=tuple(lines),
         brief=format_brief(record),
         guests=guests,
         over_time=over_time if record.sink is not None else None,
@@ -51,7 +51,7 @@ def build_picture(record: RouteRecord, words: Sequence[str]) -> StepPicture:
 
 
 def _format_cells(each: RouterRecord) -> tuple[tuple[str, str], ...]:
-    """What a router passed on and lost, by the headings of a table's columns."""
+    """Cells of a router's row: heading of a column, and text."""
     hops = build_hops(each)
     return (
         ("packets/s at sink", format_rounded(each.forwarded_pps)),
@@ -68,12 +68,12 @@ def _format_cells(each: RouterRecord) -> tuple[tuple[str, str], ...]:
 
 
 def format_brief(record: RouteRecord) -> str:
-    """``130 000, 0.10% lost, g1 65 000, g2 65 000, Jain 0.9999``, of packets/s: first what tells most, in parts."""
+    """Short result in packets/s, the main part first: ``130 000, 0.10% lost, g1 65 000, g2 65 000, Jain 0.9999``."""
     if record.sum_pps is None:
         return ""
-    words, lost, several = [format_rounded(record.sum_pps)], lost_ratio(record), len(record.routers) > 1
-    words += [f"{lost:.2%} lost"] if lost is not None else []
+    parts, lost, several = [format_rounded(record.sum_pps)], lost_ratio(record), len(record.routers) > 1
+    parts += [f"{lost:.2%} lost"] if lost is not None else []
     if several and len(record.routers) <= MOST_IN_BRIEF:
-        words += [f"{each.guest} {format_rounded(each.forwarded_pps)}" for each in record.routers]
-    words += [f"Jain {record.jain:.4f}"] if record.jain is not None and several else []
-    return ", ".join(words)
+        parts += [f"{each.guest} {format_rounded(each.forwarded_pps)}" for each in record.routers]
+    parts += [f"Jain {record.jain:.4f}"] if record.jain is not None and several else []
+    return ", ".join(parts)

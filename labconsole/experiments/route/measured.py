@@ -1,4 +1,4 @@
-"""What a trial of routers measures, for comparisons: what all of them forward together, as in a report. Pure."""
+"""Quantity of a trial of routers for comparisons: what all of them forward together, as in a report. Pure."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _build_trial(record: RouteRecord) -> TrialFacts:
 
 
 def _packet_pps(record: RouteRecord) -> float | None:
-    """What one packet more would be of the rate."""
+    """The rate of a single packet, or None if not known."""
     rate, packets = sum_pps(record), sum(each.packets for each in record.routers)
     return rate / packets if rate and packets else None
 

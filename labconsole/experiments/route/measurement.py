@@ -1,7 +1,7 @@
 """One attempt of routers that forward at once: their routes, a capture at the sink, a stream to each, counters around.
 
-What holds for the whole trial is a change of the agent's: bridges are told behind which port every address is, for
-routers never send from their inbound NICs, and frames to an address that is not known go to all of them.
+Settings for the whole trial are changes by the agent. Bridges get the port of every address: routers never send from
+their inbound NICs, and frames to an unknown address go to all of them.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ from labconsole.wire.stream_spec import StreamSpec
 
 CAPTURE, TOKEN = "routes", "route"
 LONGER_S = 60.0
-"""How much later than it should the source may say that it has sent all."""
+"""Grace period for the source's report that it has sent all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteObservation:
-    """What one attempt saw."""
+    """The observations of one attempt."""
 
     attempt: CrewAttempt
     ports: tuple[Port, ...]
@@ -69,7 +69,7 @@ class RouteObservation:
 
 
 class RouteMeasurement:
-    """One attempt, on a crew that stands."""
+    """One attempt with a running crew."""
 
     def __init__(self, point: RoutePoint, factors: RouteFactors, bench: Bench, crew: StandingCrew) -> None:
         self._point, self._factors, self._bench, self._crew = point, factors, bench, crew
@@ -79,9 +79,9 @@ class RouteMeasurement:
         self._seen = self._attempt.observations
 
     async def take(self) -> RouteObservation:
-        """From the routes to the routers' attestation.
+        """Load the routes, run the window, attest the routers afterwards.
 
-        Raises GuestLacks where the platform cannot be asked this, NodeError, and Aborted when it is stopped.
+        Raises GuestLacks if the platform cannot do this, NodeError, and Aborted when it is stopped.
         """
         crew, stream = self._crew, self._crew.stream
         routers = self._routers()
@@ -139,7 +139,7 @@ class RouteMeasurement:
         return known
 
     async def _load(self, routers: Sequence[Router], sink_mac: str) -> dict[str, LoadResult]:
-        """What they have; given to them, unless they have it from the trial before."""
+        """Load the routes unless the routers have them from the trial before. Returns what they have."""
         crew, point = self._crew, self._point
         members = [self._standing[router.name] for router in routers]
         await asyncio.gather(
@@ -152,11 +152,11 @@ class RouteMeasurement:
         if crew.loaded == load.word:
             found = await count_routes(crew.uut, members)
             return {name: LoadResult(each.prefixes, each.filters, None, each.said) for name, each in found.items()}
-        words = f"{load.prefixes} route{'s' if load.prefixes > 1 else ''} to each of {len(routers)} "
-        words += f"router{'s' if len(routers) > 1 else ''}"
+        text = f"{load.prefixes} route{'s' if load.prefixes > 1 else ''} to each of {len(routers)} "
+        text += f"router{'s' if len(routers) > 1 else ''}"
         guests = tuple(PictureGuest(name=router.name, state=CopyState.STARTS) for router in routers)
-        self._bench.show(StepPicture(found=(f"gives {words}",), guests=guests))
-        crew.loaded = ""  # until it is known to be so
+        self._bench.show(StepPicture(found=(f"gives {text}",), guests=guests))
+        crew.loaded = ""  # until the routes are counted
         pairs = [(self._standing[router.name], router.mac) for router in routers]
         found = await load_routes(crew.uut, pairs, load)
         for member in members:
@@ -251,16 +251,16 @@ class RouteMeasurement:
         )
 
     async def _indices(self, routers: Sequence[Router]) -> dict[int, str]:
-        """Of the interfaces on the UUT at which routers hand over what they forwarded."""
+        """Index to router, for the UUT's interfaces at which routers hand over what they forwarded."""
         names = {router.host_interface: router.name for router in routers if router.host_interface is not None}
         links = (await self._crew.uut.ask(ReadLinks())).links
         return {link.index: names[link.name] for link in links if link.name in names and not link.namespace}
 
     @contextmanager
     def _watched(self, routers: Sequence[Router], indices: Mapping[int, str]) -> Iterator[None]:
-        """Meanwhile whoever watches sees what each router forwards."""
-        words = f"{len(routers)} router{'s forward' if len(routers) > 1 else ' forwards'}"
-        found = (f"{words} for {self._factors.duration_s:g} s",)
+        """Show each router's rate live."""
+        text = f"{len(routers)} router{'s forward' if len(routers) > 1 else ' forwards'}"
+        found = (f"{text} for {self._factors.duration_s:g} s",)
         guests = tuple(PictureGuest(name=router.name, state=CopyState.WORKS) for router in routers)
         watch = CountingWatch(indices, "rx_packets", 1e-3)
 

@@ -1,4 +1,4 @@
-"""One trial of routers as a step of a plan: the crew stands, has its routes, each gets a stream, the sink counts."""
+"""One trial of routers as a step of a plan: the crew runs with its routes, each gets a stream, the sink counts."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ from labconsole.verdict.reasons import reason
 from labconsole.wire.version import __version__
 
 RouteStore = ExperimentStore[RouteRecord]
-"""Where trials of routers are kept."""
+"""The store of records of routers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteStep(CrewStep[RoutePoint, RouteRecord]):
-    """One trial of a plan: a step."""
+    """One trial of routers as a step of a plan."""
 
     kind = ROUTE
     hopeless = frozenset({"generator_failed"})
     factors: RouteFactors
 
     def durations_s(self, inventory: Inventory) -> Sequence[float]:
-        """What it is told to last."""
+        """The requested duration."""
         return [self.factors.duration_s]
 
     def verdict_of(self, record: RouteRecord) -> Verdict:
         return record.verdict
 
     async def attempt(self, bench: Bench, attempt: int) -> RouteRecord:
-        """See CrewStep. Raises NodeError when the crew cannot stand."""
+        """See CrewStep. Raises NodeError if the crew cannot start."""
         stage, point = bench.stage, self.trial.point
         cpus = () if point.cpu == "any" else await stage.guest_cpus(point.platform)
         members = route_members(point, self.factors, cpus)
@@ -68,7 +68,7 @@ class RouteStep(CrewStep[RoutePoint, RouteRecord]):
         except (NodeLost, Aborted):
             raise
         except LabError as exc:
-            await stage.restore()  # whatever became of the routers, the next trial does not begin with these
+            await stage.restore()  # discard these routers before the next trial, whatever their state
             raise self.kept(exc) from exc
         if record.status == "failed":
             await stage.restore()
@@ -81,11 +81,11 @@ class RouteStep(CrewStep[RoutePoint, RouteRecord]):
         return self._void(reason("not_measured", str(problem)), bench, attempt)
 
     def _void(self, why: Reason, bench: Bench, attempt: int) -> RouteRecord:
-        """The record of a trial of which nothing was seen."""
+        """The record of a trial without observations."""
         seen, stage = build_empty_observations(why), bench.stage
         verdict = judged(seen, (), (), limits=self.tolerances, inventory=bench.inventory)
         return RouteRecord(
-            **self._asked(seen, verdict, bench, attempt),
+            **self._common_fields(seen, verdict, bench, attempt),
             set_up=None,
             origin_ns=None,
             in_packets=None,
@@ -103,8 +103,8 @@ class RouteStep(CrewStep[RoutePoint, RouteRecord]):
             environment=stage.environment((stage.uut, stage.timekeeper)),
         )
 
-    def _asked(self, seen: TrialObservations, verdict: Verdict, bench: Bench, attempt: int) -> dict[str, Any]:
-        """Of a record what is known whatever was seen."""
+    def _common_fields(self, seen: TrialObservations, verdict: Verdict, bench: Bench, attempt: int) -> dict[str, Any]:
+        """The fields of a record that do not depend on the routers' results."""
         inventory = bench.inventory
         stream = inventory.streams[0]
         return {
@@ -144,14 +144,14 @@ class RouteStep(CrewStep[RoutePoint, RouteRecord]):
 
     def _record(self, seen: RouteObservation, crew: StandingCrew, bench: Bench, attempt: int) -> RouteRecord:
         inventory, window, requested, taken = bench.inventory, seen.window, self._requested(), seen.attempt
-        came = arrived(seen.routers, window)
-        common = derive_joint_forwarding(came, window.origin_ns, BIN_S)
+        arrivals = arrived(seen.routers, window)
+        common = derive_joint_forwarding(arrivals, window.origin_ns, BIN_S)
         each_pps = common.each_pps or {}
         routers = tuple(
-            build_router(each, came.get(each.name, ArrivedPackets()), window, each_pps.get(each.name))
+            build_router(each, arrivals.get(each.name, ArrivedPackets()), window, each_pps.get(each.name))
             for each in seen.routers
         )
-        sink = build_sink(crew.timekeeper.name, crew.stream.sink.interface, seen.sink_mac, came, window)
+        sink = build_sink(crew.timekeeper.name, crew.stream.sink.interface, seen.sink_mac, arrivals, window)
         skew_s = start_skew_s([each.first_at_ns for each in routers])
         switches_per_s, busy_ratio = derive_processor_use(*window.stat)
         verdict = judge(
@@ -167,9 +167,9 @@ class RouteStep(CrewStep[RoutePoint, RouteRecord]):
             limits=self.tolerances,
             inventory=inventory,
         )
-        told = list[Figures](influences(taken.observations, (), inventory.uut))
+        figures = list[Figures](influences(taken.observations, (), inventory.uut))
         return RouteRecord(
-            **self._asked(taken.observations, verdict, bench, attempt),
+            **self._common_fields(taken.observations, verdict, bench, attempt),
             set_up=taken.set_up,
             origin_ns=window.origin_ns,
             in_packets=counted(window, 0, crew.stream.uut_in, RX),
@@ -184,19 +184,19 @@ class RouteStep(CrewStep[RoutePoint, RouteRecord]):
             busy_ratio=busy_ratio,
             swapped_pages=taken.swapped_pages,
             attestation=crew.crew.attestation,
-            influences=tuple(told),
+            influences=tuple(figures),
             environment=bench.stage.environment(taken.nodes, taken.observations.settings()),
         )
 
     def picture(self, record: StepRecord) -> StepPicture:
-        """What it came to, in words."""
+        """The picture of the trial's result."""
         if not isinstance(record, RouteRecord):
             return StepPicture()
         return build_picture(record, describe_result(record))
 
 
 def route_members(point: RoutePoint, factors: RouteFactors, cpus: Sequence[int]) -> tuple[CrewMember, ...]:
-    """The routers of a point. ``cpus``: see pinned()."""
+    """The routers of a point. ``cpus``: see choose_cpu()."""
     return tuple(
         router(number, factors.memory_mib, choose_cpu(point.cpu, cpus, number)) for number in range(point.guests)
     )

@@ -1,4 +1,4 @@
-"""What follows from the packets of a trial: each router's rate, their sum and shares. Pure."""
+"""Rates of each router, their sum and shares, derived from the packets of a trial. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from labconsole.measure.statistics.repetitions import jain_index
 
 @dataclass(frozen=True, slots=True)
 class ArrivedPackets:
-    """What of a router came to the sink."""
+    """Packets of a router that arrived at the sink."""
 
     packets: int = 0
     bytes: int = 0
@@ -23,7 +23,9 @@ class ArrivedPackets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JointForwarding:
-    """The bins in which all routers forward, the second not included, and what came in them; None: there are none."""
+    """The bins in which all routers forward, from ``first`` to before ``stop``, and the rates in them; all None without
+    such bins.
+    """
 
     first: int | None = None
     stop: int | None = None
@@ -35,7 +37,7 @@ class JointForwarding:
 def derive_joint_forwarding(
     arrived: Mapping[str, ArrivedPackets], origin_ns: int | None, bin_s: float
 ) -> JointForwarding:
-    """What all routers forwarded while all of them did."""
+    """Derive all routers' rates over the time in which all of them forward."""
     firsts = [each.first_at_ns for each in arrived.values()]
     lasts = [each.last_at_ns for each in arrived.values()]
     if origin_ns is None or not arrived or None in firsts or None in lasts:
@@ -56,11 +58,11 @@ def derive_joint_forwarding(
 
 
 def start_skew_s(firsts: Sequence[int | None]) -> float | None:
-    """Between the first packets of the routers at the sink; None: there are no two."""
+    """Time between the first packets of the routers at the sink, or None if there are not two."""
     known = [each for each in firsts if each is not None]
     return (max(known) - min(known)) / 1e9 if len(known) > 1 else None
 
 
 def rate_pps(packets: int | None, took_s: float | None) -> float | None:
-    """Packets a second; None where one of both is not known."""
+    """Packets per second, or None if either value is not known."""
     return None if packets is None or not took_s else packets / took_s

@@ -1,4 +1,4 @@
-"""What the figures and tables of routers have in common. Pure."""
+"""Shared parts of the figures and tables of routers. Pure."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ KILO = 1e3
 
 
 def select_records(material: Material) -> list[RouteRecord]:
-    """All trials of routers that the report is of."""
+    """All trials of routers in the report's material."""
     return [record for record in material.of("route") if isinstance(record, RouteRecord)]
 
 
 def build_summary(material: Material) -> RoutesSummary:
-    """What they come to."""
+    """Summarize the trials of routers."""
     return summarize_routes(select_records(material), material.evaluation.claims.p_values)
 
 
 def claimed(experiments: Mapping[str, Sequence[ExperimentRecord]]) -> list[float]:
-    """The p values of what is compared."""
+    """The p values of the comparisons."""
     records = (each for each in experiments.get("route", ()) if isinstance(each, RouteRecord))
     return [each.effect.p for each in summarize_routes(records).compared if each.effect.p is not None]
 
 
 def sort_points(points: Sequence[RoutePointResult]) -> list[RoutePointResult]:
-    """Platforms in the same order in every figure."""
+    """Sort points by platform, in the order of every figure."""
     return sorted(points, key=lambda each: platform_order(each.key.platform))
 
 
@@ -44,16 +44,16 @@ def curve(
     x: Callable[[RoutePointResult], float],
     y: Callable[[RoutePointResult], SetUpMean | None] = lambda point: point.sum_pps,
 ) -> PlottedCurve:
-    """Sums in kpackets/s."""
+    """A curve of sums in kpackets/s."""
     marks = [build_mark(x(each), found, scale=KILO) for each in points if (found := y(each)) is not None]
     return PlottedCurve(label, tuple(sorted(marks, key=lambda mark: mark.x)))
 
 
 def interval(found: SetUpMean | None) -> tuple[Cell, Cell, Cell]:
-    """Mean and interval, as cells."""
+    """Mean and interval as cells, all None if not known."""
     return (None, None, None) if found is None else (found.mean, found.ci_low, found.ci_high)
 
 
 def format_set_up_mean(found: SetUpMean | None, unit: float = 1.0, places: int = 0) -> str:
-    """A mean with its interval over set-ups."""
+    """Format a mean with its interval over set-ups."""
     return format_mean(found, unit, places)

@@ -1,8 +1,8 @@
-"""What routes, filter rules and further routers change, in pairs of blocks, and what may be said of it. Pure.
+"""Changes by routes, filter rules and further routers, in pairs of blocks, and the findings on them. Pure.
 
-That routes change nothing is claimed by equivalence alone, within the margin that the plan declares, and only where a
-change could have been seen: the routers lost packets at both points, or a cost was found beside. All comparisons are
-one family (Holm).
+Only equivalence supports the claim that routes change nothing, within the margin that the plan declares. It also
+requires that a change could have been seen: the routers lost packets at both points, or filter rules lowered the rate
+there. All comparisons are one family (Holm).
 """
 
 from __future__ import annotations
@@ -19,17 +19,19 @@ from labconsole.model.record.route import RouteRecord
 from labconsole.report.effect_formatting import format_effect
 from labconsole.report.formatting import format_noun_count, format_number
 
-FACTOR_WORDS = {"guests": "routers", "routes": "routes", "filters": "filter rules"}
+FACTOR_NAMES = {"guests": "routers", "routes": "routes", "filters": "filter rules"}
 CROSSED = {"routes": "filters", "filters": "routes"}
-"""What is varied, to what a plan may cross it with: the mean of a change over all values of that is told as well."""
+"""Varied factor to the factor that a plan may cross it with. The mean of a change over all values of that is reported
+as well.
+"""
 
 SATURATED_LOSS_RATIO = 0.001
-"""Of what came into routers: those that lose no more, in the median of a point's trials, may forward all that comes,
-and the rate is then the source's.
+"""Loss ratio above which the routers of a point are saturated: the median of its trials, as a share of what went into
+them. Below it they may forward all that arrives, and the rate is then the source's.
 """
 
 OUTCOME_CODES = ("offered_short", "duration_cut", "rate_uncertain", "capture_incomplete")
-"""Reasons that leave a trial out because of what it came to: what is left then is a choice."""
+"""Reasons that exclude a trial because of its outcome, so that the included ones are a selection."""
 
 NO_MARGIN = "no margin is declared"
 NOT_SATURATED = (
@@ -40,14 +42,14 @@ NOT_SATURATED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteComparison:
-    """By what the sum at one point (``key``) differs from another's (``than``), which is as it is but for ``what``.
+    """Difference of the sum at one point (``key``) from another's (``than``), which differs only in ``what``.
 
-    ``pairs``: that pair alone, or one for each value of the factor that was crossed with ``what``: the effect is the
-    mean of theirs then, and ``key`` and ``than`` are the pair of its least; ``apart``: by what the effect of the last
-    differs from that of the first. ``adjusted_p``: by Holm over all that is compared; ``equivalent_p``: by Holm over
-    what is tested for equivalence, changes of routes, of two one-sided tests; ``untested``: why it is not. ``word``:
-    what that says. ``margin_ratio`` None: none is declared. ``saturated``, ``than_saturated``: whether the routers lost
-    packets at ``key``, at ``than``.
+    ``pairs``: that pair alone, or one for each value of the factor that was crossed with ``what``. Then the effect is
+    the mean of theirs, and ``key`` and ``than`` are the pair of its least value. ``apart``: difference of the last
+    pair's effect from that of the first. ``adjusted_p``: by Holm over all comparisons. ``equivalent_p``: of two
+    one-sided tests, for changes of routes, by Holm over the tests for equivalence. ``untested``: why there is no such
+    test. ``word``: the finding. ``margin_ratio``: None if none is declared. ``saturated``, ``than_saturated``: whether
+    the routers lost packets at ``key``, at ``than``.
     """
 
     what: str
@@ -70,30 +72,30 @@ class RouteComparison:
 
     @property
     def crossed(self) -> str | None:
-        """Over which values of the other factor this is the mean: ``0 and 20 filter rules``."""
+        """The values of the other factor over which this is the mean, such as ``0 and 20 filter rules``, or None."""
         if len(self.pairs) == 1:
             return None
         *others, last = (str(getattr(key, CROSSED[self.what])) for key, _ in self.pairs)
-        return f"{', '.join(others)} and {last} {FACTOR_WORDS[CROSSED[self.what]]}"
+        return f"{', '.join(others)} and {last} {FACTOR_NAMES[CROSSED[self.what]]}"
 
     @property
     def loads(self) -> tuple[str, str]:
-        """What the routers of either side have, without what it is the mean over."""
+        """The loads of the routers on either side, without the factor that this is the mean over."""
         if len(self.pairs) == 1:
             return self.key.load, self.than.load
-        both, word = (self.key, self.than), FACTOR_WORDS[self.what]
+        both, word = (self.key, self.than), FACTOR_NAMES[self.what]
         one, other = (f"{getattr(each, self.what)} {word}{each.destination_suffix}" for each in both)
         return one, other
 
 
 def format_word(claim: RouteComparison) -> str:
-    """Of a mean, no more is said than that: what it is the mean of may differ."""
-    told = claim.crossed and claim.word not in ("inconclusive", "no claim")
-    return f"{claim.word} on the average" if told else claim.word
+    """The finding. That of a mean is qualified, because the single changes may differ."""
+    is_average = claim.crossed and claim.word not in ("inconclusive", "no claim")
+    return f"{claim.word} on the average" if is_average else claim.word
 
 
 def describe_outcome(claim: RouteComparison) -> str:
-    """What a comparison comes to."""
+    """The outcome of a comparison, as text."""
     if claim.what != "routes":
         return format_word(claim)
     untested = f"; equivalence not tested: {claim.untested}" if claim.untested else ""
@@ -103,12 +105,12 @@ def describe_outcome(claim: RouteComparison) -> str:
 
 
 def describe_difference(claim: RouteComparison) -> str:
-    """By what the change differs between the first and the last that a mean is of."""
+    """The difference between the first and the last change that a mean is of, as text."""
     if claim.apart is None:
         return ""
     factor = CROSSED[claim.what]
     first, last = (getattr(key, factor) for key, _ in (claim.pairs[0], claim.pairs[-1]))
-    return f", at {last} {FACTOR_WORDS[factor]} beside at {first}: {format_effect(claim.apart)}"
+    return f", at {last} {FACTOR_NAMES[factor]} beside at {first}: {format_effect(claim.apart)}"
 
 
 def compare_points(
@@ -119,12 +121,12 @@ def compare_points(
     margin_ratio: float | None,
     family: Sequence[float],
 ) -> tuple[RouteComparison, ...]:
-    """Each point with its like of least routes, without filters, and of least routers; then routes over all filters
-    they were crossed with, and the reverse.
+    """Compare each point with its counterpart of fewest routes, of fewest filters, and of fewest routers. Then compare
+    routes over all filters that they were crossed with, and the reverse.
     """
     compared: list[tuple[str, tuple[Pair, ...]]] = [
         (what, ((key, than),))
-        for what in FACTOR_WORDS
+        for what in FACTOR_NAMES
         for key in order
         if (than := _least(what, key, order)) is not None
     ]
@@ -145,11 +147,11 @@ def compare_points(
         None if what != "routes" else _untested(pairs, by_point, entered, margin_ratio, costs)
         for what, pairs in compared
     ]
-    asked = [what == "routes" and why is None for (what, _), why in zip(compared, untested, strict=True)]
+    tested = [what == "routes" and why is None for (what, _), why in zip(compared, untested, strict=True)]
     equal = adjusted(
         [
             equivalence_p(effect, margin_ratio) if each and margin_ratio is not None else None
-            for effect, each in zip(effects, asked, strict=True)
+            for effect, each in zip(effects, tested, strict=True)
         ]
     )
     return tuple(
@@ -179,7 +181,7 @@ def _effect(
     pairs: Sequence[Pair],
     trials: Sequence[tuple[Sequence[RouteRecord], Sequence[RouteRecord]]],
 ) -> Effect:
-    """Of one pair, or the mean of several; of a mean it is said which of them has no trial that enters."""
+    """The effect of one pair, or the mean of several. For a mean, it names a pair without a valid trial."""
     packets = min((_packets(each) for both in trials for side in both for each in side), default=0) or None
     if len(trials) == 1:
         return blocks.effect(*trials[0], sum_pps, packets=packets)
@@ -197,7 +199,7 @@ def _untested(
     margin_ratio: float | None,
     costs: Sequence[RoutePointKey],
 ) -> str | None:
-    """Why it is not asked whether these are equivalent. ``costs``: points with rules whose cost was found beside."""
+    """Why equivalence is not tested, or None if it is. ``costs``: points whose filter rules lowered the rate."""
     if margin_ratio is None:
         return NO_MARGIN
     points = [point for pair in pairs for point in pair]
@@ -218,7 +220,7 @@ def _untested(
 
 
 def _saturated(trials: Sequence[RouteRecord]) -> bool:
-    """What is lost behind the routers is their link's loss, and one trial with a hiccup is not a point."""
+    """Loss behind the routers is their link's and does not count. The median ignores one trial with a hiccup."""
     lost = [each for record in trials if (each := lost_inside_ratio(record)) is not None]
     return bool(lost) and median(lost) > SATURATED_LOSS_RATIO
 
@@ -228,7 +230,7 @@ def _packets(record: RouteRecord) -> int:
 
 
 def _crossed(what: str, compared: Sequence[tuple[str, tuple[Pair, ...]]]) -> list[tuple[Pair, ...]]:
-    """Of what is compared in ``what``, the pairs that differ in nothing but the factor it is crossed with."""
+    """The pairs compared in ``what`` that differ only in the factor it is crossed with, by group."""
     alike: dict[Pair, list[Pair]] = {}
     for _, (pair,) in (each for each in compared if each[0] == what):
         alike.setdefault((_drop_factor(pair[0], CROSSED[what]), _drop_factor(pair[1], CROSSED[what])), []).append(pair)
@@ -240,7 +242,7 @@ def _drop_factor(key: RoutePointKey, factor: str) -> RoutePointKey:
 
 
 def _least(what: str, key: RoutePointKey, order: Sequence[RoutePointKey]) -> RoutePointKey | None:
-    """The point that has least of this, and is like it in all else; None: it is this one, or there is no other."""
+    """The point that has the least of this and is like it in all else, or None if that is this point."""
     place = key._fields.index(what)
     alike = [
         each for each in order if all(a == b for at, (a, b) in enumerate(zip(each, key, strict=True)) if at != place)

@@ -1,4 +1,4 @@
-"""Routers as steps of a plan: one trial each, in the order that the plan draws."""
+"""Trials of routers as steps of a plan, one trial each, in the order that the plan draws."""
 
 from __future__ import annotations
 
@@ -28,17 +28,19 @@ if TYPE_CHECKING:
 
 
 ROUNDED_RATIO = 1.001
-"""Line rate as people write it is allowed."""
+"""Tolerance for a rounded line rate in a plan."""
 
 
 class Routes:
-    """The kind of experiment that a plan's key ``route`` asks for."""
+    """The kind of experiment for a plan's key ``route``."""
 
     def __init__(self, store: RouteStore) -> None:
         self._store = store
 
     def steps(self, plan: Plan, only: frozenset[int] | None = None, salt: str = "") -> Sequence[RouteStep]:
-        """Every trial of a plan that is resolved for its testbed; ``only`` on the platforms that these points have."""
+        """Every trial of a plan that is resolved for its testbed. ``only``: restricts it to the platforms of these
+        points.
+        """
         if plan.routes is None:
             return []
         from labconsole.experiments.route.procedure import RouteStep
@@ -54,17 +56,17 @@ class Routes:
         ]
 
     def stored(self, steps: Sequence[RouteStep], testbed_fingerprint: str) -> Mapping[str, RouteRecord]:
-        """See stored_of_blocks()."""
+        """See load_usable_records()."""
         return load_usable_records(self._store, ROUTE, steps, testbed_fingerprint)
 
     def earlier(self, testbed_fingerprint: str) -> Sequence[tuple[RouteStep, RouteRecord]]:
-        """None: a trial of an earlier time is shown among its results."""
+        """Empty: earlier trials are shown with the results."""
         return []
 
     def refuse(
         self, steps: Sequence[RouteStep], plan: Plan, inventory: Inventory, stage: Stage
     ) -> Mapping[str, ConfigError]:
-        """See refused(): crews that a platform cannot have, and what its guests cannot be given."""
+        """Return the steps that a platform cannot run, with reasons. See find_refusals()."""
         if plan.routes is None:
             return {}
         from labconsole.experiments.route.procedure import route_members

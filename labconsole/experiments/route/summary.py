@@ -1,6 +1,7 @@
-"""What trials of routers come to: rates and loss of each point, with intervals over set-ups, and what is compared.
+"""Summary of trials of routers: rates and loss of each point, with intervals over set-ups, and the comparisons.
 
-Only valid trials enter, of each the newest. Trials of one crew are one set-up (docs/statistics.md). Pure.
+Uses the newest usable record of each trial, if its verdict is valid. Trials of one crew are one set-up
+(docs/statistics.md). Pure.
 """
 
 from __future__ import annotations
@@ -29,12 +30,14 @@ from labconsole.report.effect_formatting import format_effect
 V = TypeVar("V")
 
 DISTINGUISHING_FIELDS = (("cpu", "CPU {}"), ("frame_bytes", "{} B"), ("duration_s", "for {:g} s"))
-"""Of a point, what is part of its name where points differ in it."""
+"""Fields of a point that are part of its name if points differ in them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouterResult:
-    """One router at a point: what it forwarded while all did, and what was lost in it of what came into it."""
+    """One router at a point. ``forwarded_pps``: while all forward. ``lost_ratio``: of what was sent to it.
+    ``inside_ratio``: what was lost in it, of what went into it.
+    """
 
     guest: str
     forwarded_pps: SetUpMean | None
@@ -44,10 +47,11 @@ class RouterResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutePointResult:
-    """A point. ``sent_pps``: offered to all routers; ``lost_ratio``: of what was sent, with the interval that losses
-    have; ``jain`` has a lower bound alone. ``left_out``: trials that do not
-    enter, by the code that keeps them out; ``route_ids``: of those that enter; ``by_outcome``: a code that keeps some
-    out because of what they came to, None: none does.
+    """Result of a point.
+
+    ``sent_pps``: offered to all routers. ``lost_ratio``: of what was sent, with the interval that losses have. ``jain``
+    has a lower bound alone. ``left_out``: number of excluded trials by code. ``route_ids``: the included trials.
+    ``by_outcome``: a code that excludes some because of their outcome, or None.
     """
 
     key: RoutePointKey
@@ -66,8 +70,8 @@ class RoutePointResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutesSummary:
-    """Everything that follows from these trials. ``testbeds``: fingerprint to name. ``superseded``: trials of which a
-    newer one is stored.
+    """Everything derived from these trials. ``testbeds``: fingerprint to name. ``superseded``: number of trials with a
+    newer record.
     """
 
     points: tuple[RoutePointResult, ...]
@@ -76,25 +80,25 @@ class RoutesSummary:
     superseded: int
 
     def name_of(self, key: RoutePointKey) -> str:
-        """The platform, and what tells it from others of this name."""
+        """The platform, with what distinguishes it from others of this name."""
         return ", ".join(self.name_parts(key))
 
     def name_parts(self, key: RoutePointKey) -> tuple[str, ...]:
-        """The same in its parts."""
+        """The parts of that name."""
         keys = {each.key for each in self.points}
-        words = [key.platform]
-        words += [f"{key.memory_mib} MiB"] if key.memory_mib is not None else []
-        for name, told in DISTINGUISHING_FIELDS:
+        parts = [key.platform]
+        parts += [f"{key.memory_mib} MiB"] if key.memory_mib is not None else []
+        for name, template in DISTINGUISHING_FIELDS:
             if len({getattr(each, name) for each in keys}) > 1:
-                words.append(told.format(getattr(key, name)))
-        words += [f"Linux {key.kernel or 'not known'}"] if len({each.kernel for each in keys}) > 1 else []
-        words += disambiguate_hypervisor(key, keys)
+                parts.append(template.format(getattr(key, name)))
+        parts += [f"Linux {key.kernel or 'not known'}"] if len({each.kernel for each in keys}) > 1 else []
+        parts += disambiguate_hypervisor(key, keys)
         if len({each.testbed_fingerprint for each in keys}) > 1:
-            words.append(f"on {self.testbeds[key.testbed_fingerprint]}")
-        return tuple(words)
+            parts.append(f"on {self.testbeds[key.testbed_fingerprint]}")
+        return tuple(parts)
 
     def describe_claim(self, claim: RouteComparison) -> str:
-        """One comparison in a line."""
+        """One comparison as a line of text."""
         one, other = claim.key, claim.than
         if claim.what == "guests":
             pair = f"{one.guests} routers against {other.guests}, {one.load}, {one.rate}"
@@ -102,12 +106,14 @@ class RoutesSummary:
             routers = f"{one.guests} router{'s' if one.guests > 1 else ''}"
             pair = f"{routers}, {' against '.join(claim.loads)}, {one.rate}"
             pair += f", mean over {claim.crossed}" if claim.crossed else ""
-        told = f"{format_effect(claim.effect)}, {claim.effect.blocks} blocks{describe_difference(claim)}"
-        return f"{self.name_of(one)}: {pair}: {told}: {describe_outcome(claim)}"
+        effect = f"{format_effect(claim.effect)}, {claim.effect.blocks} blocks{describe_difference(claim)}"
+        return f"{self.name_of(one)}: {pair}: {effect}: {describe_outcome(claim)}"
 
 
 def summarize_routes(records: Iterable[RouteRecord], family: Sequence[float] = ()) -> RoutesSummary:
-    """By point. ``family``: p values of all that is claimed where these are shown; else these are one of their own."""
+    """Summarize trials by point. ``family``: p values of all claims shown together with these; if it is empty, these
+    form a family of their own.
+    """
     every = sorted(records, key=lambda each: (each.started_at, each.route_id))
     newest = newest_trials(every)
     by_point: dict[RoutePointKey, list[RouteRecord]] = {}
@@ -142,7 +148,7 @@ def _point(key: RoutePointKey, every: Sequence[RouteRecord], entered: Sequence[R
 
     def by_trial(take: Callable[[RouteRecord], V | None]) -> dict[str, list[V]]:
         values = {name: [take(each) for each in group] for name, group in by_set_up.items()}
-        return {name: held for name, group in values.items() if (held := [each for each in group if each is not None])}
+        return {name: kept for name, group in values.items() if (kept := [each for each in group if each is not None])}
 
     def mean(take: Callable[[RouteRecord], float | None]) -> SetUpMean | None:
         values = by_trial(take)

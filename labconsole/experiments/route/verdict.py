@@ -1,4 +1,4 @@
-"""The verdict on one trial of routers: what was seen of them, the source, the sink and the surroundings. Pure.
+"""The verdict on one trial of routers, from observations of them, the source, the sink and the surroundings. Pure.
 
 Loss in a router is a finding and no reason to doubt a trial.
 """
@@ -19,7 +19,7 @@ from labconsole.verdict.reasons import reason
 from labconsole.verdict.timekeeper import swap_reasons
 
 START_SKEW_RATIO = 0.01
-"""Routers that are to forward together begin within this share of the duration."""
+"""Largest difference in start of routers that are to forward together, as a share of the duration."""
 
 
 def judge(
@@ -36,8 +36,8 @@ def judge(
     limits: Tolerances,
     inventory: Inventory,
 ) -> Verdict:
-    """``guest_problems``: a sentence for every router that is not what was set up. ``ports``: the interfaces that the
-    numbers rest on.
+    """Judge a trial. ``guest_problems``: a sentence for every router that differs from its set-up. ``ports``: the
+    interfaces that the numbers rest on.
     """
     shown = derive_reasons(
         requested, routers, sink, start_skew_s=start_skew_s, swapped_pages=swapped_pages, limits=limits
@@ -56,7 +56,7 @@ def derive_reasons(
     swapped_pages: int | None,
     limits: Tolerances,
 ) -> list[Reason]:
-    """Those that follow from what a record holds, so that whoever has it can judge again."""
+    """Reasons derived from the record alone, so that anyone can judge it again."""
     found: list[Reason] = []
     for router in routers:
         found += _routes(requested, router)
@@ -76,7 +76,7 @@ def derive_reasons(
 
 
 def _routes(requested: RouteRequested, router: RouterRecord) -> Iterator[Reason]:
-    """As many as it was given, before and after."""
+    """A router must have the routes and filters that it was given, before and after the trial."""
     wanted = requested.routes + requested.destinations
     for when, found in (("before the trial", router.routes), ("after it", router.routes_after)):
         if found == wanted:
@@ -112,20 +112,20 @@ def _sent(requested: RouteRequested, router: RouterRecord, limits: Tolerances) -
 
 
 def _ledger(router: RouterRecord, limits: Tolerances) -> Iterator[Reason]:
-    """What cannot be: more behind a hop than before it."""
+    """There cannot be more packets behind a hop than before it."""
     hops = (
         ("was sent to it", router.sent_packets, "went into it", router.to_packets),
         ("went into it", router.to_packets, "came out of it", router.from_packets),
         ("came out of it", router.from_packets, "came to the sink", router.packets),
     )
-    for before_words, before, after_words, after in hops:
+    for before_place, before, after_place, after in hops:
         if before is not None and after is not None and after > before + limits.foreign_packets:
-            detail = f"{router.guest}: {before} packets {before_words}, and {after} {after_words}"
+            detail = f"{router.guest}: {before} packets {before_place}, and {after} {after_place}"
             yield reason("witnesses_disagree", detail, guest=router.guest, before=before, after=after)
 
 
 def _arrival(requested: RouteRequested, router: RouterRecord, limits: Tolerances) -> Iterator[Reason]:
-    """Of the right size, and in the bins."""
+    """Packets must arrive, have the right size, last for the duration, and lie in the bins."""
     if not router.packets:
         if router.sent_packets:
             yield reason(

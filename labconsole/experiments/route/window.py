@@ -1,4 +1,4 @@
-"""What one window of forwarding gave, and what of a record follows from it. Pure."""
+"""Observations of one window of forwarding, and the parts of a record that follow from them. Pure."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ RX, TX = STAT_NAMES.index("rx_packets"), STAT_NAMES.index("tx_packets")
 _BUSY = re.compile(r"^cpu  ?((?:\d{1,20} ){3,9}\d{1,20}) ?$", re.MULTILINE)
 _EACH = re.compile(r"^cpu\d", re.MULTILINE)
 TICKS_PER_S = 100
-"""Of a processor, in /proc/stat."""
+"""Ticks per second of a processor in /proc/stat."""
 
 IDLE = (3, 4)
-"""Places of what a processor does not use: idle, and waiting for a disk."""
+"""Places of the time that a processor does not use: idle, and waiting for a disk."""
 
 GUESTS = 8
-"""From here on is what is in the first two places already."""
+"""First place of the times that the first two places already contain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Router:
-    """A router as it is known: its MAC addresses, and the UUT's interfaces to it."""
+    """A router: its MAC addresses, and the UUT's interfaces to it."""
 
     name: str
     inbound_mac: str
@@ -45,8 +45,8 @@ class Router:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteWindow:
-    """``before`` and ``after``: counters of the UUT and of the sink; ``stat``: /proc/stat of the UUT. ``capture`` None:
-    ``capture_failure`` says why.
+    """Observations of one window. ``before`` and ``after``: counters of the UUT and of the sink. ``stat``: /proc/stat
+    of the UUT. ``capture``: None if it failed; ``capture_failure`` says why.
     """
 
     sent: Sequence[SentStream]
@@ -59,17 +59,17 @@ class RouteWindow:
     capture_failure: str = ""
 
     def of(self, router: str) -> SentStream | None:
-        """What was sent to it."""
+        """The stream that was sent to a router, or None."""
         return next((each for each in self.sent if each.stream == router), None)
 
     @property
     def origin_ns(self) -> int | None:
-        """When the first packet of a flow came to the sink."""
+        """When the first packet of a flow arrived at the sink, or None without a capture."""
         return None if self.capture is None or self.capture.flows is None else self.capture.flows.origin_ns
 
 
 def arrived(routers: Sequence[Router], window: RouteWindow) -> dict[str, ArrivedPackets]:
-    """What of each router came to the sink; none where nothing was captured."""
+    """The packets of each router that arrived at the sink; empty if nothing was captured."""
     if window.capture is None or window.capture.flows is None:
         return {}
     counted = {
@@ -92,9 +92,9 @@ def _arrived(counted: CountedFlow | None) -> ArrivedPackets:
 
 
 def build_router(
-    router: Router, came: ArrivedPackets, window: RouteWindow, forwarded_pps: float | None
+    router: Router, arrived_packets: ArrivedPackets, window: RouteWindow, forwarded_pps: float | None
 ) -> RouterRecord:
-    """What is known of one router."""
+    """Build the record of one router."""
     sent, had, after = window.of(router.name), window.loaded.get(router.name), window.loaded_after.get(router.name)
     sent_for_s = None if sent is None or not sent.elapsed_ns else sent.elapsed_ns / 1e9
     sent_packets = None if sent is None else sent.sent_packets
@@ -112,12 +112,12 @@ def build_router(
         sent_for_s=sent_for_s,
         to_packets=counted(window, 0, router.inbound_interface, TX),
         from_packets=counted(window, 0, router.host_interface, RX),
-        packets=came.packets,
-        bytes=came.bytes,
-        first_at_ns=came.first_at_ns,
-        last_at_ns=came.last_at_ns,
-        bin_packets=came.bin_packets,
-        outside_packets=came.outside_packets,
+        packets=arrived_packets.packets,
+        bytes=arrived_packets.bytes,
+        first_at_ns=arrived_packets.first_at_ns,
+        last_at_ns=arrived_packets.last_at_ns,
+        bin_packets=arrived_packets.bin_packets,
+        outside_packets=arrived_packets.outside_packets,
         sent_pps=rate_pps(sent_packets, sent_for_s),
         forwarded_pps=forwarded_pps,
         routes=None if had is None else had.prefixes,
@@ -130,9 +130,9 @@ def build_router(
 
 
 def build_sink(
-    node: str, interface: str, mac: str, came: Mapping[str, ArrivedPackets], window: RouteWindow
+    node: str, interface: str, mac: str, by_router: Mapping[str, ArrivedPackets], window: RouteWindow
 ) -> RouteSinkRecord | None:
-    """What the sink counted of everybody; None: it did not capture."""
+    """Build the record of all that the sink counted, or None if it did not capture."""
     capture = window.capture
     if capture is None or capture.flows is None:
         return None
@@ -146,12 +146,12 @@ def build_sink(
         nic_packets=counted(window, 1, interface, RX),
         other_packets=capture.flows.other_packets,
         control_packets=capture.flows.control_packets,
-        foreign_packets=of_flows - sum(each.packets for each in came.values()),
+        foreign_packets=of_flows - sum(each.packets for each in by_router.values()),
     )
 
 
 def counted(window: RouteWindow, node: int, interface: str | None, statistic: int) -> int | None:
-    """What an interface counted in the window; None: it was not there all the time."""
+    """Increase of a counter of an interface in the window, or None if it was not there all the time."""
     if interface is None:
         return None
     before, after = (side[node].get(("", interface)) for side in (window.before, window.after))
@@ -161,7 +161,9 @@ def counted(window: RouteWindow, node: int, interface: str | None, statistic: in
 
 
 def derive_processor_use(before: str, after: str) -> tuple[float | None, float | None]:
-    """(context switches a second, share of the processors that was used) between two readings of /proc/stat."""
+    """Context switches per second, and used share of the processors, between two readings of /proc/stat; None if not
+    known.
+    """
     one, other = [_ticks(text) for text in (before, after)]
     if one is None or other is None or len(one) != len(other):
         return None, None

@@ -1,7 +1,7 @@
-"""What a search will ask next, and how many trials more: found by carrying it out again on what it knows. Blocking.
+"""Forecast of a search: its next trial and about how many remain, found by running it again on what is known. Blocking.
 
-The procedure asks for the same whenever it gets the same answers, so its next question after a trial without loss is
-exact. Where one loses, the next load depends on what it will have forwarded: that is told as about.
+The procedure makes the same requests whenever it gets the same answers, so its next request after a trial without loss
+is exact. After a trial with loss, the next load depends on the rate that it forwarded, so the forecast is approximate.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Taken = Sequence[tuple[str, LoadTrial]]
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """In words, and about how many trials with the one under way."""
+    """The forecast as text, and about how many trials are left, including the one under way."""
 
     words: tuple[str, ...]
     trials: int
 
 
 class _NextTrial(Exception):
-    """What comes after the trial under way: test, and load or packets per source."""
+    """The trial after the one under way: test, and load or packets per source."""
 
     def __init__(self, test: str, at: float) -> None:
         super().__init__(test, at)
@@ -42,7 +42,7 @@ class _NextTrial(Exception):
 
 
 class _Known:
-    """A bench that answers with what was measured, then with ``then`` of (number from 0, test, load, duration)."""
+    """A bench that answers with the measured trials, then with ``then(number from 0, test, load, duration)``."""
 
     def __init__(self, taken: Taken, then: Callable[[int, str, float, float], LoadTrial], line_pps: float) -> None:
         self._taken, self._then, self._line_pps = taken, then, line_pps
@@ -64,8 +64,8 @@ class _Known:
         return self._then(number - len(self._taken), test, load_pps, duration_s)
 
 
-def forecast_search(asked: Search, taken: Taken, *, line_pps: float, sources: int) -> Forecast:
-    """After so many trials, with the next under way."""
+def forecast_search(requested: Search, taken: Taken, *, line_pps: float, sources: int) -> Forecast:
+    """Forecast the search after these trials, with the next one under way."""
     share = _share(taken, line_pps)
 
     def question(*, passes: bool) -> tuple[str, float] | None:
@@ -77,29 +77,29 @@ def forecast_search(asked: Search, taken: Taken, *, line_pps: float, sources: in
             raise _NextTrial(test, sent if test == BACK_TO_BACK else load_pps)
 
         try:
-            run_search(asked, _Known(taken, then, line_pps), SearchFindings(), line_pps=line_pps, sources=sources)
+            run_search(requested, _Known(taken, then, line_pps), SearchFindings(), line_pps=line_pps, sources=sources)
         except _NextTrial as exc:
             return exc.question
         return None
 
     def rehearsed(number: int, test: str, load_pps: float, duration_s: float) -> LoadTrial:
         sent = max(1, round(load_pps * duration_s))
-        most = share * (asked.back_to_back.trial_s if test == BACK_TO_BACK else duration_s) * line_pps
+        most = share * (requested.back_to_back.trial_s if test == BACK_TO_BACK else duration_s) * line_pps
         return _build_trial(load_pps, duration_s, sent, min(sent, round(most)), sources)
 
     findings = SearchFindings()
-    run_search(asked, _Known(taken, rehearsed, line_pps), findings, line_pps=line_pps, sources=sources)
+    run_search(requested, _Known(taken, rehearsed, line_pps), findings, line_pps=line_pps, sources=sources)
     passing, failing = question(passes=True), question(passes=False)
     if passing == failing:
-        words: tuple[str, ...] = (_format_question(passing),)
+        texts: tuple[str, ...] = (_format_question(passing),)
     else:
         about = "about " if failing is not None and failing[0] == LOAD else ""
-        words = (f"if ✓ {_format_question(passing)}", f"if ✗ {about}{_format_question(failing)}")
-    return Forecast(words, max(1, len(findings.trials) - len(taken)))
+        texts = (f"if ✓ {_format_question(passing)}", f"if ✗ {about}{_format_question(failing)}")
+    return Forecast(texts, max(1, len(findings.trials) - len(taken)))
 
 
 def _share(taken: Taken, line_pps: float) -> float:
-    """Of the line rate, what the unit is taken to forward: between what passed and what did not."""
+    """Return the assumed capacity as a share of the line rate, between what passed and what did not."""
     loads = [(trial.load_pps, trial.missing_ratio == 0) for test, trial in taken if test == LOAD]
     failed = min((load for load, passed in loads if not passed), default=None)
     passed = max((load for load, passed in loads if passed and (failed is None or load < failed)), default=None)

@@ -1,7 +1,7 @@
-"""What a load search measures, for comparisons: of each goal the lower bound, the highest load that meets it. Pure.
+"""The quantity of a load search for comparisons: each goal's lower bound, the highest load that meets it. Pure.
 
-The replicate is the set-up that its trials were taken in: searches that a plan repeats without setting the platform up
-anew are of one. A bound moves in steps of the search's width, and every search may meet the same steps.
+The replicate is the set-up of its trials: searches that a plan repeats without a new set-up of the platform share one.
+A bound moves in steps of the search's width, and every search may use the same steps.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BOUNDS: dict[Limit, Bound] = {
     "below_minimum": "none",
     "undecided": "unknown",
 }
-"""What a lower bound says of the platform, by what set the upper one."""
+"""The meaning of a lower bound for the platform, by what set the upper bound."""
 
 
 def _trials(records: Sequence[SearchRecord], runs: Mapping[str, RunSummary]) -> list[MeasuredTrial]:
@@ -34,7 +34,7 @@ def _run_ids(record: SearchRecord) -> list[str]:
 
 
 def _measured(record: SearchRecord, own: Sequence[RunSummary]) -> MeasuredTrial:
-    asked = record.requested
+    requested = record.requested
     values = {build_quantity(goal): _value(goal) for goal in record.goals if goal.complete}
     left_out = (
         "format 1 counts what was queued as forwarded"
@@ -54,12 +54,12 @@ def _measured(record: SearchRecord, own: Sequence[RunSummary]) -> MeasuredTrial:
         testbed_fingerprint=record.testbed_fingerprint,
         emulated=record.emulated,
         factors={
-            "platform": asked.platform,
-            **asked.frame.columns(),
-            "sources": asked.sources,
-            "background": asked.background,
+            "platform": requested.platform,
+            **requested.frame.columns(),
+            "sources": requested.sources,
+            "background": requested.background,
         },
-        words=asked.point().format_without_load(),
+        words=requested.point().format_without_load(),
         values=values if left_out is None else {},
         left_out=left_out,
         set_up=_one(run.set_up for run in own),
@@ -68,8 +68,8 @@ def _measured(record: SearchRecord, own: Sequence[RunSummary]) -> MeasuredTrial:
             "kernel": _one(run.uut_kernel for run in own),
             "hypervisor": _one(run.hypervisor for run in own),
             "labconsole_version": record.labconsole_version,
-            "generator": asked.generator,
-            "observe": asked.observe,
+            "generator": requested.generator,
+            "observe": requested.observe,
         },
         nodes={},
         run_ids=_run_ids(record),
@@ -77,14 +77,17 @@ def _measured(record: SearchRecord, own: Sequence[RunSummary]) -> MeasuredTrial:
 
 
 def build_quantity(goal: GoalRecord) -> Quantity:
-    """The load that meets a goal; one that is no preset says what it asks for, so that it is compared with its like."""
-    words = f"load that meets {goal.goal}"
+    """Return the quantity of the load that meets a goal. A goal that is no preset names its own parameters.
+
+    So such goals are compared only with equal ones.
+    """
+    name = f"load that meets {goal.goal}"
     if goal.goal.endswith("(adjusted)"):
-        words += (
+        name += (
             f": trials of {goal.trial_duration_s:g} s, {goal.duration_sum_s:g} s at a load, width "
             f"{format_percent(goal.relative_width, 2)}"
         )
-    return Quantity(name=words, unit="pps", better="higher", shown_unit="kpackets/s per source", scale=1e3, places=2)
+    return Quantity(name=name, unit="pps", better="higher", shown_unit="kpackets/s per source", scale=1e3, places=2)
 
 
 def _value(goal: GoalRecord) -> MeasuredValue:
@@ -94,7 +97,7 @@ def _value(goal: GoalRecord) -> MeasuredValue:
 
 
 def _one(values: Iterable[str | None]) -> str | None:
-    """What all have in common; None: they differ, or it is not known of one."""
+    """Return the common value, or None if they differ or one is unknown."""
     found = set(values)
     return found.pop() if len(found) == 1 else None
 

@@ -1,4 +1,4 @@
-"""What no search can have found: trials of another testbed, after its end or twice, or bounds in reverse. Pure."""
+"""Values that no search can have: trials of another testbed, after its end or repeated, or reversed bounds. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from labconsole.model.record.search import SearchRecord
 
 
 class RunHead(NamedTuple):
-    """Of a run that is a trial of a search: where, and when. ``stepped``: its times say nothing."""
+    """The testbed, platform and times of a run that is a trial of a search. ``stepped``: its times mean nothing."""
 
     testbed: str
     platform: str
@@ -24,7 +24,7 @@ class RunHead(NamedTuple):
 
 
 def head_of(run: RunRecord) -> RunHead:
-    """Of this run."""
+    """Return the head of this run."""
     return RunHead(
         run.testbed_fingerprint,
         run.requested.platform,
@@ -36,7 +36,7 @@ def head_of(run: RunRecord) -> RunHead:
 
 
 def find_implausible(record: SearchRecord, runs: Mapping[str, RunHead]) -> Iterator[Discrepancy]:
-    """What of a record no search can have found. ``runs``: those that are there, by run id."""
+    """Find the values of a record that no search can have. ``runs``: the available runs, by run ID."""
     took_s = trial_s(record.started_at, record.finished_at)
     if took_s is None:
         yield against("finished_at", "is not a time in UTC", record.finished_at[:80])
@@ -59,8 +59,9 @@ def find_implausible(record: SearchRecord, runs: Mapping[str, RunHead]) -> Itera
 
 
 def _trial(where: str, record: SearchRecord, head: RunHead) -> Iterator[Discrepancy]:
-    """A trial is of the testbed and the platform, and was taken meanwhile where one console wrote both. One that an
-    interrupted search had taken before is earlier than this one began.
+    """Check that a trial is of the testbed and the platform, and within the search's time if one console wrote both.
+
+    A trial that an interrupted search took earlier is before the beginning of this one.
     """
     if head.testbed != record.testbed_fingerprint:
         yield against(where, "was taken on another testbed", head.testbed[:80])

@@ -1,4 +1,6 @@
-"""A search as it can be drawn while it runs, and out of its record: every trial, whether it passed, the bounds then."""
+"""The picture of a search while it runs, and from its record: every trial, whether it passed, the bounds at that
+time.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +21,19 @@ RATE_UNIT, BURST_UNIT = "packets/s per source", "packets per source"
 
 
 class SearchPicture:
-    """``add`` every trial in the order taken, ``now`` at any time."""
+    """The picture of a search. Call ``add`` for every trial in the order taken, and ``now`` at any time."""
 
-    def __init__(self, asked: Search, *, line_pps: float, sources: int) -> None:
-        self._asked, self._sources = asked, sources
+    def __init__(self, requested: Search, *, line_pps: float, sources: int) -> None:
+        self._requested, self._sources = requested, sources
         self._line_total_pps = line_pps * sources
-        self._most_burst = max(1, round(line_pps * asked.back_to_back.trial_s))
-        self._goals = [_GoalBounds(goal) for goal in build_goals(asked)]
+        self._most_burst = max(1, round(line_pps * requested.back_to_back.trial_s))
+        self._goals = [_GoalBounds(goal) for goal in build_goals(requested)]
         self._tests = [LOAD] if self._goals else []
-        self._tests += [test for test in (FRAME_LOSS, BACK_TO_BACK, LATENCY) if test in asked.goals]
+        self._tests += [test for test in (FRAME_LOSS, BACK_TO_BACK, LATENCY) if test in requested.goals]
         self._parts = tuple(self._part(test, line_pps) for test in self._tests)
         self._burst = Between()
         self.limited_by: Mapping[str, Limit] = {}
-        """By goal, of a search that has ended; what its trials say by themselves is not why there are no more."""
+        """The limits of a finished search, by goal. Its trials alone do not show why it ended."""
         self._trials: list[PictureTrial] = []
 
     def _part(self, test: str, line_pps: float) -> PicturePart:
@@ -41,7 +43,7 @@ class SearchPicture:
         return PicturePart(name=test, unit=RATE_UNIT, low=0.0, high=line_pps, criteria=criteria[test])
 
     def add(self, test: str, trial: LoadTrial) -> None:
-        """One more was taken; what a record has for a test that was not asked for is in no picture."""
+        """Add a trial. A record may have trials of a test that was not requested; these are in no picture."""
         if test not in self._tests:
             return
         at, missing = trial.load_pps, trial.missing_ratio
@@ -69,7 +71,7 @@ class SearchPicture:
 
     def _update_burst(self, packets: float, trial: LoadTrial, *, passed: bool) -> Between:
         low, high, _, high_by = self._burst
-        if bursts_closed(low or 0, high, self._most_burst, self._asked.back_to_back.width_ratio):
+        if bursts_closed(low or 0, high, self._most_burst, self._requested.back_to_back.width_ratio):
             low = high = None  # that repetition is over, and the next begins
         if passed:
             self._burst = Between(packets, high, high_by=high_by if high is not None else "")
@@ -79,7 +81,9 @@ class SearchPicture:
         return self._burst
 
     def now(self, under_way: tuple[str, float, float] | None = None, ahead: Forecast | None = None) -> StepPicture:
-        """As it stands; with the test, place and duration of the trial under way, and what lies ahead of it."""
+        """Return the current picture, with test, place and duration of the trial under way, and the forecast after
+        it.
+        """
         drawn = None
         if under_way is not None:
             test, at, duration_s = under_way
@@ -91,7 +95,7 @@ class SearchPicture:
             found=(*self._describe_loads(), *self._lossless()),
             coming=ahead.words if ahead is not None else (),
             left_trials=ahead.trials if ahead is not None else None,
-            most_left_trials=max(0, self._asked.max_trials - len(self._trials)) if under_way is not None else None,
+            most_left_trials=max(0, self._requested.max_trials - len(self._trials)) if under_way is not None else None,
         )
 
     @property
@@ -101,11 +105,11 @@ class SearchPicture:
     def _describe_loads(self) -> Iterator[str]:
         for each in self._goals:
             limit = self.limited_by.get(each.goal.name, each.limited_by)
-            told = "" if limit == "uut" else f", limit: {LIMITS[limit]}"
-            yield f"{each.goal.name} {' to '.join(map(_pps, each.decided))} {self._unit}{told}"
+            limited_by = "" if limit == "uut" else f", limit: {LIMITS[limit]}"
+            yield f"{each.goal.name} {' to '.join(map(_pps, each.decided))} {self._unit}{limited_by}"
 
     def _lossless(self) -> Iterator[str]:
-        """The highest load of the frame loss curve without loss."""
+        """Describe the highest load without loss on the frame loss curve."""
         if FRAME_LOSS not in self._tests:
             return
         part = self._tests.index(FRAME_LOSS)
@@ -116,9 +120,9 @@ class SearchPicture:
 
 
 class _GoalBounds:
-    """A goal's relevant bounds (load_class.py), trial by trial: only the load that had one more is judged again.
+    """A goal's relevant bounds (load_class.py), trial by trial: only the load of a new trial is judged again.
 
-    Several trials decide on a load. Until they have, it is taken for what most of their time says: that is not settled.
+    Several trials decide on a load. Until they have, the majority of their time decides, and the bound is not settled.
     """
 
     def __init__(self, goal: Goal) -> None:
@@ -129,7 +133,7 @@ class _GoalBounds:
         self._looks: dict[float, bool] = {}
 
     def after(self, trial: LoadTrial) -> Between:
-        """One more."""
+        """Return the bounds after one more trial."""
         load = trial.load_pps
         there = self._there.setdefault(load, [])
         there.append(trial)
@@ -143,7 +147,7 @@ class _GoalBounds:
 
     @property
     def limited_by(self) -> Limit:
-        """What set the upper bound that is decided; the unit under test until there is one."""
+        """What set the upper bound that is decided, or the unit under test without one."""
         return self._limit(self.decided[1])
 
     def _limit(self, load: float | None) -> Limit:
@@ -155,7 +159,7 @@ def _not_the_unit(limit: str) -> str:
 
 
 def _around(met: Mapping[float, bool | None]) -> tuple[float | None, float | None]:
-    """The lowest load that fails, and the highest below it that does not."""
+    """Return (lower, upper): upper is the lowest load that fails, lower the highest one below it that passes."""
     lower = None
     for load in sorted(met):
         if met[load] is False:
@@ -165,9 +169,9 @@ def _around(met: Mapping[float, bool | None]) -> tuple[float | None, float | Non
     return lower, None
 
 
-def build_picture(asked: Search, record: SearchRecord) -> StepPicture:
-    """A finished search out of its record."""
-    picture = SearchPicture(asked, line_pps=record.line_rate_pps, sources=record.requested.sources)
+def build_picture(requested: Search, record: SearchRecord) -> StepPicture:
+    """Build the picture of a finished search from its record."""
+    picture = SearchPicture(requested, line_pps=record.line_rate_pps, sources=record.requested.sources)
     for trial in record.trials:
         values = trial.model_dump()
         test = values.pop("for_test")

@@ -1,7 +1,7 @@
-"""Which searches a report shows, and what its tables of them have in common. Pure.
+"""The searches that a report shows, and the common data of its tables on them. Pure.
 
-Of searches that mean the same (one was ended early, and made again) the newest that came to its end is shown, else the
-newest. Repetitions, and searches from the command line, each are their own.
+Of searches with the same meaning (one ended early, and was repeated) the report shows the newest that finished, or else
+the newest. Repetitions, and searches from the command line, are shown separately.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ HEADINGS = ("platform", "frame size (B)", "sources", "background")
 
 
 def select_searches(records: Iterable[SearchRecord]) -> list[SearchRecord]:
-    """Those that are shown, in the order of tables."""
+    """Return the searches to show, in the order of tables."""
     return sorted(select_newest(records), key=lambda r: (*factors(r), r.plan.repetition, r.started_at))
 
 
 def select_newest(records: Iterable[SearchRecord]) -> list[SearchRecord]:
-    """Of those that mean the same on the same testbed, one."""
+    """Return one of the searches with the same meaning on the same testbed."""
     found: dict[tuple[str, str], SearchRecord] = {}
     for record in sorted(records, key=lambda r: (r.status == "done", r.started_at, r.search_id)):
         found[record.plan.hash, record.testbed_fingerprint] = record
@@ -38,12 +38,12 @@ def select_newest(records: Iterable[SearchRecord]) -> list[SearchRecord]:
 
 
 def factors(record: SearchRecord) -> tuple[str, int | None, bool | None, int, str, str]:
-    """In the order of ``FACTORS``."""
-    asked = record.requested
-    return (asked.platform, *size_cells(asked.frame), asked.sources, asked.background, record.testbed)
+    """Return the factors in the order of ``FACTORS``."""
+    requested = record.requested
+    return (requested.platform, *size_cells(requested.frame), requested.sources, requested.background, record.testbed)
 
 
 def format_factors(record: SearchRecord) -> tuple[str, ...]:
-    """In the order of ``HEADINGS``."""
-    asked = record.requested
-    return (asked.platform, format_size_number(asked.frame), str(asked.sources), asked.background)
+    """Format the factors in the order of ``HEADINGS``."""
+    requested = record.requested
+    return (requested.platform, format_size_number(requested.frame), str(requested.sources), requested.background)

@@ -1,6 +1,6 @@
-"""All that one search asks for, in order, on any bench: load goals, frame loss, bursts, latency. Blocking.
+"""All trials that one search requests, in order, on any bench: load goals, frame loss, bursts, latency. Blocking.
 
-The bench takes the trials; in the engine that is the testbed, in a rehearsal a unit that is reckoned, by which the
+The bench takes the trials. In the engine that is the testbed; in a rehearsal it is a simulated unit, by which the
 length of a search is estimated before it begins.
 """
 
@@ -26,11 +26,13 @@ from labconsole.model.record.search import BackToBackRecord, FrameLossPoint, Lat
 LOAD, FRAME_LOSS, BACK_TO_BACK, LATENCY = "load", "frame-loss", "back-to-back", "latency"
 
 REHEARSED_SHARE = 0.37
-"""Of the line rate, what the rehearsed unit forwards; of the longest burst, what its buffer holds."""
+"""The rehearsed unit's forwarding rate as a share of the line rate, and its buffer as a share of the longest burst."""
 
 
 class LoadMeasurer(Protocol):
-    """What takes the trials. Loads and packets are per source. Raising Ended ends the procedure in good order."""
+    """The interface that takes the trials. Loads and packets are per source. Raising Ended ends the procedure in good
+    order.
+    """
 
     def trial(self, test: str, duration_s: float, load_pps: float) -> LoadTrial: ...
     def burst(self, packets: int) -> LoadTrial: ...
@@ -39,7 +41,7 @@ class LoadMeasurer(Protocol):
 
 @dataclass(slots=True)
 class SearchFindings:
-    """What is known so far. ``ended_early``: why not everything was tried, None when it was."""
+    """The results so far. ``ended_early``: why not everything was tried, or None if it was."""
 
     goals: list[GoalResult] = field(default_factory=list)
     frame_loss: tuple[FrameLossPoint, ...] | None = None
@@ -50,10 +52,10 @@ class SearchFindings:
 
 
 class _Counted:
-    """A bench that writes its trials down, and ends when it has taken as many as it may."""
+    """A bench that records its trials, and ends at the most trials allowed."""
 
-    def __init__(self, bench: LoadMeasurer, findings: SearchFindings, asked: Search) -> None:
-        self._bench, self._findings, self._asked = bench, findings, asked
+    def __init__(self, bench: LoadMeasurer, findings: SearchFindings, requested: Search) -> None:
+        self._bench, self._findings, self._requested = bench, findings, requested
 
     def trial(self, test: str, duration_s: float, load_pps: float) -> LoadTrial:
         return self._kept(test, lambda: self._bench.trial(test, duration_s, load_pps))
@@ -62,20 +64,22 @@ class _Counted:
         return self._kept(BACK_TO_BACK, lambda: self._bench.burst(packets))
 
     def _kept(self, test: str, take: Callable[[], LoadTrial]) -> LoadTrial:
-        if len(self._findings.trials) >= self._asked.max_trials:
-            raise Ended(f"ended after {self._asked.max_trials} trials, the maximum number of trials")
+        if len(self._findings.trials) >= self._requested.max_trials:
+            raise Ended(f"ended after {self._requested.max_trials} trials, the maximum number of trials")
         trial = take()
         self._findings.trials.append((test, trial))
         return trial
 
 
-def run_search(asked: Search, bench: LoadMeasurer, findings: SearchFindings, *, line_pps: float, sources: int) -> None:
-    """Fill ``findings``, also with what is known when the bench raises. Loads lie below ``line_pps`` per source."""
-    counted = _Counted(bench, findings, asked)
+def run_search(
+    requested: Search, bench: LoadMeasurer, findings: SearchFindings, *, line_pps: float, sources: int
+) -> None:
+    """Fill ``findings``, also with partial results if the bench raises. Loads are below ``line_pps`` per source."""
+    counted = _Counted(bench, findings, requested)
     try:
-        _load_goals(asked, counted, findings, line_pps)
-        if FRAME_LOSS in asked.goals:
-            settings = asked.frame_loss
+        _load_goals(requested, counted, findings, line_pps)
+        if FRAME_LOSS in requested.goals:
+            settings = requested.frame_loss
             taken = frame_loss_curve(
                 lambda duration_s, load_pps: counted.trial(FRAME_LOSS, duration_s, load_pps),
                 line_pps=line_pps,
@@ -83,26 +87,26 @@ def run_search(asked: Search, bench: LoadMeasurer, findings: SearchFindings, *, 
                 trial_s=settings.trial_s,
             )
             findings.frame_loss = frame_loss_points(taken, line_pps=line_pps)
-        if BACK_TO_BACK in asked.goals:
-            findings.back_to_back = _bursts(asked, counted, findings, line_pps, sources)
-        if LATENCY in asked.goals:
-            findings.latency = _latency(asked, counted, bench, findings)
+        if BACK_TO_BACK in requested.goals:
+            findings.back_to_back = _bursts(requested, counted, findings, line_pps, sources)
+        if LATENCY in requested.goals:
+            findings.latency = _latency(requested, counted, bench, findings)
     except Ended as exc:
         findings.ended_early = str(exc)
 
 
-def _load_goals(asked: Search, counted: _Counted, findings: SearchFindings, line_pps: float) -> None:
-    goals = build_goals(asked)
+def _load_goals(requested: Search, counted: _Counted, findings: SearchFindings, line_pps: float) -> None:
+    goals = build_goals(requested)
     if not goals:
         return
-    lowest_pps = line_pps * asked.lowest_ratio
+    lowest_pps = line_pps * requested.lowest_ratio
     try:
         found = search(
             lambda duration_s, load_pps: counted.trial(LOAD, duration_s, load_pps),
             goals,
             minimum_pps=lowest_pps,
             maximum_pps=line_pps,
-            max_trials=asked.max_trials,
+            max_trials=requested.max_trials,
         )
         if found.ended_early is not None:
             raise Ended(found.ended_early)
@@ -112,16 +116,16 @@ def _load_goals(asked: Search, counted: _Counted, findings: SearchFindings, line
 
 
 def _throughput(findings: SearchFindings, *, loss: bool) -> GoalResult | None:
-    """The goal without loss that was found, the strictest first; with ``loss`` one that allows some will do."""
+    """Return the strictest result of a goal without loss, or with ``loss`` also of one that allows some."""
     found = [result for result in findings.goals if result.lower_bound_pps is not None]
     found.sort(key=lambda result: (result.goal.loss_ratio, result.goal.exceed_ratio))
     return next((result for result in found if loss or result.goal.loss_ratio == 0), None)
 
 
 def _bursts(
-    asked: Search, counted: _Counted, findings: SearchFindings, line_pps: float, sources: int
+    requested: Search, counted: _Counted, findings: SearchFindings, line_pps: float, sources: int
 ) -> BackToBackRecord | None:
-    settings = asked.back_to_back
+    settings = requested.back_to_back
     most = max(1, round(line_pps * settings.trial_s))
     done: list[BurstSearch] = []
     spent: Ended | None = None
@@ -144,18 +148,20 @@ def _bursts(
     return found
 
 
-def _latency(asked: Search, counted: _Counted, bench: LoadMeasurer, findings: SearchFindings) -> LatencyRecord | None:
+def _latency(
+    requested: Search, counted: _Counted, bench: LoadMeasurer, findings: SearchFindings
+) -> LatencyRecord | None:
     at = _throughput(findings, loss=True)
     if at is None or at.lower_bound_pps is None:
         return None
     streams: list[StreamLatency] = []
-    for _ in range(asked.latency.repetitions):
-        streams += bench.delays(counted.trial(LATENCY, asked.latency.trial_s, at.lower_bound_pps).run_id)
+    for _ in range(requested.latency.repetitions):
+        streams += bench.delays(counted.trial(LATENCY, requested.latency.trial_s, at.lower_bound_pps).run_id)
     return latency(at.goal.name, at.lower_bound_pps, streams)
 
 
 class _Rehearsal:
-    """A unit that drops what exceeds its capacity, and whose buffer holds so many packets."""
+    """A unit that drops everything above its capacity, with a buffer of a fixed number of packets."""
 
     def __init__(self, line_pps: float, burst_s: float) -> None:
         self._line_pps = line_pps
@@ -184,8 +190,8 @@ class _Rehearsal:
 
 
 @cache
-def rehearse(asked: Search, line_pps: float) -> Sequence[float]:
-    """The durations of the trials that one search takes, on a unit that behaves: the real one may need more."""
+def rehearse(requested: Search, line_pps: float) -> Sequence[float]:
+    """Return the durations of the trials of one search on a well-behaved unit; a real one may need more."""
     findings = SearchFindings()
-    run_search(asked, _Rehearsal(line_pps, asked.back_to_back.trial_s), findings, line_pps=line_pps, sources=1)
+    run_search(requested, _Rehearsal(line_pps, requested.back_to_back.trial_s), findings, line_pps=line_pps, sources=1)
     return [trial.duration_s for _, trial in findings.trials]

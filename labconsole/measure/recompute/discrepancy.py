@@ -25,6 +25,10 @@ class Discrepancy:
     recomputed: Number = None
     says: str | None = None
 
+    def to_json(self) -> dict[str, Number]:
+        """As ``verify --json`` prints it."""
+        return {"where": self.where, "stored": self.stored, "recomputed": self.recomputed, "says": self.says}
+
     @property
     def sentence(self) -> str:
         """For people, without its place."""

@@ -63,8 +63,9 @@ def lowest_mean(means: Sequence[SetUpMean], floor: float = 0.0) -> SetUpMean | N
     lowest of the plain lower bounds is, too: that of the truly lowest holds. Without interval where one has none.
     ``floor``: what no true mean lies below.
 
-    No upper bound is closer than by the deviation of all of them together: of values with a tail towards high ones
-    those whose mean is low by chance scatter little, too, and the lowest bound would be chosen by that.
+    No bound is closer than by the deviation of all of them together: of values with a tail towards high ones those
+    whose mean is low by chance scatter little, too, and the lowest upper bound would be chosen by that. Of values with
+    a tail towards low ones those that have not met it scatter little, and their own lower bound is too high.
     """
     if not means:
         return None
@@ -74,11 +75,15 @@ def lowest_mean(means: Sequence[SetUpMean], floor: float = 0.0) -> SetUpMean | N
     if any(each.ci_low is None or each.scope != "set-ups" for each in means):
         return drop_interval(least)
     tail = (1 - LEVEL) / 2
-    low = max(min(each.mean - _reach(each, tail) for each in means), floor)
     degrees = sum(each.set_ups - 1 for each in means)
     pooled = math.sqrt(math.fsum((each.set_ups - 1) * (each.sd or 0.0) ** 2 for each in means) / degrees)
-    together = student_t_quantile(1 - tail / len(means), float(degrees)) * pooled
-    high = min(each.mean + max(_reach(each, tail / len(means)), together / math.sqrt(each.set_ups)) for each in means)
+
+    def reach(mean: SetUpMean, tail: float) -> float:
+        together = student_t_quantile(1 - tail, float(degrees)) * pooled / math.sqrt(mean.set_ups)
+        return max(_reach(mean, tail), together)
+
+    low = max(min(each.mean - reach(each, tail) for each in means), floor)
+    high = min(each.mean + reach(each, tail / len(means)) for each in means)
     return replace(least, ci_low=low, ci_high=high, method="student-t over set-ups, simultaneous")
 
 

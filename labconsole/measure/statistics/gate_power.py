@@ -2,6 +2,10 @@
 
 A gate passes where a one-sided t at 5 % shows that a fall is smaller than the margin. With no change at all that is a
 test with a noncentral t, as in ``effects``: its noncentrality is ln(1 + margin) in standard errors.
+
+A single occasion of a side has no mean that would be about normal. It is judged beside six others at least, and by
+Cantelli's inequality (F. P. Cantelli, Atti del Congresso Internazionale dei Matematici 6, 1928): of any distribution at
+most 1 in 1 + k² values lies k deviations or more to one side of its mean.
 """
 
 from __future__ import annotations
@@ -10,11 +14,25 @@ import math
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from labconsole.measure.statistics.distributions import chi_square_quantile, noncentral_t_cdf, student_t_quantile
-from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, POWER, SIGNIFICANCE, Effect, noncentrality
+from labconsole.measure.statistics.distributions import (
+    chi_square_quantile,
+    noncentral_t_cdf,
+    student_t_cdf,
+    student_t_quantile,
+)
+from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, POWER, SIGNIFICANCE, Effect, fall_p, noncentrality
 
 MOST_OCCASIONS: Final = 60
 """Of one side: more is nothing that a plan could ask for."""
+
+FEWEST_BESIDE_ONE: Final = 6
+"""Occasions of one side that a single one of the other is judged beside. Where they are of two kinds, m of one kind and
+the single one of the other come about in p·(1 - p)^m of cases: up to 10.5 % beside three, 6.7 % beside five, 5.7 %
+beside six.
+"""
+
+ONE_ERRORS: Final = math.sqrt(1 / SIGNIFICANCE - 1)
+"""Standard errors that a single occasion has to differ by: 4.36."""
 
 _LEAST_ERRORS: Final = 2.48
 """Standard errors that a margin must have to pass with 80 % power by however many degrees of freedom: normal, 2.486."""
@@ -29,6 +47,20 @@ class OccasionCounts(NamedTuple):
     baseline: int
     later: int
 
+    def to_json(self) -> dict[str, int]:
+        """As ``gate --json`` prints it."""
+        return {"baseline": self.baseline, "later": self.later}
+
+    @property
+    def is_single(self) -> bool:
+        """Whether a side has one occasion."""
+        return min(self) == 1
+
+    @property
+    def are_enough(self) -> bool:
+        """Whether anything is concluded from so many."""
+        return max(self) >= (FEWEST_BESIDE_ONE if self.is_single else MINIMUM_BLOCKS)
+
     @property
     def error_ratio(self) -> float:
         """The standard error of a change, in deviations of an occasion."""
@@ -42,20 +74,38 @@ class OccasionCounts(NamedTuple):
         return self.error_ratio**4 / math.fsum(1 / (many * many * (many - 1)) for many in self)
 
 
-def passing_margin_ratio(effect: Effect, *, is_spread_known: bool) -> float | None:
-    """The margin that passes with 80 % power at the spread of ``effect`` if nothing has changed; None: no spread.
+def occasion_fall_p(effect: Effect, margin_ratio: float, counts: OccasionCounts) -> tuple[float, float] | None:
+    """As ``effects.fall_p``, of an effect over so many occasions: of a single one p is no smaller than Cantelli's."""
+    found = fall_p(effect, margin_ratio)
+    if found is None or not counts.is_single:
+        return found
+    assert effect.mean_log is not None
+    assert effect.error_log is not None
+    t = (effect.mean_log + math.log1p(margin_ratio)) / effect.error_log
+    worse, passed = found
+    return max(worse, _cantelli(-t)), max(passed, _cantelli(t))
 
-    ``is_spread_known``: the spread is that of a baseline that stays. Else later occasions estimate it again, and it may
-    come out larger: the power is then a mean over what this many degrees of freedom may show.
+
+def _cantelli(deviations: float) -> float:
+    """What share lies so many deviations or more above the mean, at most."""
+    return 1 / (1 + max(deviations, 0.0) ** 2)
+
+
+def passing_margin_ratio(effect: Effect, counts: OccasionCounts) -> float | None:
+    """The margin that passes with 80 % power at the spread of ``effect`` if nothing has changed; None: no spread, or
+    nothing passes by so few occasions.
+
+    With one later occasion the spread is that of a baseline that stays. Else later occasions estimate it again, and it
+    may come out larger: the power is then a mean over what this many degrees of freedom may show.
     """
-    if effect.error_log is None or effect.degrees is None:
+    if effect.error_log is None or effect.degrees is None or not counts.are_enough:
         return None
     degrees = effect.degrees
     # Welch's degrees are never the same twice, and the mean over spreads takes a while.
     errors = (
-        noncentrality_of_known_spread(degrees)
-        if is_spread_known
-        else _noncentrality_of_estimated_spread(math.floor(10 * degrees) / 10)
+        noncentrality_of_known_spread(counts)
+        if counts.later == 1
+        else _noncentrality_of_estimated_spread(math.floor(10 * degrees) / 10, counts.is_single)
     )
     log_margin = errors * effect.error_log
     return math.expm1(log_margin) if log_margin < 700.0 else None
@@ -75,21 +125,31 @@ def deciding_counts(
     for total in range(max(fewest + least.later, evenly), 2 * MOST_OCCASIONS + 1):
         for later in range(max(least.later, total - MOST_OCCASIONS), min(total - fewest, MOST_OCCASIONS) + 1):
             counts = OccasionCounts(total - later, later)
+            if not counts.are_enough:
+                continue
             error = max(sd_log * counts.error_ratio, least_error_log)
-            if bound >= _LEAST_ERRORS * error and bound >= noncentrality_of_known_spread(counts.degrees) * error:
+            if bound >= _LEAST_ERRORS * error and bound >= noncentrality_of_known_spread(counts) * error:
                 return counts
     return None
 
 
-def noncentrality_of_known_spread(degrees: float) -> float:
-    """How many standard errors a margin must have to pass with 80 % power: the noncentral t, one-sided at 5 %."""
-    return noncentrality(degrees, 2 * SIGNIFICANCE, POWER)
+def noncentrality_of_known_spread(counts: OccasionCounts) -> float:
+    """How many standard errors a margin must have to pass with 80 % power: the noncentral t, one-sided at 5 %, or at
+    what a single occasion has to differ by.
+    """
+    tail = student_t_cdf(-_limit(counts.degrees, counts.is_single), counts.degrees)
+    return noncentrality(counts.degrees, 2 * tail, POWER)
+
+
+def _limit(degrees: float, is_single: bool) -> float:
+    limit = student_t_quantile(1 - SIGNIFICANCE, degrees)
+    return max(limit, ONE_ERRORS) if is_single else limit
 
 
 @lru_cache(maxsize=4096)
-def _noncentrality_of_estimated_spread(degrees: float) -> float:
+def _noncentrality_of_estimated_spread(degrees: float, is_single: bool) -> float:
     """The same where the standard error is estimated: the one at hand is one draw, and a later one is another."""
-    limit = student_t_quantile(1 - SIGNIFICANCE, degrees)
+    limit = _limit(degrees, is_single)
     spreads = [math.sqrt(chi_square_quantile((place + 0.5) / _SPREADS, degrees) / degrees) for place in range(_SPREADS)]
     low, high = 0.0, 64.0
     for _ in range(_HALVINGS):

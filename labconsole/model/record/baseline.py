@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final
 
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
@@ -31,7 +31,15 @@ class Baseline:
 
     def to_json(self) -> dict[str, Any]:
         """As commands tell it to machines."""
-        return asdict(self)
+        return {
+            "name": self.name,
+            "plan_name": self.plan_name,
+            "plan_hash": self.plan_hash,
+            "testbed": self.testbed,
+            "testbed_fingerprint": self.testbed_fingerprint,
+            "author": self.author,
+            "set_at": self.set_at,
+        }
 
 
 def group_baselines(known: Iterable[Baseline]) -> list[list[Baseline]]:

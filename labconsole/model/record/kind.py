@@ -70,6 +70,19 @@ class ExperimentColumns:
     platform: str
     status: str
 
+    def to_row(self) -> dict[str, Any]:
+        """By the names of the columns of the table ``experiments``."""
+        return {
+            "id": self.id,
+            "started_at": self.started_at,
+            "testbed": self.testbed,
+            "testbed_fingerprint": self.testbed_fingerprint,
+            "plan_name": self.plan_name,
+            "plan_hash": self.plan_hash,
+            "platform": self.platform,
+            "status": self.status,
+        }
+
 
 def columns_of(record_id: str, record: RecordOfPlan) -> ExperimentColumns:
     """The columns of a record of a plan's."""

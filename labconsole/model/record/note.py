@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from labconsole.model.record.run import RunRecord
@@ -20,7 +20,7 @@ class RunNote:
 
     def to_json(self) -> dict[str, Any]:
         """As an exported line has it, under the key ``note``."""
-        return asdict(self)
+        return {"text": self.text, "author": self.author, "written_at": self.written_at}
 
 
 PLAN_NOTE = "plan_note"

@@ -159,16 +159,17 @@ def ask_on_console(name: str, limit_s: float = ASK_S) -> Ask:
             )
         request = AskGuest(guest=name, line=told, until=DONE, timeout_s=limit_s)
         printed = (await uut.ask(request, timeout_s=limit_s + 10)).printed.replace("\r\n", "\n")
-        said = re.search(rf"<{mark}\n(.*)\n>{mark} (\d{{1,3}})\s", printed, re.DOTALL)
-        if said is None:
+        answer, _, ending = printed.partition(f"<{mark}\n")[2].rpartition(f"\n>{mark} ")
+        status = re.match(r"(\d{1,3})\s", ending)
+        if status is None:
             end = " ".join(printed[-_MAX_TOLD:].split())
             raise NodeError(
                 uut.name, f"guest {name} did not answer completely; its answer ends: {end}", operation="guest.ask"
             )
-        answer = said[1].removesuffix("\n")
-        if said[2] != "0":
+        answer = answer.removesuffix("\n")
+        if status[1] != "0":
             end = " ".join(answer[-_MAX_TOLD:].split()) or "it said nothing"
-            raise NodeError(uut.name, f"in guest {name}, status {said[2]}: {end}", operation="guest.ask")
+            raise NodeError(uut.name, f"in guest {name}, status {status[1]}: {end}", operation="guest.ask")
         return answer
 
     return ask

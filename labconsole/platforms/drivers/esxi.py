@@ -17,18 +17,12 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from labconsole.contracts.driver import Attestation, Capabilities, DriverInfo
 from labconsole.errors import NodeError
-from labconsole.platforms.base.guest import (
-    GuestNic,
-    HypervisorGuest,
-    State,
-    ambiguity,
-    disambiguate,
-    format_output,
-)
+from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, State, ambiguity, disambiguate, format_output
 from labconsole.platforms.base.hypervisor import StopCommands
 from labconsole.platforms.base.installed_guests import InstalledGuestDriver
 from labconsole.platforms.base.options import ManagedOptions, mac_address
@@ -38,6 +32,9 @@ STATES = {"Powered on": State.RUNNING, "Powered off": State.STOPPED, "Suspended"
 PATH = "PATH=/bin:/sbin:/usr/bin:/usr/lib/vmware/bin"
 """A login that is not interactive has a shorter one."""
 MAX_LINE = 2000
+MAX_READINGS = 48
+"""Of a row, the first of which are looked at: its File column comes after a name of at most 80 characters, and each
+place costs a search through the rest of the row."""
 LISTED_TRIES = 3
 """``esxcli network vm list`` is seen to leave machines out now and then."""
 
@@ -100,7 +97,7 @@ def registered(text: str) -> tuple[list[RegisteredMachine], list[str]] | None:
     unread = []
     for line in (line[:MAX_LINE] for line in lines[header + 1 :]):
         vmid = _VMID.match(line)
-        starts = _BRACKET.finditer(line, vmid.end() + 1) if vmid else ()
+        starts = islice(_BRACKET.finditer(line, vmid.end() + 1), MAX_READINGS) if vmid else ()
         files = [file for start in starts if (file := _FILE.match(line, start.start())) is not None]
         if vmid and files:
             found.append((line, vmid, files))

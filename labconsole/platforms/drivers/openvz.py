@@ -38,7 +38,7 @@ _STATUS = re.compile(
     r"(?:CTID|VEID) (\S+) (exist|deleted) (mounted|unmounted) (running|paused|suspended|down)( suspended)?\s*"
 )
 """vzctl 3 and 4 add "suspended" to "down"; vzctl 7 prints it in its place, and "paused" for "running"."""
-_SETTING = re.compile(r'^\s*([A-Z]+)="?(.*?)"?\s*$', re.MULTILINE)
+_SETTING = re.compile(r'^[^\S\n]*([A-Z]+)="?(.*?)"?[^\S\n]*$', re.MULTILINE)
 
 
 class OpenVzOptions(ManagedOptions):

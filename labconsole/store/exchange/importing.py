@@ -47,6 +47,10 @@ class ImportResult:
     notes: int = 0
     experiments: dict[str, int] = field(default_factory=counted_kinds)
 
+    def to_json(self) -> dict[str, int]:
+        """As ``runs import --json`` prints it: experiments by their kinds, on a line with the others."""
+        return {"added": self.added, "present": self.present, "notes": self.notes, **self.experiments}
+
 
 class ImportBuffer:
     """What is to be imported, checked and as rows, in a file that goes with it: records may be more than memory."""

@@ -43,6 +43,18 @@ class MergeResult:
     experiments: dict[str, int] = field(default_factory=counted_kinds)
     left_out: int = 0
 
+    def to_json(self) -> dict[str, int]:
+        """As ``runs import --json`` prints it: experiments by their kinds, on a line with the others."""
+        return {
+            "added": self.added,
+            "present": self.present,
+            "series": self.series,
+            "notes": self.notes,
+            "calibrations": self.calibrations,
+            **self.experiments,
+            "left_out": self.left_out,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class _WantedRows:

@@ -6,6 +6,7 @@ crash in between leaves a file that nothing points to, which the next save of th
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import secrets
@@ -82,6 +83,11 @@ class SqliteBackend(Backend):
             raise StoreError(f"{self.path}: cannot open the run store: it is a directory")
         if not self._write and not self.path.exists():
             raise StoreError(f"{self.path}: there is no run store there; nothing has been saved yet")
+        if self._write and not self._own and self.series_dir.is_symlink():
+            raise StoreError(
+                f"{self.path}: cannot open the run store for writing: {self.series_dir} is a link, and files elsewhere "
+                "would be written and removed; a store has a directory there"
+            )
         self._refuse_foreign_journal()
 
     def _refuse_foreign_journal(self) -> None:
@@ -186,7 +192,8 @@ class SqliteBackend(Backend):
         limit = time.time() - STALE_S
         for left in self.series_dir.glob(".tmp-*"):
             try:
-                if left.stat().st_mtime < limit:
+                status = left.lstat()
+                if stat.S_ISREG(status.st_mode) and status.st_mtime < limit:
                     left.unlink()
             except FileNotFoundError:
                 continue  # another process opened the store at the same time and was faster
@@ -230,7 +237,7 @@ class SqliteBackend(Backend):
 def _locked(path: Path, what: str) -> TextIO:
     """The file, held. Raises StoreHeld when another process holds it."""
     while True:
-        stream = path.open("a+", encoding="utf-8")
+        stream = _open_lock(path)
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(path.stat(), os.fstat(stream.fileno())):
@@ -243,6 +250,22 @@ def _locked(path: Path, what: str) -> TextIO:
             stream.close()
             raise StoreHeld(what, holder) from None
         stream.close()  # its holder has just removed it: what is held is no file of that name any more
+
+
+def _open_lock(path: Path) -> TextIO:
+    """The lock's own file, made where there is none. What holds the lock overwrites it, so no link is followed."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags, 0o666)
+    except OSError as exc:
+        if exc.errno != errno.ELOOP:
+            raise
+    else:
+        stream = os.fdopen(descriptor, "a+", encoding="utf-8")
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return stream
+        stream.close()
+    raise StoreError(f"{path} is not a regular file; remove it")
 
 
 def _open_engine(path: Path, *, write: bool) -> Engine:
@@ -260,14 +283,14 @@ def _open_engine(path: Path, *, write: bool) -> Engine:
 
     @event.listens_for(engine, "connect")
     def _configure(connection: sqlite3.Connection, record: ConnectionPoolEntry) -> None:
-        # FULL: in WAL mode NORMAL may forget the last commits when the power fails (0.27 ms a run beside 0.02).
-        connection.execute("PRAGMA synchronous=FULL")
-        # The file may be from anybody: its schema is not trusted, and no value is longer than a record can be.
-        connection.execute("PRAGMA trusted_schema=OFF")
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE_BYTES)
-        add_functions(connection)
+        # The file may be from anybody. The first statement reads its schema, whose rows may have no end either.
         record.info[_WORK] = work = StatementWork(path)
         connection.set_progress_handler(work.is_over, COUNTED_STEPS)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE_BYTES)
+        connection.execute("PRAGMA trusted_schema=OFF")
+        # FULL: in WAL mode NORMAL may forget the last commits when the power fails (0.27 ms a run beside 0.02).
+        connection.execute("PRAGMA synchronous=FULL")
+        add_functions(connection)
 
     @event.listens_for(engine, "before_cursor_execute")
     def _start(connection: Connection, *_statement: object) -> None:

@@ -48,6 +48,18 @@ class FormValues:
     duration: str
     repetitions: str
 
+    def to_json(self) -> dict[str, str]:
+        """As the console's file has it."""
+        return {
+            "platform": self.platform,
+            "frame_size": self.frame_size,
+            "sources": self.sources,
+            "target": self.target,
+            "background": self.background,
+            "duration": self.duration,
+            "repetitions": self.repetitions,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:

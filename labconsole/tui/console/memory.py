@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
 
 from labconsole.tui.console.form import FormValues
@@ -44,7 +44,7 @@ class ConsoleMemory:
         """Remember a set-up, whole or not at all."""
         if self._path is None:
             return
-        kept = {**self._read(), testbed: asdict(values)}
+        kept = {**self._read(), testbed: values.to_json()}
         _write(self._path, json.dumps(dict(list(kept.items())[-MOST_TESTBEDS:]), indent=1))
 
     def recall_theme(self) -> str | None:

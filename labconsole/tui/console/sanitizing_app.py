@@ -10,7 +10,7 @@ from rich.segment import Segment, Segments
 from textual.app import App
 from textual.notifications import SeverityLevel
 
-from labconsole.text.sanitize import sanitize, unwrap_stream
+from labconsole.text.sanitize import sanitize, single_line, unwrap_stream
 
 
 class SanitizingApp(App[int]):
@@ -24,6 +24,10 @@ class SanitizingApp(App[int]):
     def copy_to_clipboard(self, text: str) -> None:
         """Textual's own. What is pasted is obeyed like what is typed."""
         super().copy_to_clipboard(sanitize(text))
+
+    def copy_line(self, text: str) -> None:
+        """The same as one line: what is pasted after a line feed, a shell runs."""
+        self.copy_to_clipboard(single_line(text))
 
     def notify(
         self,

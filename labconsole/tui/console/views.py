@@ -6,8 +6,9 @@ Losing them costs some typing, never more: a file that cannot be read is passed 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from labconsole.tui.console.state_file import read_mapping, write_atomically
 
@@ -24,6 +25,10 @@ class View:
     sort: str = "started"
     descending: bool = True
     hidden: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As the console's file has it."""
+        return {"filter": self.filter, "sort": self.sort, "descending": self.descending, "hidden": self.hidden}
 
 
 class SavedViews:
@@ -53,7 +58,7 @@ class SavedViews:
             self._views = views
             return ""
         try:
-            write_atomically(self._path, json.dumps({name: asdict(view) for name, view in views.items()}, indent=1))
+            write_atomically(self._path, json.dumps({name: view.to_json() for name, view in views.items()}, indent=1))
         except OSError as exc:
             return f"{self._path} cannot be written: {exc.strerror or exc}"
         return ""

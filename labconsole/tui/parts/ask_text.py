@@ -13,6 +13,7 @@ from textual.widgets import Input, Static
 from labconsole.text.cells import safe
 from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.key_bar import dialog_keys
+from labconsole.tui.parts.typed_text import TypedText
 
 Take = Callable[[str], Awaitable[str]]
 """Does what the text is for; the result is why it could not, "" when it could."""
@@ -31,7 +32,7 @@ class AskText(HasActions, ModalScreen[None]):
     def compose(self) -> ComposeResult:
         with Vertical(id="ask-box"):
             yield Static(safe(self._question, 200), id="ask-question", markup=False)
-            yield Input(self._value, compact=True, id="ask-text", select_on_focus=False)
+            yield TypedText(self._value, compact=True, id="ask-text", select_on_focus=False)
             yield Static(safe(self._words, 400), id="ask-words", markup=False)
             yield Static("", id="ask-problem", markup=False)
             yield Static(f"enter: accept      {dialog_keys(self)}", id="ask-keys", markup=False)

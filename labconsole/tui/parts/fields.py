@@ -16,11 +16,11 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
-from textual.widgets import Input
 
 from labconsole.text.cells import safe
 from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.lines import Tones
+from labconsole.tui.parts.typed_text import TypedText
 
 BETWEEN_FIELDS = (
     Action("up", "go(-1)", "Field above", "Go to the field above.", id="field-up", shown=False, common=True),
@@ -39,7 +39,7 @@ class _InForm(Widget):
             self.screen.set_focus(fields[to])
 
 
-class Field(HasActions, Input, _InForm):
+class Field(HasActions, TypedText, _InForm):
     """A short text of which every prefix matches ``prefix``; ``presets`` are offered by + and −."""
 
     ACTIONS = (

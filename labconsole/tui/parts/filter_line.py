@@ -15,6 +15,7 @@ from labconsole.model.query import Query, parse_query, parse_typing
 from labconsole.text.cells import fit_parts, safe
 from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.lines import Lines, Span
+from labconsole.tui.parts.typed_text import TypedText
 
 EXAMPLE = "no filter: all runs. Press / and type, e.g. platform=raw verdict!=valid loss>1%"
 
@@ -55,7 +56,7 @@ class _Problems(Lines):
         self.paint()
 
 
-class FilterInput(HasActions, Input):
+class FilterInput(HasActions, TypedText):
     """The text. Up, down, enter and esc leave it."""
 
     ACTIONS = (Action("escape,up,down", "leave", "Leave the filter", shown=False),)

@@ -19,7 +19,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from labconsole.text.cells import safe
+from labconsole.text.cells import THIN_SPACE, safe
 
 Span = tuple[str, str]
 LABEL_CELLS = 10
@@ -81,7 +81,7 @@ def set_border_titles(widget: Widget, title: str | None, subtitle: str | None = 
     for name, text in (("border_title", title), ("border_subtitle", subtitle)):
         if text is not None and widget.__dict__.get(f"entitled_{name}") != text:
             widget.__dict__[f"entitled_{name}"] = text
-            setattr(widget, name, Content(text))
+            setattr(widget, name, Content(safe(text, CHARACTERS)))
 
 
 class Tones(Widget):
@@ -134,6 +134,8 @@ class Tones(Widget):
         segments: list[Segment] = []
         used, last = 0, None
         for text, name in spans:
+            if not (text.isprintable() or text.replace(THIN_SPACE, " ").isprintable()):
+                text = safe(text, 2 * len(text))  # whoever made it should have; this is what the terminal obeys
             used += len(text) if text.isascii() else cell_len(text)
             if name == last:  # a change of colour is forty bytes on the line, more than most cells
                 segments[-1] = Segment(segments[-1].text + text, segments[-1].style)

@@ -16,6 +16,7 @@ from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.key_bar import dialog_keys
 from labconsole.tui.parts.lines import Span, set_border_titles
 from labconsole.tui.parts.table import Column, LineTable
+from labconsole.tui.parts.typed_text import TypedText
 
 
 class _Rows(LineTable, can_focus=False):
@@ -60,7 +61,7 @@ class Pick(HasActions, ModalScreen[str | None]):
         with Vertical(id="pick-box") as box:
             set_border_titles(box, safe(self._title, 80))
             box.border_subtitle = f"type to filter · enter: choose · {dialog_keys(self)}"
-            yield Input(compact=True, id="pick-text", max_length=100)
+            yield TypedText(compact=True, id="pick-text", max_length=100)
             yield _Rows(self._choices)
 
     def on_mount(self) -> None:

@@ -58,7 +58,8 @@ def scan(inventory: Inventory, known: Mapping[Path, PlanEntry], also: AlsoCheck 
 
 def _yaml_files(directory: Path) -> list[Path]:
     try:
-        return sorted(p for p in directory.iterdir() if p.suffix in SUFFIXES and not p.name.startswith("."))
+        found = [p for p in directory.iterdir() if p.suffix in SUFFIXES and not p.name.startswith(".")]
+        return sorted(p for p in found if p.is_file())  # opening a pipe would wait for its other end
     except FileNotFoundError:
         return []
     except OSError as exc:
@@ -67,8 +68,6 @@ def _yaml_files(directory: Path) -> list[Path]:
 
 def _has_plan_key(path: Path) -> bool:
     try:
-        if not path.is_file():  # opening a pipe would wait for its other end
-            return False
         with path.open("rb") as stream:
             return _PLAN_KEY.search(stream.read(HEAD_BYTES)) is not None
     except OSError:

@@ -11,11 +11,12 @@ from textual.message import Message
 from textual.widgets import Input, Static
 
 from labconsole.tui.parts.action import Action, HasActions
+from labconsole.tui.parts.typed_text import TypedText
 
 MOST_CHARACTERS = 100
 
 
-class _Typed(HasActions, Input):
+class _Typed(HasActions, TypedText):
     """Enter and the arrows keep what was typed."""
 
     ACTIONS = (

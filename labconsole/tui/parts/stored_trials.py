@@ -22,6 +22,7 @@ from labconsole.model.record.kind import RecordKind
 from labconsole.model.record.summary import RunFilter
 from labconsole.report.tables import labelled
 from labconsole.text.cells import fit_parts, format_rounded, safe
+from labconsole.text.sanitize import single_line
 from labconsole.tui.parts import new_file
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.factor_table import MOST_CELLS, FactorTable, factor_columns
@@ -362,9 +363,9 @@ class StoredTrials(Overlay):
 
     def action_copy(self) -> None:
         if self._sums:
-            self._copy("\n".join(self.query_one(WrappedLines).told), "the summary")
+            self._copy("\n".join(map(single_line, self.query_one(WrappedLines).told)), "the summary")
         elif self._chosen is not None:
-            self._copy(self._kind.id_of(self._chosen), "the id")
+            self._copy(single_line(self._kind.id_of(self._chosen)), "the id")
 
     def action_copy_record(self) -> None:
         if self._chosen is not None:

@@ -64,6 +64,26 @@ def test_the_holder_s_own_words_count_when_they_name_the_process_that_has_the_lo
     assert lock.find_holder(str(lease)) is None
 
 
+@pytest.mark.parametrize("link", ["of the directory", "of the file"])
+def test_another_user_s_link_to_our_own_lease_is_no_other_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, link: str
+):
+    own, other = tmp_path / "own", tmp_path / "other"
+    monkeypatch.setattr(lock, "find_lease_directories", lambda: [str(own)])
+    monkeypatch.setattr(lock, "OTHERS", (str(other),))
+    if link == "of the directory":
+        other.symlink_to(own)
+    else:
+        own.mkdir()
+        other.mkdir()
+        (own / lock.file_name()).touch()
+        (other / lock.file_name()).hardlink_to(own / lock.file_name())
+    lease = lock.Lease(lambda path: lambda: None)
+    lease.take("ann@a", "a plan")
+    assert lease.held
+    lease.release()
+
+
 def lease_with(path: Path, words: bytes) -> Path:
     path.write_bytes(words)
     return path

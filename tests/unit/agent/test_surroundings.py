@@ -6,6 +6,7 @@ import os
 import struct
 import subprocess
 import time
+import tracemalloc
 from contextlib import closing
 
 import pytest
@@ -193,6 +194,27 @@ def test_a_container_whose_directory_has_a_blank_is_found_by_the_directory(tmp_p
     for path, name in (("my lxc", "fw"), ("lxc", "web server")):
         (tmp_path / path / name).mkdir(parents=True)
         assert find_guest_name(f"[lxc monitor] {tmp_path}/{path} {name}\0".encode()) == name
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[lxc monitor] " + b" a" * 32_000,
+        b"xl\0create\0" + b"\n" * 65_000 + b"=",
+        b"xl\0create\0" + b"name=\0" * 10_000,
+        b"qemu\0" + b"-\0" * 32_000,
+    ],
+    ids=["blanks", "line feeds", "settings", "options"],
+)
+def test_a_command_line_of_another_user_s_costs_next_to_nothing(line: bytes):
+    """Up to 256 of them are read by root for each look at a node's surroundings."""
+    tracemalloc.start()
+    find_guest_name(line[:65536])
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    begun_s = time.process_time()
+    find_guest_name(line[:65536])
+    assert peak_bytes < 32_000_000 and time.process_time() - begun_s < 0.2
 
 
 def test_guests_are_known_by_the_whole_names_that_the_console_sends():

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import re
 import shutil
 import tarfile
@@ -359,6 +360,13 @@ def series_of_nobody(files: dict[str, bytes]) -> None:
     files["series/20200101T000000Z-000000.npz"] = files[name]
 
 
+def no_runs(files: dict[str, bytes]) -> None:
+    for name in [name for name in files if name.startswith("series/")]:
+        del files[name]
+    files["runs.jsonl"] = b""
+    files["manifest.json"] = json.dumps(json.loads(files["manifest.json"]) | {"runs": 0, "series": 0}).encode()
+
+
 def broken_series(files: dict[str, bytes]) -> None:
     name = next(name for name in files if name.startswith("series/"))
     files[name] = b"PK"
@@ -399,6 +407,30 @@ def broken_series(files: dict[str, bytes]) -> None:
         (without("runs.jsonl"), True, "runs.jsonl: cannot be read"),
         (lambda files: files.update({"searches.jsonl": b"{}\n"}), True, "searches.jsonl:1"),
         (lambda files: files.update({"versions.json": b"{"}), True, "versions.json: not valid JSON"),
+        (
+            lambda files: files.update({"report/best.csv": b"a\n"}),
+            True,
+            "report/best.csv: is not in the report of these runs",
+        ),
+        (lambda files: files.update({"report/more/a.csv": b"a\n"}), True, "report/more/a.csv: is not in the report of"),
+        (
+            lambda files: files.update({"best.md": b"x"}),
+            True,
+            "best.md: is not a part of a bundle, and nothing verifies it",
+        ),
+        (lambda files: files.update({"plans/x.yaml": b"x"}), True, "plans/x.yaml: is not a part of a bundle"),
+        (
+            lambda files: files.update({"calibrations.jsonl": b"[]\n"}),
+            True,
+            "calibrations.jsonl:1 cannot be read: it is not a",
+        ),
+        (
+            lambda files: files.update({"calibrations.jsonl": b""}),
+            True,
+            "manifest.json: says 1 calibrations, there are 0",
+        ),
+        (change("manifest.json", b'"inventory": "', b'"inventory": "0'), True, "manifest.json: inventory: says 0"),
+        (no_runs, True, "report: there are no runs or trials that it could follow from"),
     ],
 )
 def test_every_change_is_named(honest, tmp_path, capsys, monkeypatch, changed, careful, told):
@@ -412,6 +444,15 @@ def test_every_change_is_named(honest, tmp_path, capsys, monkeypatch, changed, c
     assert told in said.out
     assert said.err == ""
     assert "/tmp" not in said.out
+
+
+def test_pictures_that_other_libraries_drew_are_told_as_not_compared(honest, tmp_path, capsys):
+    versions = json.loads(honest["versions.json"])
+    versions["packages"]["matplotlib"] = "0.1"
+    files = {**honest, "versions.json": json.dumps(versions).encode(), "report/report.html": b"other"}
+    assert main(["verify", str(repack(tmp_path / "b.tar.gz", files, honest=True))]) == 0
+    said = capsys.readouterr().out
+    assert "not judged in 4 records: pictures and page of the report, which other libraries drew" in said
 
 
 # -- what somebody means ill
@@ -556,6 +597,7 @@ def test_a_bundle_tells_when_every_set_up_of_its_plans_began(tmp_path: Path) -> 
 
 def test_a_plan_in_this_directory_is_found_and_one_elsewhere_is_asked_for(lab, capsys):
     (lab / "plans" / "small plan.yaml").rename(lab / "small.yaml")
+    os.mkfifo(lab / "plans" / "pipe.yaml")
     assert any(name.startswith("plans/small") for name in members(pack(lab)))
     assert capsys.readouterr().err == ""
     (lab / "small.yaml").rename(lab / "small.txt")

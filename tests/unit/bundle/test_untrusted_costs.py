@@ -182,6 +182,22 @@ def write_long_header(path: Path, files: dict[str, bytes]) -> None:
     path.write_bytes(gzip.compress(packed.getvalue()))
 
 
+def test_a_header_about_all_files_of_an_archive_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each of many would be kept, and copied to every file that follows."""
+    packed = io.BytesIO()
+    with tarfile.open(
+        fileobj=packed, mode="w", format=tarfile.PAX_FORMAT, pax_headers={f"k{number}": "" for number in range(9)}
+    ) as tar:
+        for name, content in (("manifest.json", b'{"format":1,"files":{}}'), ("runs.jsonl", b"")):
+            member = tarfile.TarInfo(f"labconsole-bundle/{name}")
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    path = tmp_path / "b.tar.gz"
+    path.write_bytes(gzip.compress(packed.getvalue()))
+    assert main(["verify", str(path)]) == 2
+    assert "b.tar.gz: has a header about all its files; a bundle has none" in capsys.readouterr().err
+
+
 def test_the_bounds_hold_what_an_evening_measures() -> None:
     """All interface counters of 500 000 rows with their gaps; the manifest of as many files as are allowed; five thousand
     trials of a hundred guests.

@@ -18,7 +18,7 @@ def left_s(*seen: StepView, spent_s: float) -> float:
     execution: Any = SimpleNamespace(spent_s=spent_s)
     nothing: Any = None
     steps = Steps(execution, nothing, nothing, nothing)
-    steps._asked = list(seen)
+    steps._requested = list(seen)
     return steps.left_s
 
 
@@ -62,7 +62,7 @@ def test_a_trial_that_no_other_attempt_follows_is_not_told_as_taken_again(stoppi
     nothing: Any = None
     seen = step(begun_s=0.0)
     steps = Steps(execution, session, nothing, lambda progress: told.append(progress.again))
-    steps._asked = [seen]
+    steps._requested = [seen]
     asyncio.run(StepBench(steps, seen, nothing).over("invalid", again="guests_missing: g1"))
     again = [] if stopping else ["guests_missing: g1"]
     assert (told, execution.outcome.steps.redone) == (again, len(again))

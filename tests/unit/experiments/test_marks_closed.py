@@ -85,7 +85,7 @@ def test_of_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     async def done(*_: Any) -> Any:
         return None
 
-    for name in ("_client", "_reach", "_fetch_nothing", "_tell", "_ask"):
+    for name in ("_client", "_reach", "_fetch_nothing", "_run_lines", "_ask"):
         monkeypatch.setattr(HttpRequests, name, done)
     monkeypatch.setattr("labconsole.experiments.job.http_requests.start_all", lambda *_, **more: done())
 

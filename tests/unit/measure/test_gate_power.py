@@ -7,7 +7,13 @@ import pytest
 from scipy import stats
 
 from labconsole.measure.statistics.effects import fall_p, one_spread_effect, unpaired_effect
-from labconsole.measure.statistics.gate_power import OccasionCounts, deciding_counts, passing_margin_ratio
+from labconsole.measure.statistics.gate_power import (
+    ONE_ERRORS,
+    OccasionCounts,
+    deciding_counts,
+    occasion_fall_p,
+    passing_margin_ratio,
+)
 
 MARGIN = 0.02
 
@@ -17,36 +23,61 @@ def effect_of(later: np.ndarray, baseline: np.ndarray):
     return (unpaired_effect if min(map(len, sides)) >= 3 else one_spread_effect)(*sides)
 
 
-@pytest.mark.parametrize(("baseline", "later"), [(3, 1), (5, 1), (9, 1), (5, 2)])
+@pytest.mark.parametrize(("baseline", "later"), [(6, 1), (9, 1), (20, 1)])
 def test_the_margin_is_that_of_the_noncentral_t(baseline, later):
     effect = effect_of(*(0.01 * np.random.default_rng(many).standard_normal(many) for many in (later, baseline)))
     assert effect.error_log is not None and effect.degrees == baseline + later - 2
-    margin = passing_margin_ratio(effect, is_spread_known=True)
+    margin = passing_margin_ratio(effect, OccasionCounts(baseline, later))
     assert margin is not None
-    limit = stats.t.ppf(0.95, effect.degrees)
+    limit = max(stats.t.ppf(0.95, effect.degrees), math.sqrt(19))
     assert stats.nct.sf(limit, effect.degrees, math.log1p(margin) / effect.error_log) == pytest.approx(0.8, abs=1e-4)
 
 
 @pytest.mark.parametrize(
     ("baseline", "later", "least", "most"),
-    [(3, 1, 0.77, 0.84), (5, 1, 0.77, 0.84), (3, 3, 0.8, 0.93), (5, 3, 0.76, 0.9), (1, 3, 0.76, 0.9)],
+    [(6, 1, 0.77, 0.89), (9, 1, 0.77, 0.84), (3, 3, 0.8, 0.93), (5, 3, 0.76, 0.9), (1, 6, 0.76, 0.9)],
 )
 def test_what_has_not_changed_passes_within_the_margin_in_eight_of_ten_cases(baseline, later, least, most):
     """The next change under test, against the same baseline."""
-    rng, passed = np.random.default_rng(baseline + later), 0
+    rng, passed, counts = np.random.default_rng(baseline + later), 0, OccasionCounts(baseline, later)
     for _ in range(1500):
         before = 0.01 * rng.standard_normal(baseline)
         first, other = 0.01 * rng.standard_normal((2, later))
-        margin = passing_margin_ratio(effect_of(first, before), is_spread_known=later == 1)
+        margin = passing_margin_ratio(effect_of(first, before), counts)
         assert margin is not None
-        fall = fall_p(effect_of(other, before), margin)
+        fall = occasion_fall_p(effect_of(other, before), margin, counts)
         assert fall is not None
         passed += fall[1] <= 0.05
     assert least <= passed / 1500 <= most
 
 
 def test_a_margin_without_a_spread_is_none():
-    assert passing_margin_ratio(one_spread_effect([1.0], [1.0, 1.0, 1.0]), is_spread_known=True) is None
+    assert passing_margin_ratio(one_spread_effect([1.0], [1.0] * 6), OccasionCounts(6, 1)) is None
+
+
+def test_a_single_occasion_differs_by_so_many_errors_as_no_distribution_often_shows():
+    """Cantelli: of a distribution of two values, k and 1 / k deviations from the mean, 1 in 1 + k² lies at the first."""
+    before = np.array([0.01, -0.01, 0.012, -0.012, 0.008, -0.008])
+    counts = OccasionCounts(6, 1)
+    for errors, worse in ((-1.01 * ONE_ERRORS, True), (-0.99 * ONE_ERRORS, False)):
+        plain = effect_of(np.array([0.0]), before)
+        assert plain.error_log is not None
+        effect = effect_of(np.array([errors * plain.error_log - math.log1p(MARGIN)]), before)
+        found, plainly = occasion_fall_p(effect, MARGIN, counts), fall_p(effect, MARGIN)
+        assert found is not None and plainly is not None
+        assert (found[0] <= 0.05, plainly[0] <= 0.01) == (worse, True)
+        assert found[0] == pytest.approx(1 / (1 + errors**2), rel=1e-6) and found[1] == 1
+        assert occasion_fall_p(effect, MARGIN, OccasionCounts(6, 2)) == plainly
+
+
+@pytest.mark.parametrize(
+    ("counts", "enough"), [((5, 1), False), ((6, 1), True), ((1, 3), False), ((3, 2), True), ((2, 2), False)]
+)
+def test_one_occasion_is_judged_beside_six(counts, enough):
+    assert OccasionCounts(*counts).are_enough is enough
+    if not enough:
+        effect = one_spread_effect([1.0], [1.0, 1.01, 0.99])
+        assert passing_margin_ratio(effect, OccasionCounts(*counts)) is None
 
 
 @pytest.mark.parametrize(
@@ -54,8 +85,9 @@ def test_a_margin_without_a_spread_is_none():
     [
         (0.01, (5, 1), (5, 4)),
         (0.01, (3, 1), (5, 4)),
-        (0.005, (3, 1), (4, 1)),
-        (0.005, (9, 1), (9, 1)),
+        (0.005, (3, 1), (3, 2)),
+        (0.005, (9, 1), (9, 2)),
+        (0.003, (5, 1), (6, 1)),
         (0.02, (5, 1), (14, 13)),
         (0.01, (1, 3), (5, 4)),
         (0.2, (5, 1), None),
@@ -80,4 +112,4 @@ def test_with_as_many_occasions_what_has_not_changed_passes_in_eight_of_ten_case
 
 def test_no_number_of_occasions_takes_away_what_all_have_in_common():
     assert deciding_counts(0.001, MARGIN, OccasionCounts(5, 1), least_error_log=0.01) is None
-    assert deciding_counts(0.001, MARGIN, OccasionCounts(5, 1), least_error_log=0.005) == OccasionCounts(5, 1)
+    assert deciding_counts(0.001, MARGIN, OccasionCounts(5, 1), least_error_log=0.005) == OccasionCounts(5, 2)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 
 import numpy as np
 import pytest
 
 from labconsole.measure.order_test import LARGEST_P, clearest_places, order_p
-from labconsole.measure.trend import Resolution, Segmentation, segment, wandering_error
+from labconsole.measure.trend import CUT_RESULTS, Resolution, Segmentation, segment, wandering_error
 from labconsole.measure.trend_power import NORMAL_80, smallest_steps
 
 ONE_PACKET = Resolution(1 / math.sqrt(12), 1.5)
@@ -60,6 +61,21 @@ def test_nine_results_of_two_kinds_of_nights_are_judged_by_their_order_with_an_o
         values = 100 + 5 * (rng.random(9) < 0.5) + 0.3 * rng.standard_normal(9)
         cut += len(segment(values.tolist()).levels) > 1
     assert cut <= 0.03 * 400
+
+
+@pytest.mark.parametrize("results", range(4, 9))
+def test_few_results_of_two_kinds_of_nights_are_seldom_cut(results):
+    """All series of two values that come equally often; 13 % were cut before."""
+    series = [[100.0 - low for low in each] for each in product((0, 1), repeat=results)]
+    cut = sum(len(segment(values).levels) > 1 for values in series)
+    assert cut / len(series) <= (0.0 if results < CUT_RESULTS else 2 / 64)
+
+
+def test_five_results_have_no_change_and_show_an_outlier():
+    values = [100.0, 100.4, 99.7, 90.1, 90.0]
+    assert (len(segment(values).levels), segment(values).outliers) == (1, ())
+    assert smallest_steps(segment(values)).middle_ratio is None
+    assert segment([100.0, 100.4, 99.7, 100.1, 90.0]).is_latest_outlier
 
 
 def test_outliers_are_named_and_neither_hide_a_step_nor_each_other():

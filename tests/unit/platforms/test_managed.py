@@ -109,7 +109,7 @@ def test_a_guest_that_was_started_before_its_node_was_lost_is_stopped_when_the_n
 
     inventory, pool = SimpleNamespace(uut="uut"), SimpleNamespace(links={})
     standing = UutPlatform(inventory, None, pool, driver_for=no_driver, emit=pytest.fail, stopping=bool)  # type: ignore[arg-type]
-    standing._stands = (None, None, driver)  # type: ignore[assignment]
+    standing._current = (None, None, driver)  # type: ignore[assignment]
     standing.forget()
     asyncio.run(standing.restore())
     assert node.phase == "running", "there was no link to stop it by"

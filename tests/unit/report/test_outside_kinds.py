@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,9 +14,8 @@ from labconsole.experiments.kinds import find_plugin_hashes
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.record.kinds import record_kinds
 from labconsole.store.open import open_store
-from support.plugged_in import forget
+from support.plugged_in import twice_installed
 
-OUTSIDE = Path(__file__).parents[2] / "outside"
 PLAN = """\
 plan: toys
 platforms: [raw]
@@ -31,21 +28,9 @@ experiments:
 
 @pytest.fixture(autouse=True)
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The outside package, as after ``pip install``, with all that it plugs in but what is broken on purpose."""
-    points = tomllib.loads((OUTSIDE / "pyproject.toml").read_text())["project"]["entry-points"]
-    info = tmp_path / "site" / "labconsole_outside-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: labconsole-outside\nVersion: 1.0\n")
-    groups = [[f"[{group}]", f"twice = {named['twice']}", ""] for group, named in points.items() if "twice" in named]
-    (info / "entry_points.txt").write_text("\n".join(line for group in groups for line in group))
-    monkeypatch.syspath_prepend(str(OUTSIDE))
-    monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    forget()
-    yield
-    for name in [name for name in sys.modules if name.startswith("labconsole_outside")]:
-        del sys.modules[name]
-    monkeypatch.undo()
-    forget()
+    """The outside package's kind."""
+    with twice_installed(tmp_path, monkeypatch):
+        yield
 
 
 def reported(capsys: Any, place: Path, *words: str) -> dict[str, Any]:

@@ -142,6 +142,29 @@ def store(directory: Path) -> Iterator[RunStore]:
         yield store
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a: &a {k: 1}\n" + "".join(f"m{n}: {{<<: *a}}\n" for n in range(1000)), "merge keys"),
+        ("a: &a {" + ", ".join(f"k{n}: 1" for n in range(1000)) + "}\nm: {<<: [" + "*a, " * 10 + "]}\n", "merge keys"),
+        ("a0: &a0 {}\n" + "".join(f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1}]}}\n" for n in range(1, 40)), "merge keys"),
+        ("a: &a {<<: *a}\n", "recursion"),
+        ("%YAML 1.1\n---\na: " + ":".join(["1"] * 5001), "a number has 10001 characters; allowed: 10000"),
+    ],
+)
+def test_a_yaml_file_that_takes_long_to_construct_is_refused_before(directory: Path, text: str, words: str) -> None:
+    path = directory / "costly.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=words):
+        load_yaml(path)
+
+
+def test_merge_keys_of_a_testbed_are_read(directory: Path) -> None:
+    path = directory / "merged.yaml"
+    path.write_text("a: &a {k: 1, l: 2}\n" + "".join(f"m{n}: {{<<: *a, l: 3}}\n" for n in range(400)))
+    assert load_yaml(path)["m399"] == {"k": 1, "l": 3}
+
+
 @tries(500)
 @given(data=st.data())
 def test_any_line_is_a_run_or_refused_in_words(store: RunStore, data: st.DataObject) -> None:

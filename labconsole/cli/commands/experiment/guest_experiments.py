@@ -164,8 +164,6 @@ def _run_trials_into(
 
 def show_stored(args: argparse.Namespace, kind: GuestKindView) -> int:
     """``--list``, ``--show ID`` and ``--summary``: what was taken before, of every testbed in the store."""
-    from dataclasses import asdict
-
     from labconsole.model.record.summary import RunFilter
     from labconsole.store.open import open_store
 
@@ -177,7 +175,7 @@ def show_stored(args: argparse.Namespace, kind: GuestKindView) -> int:
         print_lines(f"none of plan {args.plan}" if others else f"no {kind.plural} are stored")
     elif args.summary:
         summary = kind.summarize(records)
-        answer({f"{kind.plural}_summary": asdict(summary)}, kind.summary_lines(summary), as_json=args.json)
+        answer({f"{kind.plural}_summary": kind.summary_json(summary)}, kind.summary_lines(summary), as_json=args.json)
     elif args.json:
         for record in records:
             print_json_line({kind.name: record.to_json()})

@@ -1,4 +1,4 @@
-"""What the abstract of Quétier, Neri and Cappello concludes of what guests occupy, beside one's own findings."""
+"""Conclusions on guests' memory in the abstract of Quétier, Neri and Cappello, compared with one's own findings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OCCUPATION = "the tools behave differently in resource occupation"
 
 
 def _conclude(material: Material) -> Iterator[PaperConclusion]:
-    """For each way to start that several platforms were measured for."""
+    """Conclude for each start that was measured on several platforms."""
     summary = build_summary(material)
     compared = compare_memory(each for each in material.of("boot") if isinstance(each, BootRecord))
     tested = [_p(each) for each in compared]
@@ -55,7 +55,7 @@ def _conclude(material: Material) -> Iterator[PaperConclusion]:
 
 
 def _claimed(experiments: Experiments, names: Mapping[str, str]) -> list[float]:
-    """The p values of every two platforms' lines."""
+    """Return the p values of the lines of every two platforms."""
     compared = compare_memory(each for each in experiments.get("boot", ()) if isinstance(each, BootRecord))
     return [p for each in compared if (p := _p(each)) is not None]
 

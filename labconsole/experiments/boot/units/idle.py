@@ -1,4 +1,4 @@
-"""What idle guests cost: context switches of the host while nothing is asked of it (Quétier et al., section 5.2.1)."""
+"""The cost of idle guests: context switches of the idle host (Quétier et al., section 5.2.1)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _switch_rates(point: BootPointResult) -> tuple[SetUpMean | None, ...]:
 
 
 def idle(material: Material) -> Table | None:
-    """Every point at which switches were counted."""
+    """Build the table of every point at which switches were counted."""
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
     summary = build_summary(material)
@@ -39,8 +39,8 @@ def idle(material: Material) -> Table | None:
         rows.append(
             (key.platform, each.guests, key.start, *figures, *of, *build_environment_cells(key, summary.testbeds))
         )
-        told = [format_set_up_mean(mean, 1.0, 1) for mean in found]
-        shown.append((summary.names[key], str(each.guests), key.start, *told, *map(str, of)))
+        means = [format_set_up_mean(mean, 1.0, 1) for mean in found]
+        shown.append((summary.names[key], str(each.guests), key.start, *means, *map(str, of)))
     if not rows:
         return None
     bounds = [column for name in NAMES for column in (name, f"{name}_ci_low", f"{name}_ci_high")]
@@ -66,7 +66,7 @@ def idle(material: Material) -> Table | None:
 
 
 def build_paper_table(material: Material) -> Table | None:
-    """The fewest guests of each series, beside what the paper's text says of one."""
+    """Build the table of each series' fewest guests, next to the paper's printed value for one guest."""
     paper, names = material.paper, material.paper_names
     if paper is None or paper.name != PAPER:
         return None
@@ -88,8 +88,8 @@ def build_paper_table(material: Material) -> Table | None:
                     if host
                     else (str(each.guests), format_set_up_mean(standing, 1.0, 1))
                 )
-                told = summary.names[each.key], each.key.start, *own
-                rows.append((*told, row["platform"], format_printed_value(row), row["where"]))
+                cells = summary.names[each.key], each.key.start, *own
+                rows.append((*cells, row["platform"], format_printed_value(row), row["where"]))
     if not rows:
         return None
     return Table(

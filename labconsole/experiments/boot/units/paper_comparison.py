@@ -1,4 +1,4 @@
-"""What Quétier, Neri and Cappello print of starts and memory of guests, beside one's own findings."""
+"""Printed start-up times and memory of guests in Quétier, Neri and Cappello, next to one's own findings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from labconsole.report.reference import NO_ROW, UNMATCHED_NOTE, describe_matchin
 
 
 def build_startup_table(material: Material) -> Table | None:
-    """The paper's printed times (figure 2) beside the points with most guests here."""
+    """Build the table of the paper's printed times (figure 2) and the points with most guests here."""
     paper, names = material.paper, material.paper_names
     if paper is None or paper.name != PAPER:
         return None
@@ -50,7 +50,7 @@ def build_startup_table(material: Material) -> Table | None:
 
 
 def build_memory_table(material: Material) -> Table | None:
-    """What the paper's text prints of memory, whatever platform it is of."""
+    """Build the table of the memory in the paper's text, for all its platforms."""
     paper = material.paper
     if paper is None or paper.name != PAPER:
         return None
@@ -63,7 +63,7 @@ def build_memory_table(material: Material) -> Table | None:
         theirs = names.get(each.key.platform, "")
         for row in paper.tables["numbers"]:
             if row["topic"] == "memory" and (theirs in row["platform"] or theirs not in paper.platforms):
-                told = (
+                cells = (
                     summary.names[each.key],
                     each.key.start,
                     own,
@@ -71,7 +71,7 @@ def build_memory_table(material: Material) -> Table | None:
                     format_printed_value(row),
                     row["where"],
                 )
-                rows.append(told)
+                rows.append(cells)
     if not rows:
         return None
     return Table(
@@ -81,7 +81,8 @@ def build_memory_table(material: Material) -> Table | None:
         rows=tuple(rows),
         headings=("platform", "start", "MiB a guest, available", "the paper's", "the paper", "where"),
         shown=tuple(rows),
-        note=f"{paper.cited()} {describe_matching((each.key.platform for each in summary.lines), names, UNMATCHED_NOTE)}",
+        note=f"{paper.cited()} "
+        f"{describe_matching((each.key.platform for each in summary.lines), names, UNMATCHED_NOTE)}",
         beside_paper=True,
     )
 

@@ -30,19 +30,20 @@ from labconsole.report.points import platform_order
 MIB = 2**20
 CLOCK = "Until the last guest is up, by the clock outside, from the first start command"
 WITNESSES = ("used_bytes", "pss_bytes", "cgroup_bytes", "hypervisor_bytes")
-"""Memory: less available on the unit under test, of the guests' processes, of their control groups, by the hypervisor's
-own word."""
+"""Witnesses of memory: decrease of the UUT's available memory, processes, control groups, and the hypervisor's
+report.
+"""
 
 PAPER = "quetier"
 
 
 def build_summary(material: Material) -> BootsSummary:
-    """Of all starts that the report is of."""
+    """Summarize all boot trials of the report."""
     return _summary(material.of("boot"), material.evaluation.claims.p_values)
 
 
 def claimed(experiments: Mapping[str, Sequence[ExperimentRecord]]) -> list[float]:
-    """The p values of starts compared."""
+    """Return the p values of the comparisons of starts."""
     summary = _summary(experiments.get("boot", ()), ())
     found = (each.effect.p for each in (*summary.cold_against_hot, *summary.between_platforms))
     return [p for p in found if p is not None]
@@ -53,7 +54,7 @@ def _summary(records: Sequence[ExperimentRecord], family: Sequence[float]) -> Bo
 
 
 def startup(material: Material) -> Figure | None:
-    """A panel for cold and for hot, a curve a platform."""
+    """Build the figure: a panel for cold and for hot, a curve per platform."""
     summary = build_summary(material)
     points, names = [each for each in summary.points if each.startup_s is not None], summary.names
     panels = []
@@ -83,7 +84,7 @@ def startup(material: Material) -> Figure | None:
 
 
 def times(material: Material) -> Table | None:
-    """Every point in numbers, by both witnesses."""
+    """Build the table of every point, by both witnesses."""
     summary = build_summary(material)
     if not summary.points:
         return None
@@ -164,7 +165,7 @@ def times(material: Material) -> Table | None:
 
 
 def compared(material: Material) -> Table | None:
-    """Cold against hot, and every platform against every other, at equal numbers of guests."""
+    """Build the table of cold against hot, and of every two platforms, at equal numbers of guests."""
     summary = build_summary(material)
     found = (*summary.cold_against_hot, *summary.between_platforms)
     if not found:
@@ -225,7 +226,7 @@ def compared(material: Material) -> Table | None:
 
 
 def findings(material: Material) -> Findings | None:
-    """What may be claimed."""
+    """Return the findings that may be claimed."""
     summary = build_summary(material)
     names, found = summary.names, list[Finding]()
     ids = {(each.key, each.guests): each.boot_ids for each in summary.points}
@@ -241,7 +242,7 @@ def findings(material: Material) -> Findings | None:
 
 
 def memory(material: Material) -> Table | None:
-    """What each guest needs, and what is needed however many there are, by each witness."""
+    """Build the table of the memory per guest and the memory for any number of guests, by each witness."""
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
     summary = build_summary(material)
@@ -299,7 +300,7 @@ def memory(material: Material) -> Table | None:
 
 
 def method(material: Material) -> MethodNote | None:
-    """How the times are taken."""
+    """Describe how the times are taken."""
     if not material.of("boot"):
         return None
     return MethodNote(
@@ -317,13 +318,13 @@ def _interval(found: SetUpMean | None) -> tuple[Cell, Cell, Cell]:
 def format_set_up_mean(found: SetUpMean | None, unit: float, places: int) -> str:
     if found is None:
         return UNKNOWN
-    half_width = found.half_width if found.scope == "set-ups" else None  # of one set-up it would speak for no other
+    half_width = found.half_width if found.scope == "set-ups" else None  # one set-up does not represent others
     half = "" if half_width is None else f" ± {format_number(half_width / unit, places)}"
     return f"{format_number(found.mean / unit, places)}{half}"
 
 
 def _says(lines: Sequence[LineInBlocks]) -> str:
-    """Why there are no intervals, or whether lines describe what was found."""
+    """Return why there are no intervals, or whether lines describe the data."""
     absent = dict.fromkeys(line.absent for line in lines if line.absent is not None)
     if absent:
         return ", ".join(absent)
@@ -335,10 +336,10 @@ def format_line(line: LineInBlocks | None) -> tuple[str, str]:
         return UNKNOWN, UNKNOWN
 
     def part(each: OverBlocks) -> str:
-        told = format_number(each.mean / MIB)
+        mean = format_number(each.mean / MIB)
         if each.low is None or each.high is None:
-            return told
-        return f"{told} ({format_number(each.low / MIB)} to {format_number(each.high / MIB)})"
+            return mean
+        return f"{mean} ({format_number(each.low / MIB)} to {format_number(each.high / MIB)})"
 
     return part(line.slope), part(line.constant)
 

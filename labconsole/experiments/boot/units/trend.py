@@ -1,4 +1,4 @@
-"""Starts over the occasions on which plans were measured, and where they change; figure and tables."""
+"""Boot trials over the occasions of plans, and where they change; figure and tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the abstract of Mattos and others concludes of guests that send, beside one's own findings."""
+"""Conclusions of the abstract of Mattos and others on guests that send, compared with the report's own findings."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ from labconsole.report.paper_abstracts import (
 LEAST = "Xen introduces the least overhead on network performance"
 BEST = "xen"
 MATTERS_RATIO = 0.01
-"""A smaller difference between platforms decides nothing: all may fill the link."""
+"""A smaller difference between platforms decides nothing, because all may fill the link."""
 
 FULL_RATIO = 0.95
-"""Of what the link can carry: from here on the link is what limits a guest, and two such guests are alike by it."""
+"""Share of the line rate from which the link limits a guest. It makes two such guests alike."""
 
 FAIR = 0.99
-"""Jain's index from which each of several guests has its part: of two guests 55 and 45 %."""
+"""Jain's index from which each of several guests has its part; of two guests, 55 and 45 % have it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbstractComparison:
-    """One guest of the paper's best platform beside one of another: ``effect``, by what it carries more; ``about``: the
-    best one's name and the way, ``than``: the other's name.
+    """One guest of the paper's best platform compared with one of another. ``effect``: how much more the best one
+    carries. ``about``: the best one's name and direction. ``than``: the other's name.
     """
 
     best: FlowPointResult
@@ -58,18 +58,18 @@ class AbstractComparison:
 
     @property
     def out(self) -> str | None:
-        """By which code trials do not enter because of what they came to: those that do are a choice."""
+        """A code that excludes trials because of their outcome, or None. With it, the included ones are a selection."""
         return self.best.by_outcome or self.other.by_outcome
 
     @property
     def by_link(self) -> bool:
-        """Whether both fill the link in every trial: it is what limits them then."""
+        """Whether both fill the link in every trial, so that the link limits them."""
         ratios = [each.line_ratio for each in (self.best, self.other)]
         return all(ratio is not None and ratio.minimum >= FULL_RATIO for ratio in ratios)
 
     @property
     def p_values(self) -> tuple[float | None, float | None]:
-        """That the best one carries more, by more than matters, and that it carries less; None: not tested."""
+        """p that the best one carries more, by more than matters, and p that it carries less; None if not tested."""
         if self.out or self.by_link:
             return None, None
         fall = fall_p(self.effect, MATTERS_RATIO)
@@ -84,12 +84,12 @@ class AbstractComparison:
 
 
 def _conclude(material: Material) -> Iterator[PaperConclusion]:
-    """For one guest each way, and for each platform with several that send."""
+    """Conclusions on one guest in each direction, and on each platform with several that send."""
     names, found = material.paper_names, list[AbstractComparison]()
     for way, records in (("out", select_send_records(material)), ("in", select_receive_records(material))):
-        beside = _compare_platforms(records, names, WAYS[way])
-        found += beside
-        if records and not beside:
+        compared = _compare_platforms(records, names, WAYS[way])
+        found += compared
+        if records and not compared:
             yield PaperConclusion(
                 LEAST, WAYS[way], "no platform that is the paper's Xen was asked the same as another", "not decided"
             )
@@ -119,19 +119,19 @@ def _conclude(material: Material) -> Iterator[PaperConclusion]:
     points = _sharing(records, summary)
     tested = [_fairness(records, point) for point in points]
     fair, unfair = (adjusted([each and each[side] for each in tested], family) for side in (0, 1))
-    for point, ps, *words_by in zip(points, tested, fair, unfair, strict=True):
+    for point, ps, *p_values in zip(points, tested, fair, unfair, strict=True):
         name = f"{summary.name_of(point.key)}{describe_unmentioned(point.key.platform, names)}"
         about = f"{name}: {point.key.guests} guests that send"
-        yield PaperConclusion("sharing the network among guests is fair", about, *_fair(point, *words_by), ps or ())
+        yield PaperConclusion("sharing the network among guests is fair", about, *_fair(point, *p_values), ps or ())
 
 
 def _claimed(experiments: Experiments, names: Mapping[str, str]) -> list[float]:
-    """The p values of all rows, either way."""
+    """The p values of all rows, in either direction."""
     flows = [each for each in experiments.get("flow", ()) if isinstance(each, FlowRecord)]
     found: list[float | None] = []
     for way in WAYS:
         records = [each for each in flows if each.requested.pattern == way]
-        found += [p for beside in _compare_platforms(records, names, WAYS[way]) for p in beside.p_values]
+        found += [p for comparison in _compare_platforms(records, names, WAYS[way]) for p in comparison.p_values]
     out = [each for each in flows if each.requested.pattern == "out"]
     for point in _sharing(out, summarize_flows(out)):
         found += _fairness(out, point) or ()
@@ -139,7 +139,7 @@ def _claimed(experiments: Experiments, names: Mapping[str, str]) -> list[float]:
 
 
 def _sharing(records: Sequence[FlowRecord], summary: FlowsSummary) -> list[FlowPointResult]:
-    """Points of several guests that send, the bare host apart."""
+    """Points with several guests that send, without the bare host."""
     bare = _bare(records)
     return [
         point
@@ -149,7 +149,7 @@ def _sharing(records: Sequence[FlowRecord], summary: FlowsSummary) -> list[FlowP
 
 
 def _fairness(records: Sequence[FlowRecord], point: FlowPointResult) -> tuple[float, float] | None:
-    """p of the claim that it is fair, and that it is not; None: not tested."""
+    """p of the claim that sharing is fair, and that it is not; None if not tested."""
     if point.jain is None or _undecided(point) is not None:
         return None
     jain: dict[str, list[float]] = {}
@@ -160,8 +160,8 @@ def _fairness(records: Sequence[FlowRecord], point: FlowPointResult) -> tuple[fl
 
 
 def _compare_platforms(records: Sequence[FlowRecord], names: Mapping[str, str], way: str) -> list[AbstractComparison]:
-    """With each other platform that was asked the same of one guest, the bare host apart, and others that are the
-    paper's best as well.
+    """Compare one guest of the paper's best platform with one of each other platform at the same point. Leaves out the
+    bare host, and other platforms that are the paper's best as well.
     """
     summary, of = summarize_flows(records), {each.flow_id: each for each in records}
     bare = _bare(records)
@@ -191,7 +191,7 @@ def _compare_platforms(records: Sequence[FlowRecord], names: Mapping[str, str], 
 
 
 def _bare(records: Sequence[FlowRecord]) -> set[tuple[str, str]]:
-    """Testbeds with their platforms whose guests are processes of the bare host: no guests."""
+    """Testbeds, with platforms whose guests are processes of the bare host."""
     return {(each.testbed_fingerprint, each.requested.platform) for each in records if is_bare(each)}
 
 
@@ -200,7 +200,7 @@ def _fills_link(point: FlowPointResult) -> bool:
 
 
 def _undecided(point: FlowPointResult) -> str | None:
-    """Why nothing is said of how fair it is: only a full link, or one processor, has to be shared."""
+    """Why fairness is not decided, or None if it may be. Only a full link, or one processor, has to be shared."""
     if point.by_outcome:
         return f"with trials left out by {point.by_outcome}"
     if point.key.cpu != "same" and (point.line_ratio is None or point.line_ratio.minimum < FULL_RATIO):

@@ -1,4 +1,4 @@
-"""What guests send and read beside the bare host as end point (Mattos et al., figure 3, in numbers)."""
+"""What guests send and read compared with the bare host as end point (Mattos et al., figure 3, in numbers)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from labconsole.report.material import Material
 
 
 def claimed(experiments: Mapping[str, Sequence[ExperimentRecord]]) -> list[float]:
-    """The p values of what is compared."""
+    """The p values of the comparisons."""
     return [p for each in compare_flows(_flows(experiments.get("flow", ()))) if (p := each.effect.p) is not None]
 
 
@@ -26,7 +26,7 @@ def _flows(records: Sequence[ExperimentRecord]) -> list[FlowRecord]:
 
 
 def table(material: Material) -> Table | None:
-    """A row for each point that the bare host was asked, too."""
+    """A row for each point that was also measured on the bare host."""
     records = _flows(material.of("flow"))
     found = compare_flows(records, material.evaluation.claims.p_values)
     if not found:

@@ -1,4 +1,4 @@
-"""What processors did for what guests sent, received, or sent to each other, in numbers."""
+"""Processor time for what guests sent, received, or sent to each other, in numbers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from labconsole.report.material import Material
 
 
 def table(material: Material) -> Table | None:
-    """A row for each point, and why it is not known of some."""
+    """A row for each point, with the reasons where it is not known."""
     records = [each for each in material.of("flow") if isinstance(each, FlowRecord)]
     summary, of = summarize_flows(records), {each.flow_id: each for each in records}
-    gaps, asked = dict[str, list[str]](), False
+    gaps, recorded = dict[str, list[str]](), False
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
     for each in summary.points:
@@ -29,7 +29,7 @@ def table(material: Material) -> Table | None:
         trials = 0 if known is None else known.trials
         reasons = Counter(filter(None, (unknown_because(of[name]) for name in each.flow_ids)))
         where = f"{summary.name_of(key)}, {format_noun_count(key.guests, 'guest')}, {key.scenario}"
-        asked = asked or bool(reasons.keys() - {NOT_RECORDED})
+        recorded = recorded or bool(reasons.keys() - {NOT_RECORDED})
         for why, times in reasons.items():
             gaps.setdefault(why, []).append(f"{where} ({times} of {len(each.flow_ids)})")
         if not each.flow_ids:
@@ -58,7 +58,7 @@ def table(material: Material) -> Table | None:
                 str(trials),
             )
         )
-    if not any(each.machine_cpu_s_per_gb for each in summary.points) and not asked:
+    if not any(each.machine_cpu_s_per_gb for each in summary.points) and not recorded:
         return None
     quantities = ("cpu_s_per_gb", "machine_cpu_s_per_gb")
     return Table(
@@ -85,7 +85,7 @@ def table(material: Material) -> Table | None:
 
 
 def _describe_gaps(gaps: Mapping[str, Sequence[str]]) -> str:
-    """Of which points, and of how many of their trials, it is not known, and why."""
+    """The points of which it is not known, each with the number of its trials and the reason."""
     return "".join(f" Not known, because {why}: {'; '.join(where)}." for why, where in gaps.items())
 
 

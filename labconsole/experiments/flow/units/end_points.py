@@ -1,4 +1,4 @@
-"""Guests as end points: what one sends and receives, what several that send share (Mattos et al., section 3.3.4)."""
+"""Guests as end points: what one sends and receives, and how several that send share (Mattos et al., section 3.3.4)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LAYER = "Payload that came to the sink"
 
 
 def one_guest(material: Material) -> Figure | None:
-    """A bar a platform, of one guest that sends as much as it can, and of one that is sent what the link carries."""
+    """A bar per platform for one guest that sends as much as it can, and for one that is sent what the link carries."""
     out, into = build_summary(material), summarize_flows(select_receive_records(material))
     ways = {
         "from the guest": [(out.name_parts(each.key), each) for each in plain(out.points)],
@@ -74,13 +74,13 @@ def one_guest(material: Material) -> Figure | None:
 
 
 def _link(points: Sequence[FlowPointResult]) -> tuple[tuple[float, str], ...]:
-    """What it carries of such payload, where that is the same for all of them."""
+    """The payload rate of the link, if it is the same for all points."""
     lines = {each.line_bps for each in points}
     return ((lines.pop() / MEGA, "what the link carries of such payload"),) if len(lines) == 1 else ()
 
 
 def several_guests(material: Material) -> Figure | None:
-    """A panel a platform: the sum and each guest's share over how many send."""
+    """A panel per platform: the sum and each guest's share over the number of guests that send."""
     summary = build_summary(material)
     points = [each for each in plain(summary.points) if each.sum_bps is not None]
     panels, names = [], []
@@ -120,7 +120,7 @@ def several_guests(material: Material) -> Figure | None:
 
 
 def method(material: Material) -> MethodNote | None:
-    """How flows are counted."""
+    """How flows are counted, for the report's methods."""
     if not (records := select_send_records(material)):
         return None
     return MethodNote(

@@ -1,5 +1,6 @@
-"""Whether guests that share one NIC are kept apart (Adamczyk and Chydzinski, sections IV and V): over time, in figures
-of their numbers, and in a table of how they share.
+"""Isolation of guests that share one NIC (Adamczyk and Chydzinski, sections IV and V).
+
+Shown over time, in figures with the paper's numbers, and in a table of how they share.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ X_LABEL = "seconds since the first packet"
 
 
 def _plain(point: FlowPointResult) -> bool:
-    """Guests that share as it comes."""
+    """Guests that share without weights, and without work on a disk."""
     return not point.weight_steps and not point.key.disk
 
 
@@ -62,7 +63,7 @@ def _changing(point: FlowPointResult) -> bool:
 
 
 def _scheduled(point: FlowPointResult) -> bool:
-    """By weights that hold all the time: with what a scheduler in front of the NIC does."""
+    """Constant weights, as of a scheduler in front of the NIC."""
     return len(point.weight_steps) == 1
 
 
@@ -75,41 +76,41 @@ def _scheduled_alone(point: FlowPointResult) -> bool:
 
 
 def _title_parts(summary: FlowsSummary, key: FlowPointKey) -> tuple[str, ...]:
-    """With the number of guests where there are several."""
+    """The parts of a panel's title, with the number of guests if it varies."""
     several = len({each.key.guests for each in summary.points if each.key.scenario == key.scenario}) > 1
     guests = [format_noun_count(key.guests, "guest")] if several else []
     return (*summary.name_parts(key), *guests, *key.scenario_parts)
 
 
 def _levels(point: FlowPointResult) -> tuple[tuple[float, str], ...]:
-    """The limits of its guests, of whole frames, as the payload that they leave; without any what the link carries."""
+    """The payload rates that the guests' limits, of whole frames, leave; without limits, what the link carries."""
     key, names = point.key, [each.guest for each in point.guests]
     if not key.limits_bps:
         share = [(point.line_bps / len(names) / MEGA, SHARE)] if len(names) > 1 and not key.weights else []
         return ((point.line_bps / MEGA, LINK), *share)
-    held: dict[int, list[str]] = {}
+    limits: dict[int, list[str]] = {}
     for place, name in enumerate(names):
-        held.setdefault(key.limits_bps[place % len(key.limits_bps)], []).append(name)
+        limits.setdefault(key.limits_bps[place % len(key.limits_bps)], []).append(name)
     payload_ratio = key.payload_bytes / (key.payload_bytes + HEADER_BYTES)
     return tuple(
-        (rate_bps * payload_ratio / MEGA, f"limit of {', '.join(of)}, as payload" if len(held) > 1 else LIMIT)
-        for rate_bps, of in held.items()
+        (rate_bps * payload_ratio / MEGA, f"limit of {', '.join(of)}, as payload" if len(limits) > 1 else LIMIT)
+        for rate_bps, of in limits.items()
     )
 
 
 def _changes(key: FlowPointKey) -> tuple[tuple[float, ...], tuple[str, ...]]:
-    """When what guests are told changes, and what it is then."""
+    """Times at which the guests' requested behaviour changes, and the label of each."""
     found = [(key.second_after_s, BEGIN)] if key.second_after_s else []
-    found += [(key.beside.from_s, "t0"), (key.beside.to_s, "t1")] if key.beside is not None else []
+    found += [(key.disk_job.from_s, "t0"), (key.disk_job.to_s, "t1")] if key.disk_job is not None else []
     if key.weighted is not None and len(key.weighted.steps) > 1:
         found += [(place * key.weighted.every_s, weights_text(each)) for place, each in enumerate(key.weighted.steps)]
-    return tuple(at_s for at_s, _ in found), tuple(words for _, words in found)
+    return tuple(at_s for at_s, _ in found), tuple(label for _, label in found)
 
 
 def _panels(
     summary: FlowsSummary, drawn: Sequence[tuple[FlowPointResult, tuple[PlottedCurve, ...]]]
 ) -> tuple[str, tuple[Panel, ...]]:
-    """What the titles of all have in common, and a panel each, with the rest of its title."""
+    """The shared part of all titles, and a panel per point with the rest of its title."""
     common, titles = split_shared_parts([_title_parts(summary, point.key) for point, _ in drawn])
     panels = [
         Panel(title, curves, *_changes(point.key), _levels(point))
@@ -119,23 +120,23 @@ def _panels(
 
 
 def _upright(panels: Sequence[Panel]) -> str:
-    """What the upright lines are, as words of a caption."""
+    """The meaning of the upright lines, as part of a caption."""
     names = {name for panel in panels for name in panel.change_names}
-    words = [f"{BEGIN}: when they were told to"] if BEGIN in names else []
-    words += ["t0 and t1: when the last guest was told to begin and to end work on its disk"] if "t0" in names else []
-    words += ["upright: weights, from when they hold"] if names - {"t0", "t1", BEGIN} else []
-    return "".join(f"; {each}" for each in words)
+    parts = [f"{BEGIN}: when they were told to"] if BEGIN in names else []
+    parts += ["t0 and t1: when the last guest was told to begin and to end work on its disk"] if "t0" in names else []
+    parts += ["upright: weights, from when they hold"] if names - {"t0", "t1", BEGIN} else []
+    return "".join(f"; {each}" for each in parts)
 
 
 def _describe_omitted(summary: FlowsSummary, point: FlowPointResult) -> str:
-    """The same of a point without a panel."""
+    """A point without a panel, as part of a caption."""
     return f"; not drawn: {', '.join(_title_parts(summary, point.key))} ({describe_missing_result(point)})"
 
 
 def build_time_series(
     material: Material, name: str, title: str, of: Callable[[FlowPointResult], bool]
 ) -> Figure | None:
-    """A panel a point, a curve a guest: the mean of every bin over the trials, with its interval."""
+    """A panel per point and a curve per guest: the mean of every bin over the trials, with its interval."""
     summary = build_summary(material)
     drawn, missing = list[tuple[FlowPointResult, tuple[PlottedCurve, ...]]](), list[str]()
     for point in filter(of, summary.points):
@@ -168,7 +169,7 @@ def build_time_series(
 
 
 def one_path(material: Material, name: str, title: str, of: Callable[[FlowPointResult], bool]) -> Figure | None:
-    """A panel a point: the trial of median dominance, as it went."""
+    """A panel per point: the trial of median dominance, bin by bin."""
     summary, records = build_summary(material), {record.flow_id: record for record in select_send_records(material)}
     drawn, missing = list[tuple[FlowPointResult, tuple[PlottedCurve, ...]]](), list[str]()
     for point in filter(of, summary.points):
@@ -176,15 +177,15 @@ def one_path(material: Material, name: str, title: str, of: Callable[[FlowPointR
         if record is None:
             missing.append(_describe_omitted(summary, point))
             continue
-        asked = record.requested
-        bins = round(asked.duration_s / asked.bin_s)
+        requested = record.requested
+        bins = round(requested.duration_s / requested.bin_s)
         curves = tuple(
             PlottedCurve(
                 sender.guest,
                 tuple(
-                    Mark((number + 0.5) * asked.bin_s, rate / MEGA, None, None, 1)
+                    Mark((number + 0.5) * requested.bin_s, rate / MEGA, None, None, 1)
                     for number, rate in enumerate(
-                        bin_rates(record.flows, sender.guest, bins, asked.payload_bytes, asked.bin_s)
+                        bin_rates(record.flows, sender.guest, bins, requested.payload_bytes, requested.bin_s)
                     )
                 ),
             )
@@ -208,7 +209,7 @@ def one_path(material: Material, name: str, title: str, of: Callable[[FlowPointR
 
 
 def sharing(material: Material) -> Table | None:
-    """Every point in numbers."""
+    """A row for each point with its measures of sharing."""
     summary = build_summary(material)
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
@@ -232,7 +233,7 @@ def sharing(material: Material) -> Table | None:
             point.recovered_s,
         )
         limits = " ".join(map(str, key.limits_bps))
-        asked = (
+        factors = (
             key.platform,
             key.guests,
             key.cpu,
@@ -245,7 +246,7 @@ def sharing(material: Material) -> Table | None:
         cells = [cell for each in found for cell in interval(each)]
         not_recovered = point.not_recovered if point.during_disk_ratio is not None else None
         rows.append(
-            (*asked, *cells, not_recovered, len(point.flow_ids), out, *build_environment_cells(key, summary.testbeds))
+            (*factors, *cells, not_recovered, len(point.flow_ids), out, *build_environment_cells(key, summary.testbeds))
         )
         shown.append(
             (
@@ -326,7 +327,7 @@ def sharing(material: Material) -> Table | None:
 
 
 def weights_table(material: Material) -> Table | None:
-    """Every step of weights: what the first guest is due and has."""
+    """A row for each step of weights: what the first guest is due and has."""
     summary = build_summary(material)
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []

@@ -1,4 +1,4 @@
-"""What two papers say of guests that send, beside one's own findings."""
+"""Two papers' statements on guests that send, compared with the report's own findings."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ UNCONTENDED = (
 
 
 def make(material: Material, paper_name: str) -> Table | None:
-    """A row for each sentence of the paper on a topic that was measured here, whatever platform it is of."""
+    """A row for each sentence of the paper on a topic that was measured here, for any platform."""
     paper = material.paper
     if paper is None or paper.name != paper_name:
         return None
@@ -95,8 +95,8 @@ def make(material: Material, paper_name: str) -> Table | None:
 
 
 def weighed_topic(steps: Sequence[Weights], limits_bps: Sequence[int]) -> str | None:
-    """What the paper's sentence on guests with such weights is found by: figures 11 and 12 are of equal ones.
-    None: it says nothing of them.
+    """Topic of the paper's sentence on guests with such weights, or None if it has none. Figures 11 and 12 have equal
+    weights.
     """
     if len(steps) > 1 or len(set(steps[0])) > 1:
         return None if limits_bps else "weights"
@@ -106,7 +106,7 @@ def weighed_topic(steps: Sequence[Weights], limits_bps: Sequence[int]) -> str | 
 
 
 def _uncontended(point: FlowPointResult) -> bool:
-    """Several guests that send, all without a limit, and want no more in all than the link carries."""
+    """Several guests that send, all without a limit, that want no more in total than the link carries."""
     key = point.key
     if key.guests < 2 or key.limits_bps or key.disk:
         return False
@@ -137,7 +137,7 @@ def _topics(summary: FlowsSummary) -> Iterator[tuple[str, FlowPointResult]]:
 
 
 def _format_point(point: FlowPointResult) -> str:
-    """What there is to say, in short."""
+    """The result of a point in short."""
     if point.sum_bps is None:
         return describe_missing_result(point)
     found = [f"sum {format_set_up_mean(point.sum_bps)} Mbit/s"]

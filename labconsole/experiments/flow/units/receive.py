@@ -1,4 +1,4 @@
-"""Guests that are sent to from outside: what they read, and where the rest was lost."""
+"""Guests that receive from outside: what they read, and where the rest was lost."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ PLACES = (
     "guest_unread",
     "unplaced",
 )
-"""In the order of the way."""
+"""Places on the way to a guest, in their order."""
 
 
 def table(material: Material) -> Table | None:
-    """Every point: what was read of what was sent, and the share that was lost at each place."""
+    """A row for each point: what was read of what was sent, and the share lost at each place."""
     summary = summarize_flows(select_receive_records(material))
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
@@ -104,7 +104,7 @@ def table(material: Material) -> Table | None:
 
 
 def method(material: Material) -> MethodNote | None:
-    """How what guests receive is counted."""
+    """How received flows are counted, for the report's methods."""
     if not select_receive_records(material):
         return None
     return MethodNote(

@@ -15,18 +15,18 @@ from labconsole.report.reference import NO_ROW, describe_matching
 
 PAPER = "quetier"
 MBYTE_BITS = 8e6
-"""Bits a megabyte, as the paper's MB/s are."""
+"""Bits per megabyte, as in the paper's MB/s."""
 
 
 def select_points(material: Material) -> tuple[FlowsSummary, list[FlowPointResult]]:
-    """Those that can be stood behind."""
+    """The summary, and its points with a result in the order of a figure."""
     summary = summarize_flows(select_ring_records(material))
     points = [each for each in summary.points if each.sum_bps is not None]
     return summary, sorted(points, key=lambda each: (platform_order(each.key.platform), each.key.guests))
 
 
 def figure(material: Material) -> Figure | None:
-    """A bar a platform for each number of guests: the mean guest, and every guest a dot."""
+    """A bar per platform for each number of guests: the mean guest, with a dot for every guest."""
     summary, points = select_points(material)
     if not points:
         return None
@@ -45,7 +45,7 @@ def figure(material: Material) -> Figure | None:
             dots = tuple(guest.shared_bps.mean / MBYTE_BITS for guest in each.guests if guest.shared_bps is not None)
             marks.append(Mark(mark.x, mark.y, mark.low, mark.high, mark.n, mark.set_ups, dots))
         panels.append(Panel(scenario, (PlottedCurve("each guest", tuple(marks)),)))
-    told = build_caption("Rate out of a guest, the mean of all guests of the ring", panels)
+    caption = build_caption("Rate out of a guest, the mean of all guests of the ring", panels)
     return Figure(
         name="quetier-15",
         title=f"Guests that send to each other{common}",
@@ -53,13 +53,13 @@ def figure(material: Material) -> Figure | None:
         x_label="",
         y_label="MB/s of frames at a guest's interface",
         panels=tuple(panels),
-        caption=told.replace("dots: means of the set-ups", "dots: the guests"),
+        caption=caption.replace("dots: means of the set-ups", "dots: the guests"),
         x_names=tuple(x_names),
     )
 
 
 def table(material: Material) -> Table | None:
-    """Mean, least and most of the guests of each ring, and how equal they are."""
+    """A row for each ring: mean, least and most of its guests, and how equal they are."""
     summary, points = select_points(material)
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
@@ -136,7 +136,7 @@ def table(material: Material) -> Table | None:
 
 
 def build_paper_table(material: Material) -> Table | None:
-    """One's own rates and the paper's, whose guests have no limits."""
+    """The report's own rates and the paper's, whose guests have no limits."""
     paper = material.paper
     if paper is None or paper.name != PAPER or "ring" not in paper.tables:
         return None
@@ -179,7 +179,7 @@ def build_paper_table(material: Material) -> Table | None:
 
 
 def method(material: Material) -> MethodNote | None:
-    """How a ring is counted."""
+    """How a ring is counted, for the report's methods."""
     if not select_ring_records(material):
         return None
     return MethodNote(

@@ -1,4 +1,4 @@
-"""Flows over the occasions on which plans were measured, and where they change; figure and tables."""
+"""Flows over the occasions of plans, and where they change, as a figure and tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes of the maximum beside a background: load of the processors, or a second guest that forwards."""
+"""Changes of the maximum under background load: load of the processors, or a second guest that forwards."""
 
 from __future__ import annotations
 
@@ -32,33 +32,33 @@ from labconsole.report.points import CPU_LOADS, DEDICATED, FORWARDING
 
 
 def cpu_load(material: Material) -> list[Table | MethodNote]:
-    """Beside load of the processors, and an idle second guest beside none."""
+    """Build the table under load of the processors, and with an idle second guest compared with none."""
     made = material.evaluation
     found = (*made.cpu_loads, *made.idle)
     title = "Relative change of the maximum throughput under background CPU load"
     table = _relative_changes(found, made.claims, name="table-1", title=title)
     if not any(point.background in CPU_LOADS for point in made.points):
         return [table]
-    words = (
+    text = (
         "the same platform beside an idle second guest, as the shared scenario of the paper (section 3.4) starts from "
         "a second guest without load; beside none where no idle one was measured. The column against says which. "
         "Maxima are over the loads at which both were measured"
     )
-    return [table, MethodNote("Baseline of table 1", words)]
+    return [table, MethodNote("Baseline of table 1", text)]
 
 
 def forwarding(material: Material) -> list[Table | MethodNote]:
-    """Beside a second guest that forwards: the figure in numbers."""
+    """Build the table under a second guest that forwards: the figure in numbers."""
     made = material.evaluation
     title = "Relative change of the maximum throughput beside a forwarding second guest"
     table = _relative_changes(made.network_loads, made.claims, name="figure-5-numbers", title=title)
     if not any(point.background in FORWARDING for point in made.points):
         return [table]
-    words = (
+    text = (
         "the dedicated maximum (no second guest) of the same platform, frame size and number of sources; beside an "
         "idle second guest where no dedicated one was measured. Maxima are over the loads at which both were measured"
     )
-    return [table, MethodNote("Baseline of figure 5", words)]
+    return [table, MethodNote("Baseline of figure 5", text)]
 
 
 def _relative_changes(found: Sequence[Comparison], family: Family, *, name: str, title: str) -> Table:
@@ -138,7 +138,7 @@ def _relative_changes(found: Sequence[Comparison], family: Family, *, name: str,
 
 
 def findings(material: Material) -> Findings:
-    """By platform, maxima that background load moves."""
+    """Return findings by platform on maxima that background load changes."""
     made = material.evaluation
     moved = [each for each in (*made.cpu_loads, *made.idle, *made.network_loads) if each.claim.different]
     return Findings(
@@ -150,17 +150,18 @@ def findings(material: Material) -> Findings:
 
 
 def _sentences(moved: Sequence[Comparison]) -> Iterator[Finding]:
-    for held in group_comparisons(
+    for group in group_comparisons(
         moved, lambda c: (c.subject.setting.platform, c.subject.setting.background, c.baseline.setting.background)
     ):
-        first = held[0]
-        words = "; ".join(f"{format_claim_effect(c.claim)} at {format_setting(c.subject.setting)}" for c in held)
+        first = group[0]
+        changes = "; ".join(f"{format_claim_effect(c.claim)} at {format_setting(c.subject.setting)}" for c in group)
         yield Finding(
             sentence=(
                 f"{first.subject.setting.platform}, background {first.subject.setting.background} against "
-                f"{describe_baseline(first.baseline.setting.background)}: the {name_reading(first.subject)} changes by {words}."
+                f"{describe_baseline(first.baseline.setting.background)}: "
+                f"the {name_reading(first.subject)} changes by {changes}."
             ),
-            run_ids=collect_run_ids(held),
+            run_ids=collect_run_ids(group),
         )
 
 

@@ -1,4 +1,4 @@
-"""What was asked of the background load and what it reached: nobody has to believe that it ran."""
+"""The requested and the reached background load, as evidence that it ran."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from labconsole.report.points import background_order, platform_order
 
 
 def make(material: Material) -> Table:
-    """By platform, kind of load and quantity."""
+    """Build the table by platform, kind of load and quantity."""
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
     for (platform, kind), load in sorted(material.digest.loads.items(), key=lambda item: _order(*item[0])):
         where = "; ".join(name for name, _ in load.guests.most_common(3))
         names = list(dict.fromkeys([*load.requested, *load.achieved]))
         for name in names:
-            asked, reached = (
-                summarize(held[name]) if held.get(name) else None for held in (load.requested, load.achieved)
+            requested, reached = (
+                summarize(values[name]) if values.get(name) else None for values in (load.requested, load.achieved)
             )
             runs = len(load.run_ids)
             rows.append(
@@ -28,7 +28,7 @@ def make(material: Material) -> Table:
                     where,
                     runs,
                     name,
-                    _mean(asked),
+                    _mean(requested),
                     _mean(reached),
                     None if reached is None else reached.minimum,
                     None if reached is None else reached.maximum,
@@ -41,7 +41,7 @@ def make(material: Material) -> Table:
                     where,
                     str(runs),
                     name,
-                    _format_mean(asked),
+                    _format_mean(requested),
                     _format_mean(reached),
                     UNKNOWN if reached is None else f"{_figure(reached.minimum)} to {_figure(reached.maximum)}",
                 )

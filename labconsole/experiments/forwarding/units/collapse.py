@@ -1,4 +1,4 @@
-"""Rate at the highest load against the maximum, for each setting that has both."""
+"""The rate at the highest load relative to the maximum, for each setting that has both."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from labconsole.report.material import Material
 
 
 def table(material: Material) -> Table:
-    """Every setting whose maximum lies below its highest load, with its claim."""
+    """Build the table of every setting whose maximum is below its highest load, with its claim."""
     family = material.evaluation.claims
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
@@ -87,7 +87,7 @@ def table(material: Material) -> Table:
 
 
 def findings(material: Material) -> Findings:
-    """Settings that lose more than a little of their maximum."""
+    """Return findings on settings that lose more than a little of their maximum."""
     found = tuple(_sentences(material.evaluation))
     return Findings(kind="collapse", heading="Collapse beyond the maximum", claims=True, found=found)
 
@@ -98,8 +98,10 @@ def _sentences(made: Evaluation) -> Iterator[Finding]:
             r = each.reading
             yield Finding(
                 sentence=(
-                    f"{format_full_setting(r.setting)}: collapses beyond its maximum; {format_with_interval(r.rate)} Mbit/s forwarded at "
-                    f"{format_number(r.point.offered_bps.mean / 1e6)} offered, {format_with_interval(r.highest.rate_bps)} at "
+                    f"{format_full_setting(r.setting)}: collapses beyond its maximum; "
+                    f"{format_with_interval(r.rate)} Mbit/s forwarded at "
+                    f"{format_number(r.point.offered_bps.mean / 1e6)} offered, "
+                    f"{format_with_interval(r.highest.rate_bps)} at "
                     f"{format_number(r.highest.offered_bps.mean / 1e6)}: {format_claim_effect(each.claim)}."
                 ),
                 run_ids=each.claim.run_ids,

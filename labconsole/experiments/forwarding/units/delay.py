@@ -13,7 +13,7 @@ SOURCES = 1
 
 
 def make(material: Material) -> Figure | None:
-    """Of trials with one source and no second guest; one-way delays where any point has them."""
+    """Build the figure from trials with one source and no second guest; one-way delays where any point has them."""
     chosen = [
         (p, delay)
         for p in material.evaluation.points

@@ -1,4 +1,4 @@
-"""Why the unit under test dropped packets, by its kernel's word, with what it means and where to look."""
+"""Why the unit under test dropped packets according to its kernel, with the meaning and where to look."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from labconsole.report.points import platform_order
 from labconsole.report.telemetry_trials import clean_name
 
 SHOWN = 30
-"""Rows that a page shows; the file has all."""
+"""The number of rows on the page; the file has all."""
 
 
 def make(material: Material) -> Table | None:
-    """A row for each platform, interface and word, the most packets first; None where no kernel named any."""
+    """Build the table: a row per platform, interface and cause, the most packets first, or None without any cause."""
     dropped = material.digest.dropped
     found = [(platform, place, label, kept) for (platform, place, label), kept in dropped.found.items()]
     found += [

@@ -1,4 +1,4 @@
-"""What is equivalent within the margin, where one was declared."""
+"""Comparisons that are equivalent within the margin, where one was declared."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from labconsole.report.material import Material
 
 
 def make(material: Material) -> Findings:
-    """Pairs of platforms, and backgrounds that change nothing."""
+    """Return findings on pairs of platforms, and on backgrounds that change nothing."""
     found = tuple(_sentences(material.evaluation))
     return Findings(kind="equivalent", heading="Equivalent within the margin", claims=True, found=found)
 
@@ -22,28 +22,30 @@ def _sentences(made: Evaluation) -> Iterator[Finding]:
     if margin is None:
         return
     pairs = [pair for pair in made.ranking if pair.claim.word == "equivalent"]
-    beside = [c for c in (*made.cpu_loads, *made.idle, *made.network_loads) if c.claim.word == "equivalent"]
-    for held in group_comparisons(pairs, lambda pair: pair.subject.setting[1:4]):
-        words = "; ".join(
+    backgrounds = [c for c in (*made.cpu_loads, *made.idle, *made.network_loads) if c.claim.word == "equivalent"]
+    for group in group_comparisons(pairs, lambda pair: pair.subject.setting[1:4]):
+        text = "; ".join(
             f"{pair.subject.setting.platform} and {pair.baseline.setting.platform} ({format_claim_effect(pair.claim)})"
-            for pair in held
+            for pair in group
         )
         yield Finding(
-            sentence=f"{format_setting(held[0].subject.setting)}: equivalent within ± {100 * margin:g} %: {words}.",
-            run_ids=collect_run_ids(held),
+            sentence=f"{format_setting(group[0].subject.setting)}: equivalent within ± {100 * margin:g} %: {text}.",
+            run_ids=collect_run_ids(group),
         )
-    for held in group_comparisons(beside, lambda c: (c.subject.setting.background, c.baseline.setting.background)):
-        words = "; ".join(
+    for group in group_comparisons(
+        backgrounds, lambda c: (c.subject.setting.background, c.baseline.setting.background)
+    ):
+        text = "; ".join(
             f"{c.subject.setting.platform}, {format_setting(c.subject.setting)}: {format_claim_effect(c.claim)}"
-            for c in held
+            for c in group
         )
         yield Finding(
             sentence=(
-                f"Background {held[0].subject.setting.background} against "
-                f"{describe_baseline(held[0].baseline.setting.background)}: equivalent within ± {100 * margin:g} %: "
-                f"{words}."
+                f"Background {group[0].subject.setting.background} against "
+                f"{describe_baseline(group[0].baseline.setting.background)}: equivalent within ± {100 * margin:g} %: "
+                f"{text}."
             ),
-            run_ids=collect_run_ids(held),
+            run_ids=collect_run_ids(group),
         )
 
 

@@ -1,4 +1,4 @@
-"""An idle second guest beside none, load by load: what it costs the first that it is there."""
+"""The cost of an idle second guest for the first, load by load."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LABELS = {DEDICATED: "no second guest", IDLE: "an idle second guest"}
 
 
 def both(material: Material) -> Iterator[tuple[Setting, list[PointSummary], list[PointSummary]]]:
-    """Settings that were measured beside either, with their points beside none and beside an idle one, by load."""
+    """Return settings measured with an idle second guest or none, with their points of both, by load."""
     settings = material.evaluation.settings
     for setting in sorted(settings, key=lambda each: (each.frame, each.sources, platform_order(each.platform))):
         other = settings.get(setting._replace(background=IDLE))
@@ -39,7 +39,7 @@ def both(material: Material) -> Iterator[tuple[Setting, list[PointSummary], list
 
 
 def figure(material: Material) -> Figure | None:
-    """A panel a setting, the two curves over each other."""
+    """Build the figure: a panel per setting with both curves."""
     panels = []
     for setting, alone, idle in both(material):
         curves = tuple(
@@ -67,13 +67,13 @@ def figure(material: Material) -> Figure | None:
 
 
 def table(material: Material) -> Table | None:
-    """A row for each load at which both were measured."""
+    """Build the table: a row for each load at which both were measured."""
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
     for setting, alone, idle in both(material):
-        beside = {point.load: point for point in idle}
+        idle_by_load = {point.load: point for point in idle}
         for one in alone:
-            if (other := beside.get(one.load)) is None:
+            if (other := idle_by_load.get(one.load)) is None:
                 continue
             change = other.rate_bps.mean / one.rate_bps.mean - 1 if one.rate_bps.mean > 0 else None
             cells = [(p.rate_bps.mean, p.rate_bps.ci_low, p.rate_bps.ci_high, p.set_ups, p.n) for p in (one, other)]

@@ -12,7 +12,7 @@ from labconsole.report.points import DEDICATED, MaximumReading
 
 
 def make(material: Material) -> Figure | None:
-    """Bars by number of sources, a panel per frame size."""
+    """Build the figure: bars by number of sources, a panel per frame size."""
     made = material.evaluation
     chosen = [p for p in made.points if p.background == DEDICATED]
     readings = [reading for reading in made.maxima if reading.setting.background == DEDICATED]
@@ -56,8 +56,8 @@ def _describe_maximum(readings: Sequence[MaximumReading]) -> str:
     methods = dict.fromkeys(
         said.get(r.choice.method, "highest mean over the loads, which is too high on average") for r in readings
     )
-    words = ", or ".join(methods)
-    return words[:1].upper() + words[1:]
+    text = ", or ".join(methods)
+    return text[:1].upper() + text[1:]
 
 
 def _lower_bounds(readings: Sequence[MaximumReading]) -> str:

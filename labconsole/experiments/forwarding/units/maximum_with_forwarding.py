@@ -1,6 +1,6 @@
-"""The maximum beside a second guest that forwards, relative to the maximum beside none.
+"""The maximum with a second guest that forwards, relative to the maximum without a second guest.
 
-Not of maxima that were not reached: of two lower bounds there is no ratio.
+Maxima that were not reached are excluded, because two lower bounds give no ratio.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from labconsole.report.points import DEDICATED, FORWARDING, IDLE
 
 
 def make(material: Material) -> Figure | None:
-    """Bars by platform, of the fewest sources of which there is a ratio."""
+    """Build the figure: bars by platform, for the fewest sources that have a ratio."""
     made = material.evaluation
     known = [c for c in made.network_loads if c.change_ratio is not None]
     if all(c.claim.why == NOT_REACHED for c in known):
         return None
     platforms = collect_platforms(made.points)
     fewest = min(c.subject.setting.sources for c in known if c.claim.why != NOT_REACHED)
-    asked = [c for c in known if c.subject.setting.sources == fewest]
-    found = [c for c in asked if c.claim.why != NOT_REACHED]
+    comparisons = [c for c in known if c.subject.setting.sources == fewest]
+    found = [c for c in comparisons if c.claim.why != NOT_REACHED]
     panels = []
     for size in collect_sizes(c.subject.point for c in found):
         curves = []
@@ -50,16 +50,21 @@ def make(material: Material) -> Figure | None:
             panels,
             "ratio within a block",
         )
-        + _describe_omitted(len(asked) - len(found), len(asked)),
+        + _describe_omitted(len(comparisons) - len(found), len(comparisons)),
         x_names=tuple(platforms),
         reference_line=1.0,
     )
 
 
 def _describe_baseline(found: Sequence[Comparison]) -> str:
-    words = {DEDICATED: "the dedicated maximum (no second guest)", IDLE: "the maximum beside an idle second guest"}
+    descriptions = {
+        DEDICATED: "the dedicated maximum (no second guest)",
+        IDLE: "the maximum beside an idle second guest",
+    }
     names = {c.baseline.setting.background for c in found}
-    return "compared with " + " or, where that is missing, ".join(text for name, text in words.items() if name in names)
+    return "compared with " + " or, where that is missing, ".join(
+        text for name, text in descriptions.items() if name in names
+    )
 
 
 def _describe_omitted(missing: int, of: int) -> str:

@@ -1,4 +1,4 @@
-"""Points whose mean holds runs counted by a capture and by the sink's NIC, or runs observed differently."""
+"""Points whose mean mixes runs counted by a capture and by the sink's NIC, or runs observed differently."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from labconsole.report.points import PointSummary, RunFacts
 
 
 def make(material: Material) -> Sequence[Findings]:
-    """By platform."""
+    """Return the findings by platform."""
     points, facts = material.evaluation.points, material.digest.facts
     counted = _mixed(points, facts, lambda fact: fact.witnesses)
-    asked = _mixed(points, facts, lambda fact: fact.kernels_asked)
+    probes = _mixed(points, facts, lambda fact: fact.kernels_asked)
     return (
         Findings(kind="mixed_witnesses", heading="Means of two witnesses", found=tuple(map(_two_witnesses, counted))),
         Findings(
-            kind="mixed_asking", heading="Means of runs observed differently", found=tuple(map(_mixed_probes, asked))
+            kind="mixed_asking", heading="Means of runs observed differently", found=tuple(map(_mixed_probes, probes))
         ),
     )
 
@@ -28,24 +28,24 @@ def make(material: Material) -> Sequence[Findings]:
 def _mixed(
     points: Sequence[PointSummary], facts: Mapping[str, RunFacts], of: Callable[[RunFacts], tuple[str, ...]]
 ) -> list[Mixed]:
-    """By platform, the points whose runs differ in this."""
-    held: dict[str, list[PointSummary]] = {}
+    """Return, by platform, the points whose runs differ in this property."""
+    by_platform: dict[str, list[PointSummary]] = {}
     for p in points:
         if len({of(facts[run_id]) for run_id in p.run_ids if run_id in facts}) > 1:
-            held.setdefault(p.platform, []).append(p)
+            by_platform.setdefault(p.platform, []).append(p)
     found = []
-    for platform, own in held.items():
-        words = "; ".join(
+    for platform, own in by_platform.items():
+        text = "; ".join(
             f"{format_point_setting(p).partition(', ')[2]}, target {format_target_number(p.target_bps, p.frame)}"
             for p in own
         )
         said = {name for p in own for run_id in p.run_ids if run_id in facts for name in of(facts[run_id])}
-        found.append(Mixed(platform, words, tuple(sorted(said)), tuple(chain.from_iterable(p.run_ids for p in own))))
+        found.append(Mixed(platform, text, tuple(sorted(said)), tuple(chain.from_iterable(p.run_ids for p in own))))
     return found
 
 
 class Mixed(NamedTuple):
-    """Of one platform: which points, in words, and what they differ in."""
+    """One platform's points, as text, and the values in which they differ."""
 
     platform: str
     points: str

@@ -1,7 +1,7 @@
-"""A model of stored runs: the time that a packet takes, c0 + c1 · s, from each platform's maxima over frame sizes.
+"""A model of stored runs: the time per packet, c0 + c1 · s, from each platform's maxima over frame sizes.
 
-At its maximum r packets a second pass, so that one takes 1/r. c0 is what a packet costs whatever it holds, c1 what each
-of its bytes adds: copying, or the link. (Schlosser, Duelli and Goll, section 6, leave such a model to further work.)
+At a maximum of r packets per second, one packet takes 1/r. c0 is the cost of a packet whatever its size, c1 the cost of
+each of its bytes: copying, or the link. (Schlosser, Duelli and Goll, section 6, leave such a model to further work.)
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from labconsole.report.points import (
 )
 
 LEAST_SIZES = 3
-"""Through fewer frame sizes a line goes whatever the truth is."""
+"""The fewest frame sizes of a model; a line fits fewer sizes whatever the truth is."""
 
 NS = 1e9
 PERCENT = 100.0
 
 Replicates = list[tuple[float, float]]
-"""Frame size in bytes without check sequence, and ns a packet: one for each set-up."""
+"""Frame size in bytes without check sequence, and ns per packet: one for each set-up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PacketCost:
-    """One platform with a number of sources beside a background. ``setting``: of its smallest frame.
+    """The cost on one platform with a number of sources and a background. ``setting``: that of its smallest frame.
 
-    ``worst_ratio``: of the rates that the model foretells of a size it was not given, the one farthest from what was
-    measured, as predicted over measured - 1; None: fewer than four sizes.
+    ``worst_ratio``: the largest error of a rate that the model predicts for a size left out of the fit, as predicted
+    over measured - 1, or None with fewer than four sizes.
     """
 
     setting: Setting
@@ -60,12 +60,14 @@ class PacketCost:
     worst_ratio: float | None
 
     def ns(self, frame_bytes: float) -> float:
-        """What a packet of so many bytes takes."""
+        """Return the time of a packet of this size."""
         return self.line.constant + self.line.slope * frame_bytes
 
 
 def costs(material: Material) -> Iterator[PacketCost]:
-    """Of settings whose maximum was reached: where the highest load was still carried, no packet's time shows."""
+    """Find the costs of settings whose maximum was reached. Elsewhere the highest load does not show a packet's
+    time.
+    """
     groups: dict[Setting, list[MaximumReading]] = {}
     for reading in material.evaluation.maxima:
         if reading.at_least is False and reading.rate.mean > 0:
@@ -99,7 +101,7 @@ def _replicates(reading: MaximumReading) -> Replicates:
 
 
 def _worst(readings: Sequence[MaximumReading]) -> float | None:
-    """Each size foretold from all others."""
+    """Return the largest error when each size is predicted from all others."""
     found: list[float] = []
     if len(readings) <= LEAST_SIZES:
         return None
@@ -115,7 +117,7 @@ def _worst(readings: Sequence[MaximumReading]) -> float | None:
 
 
 def table(material: Material) -> Table | None:
-    """Both parts with their intervals, and how far the model can be trusted."""
+    """Build the table of both parts with their intervals, and of the model's errors."""
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
     for each in costs(material):
@@ -193,7 +195,7 @@ def _reach(value: float, low: float | None, high: float | None, places: int) -> 
 
 
 def beyond(material: Material) -> Table | None:
-    """Loss beyond what the model says is the most, foretold and measured, load by load."""
+    """Build the table of loss beyond the model's maximum, predicted and measured, load by load."""
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
     for each in costs(material):
@@ -268,7 +270,9 @@ def _beyond(points: Iterable[PointSummary], most_bps: float) -> list[PointSummar
 
 
 def figure(material: Material) -> Figure | None:
-    """A panel for each number of sources, beside no second guest: times over the frame size, and the lines."""
+    """Build the figure: a panel per number of sources, without a second guest, of times and lines over the frame
+    size.
+    """
     found = [each for each in costs(material) if each.setting.background == DEDICATED]
     panels = []
     for sources in sorted({each.setting.sources for each in found}):
@@ -304,7 +308,7 @@ def figure(material: Material) -> Figure | None:
 
 
 def method(material: Material) -> MethodNote | None:
-    """What the model rests on."""
+    """Describe the basis of the model."""
     if not any(True for _ in costs(material)):
         return None
     return MethodNote(

@@ -1,4 +1,6 @@
-"""Delay of every packet, where the sinks' kernels timed them: quantiles of each point, and curves at three loads."""
+"""The delay of every packet, where the sinks' kernels timed them: quantiles of each point, and curves at three
+loads.
+"""
 
 from __future__ import annotations
 
@@ -27,25 +29,25 @@ from labconsole.report.points import DEDICATED, PointSummary, RunFacts, Setting
 NS_PER_US = 1e3
 
 LOADS = (0.1, 0.5, 0.9)
-"""Of the most that a platform was seen to forward: as FD.io's CSIT tells delay."""
+"""Shares of a platform's highest forwarding rate for which delay is reported, as in FD.io's CSIT."""
 
 NEAR = 0.1
-"""How far from it, in shares of the maximum, a point may be that stands for such a load."""
+"""The largest distance of a point from such a load, in shares of the maximum."""
 
 DRAWN = {"median": 0.5, "99 %": 0.99}
-"""Quantiles that are drawn over the load."""
+"""The quantiles that are drawn over the load."""
 
 STEPS_A_DECADE = 4
 SOURCES = 1
 
 
 SINCE = ("sent", "due")
-"""From when on a delay is told: when the sender stamped a packet, or when it was to be sent, which is no later."""
+"""The beginning of a delay: the sender's stamp on a packet, or its scheduled time, which is no later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A point with the delays of all packets of its trials, ``since`` when."""
+    """A point with the delays of all packets of its trials, since ``since``."""
 
     point: PointSummary
     since: str
@@ -55,7 +57,7 @@ class Timed:
 
 
 def make(material: Material) -> Sequence[Table | Figure]:
-    """Of trials in which every stream's delays are known."""
+    """Build tables and figures from trials in which every stream's delays are known."""
     points, facts = material.evaluation.points, material.digest.facts
     timed = [each for p in points for since in SINCE if (each := build_timed(p, facts, since)) is not None]
     if not timed:
@@ -66,8 +68,9 @@ def make(material: Material) -> Sequence[Table | Figure]:
 
 
 def build_timed(point: PointSummary, facts: Mapping[str, RunFacts], since: str) -> Timed | None:
-    """None unless all trials of the point that enter know the delay of every packet: whether one does may depend on how
-    long it was.
+    """Return the point's delays, or None unless all included trials know the delay of every packet.
+
+    The trials that know every delay may be a biased sample.
     """
     of_runs = [facts[run_id] for run_id in point.run_ids if run_id in facts]
     found = [each.delays_since_due if since == "due" else each.packet_delays for each in of_runs]
@@ -149,7 +152,7 @@ def _table(timed: Sequence[Timed]) -> Table:
 
 
 def _load_figure(timed: Sequence[Timed]) -> Figure | None:
-    """Of platforms with two loads or more."""
+    """Build the figure for platforms with two loads or more."""
     points = [each.point for each in timed]
     panels = []
     for size in collect_sizes(points):
@@ -182,7 +185,7 @@ def _load_figure(timed: Sequence[Timed]) -> Figure | None:
 
 
 def _build_mark(timed: Timed, ratio: float) -> Mark | None:
-    """What took no time has no place on a logarithmic axis."""
+    """Return the mark, or None for a delay of zero, which has no place on a logarithmic axis."""
     ns = timed.delays.supported_quantile_ns(ratio)
     if not ns or not timed.longest_ns:
         return None
@@ -193,7 +196,7 @@ def _build_mark(timed: Timed, ratio: float) -> Mark | None:
 def _figure(timed: Sequence[Timed], material: Material) -> Figure | None:
     maxima: dict[Setting, float] = {}
     several = {reading.setting for reading in material.evaluation.maxima if reading.loads > 1}
-    for point in material.evaluation.points:  # at target max a platform may forward less than at a lower one
+    for point in material.evaluation.points:  # at target max a platform may forward less than at a lower target
         if point.key in several and point.rate_bps.mean > 0:
             maxima[point.key] = max(point.rate_bps.mean, maxima.get(point.key, 0.0))
     points = [each.point for each in timed]
@@ -235,14 +238,14 @@ def _select(timed: Sequence[Timed], platform: str, size: FrameSize) -> list[Time
 
 
 def _nearest(own: Sequence[Timed], maxima: Mapping[Setting, float], load: float) -> Timed | None:
-    """The point whose load is nearest to that share of its platform's maximum, if it is near."""
+    """Return the point whose load is nearest to that share of its platform's maximum, if it is near enough."""
     known = [(abs(t.point.offered_bps.mean / maxima[t.point.key] - load), t) for t in own if t.point.key in maxima]
     nearest = min(known, key=lambda pair: pair[0], default=None)
     return nearest[1] if nearest is not None and nearest[0] <= NEAR else None
 
 
 def _marks(timed: Timed) -> tuple[Mark, ...]:
-    """At every quarter of a nine, as far as there are packets. What took no time has no place on a logarithmic axis."""
+    """Return marks at every quarter of a nine, as far as there are packets, without zero delays (logarithmic axis)."""
     marks = []
     step = 0
     while (ns := timed.delays.supported_quantile_ns(1 - 10 ** (-step / STEPS_A_DECADE))) is not None:

@@ -1,6 +1,6 @@
-"""A paper's tables beside one's own: own, paper and difference, as far as both have a value.
+"""A paper's tables next to one's own values: own, paper and difference, as far as both have a value.
 
-Of one source and frame sizes without FCS.
+They use one source and frame sizes without FCS.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PAPER = "schlosser"
 
 
 def changes(material: Material) -> Table | None:
-    """Changes of the maximum under load of the processors, in percent."""
+    """Build the table of changes of the maximum under load of the processors, in percent."""
     paper, names, made = material.paper, material.paper_names, material.evaluation
     if paper is None or paper.name != PAPER:
         return None
@@ -39,10 +39,12 @@ def changes(material: Material) -> Table | None:
         differs = None if own is None else own - theirs
         paper_name = names[s.platform]
         rows.append((size_bytes, s.platform, paper_name, s.background, own, theirs, differs))
-        told, theirs_told, differs_told = (UNKNOWN if v is None else format_number(v) for v in (own, theirs, differs))
+        own_text, theirs_text, differs_text = (
+            UNKNOWN if v is None else format_number(v) for v in (own, theirs, differs)
+        )
         if not change.claim.different:
-            told += f" ({format_finding(change.claim, made.claims)})"
-        shown.append((str(size_bytes), s.platform, paper_name, s.background, told, theirs_told, differs_told))
+            own_text += f" ({format_finding(change.claim, made.claims)})"
+        shown.append((str(size_bytes), s.platform, paper_name, s.background, own_text, theirs_text, differs_text))
     return Table(
         name=f"table-1-beside-{PAPER}",
         title="Relative change of the maximum under CPU load, beside the paper's",
@@ -64,7 +66,7 @@ def changes(material: Material) -> Table | None:
 
 
 def build_second_guest_table(material: Material, kind: str, number_of_table: int) -> Table | None:
-    """What a second guest was offered and gave on, in Mbit/s."""
+    """Build the table of a second guest's offered and forwarded load, in Mbit/s."""
     paper, names = material.paper, material.paper_names
     if paper is None or paper.name != PAPER:
         return None

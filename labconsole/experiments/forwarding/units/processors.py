@@ -1,4 +1,4 @@
-"""Why this fast: what a forwarded packet cost the unit under test's processors, of trials that enter no mean."""
+"""The processor cost of a forwarded packet in the unit under test, from trials that enter no mean."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from labconsole.report.points import background_order, platform_order
 from labconsole.report.telemetry_trials import TelemetryTrial
 
 NAMED = 2
-"""Processes, and reasons, that a row names; the file has all."""
+"""The number of processes, and of reasons, that a row names; the file has all."""
 
 
 def make(material: Material) -> Sequence[Table]:
-    """A row for each trial for telemetry that stands."""
+    """Build the tables: a row for each usable telemetry trial."""
     found = sorted(material.digest.telemetry, key=_place)
     return (_table(found, material.digest.untold_telemetry),) if found else ()
 
 
 def _place(each: TelemetryTrial) -> tuple[object, ...]:
-    asked = each.requested
-    load = math.inf if asked.target_bps == "max" else asked.target_bps
+    requested = each.requested
+    load = math.inf if requested.target_bps == "max" else requested.target_bps
     return (
-        platform_order(asked.platform),
-        background_order(asked.background),
-        asked.frame_size_bytes or 0,
-        asked.includes_fcs,
-        asked.sources,
+        platform_order(requested.platform),
+        background_order(requested.background),
+        requested.frame_size_bytes or 0,
+        requested.includes_fcs,
+        requested.sources,
         load,
         each.run_id,
     )
@@ -111,14 +111,14 @@ def _table(found: Sequence[TelemetryTrial], untold: int) -> Table:
 
 
 def _row(each: TelemetryTrial) -> tuple[Cell, ...]:
-    asked, time = each.requested, each.time
+    requested, time = each.requested, each.time
     return (
         each.run_id,
-        asked.platform,
-        *size_cells(asked.frame),
-        asked.sources,
-        asked.target_bps,
-        asked.background,
+        requested.platform,
+        *size_cells(requested.frame),
+        requested.sources,
+        requested.target_bps,
+        requested.background,
         "; ".join(each.doubts),
         each.rate_pps,
         time.packets,
@@ -143,17 +143,17 @@ def _row(each: TelemetryTrial) -> tuple[Cell, ...]:
 
 
 def _format_row(each: TelemetryTrial) -> tuple[str, ...]:
-    asked, time = each.requested, each.time
-    target_bps = None if asked.target_bps == "max" else asked.target_bps
+    requested, time = each.requested, each.time
+    target_bps = None if requested.target_bps == "max" else requested.target_bps
     per_packet = (time.busy_ns, time.softirq_ns, time.system_ns, time.user_ns)
     busiest = UNKNOWN if time.busiest is None else f"{100 * time.busiest[1]:.0f} %"
     processes = [f"{name} {ns / time.elapsed_ns:.2f}" for name, ns in each.processes[:NAMED]]
     return (
-        asked.platform,
-        format_size_number(asked.frame),
-        str(asked.sources),
-        format_target_number(target_bps, asked.frame),
-        asked.background,
+        requested.platform,
+        format_size_number(requested.frame),
+        str(requested.sources),
+        format_target_number(target_bps, requested.frame),
+        requested.background,
         format_number(each.rate_pps, 0),
         *(format_number(time.per_packet(ns), 0) for ns in per_packet),
         format_number(time.busy_processors, 2),

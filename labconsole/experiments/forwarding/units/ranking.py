@@ -1,4 +1,4 @@
-"""Every pair of platforms beside no second guest, the faster one first."""
+"""Every pair of platforms without a second guest, the faster one first."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from labconsole.report.material import Material
 
 
 def table(material: Material) -> Table:
-    """Every pair with its claim."""
+    """Build the table of every pair with its claim."""
     family = material.evaluation.claims
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
@@ -90,21 +90,22 @@ def table(material: Material) -> Table:
 
 
 def findings(material: Material) -> Findings:
-    """For each frame size and number of sources, the pairs of platforms that differ."""
+    """Return findings on pairs of platforms that differ, for each frame size and number of sources."""
     different = [pair for pair in material.evaluation.ranking if pair.claim.different]
     found = tuple(_sentences(different))
     return Findings(kind="platforms_differ", heading="Platforms that differ", claims=True, found=found)
 
 
 def _sentences(different: Sequence[Comparison]) -> Iterator[Finding]:
-    for held in group_comparisons(different, lambda pair: pair.subject.setting[1:4]):
-        words = "; ".join(
-            f"{pair.subject.setting.platform} more than {pair.baseline.setting.platform} by {format_claim_effect(pair.claim)}"
-            for pair in held
+    for group in group_comparisons(different, lambda pair: pair.subject.setting[1:4]):
+        differences = "; ".join(
+            f"{pair.subject.setting.platform} more than {pair.baseline.setting.platform} "
+            f"by {format_claim_effect(pair.claim)}"
+            for pair in group
         )
         yield Finding(
-            sentence=f"{format_setting(held[0].subject.setting)}: forwards {words}.",
-            run_ids=collect_run_ids(held),
+            sentence=f"{format_setting(group[0].subject.setting)}: forwards {differences}.",
+            run_ids=collect_run_ids(group),
         )
 
 

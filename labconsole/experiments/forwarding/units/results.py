@@ -23,12 +23,12 @@ from labconsole.report.points import PointSummary, RunFacts
 
 
 def make(material: Material) -> Table:
-    """Of all runs that enter."""
+    """Build the table of all included runs."""
     return results(material.evaluation.points, material.digest.facts)
 
 
 def results(points: Sequence[PointSummary], facts: Mapping[str, RunFacts]) -> Table:
-    """With means, intervals and set-ups."""
+    """Build the table of these points with means, intervals and set-ups."""
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
     delays = [find_delay(point, facts) for point in points]
@@ -61,7 +61,7 @@ def results(points: Sequence[PointSummary], facts: Mapping[str, RunFacts]) -> Ta
                 ),
             )
         )
-        words = (
+        cells = (
             p.platform,
             format_size_number(p.frame),
             str(p.sources),
@@ -72,7 +72,7 @@ def results(points: Sequence[PointSummary], facts: Mapping[str, RunFacts]) -> Ta
             format_with_interval(p.rate_bps),
             _format_loss(p),
         )
-        shown.append((*words, *_format_delay(delay)) if with_delay else words)
+        shown.append((*cells, *_format_delay(delay)) if with_delay else cells)
     return Table(
         name="results",
         title="Every design point",
@@ -126,7 +126,7 @@ def results(points: Sequence[PointSummary], facts: Mapping[str, RunFacts]) -> Ta
 
 
 def _format_loss(p: PointSummary) -> str:
-    """With the trials that it rests on, where that is not all."""
+    """Format the loss, with the number of its trials unless these are all."""
     rests = f"; {p.loss_trials} of {p.n} trials" if 0 < p.loss_trials < p.n else ""
     return f"{format_loss(p.loss)}{rests}"
 
@@ -153,19 +153,19 @@ def _format_delay(delay: DelayAt | None) -> tuple[str, str]:
 
 
 def _note(points: Sequence[PointSummary], delays: Sequence[DelayAt | None]) -> str:
-    words = ["Bandwidth on the wire, summed over the streams; the target is per source; ± half the 95 % interval."]
+    sentences = ["Bandwidth on the wire, summed over the streams; the target is per source; ± half the 95 % interval."]
     if any(p.rate_bps.scope == "this set-up only" for p in points):
-        words.append("One set-up: its interval is about this set-up only, another may lie elsewhere.")
+        sentences.append("One set-up: its interval is about this set-up only, another may lie elsewhere.")
     if any(p.rate_bps.scope == "set-ups" for p in points):
-        words.append("From three set-ups on the interval is that of their means.")
+        sentences.append("From three set-ups on the interval is that of their means.")
     if any(p.loss_of == "all" for p in points):
-        words.append(
+        sentences.append(
             "Method 1: rates are over the sending time, and hold what a queue gave on afterwards; loss is everything "
             "offered and not measured, on whatever side."
         )
     if any(p.loss_of == "uut" for p in points):
-        words.append("Loss is the unit under test's, of what was offered on the wire.")
-    words += _unknown_losses(points)
+        sentences.append("Loss is the unit under test's, of what was offered on the wire.")
+    sentences += _unknown_losses(points)
     of_trials = sorted(
         {
             (p.loss_trials, p.loss.upper_share_of_lossy_trials)
@@ -174,17 +174,17 @@ def _note(points: Sequence[PointSummary], delays: Sequence[DelayAt | None]) -> s
         }
     )
     if of_trials:
-        told = ", ".join(f"{100 * share:.0f} % after {n}" for n, share in of_trials if share is not None)
-        words.append(f"Where no trial lost anything, that share of trials may still lose something: {told}.")
+        shares = ", ".join(f"{100 * share:.0f} % after {n}" for n, share in of_trials if share is not None)
+        sentences.append(f"Where no trial lost anything, that share of trials may still lose something: {shares}.")
     kinds = {delay.kind for delay in delays if delay is not None}
     if kinds:
-        told = " and ".join(sorted(kinds))
-        words.append(f"Delay ({told}) is that of packets that arrived, and says nothing of those that were lost.")
-    return " ".join(words)
+        names = " and ".join(sorted(kinds))
+        sentences.append(f"Delay ({names}) is that of packets that arrived, and says nothing of those that were lost.")
+    return " ".join(sentences)
 
 
 def _unknown_losses(points: Sequence[PointSummary]) -> Iterator[str]:
-    """Why a loss is not told, and how many trials are not in those that are."""
+    """Describe why a loss is unknown, and how many trials are missing from the known ones."""
     if any(p.loss_trials == 0 for p in points):
         yield (
             "A point's loss is unknown where in one of its trials more came out of the unit under test than went in, "

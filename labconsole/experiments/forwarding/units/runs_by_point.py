@@ -1,4 +1,4 @@
-"""What plans ask for, what is stored of it, and what enters."""
+"""Planned, stored and included runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from labconsole.report.material import Material
 
 
 def make(material: Material) -> Table:
-    """Point by point."""
+    """Build the table point by point."""
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
     for each in material.coverage:

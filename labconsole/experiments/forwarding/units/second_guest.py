@@ -1,4 +1,4 @@
-"""What a second guest that forwards was offered and gave on."""
+"""The offered and forwarded load of a second guest that forwards."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ HEADINGS = ("size, B", "platform", "sources", "set-ups × trials", "in, Mbit/s",
 
 
 def build_forwarding_table(material: Material, background: str, name: str) -> Table:
-    """Offered (in) and measured (out) of the second guest, by the first guest's frame size."""
+    """Build the table of the second guest's offered (in) and measured (out) load, by the first guest's frame size."""
     made = material.evaluation
     share, family = background.rpartition("-")[2], made.claims
     rows = [guest for guest in made.second_guests if guest.setting.background == background]
@@ -78,23 +78,23 @@ def _format_claim(guest: SecondGuestSummary, family: Family) -> tuple[str, ...]:
     if guest.claim is None:
         return (UNKNOWN,) * 6
     plain = None if guest.lost_ratio is None else -guest.lost_ratio
-    words = format_claim(guest.claim, plain, family)
-    return (*words[:5], words[6])
+    cells = format_claim(guest.claim, plain, family)
+    return (*cells[:5], cells[6])
 
 
 def method(material: Material) -> MethodNote | None:
-    """How both tables are reckoned."""
+    """Describe how both tables are computed."""
     if not any(point.background in FORWARDING for point in material.evaluation.points):
         return None
-    words = (
+    text = (
         "the second guest's own streams, measured as all others are; mean over all runs of one frame size of the first "
         "guest, whatever it was offered, as in the paper"
     )
-    return MethodNote("Tables 2 and 3", words)
+    return MethodNote("Tables 2 and 3", text)
 
 
 def build_load_table(material: Material) -> Table:
-    """The second guest beside every design point of the first."""
+    """Build the table of the second guest's load at every design point of the first."""
     found = material.evaluation.second_by_load
     return Table(
         name="second-guest",
@@ -150,7 +150,7 @@ def _format_row(guest: SecondGuestSummary) -> tuple[str, ...]:
 
 
 def findings(material: Material) -> Findings:
-    """Second guests that give on clearly less than they are offered."""
+    """Return findings on second guests that forward clearly less than they are offered."""
     found = tuple(_sentences(material.evaluation))
     return Findings(
         kind="second_guest_loses", heading="Second guests that lose what they are offered", claims=True, found=found

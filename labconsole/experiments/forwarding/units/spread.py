@@ -10,7 +10,7 @@ from labconsole.report.material import Material
 
 
 def make(material: Material) -> Table:
-    """By platform, pooled over its points."""
+    """Build the table by platform, pooled over its points."""
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
     for platform, parts in material.evaluation.spread.items():

@@ -1,4 +1,4 @@
-"""How far trials of one point lie apart: every repetition a dot, over the offered load."""
+"""The spread of the trials of one point: every repetition a dot, over the offered load."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PERCENT = 100.0
 
 
 def make(material: Material) -> list[Figure]:
-    """A figure for each number of sources: of points beside no second guest that have two trials or more."""
+    """Build a figure per number of sources, from points without a second guest that have two trials or more."""
     points = [p for p in material.evaluation.points if p.background == DEDICATED and p.n > 1 and p.rate_bps.mean > 0]
     figures = []
     for sources in sorted({p.sources for p in points}):
@@ -34,11 +34,11 @@ def make(material: Material) -> list[Figure]:
 
 
 def _mark(point: PointSummary) -> Mark:
-    """At 0, the mean of its trials, which are the dots."""
+    """Return a mark at 0, the mean of its trials; the trials are the dots."""
     values = point.trial_values_bps
     mean = sum(values) / len(values)
     dots = tuple(PERCENT * (value / mean - 1) for value in values)
-    low, high = min(0.0, *dots), max(0.0, *dots)  # trials that are all alike miss their own mean by rounding
+    low, high = min(0.0, *dots), max(0.0, *dots)  # rounding separates trials that are all alike from their own mean
     return Mark(point.offered_bps.mean / MEGA, 0.0, low, high, point.n, point.set_ups, dots)
 
 
@@ -51,9 +51,9 @@ def _figure(sources: int, panels: tuple[Panel, ...], points: list[PointSummary])
         x_label="offered bandwidth in Mbit/s on the wire",
         y_label="a trial's rate from its point's mean, %",
         panels=panels,
-        caption=f"Every dot is one trial, {trials} in all, of {format_noun_count(len(points), 'point')} with two trials or more; "
-        "0 is the mean of its point's trials, and bars are from the least to the most. Trials of all set-ups stand "
-        "together: the table on spread tells between set-ups and within them.",
+        caption=f"Every dot is one trial, {trials} in all, of {format_noun_count(len(points), 'point')} "
+        "with two trials or more; 0 is the mean of its point's trials, and bars are from the least to the most. "
+        "Trials of all set-ups stand together: the table on spread tells between set-ups and within them.",
         ideal=False,
         from_zero=False,
         joined=False,

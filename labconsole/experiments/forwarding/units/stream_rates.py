@@ -1,4 +1,4 @@
-"""What each stream of a trial with several brings, at the setting's maximum, with its interval over set-ups."""
+"""The rate of each stream in trials with several, at the setting's maximum, with its interval over set-ups."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from labconsole.report.points import DEDICATED, MaximumReading, Values, mean_of_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamRate:
-    """One stream at its setting's maximum. ``finding``: what the test of its share against an equal one says."""
+    """One stream at its setting's maximum. ``finding``: the result of testing its share against an equal one."""
 
     reading: MaximumReading
     stream: str
@@ -33,7 +33,7 @@ class StreamRate:
 
 
 def rates(material: Material) -> Iterator[StreamRate]:
-    """Of trials whose streams were offered the same, as the shares are."""
+    """Return the rates in trials whose streams were offered the same load, as for the shares."""
     made, facts = material.evaluation, material.digest.facts
     said = {(each.reading.setting, each.stream): format_finding(each.claim, made.claims) for each in made.streams}
     for setting, points in made.settings.items():
@@ -50,7 +50,7 @@ def rates(material: Material) -> Iterator[StreamRate]:
             for name, share in known.shares.items():
                 values.setdefault(name, {}).setdefault(block, []).append(share * total_bps)
         for name in sorted(values):
-            # Of two streams the first says it for both.
+            # With two streams, the finding on the first covers both.
             finding = said.get((setting, name)) or said.get((setting, min(values)), UNKNOWN)
             yield StreamRate(
                 reading=reading,
@@ -62,7 +62,7 @@ def rates(material: Material) -> Iterator[StreamRate]:
 
 
 def table(material: Material) -> Table | None:
-    """A row a stream, with its rate and what the test of equal shares says."""
+    """Build the table: a row per stream, with its rate and the result of the test of equal shares."""
     found = list(rates(material))
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
@@ -129,12 +129,12 @@ def table(material: Material) -> Table | None:
 
 
 def figure(material: Material) -> Figure | None:
-    """A panel a setting beside no second guest, bars by platform, one a stream."""
+    """Build the figure: a panel per setting without a second guest, bars by platform, one per stream."""
     found = [each for each in rates(material) if each.reading.setting.background == DEDICATED]
     platforms = tuple(dict.fromkeys(each.reading.setting.platform for each in found))
     panels = []
-    for words in dict.fromkeys(format_setting(each.reading.setting) for each in found):
-        here = [each for each in found if format_setting(each.reading.setting) == words]
+    for title in dict.fromkeys(format_setting(each.reading.setting) for each in found):
+        here = [each for each in found if format_setting(each.reading.setting) == title]
         curves = tuple(
             PlottedCurve(
                 stream,
@@ -146,7 +146,7 @@ def figure(material: Material) -> Figure | None:
             )
             for stream in sorted({each.stream for each in here})
         )
-        panels.append(Panel(words, curves))
+        panels.append(Panel(title, curves))
     if not panels:
         return None
     return Figure(

@@ -1,4 +1,4 @@
-"""Each stream's share of what was forwarded at a setting's maximum."""
+"""Each stream's share of the forwarded load at a setting's maximum."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from labconsole.report.material import Material
 
 
 def table(material: Material) -> Table:
-    """Every stream of trials with several, with its claim."""
+    """Build the table of every stream in trials with several, with its claim."""
     family = material.evaluation.claims
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
@@ -70,7 +70,7 @@ def table(material: Material) -> Table:
 
 
 def findings(material: Material) -> Findings:
-    """Streams that have more or less than an equal share."""
+    """Return findings on streams that have more or less than an equal share."""
     found = tuple(_sentences(material.evaluation))
     return Findings(
         kind="unequal_streams", heading="Streams of one trial that fare unequally", claims=True, found=found
@@ -82,8 +82,9 @@ def _sentences(made: Evaluation) -> Iterator[Finding]:
         if each.claim.different:
             yield Finding(
                 sentence=(
-                    f"{format_full_setting(each.reading.setting)}: the streams of one trial fare unequally; {each.stream} has "
-                    f"{format_percent(each.share)} of what is forwarded: {format_claim_effect(each.claim)} against an equal share."
+                    f"{format_full_setting(each.reading.setting)}: the streams of one trial fare unequally; "
+                    f"{each.stream} has {format_percent(each.share)} of what is forwarded: "
+                    f"{format_claim_effect(each.claim)} against an equal share."
                 ),
                 run_ids=each.claim.run_ids,
             )

@@ -1,4 +1,6 @@
-"""Forwarded over offered bandwidth: a panel per frame size, a curve per platform. Rates as in the papers, in Mbit/s."""
+"""Forwarded over offered bandwidth: a panel per frame size, a curve per platform. Rates are in Mbit/s as in the
+papers.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,12 @@ from labconsole.report.points import DEDICATED, PointSummary
 
 
 def build_one_source_figure(material: Material) -> Figure | None:
-    """Of trials with one source and no second guest."""
+    """Build the figure from trials with one source and no second guest."""
     return _figure(material.evaluation.points, 1, "figure-3", _throttled(material))
 
 
 def build_multi_source_figures(material: Material) -> list[Figure]:
-    """The same for every other number of sources that was measured."""
+    """Build the same figure for every other number of sources that was measured."""
     points, throttled = material.evaluation.points, _throttled(material)
     numbers = sorted({point.sources for point in points if point.background == DEDICATED} - {1})
     figures = [_figure(points, sources, f"figure-3-{sources}-sources", throttled) for sources in numbers]
@@ -27,7 +29,7 @@ def build_multi_source_figures(material: Material) -> list[Figure]:
 
 
 def _throttled(material: Material) -> set[str]:
-    """Runs whose sources were held back by pause frames."""
+    """Return runs whose sources were throttled by pause frames."""
     return {each.run_id for each in material.digest.throttled}
 
 

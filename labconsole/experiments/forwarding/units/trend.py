@@ -1,4 +1,4 @@
-"""Results over the occasions on which plans were measured, and where they change; figure and tables."""
+"""Results over the occasions of plans, and where they change; figure and tables."""
 
 from __future__ import annotations
 
@@ -17,31 +17,32 @@ from labconsole.report.trend_units import build_trend_figures, build_trend_table
 from labconsole.report.trends import Trend, find_trends
 
 Occasion = tuple[str, str, str]
-"""Its plan's name and hash, and the fingerprint of its testbed."""
+"""A plan's name and hash, and the fingerprint of its testbed."""
 
 
 def trends(material: Material) -> tuple[list[Trend], list[str]]:
-    """Of every plan with several occasions, and which of them are left out; empty without one. What else changed is
-    what the runs' conditions tell.
+    """Return the trend of every plan with several occasions, and the excluded ones; both empty without any.
+
+    The conditions of the runs say what else changed.
     """
     every = _group_by_occasion((*material.kept.entered, *material.kept.excluded))
     by_plan: dict[str, dict[Occasion, list[RunRow]]] = {}
     for key, runs in _group_by_occasion(material.kept.entered).items():
         by_plan.setdefault(base_name(key[0]), {})[key] = runs
     found: list[Trend] = []
-    told: list[str] = []
+    incomplete: list[str] = []
     for occasions in by_plan.values():
         sides = []
         for key, runs in occasions.items():
             facts = material.digest.planned.get(key[1:])
             planned, missing = count_planned_and_missing(every[key], None if facts is None else facts.set_ups)
             if missing:
-                told.append(describe_incomplete(key[0], planned, missing, "set-ups"))
+                incomplete.append(describe_incomplete(key[0], planned, missing, "set-ups"))
             else:
                 sides.append(_side(key[0], runs, material))
         if len(occasions) > 1:
             found += find_trends(sides, margin_ratio=material.given_margin_ratio)
-    return found, told
+    return found, incomplete
 
 
 def _group_by_occasion(runs: Sequence[RunRow]) -> dict[Occasion, list[RunRow]]:
@@ -53,20 +54,20 @@ def _group_by_occasion(runs: Sequence[RunRow]) -> dict[Occasion, list[RunRow]]:
     return found
 
 
-def _side(words: str, runs: Sequence[RunRow], material: Material) -> Side:
+def _side(name: str, runs: Sequence[RunRow], material: Material) -> Side:
     kept = RunSample(tuple(runs), (), {})
     digest = Digest(())
     digest.facts = {run.run_id: known for run in runs if (known := material.digest.facts.get(run.run_id)) is not None}
-    return Side(words=words, place="", kept=kept, admission=material.evaluation.admission, digest=digest)
+    return Side(words=name, place="", kept=kept, admission=material.evaluation.admission, digest=digest)
 
 
 def figure(material: Material) -> list[Figure]:
-    """None without several occasions."""
+    """Build a figure per trend; none without several occasions."""
     return build_trend_figures(trends(material)[0])
 
 
 def tables(material: Material) -> list[Table]:
-    """One of the design points, one of the changes, if there are any, and one of every result."""
+    """Build the tables of design points, of changes if there are any, and of every result."""
     return build_trend_tables(*trends(material))
 
 

@@ -1,4 +1,4 @@
-"""What the abstract of Quétier, Neri and Cappello concludes of work in guests, beside one's own findings."""
+"""Conclusions on work in guests in the abstract of Quétier, Neri and Cappello, compared with one's own findings."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ from labconsole.report.paper_abstracts import (
 
 OVERHEAD, ISOLATION = "the tools behave differently in overhead", "the tools behave differently in isolation"
 Groups = dict[tuple[str, str], list[ToolPair]]
-"""By testbed, and what was asked of it."""
+"""Pairs of tools by testbed and request."""
 
 CLASSES: Final = ("between guests", "between processes")
-"""Of isolation, those that exclude each other; "neither" is what is left, and two of that may be unlike."""
+"""The conclusions on isolation that exclude each other. "neither" is the rest, and two of these may differ."""
 
 
 def _conclude(material: Material) -> Iterator[PaperConclusion]:
-    """For each thing that several platforms were measured for, and then over all of them."""
+    """Conclude for each request that was measured on several platforms, and then over all of them."""
     summary = build_summary(material)
     records = [each for each in material.of("job") if isinstance(each, JobRecord)]
     for conclusion, groups in (
@@ -66,7 +66,7 @@ def _conclude(material: Material) -> Iterator[PaperConclusion]:
 
 
 def _claimed(experiments: Experiments, names: Mapping[str, str]) -> list[float]:
-    """The p values of every two tools' overheads."""
+    """Return the p values of the overheads of every two tools."""
     every = experiments.get("job", ())
     records = [each for each in every if isinstance(each, JobRecord)]
     compared = compare_platforms(records, summarize_last(every, ()).bare_platforms)
@@ -92,12 +92,12 @@ def _overheads(summary: JobsSummary, compared: Sequence[PlatformComparison], fam
 def _isolated(summary: JobsSummary) -> Groups:
     groups: Groups = {}
     found = {each.key: each for each in summary.isolation}
-    asked = [
+    isolated = [
         key
         for key in resolve_programs({each.key: bool(each.job_ids) for each in summary.points})
         if key.working == "one-two" and key.cpu == "same" and key.platform not in summary.bare_platforms
     ]
-    for one, other in pair_tools(asked):
+    for one, other in pair_tools(isolated):
         about = _describe_comparison(summary, one, other, guests=True)
         none = [key.platform for key in (one, other) if key not in found]
         pair = (
@@ -110,10 +110,12 @@ def _isolated(summary: JobsSummary) -> Groups:
 
 
 def _isolation(summary: JobsSummary, ours: IsolationResult, theirs: IsolationResult) -> ToolPair:
-    held, out = ours.held or theirs.held, ours.left_out or theirs.left_out
-    decided = not held and not out and ours.word in CLASSES and theirs.word in CLASSES
-    said = LEFT_OUT if out else HELD if held else f"{ours.word} and {theirs.word}"
-    return _pair(summary, ours.key, theirs.key, said, ours.word != theirs.word if decided else None, by_link=held)
+    link_limited, out = ours.held or theirs.held, ours.left_out or theirs.left_out
+    decided = not link_limited and not out and ours.word in CLASSES and theirs.word in CLASSES
+    said = LEFT_OUT if out else HELD if link_limited else f"{ours.word} and {theirs.word}"
+    return _pair(
+        summary, ours.key, theirs.key, said, ours.word != theirs.word if decided else None, by_link=link_limited
+    )
 
 
 def _pair(
@@ -124,12 +126,12 @@ def _pair(
 
 
 def _describe_comparison(summary: JobsSummary, key: PointKey, than: PointKey, *, guests: bool) -> str:
-    """What was asked, however the tools are called."""
+    """Describe the request without the names of the tools."""
     testbed = [f"on {summary.testbeds[key.testbed_fingerprint]}"] if len(summary.testbeds) > 1 else []
     programs = {each.key.program for each in summary.points if each.key.job == key.job and each.key.program}
     program = [f"program {key.program}"] if len(programs) > 1 else []
-    words = [resource_of(key), format_job(key), describe_request(key, guests=guests), *program, *testbed]
-    return ", ".join(words) + format_kernels({each.key.kernel for each in summary.points}, key, than)
+    parts = [resource_of(key), format_job(key), describe_request(key, guests=guests), *program, *testbed]
+    return ", ".join(parts) + format_kernels({each.key.kernel for each in summary.points}, key, than)
 
 
 UNITS = (

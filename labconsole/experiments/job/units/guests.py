@@ -1,4 +1,4 @@
-"""A program while more and more guests stand, and in more and more guests at once (Quétier et al., 3.1.1 and 3.1.2)."""
+"""A program while more and more guests run, and in more and more guests at once (Quétier et al., 3.1.1 and 3.1.2)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ IDEAL = "bare host × guests"
 
 
 def overhead(material: Material, name: str) -> Figure | None:
-    """One guest works while others stand; the line is the bare host's time."""
+    """Build the figure of one guest that works while others run; the line is the bare host's time."""
     summary = build_summary(material)
     curves = [each for each in summary.one_works if resource_of(each.key) == OVERHEAD[name]]
     groups = _group_by_title(summary, curves)
@@ -56,7 +56,7 @@ def overhead(material: Material, name: str) -> Figure | None:
 
 
 def linearity(material: Material, name: str) -> Figure | None:
-    """All guests work: mean and slowest; the line is what processor sharing without any cost would take."""
+    """Build the figure of all guests working: mean and slowest. The line is the time of ideal processor sharing."""
     summary = build_summary(material)
     curves = [each for each in summary.all_work if resource_of(each.key) == LINEARITY[name]]
     groups = _group_by_title(summary, curves)
@@ -77,7 +77,7 @@ def linearity(material: Material, name: str) -> Figure | None:
 
 
 def _group_by_title(summary: JobsSummary, curves: Sequence[GuestsCurve]) -> dict[str, list[GuestsCurve]]:
-    """A panel for each job and way to place guests."""
+    """Group curves into a panel for each job and placement of guests."""
     found: dict[str, list[GuestsCurve]] = {}
     for each in curves:
         found.setdefault(format_panel_title(summary, each.key), []).append(each)
@@ -100,7 +100,7 @@ def _slowest(curves: Sequence[GuestsCurve]) -> list[PlottedCurve]:
         marks = [
             seconds_mark(point.key.guests, point.slowest)
             for point in curve.points
-            if point.slowest is not None and point.key.guests > 1  # of one guest it is the mean
+            if point.slowest is not None and point.key.guests > 1  # with one guest this is the mean
         ]
         found.append(PlottedCurve(f"{platform}, slowest", tuple(marks)))
     return found
@@ -112,7 +112,7 @@ def _level(curves: Sequence[GuestsCurve]) -> list[PlottedCurve]:
 
 def _ideal(curves: Sequence[GuestsCurve]) -> list[PlottedCurve]:
     if any(each.key.cpu != "same" for each in curves):
-        return []  # how many processors share the work is not known
+        return []  # the number of processors that share the work is unknown
     return _line(curves, IDEAL, lambda alone_s, guests: alone_s * guests)
 
 
@@ -127,7 +127,7 @@ def _line(curves: Sequence[GuestsCurve], label: str, height: object) -> list[Plo
 
 
 def table(material: Material) -> Table | None:
-    """The lines in numbers: how a time grows with the number of guests."""
+    """Build the table of the lines: how a time grows with the number of guests."""
     summary = build_summary(material)
     curves = [("one works", each) for each in summary.one_works] + [("all work", each) for each in summary.all_work]
     rows: list[tuple[Cell, ...]] = []

@@ -1,4 +1,4 @@
-"""Who is kept apart from whom: a guest with one copy of a job beside one with two (Quétier et al., section 3.1.3)."""
+"""Isolation: a guest with one copy of a job next to one with two (Quétier et al., section 3.1.3)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FIGURES = dict(zip(("quetier-11", "quetier-12", "quetier-13", "quetier-14"), RES
 
 
 def bars(material: Material, name: str) -> Figure | None:
-    """Times of both guests, as multiples of one copy alone in the same crew."""
+    """Build the figure of both guests' times, as multiples of one copy alone in the same crew."""
     summary = build_summary(material)
     found = [each for each in summary.isolation if resource_of(each.key) == FIGURES[name]]
     panels = []
@@ -77,7 +77,7 @@ def _mark(place: int, effect: Effect) -> Mark:
 
 
 def table(material: Material) -> Table | None:
-    """The same in numbers, and in words."""
+    """Build the table of the same times, with the conclusion."""
     summary = build_summary(material)
     found = summary.isolation
     if not found:
@@ -101,13 +101,13 @@ def table(material: Material) -> Table | None:
                 *build_environment_cells(key, summary.testbeds),
             )
         )
-        words = (format_ratio(side) for side in sides)
+        ratios = (format_ratio(side) for side in sides)
         shown.append(
             (
                 key.platform,
                 format_job(key),
                 describe_settings(summary, key, guests=True),
-                *words,
+                *ratios,
                 str(each.first.blocks),
                 each.word,
             )

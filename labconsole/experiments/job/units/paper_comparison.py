@@ -1,4 +1,4 @@
-"""What two papers say of their figures, which print few numbers, beside one's own findings."""
+"""Two papers' statements on their figures, which print few numbers, next to one's own findings."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ class OwnFinding(NamedTuple):
     words: str
 
     @classmethod
-    def of(cls, key: PointKey, words: str) -> OwnFinding:
-        """On this point's platform and job."""
+    def of(cls, key: PointKey, text: str) -> OwnFinding:
+        """Return a finding on this point's platform and job."""
         job = JOBS.get(key.job)
         source = "not known here" if job is None else job.source
-        return cls(key.platform, resource_of(key), format_job(key), source, words)
+        return cls(key.platform, resource_of(key), format_job(key), source, text)
 
-    def beside(self, *theirs: str) -> tuple[Cell, ...]:
-        """A row of the table, but for its topic."""
+    def build_row(self, *theirs: str) -> tuple[Cell, ...]:
+        """Return a row of the table without its topic."""
         return (self.resource, self.platform, self.job, self.job_from, self.words, *theirs)
 
 
 def make(material: Material, paper_name: str) -> Table | None:
-    """A row for each sentence of the paper on a platform and resource that were measured here."""
+    """Build the table: a row for each sentence of the paper on a platform and resource that were measured here."""
     paper, names = material.paper, material.paper_names
     if paper is None or paper.name != paper_name:
         return None
@@ -58,10 +58,10 @@ def make(material: Material, paper_name: str) -> Table | None:
             for said in paper.tables["shapes"]:
                 theirs = (said["topic"], said["resource"], said["platform"])
                 if theirs in ((topic, own.resource, names.get(own.platform, "")), (topic, own.resource, "all")):
-                    rows.append((topic, *own.beside(said["platform"], said["shape"], said["where"])))
+                    rows.append((topic, *own.build_row(said["platform"], said["shape"], said["where"])))
             for row in paper.tables.get("numbers", ()):
                 if (row["topic"], row["resource"], row["platform"]) == (topic, own.resource, names.get(own.platform)):
-                    rows.append((topic, *own.beside(row["platform"], format_printed_value(row), row["where"])))
+                    rows.append((topic, *own.build_row(row["platform"], format_printed_value(row), row["where"])))
     return Table(
         name=f"{paper_name}-beside",
         title="Findings beside the paper's",
@@ -98,9 +98,9 @@ def _linearity(summary: JobsSummary) -> Iterator[OwnFinding]:
         line = {True: "no line", False: "a line, as far as can be told", None: curve.word or "no interval"}
         if curve.word in (HELD, FROM_MEMORY, LEFT_OUT):
             line = dict.fromkeys(line, curve.word)
-        words = f"{line[curve.fit.bent]}: {format_line_part(curve.fit.slope, 3)} s per guest"
+        text = f"{line[curve.fit.bent]}: {format_line_part(curve.fit.slope, 3)} s per guest"
         alone = "" if curve.alone_s is None else f"; alone on the bare host {format_number(curve.alone_s, 3)} s"
-        yield OwnFinding.of(curve.key, words + alone)
+        yield OwnFinding.of(curve.key, text + alone)
 
 
 def _isolation(summary: JobsSummary) -> Iterator[OwnFinding]:

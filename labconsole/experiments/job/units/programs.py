@@ -1,4 +1,6 @@
-"""What virtualization costs a program (Mattos et al., section 3.3): bars of one guest, and overheads in numbers."""
+"""The cost of virtualization for a program (Mattos et al., section 3.3): bars of one guest, and overheads in
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ WHAT = {"mattos-1": "programs of the processor and of memory", "mattos-2": "prog
 
 
 def bars(material: Material, name: str) -> Figure | None:
-    """A panel a job, a bar a platform: of one guest, with no other beside it."""
+    """Build the figure: a panel per job, a bar per platform, with one guest and no other."""
     summary = build_summary(material)
     alone = [
         each
@@ -61,7 +63,7 @@ def bars(material: Material, name: str) -> Figure | None:
 
 
 def overheads(material: Material) -> Table | None:
-    """Of every point in which one guest works: how much longer than alone on the bare host."""
+    """Build the table of every point in which one guest works: the increase over the time alone on the bare host."""
     summary = build_summary(material)
     if not summary.overheads:
         return None

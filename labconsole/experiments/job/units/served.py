@@ -1,4 +1,4 @@
-"""Files that guests serve: one request from outside to a guest, two to another at once (Quétier et al., figure 1)."""
+"""Files served by guests: one request from outside to one guest, two to another at once (Quétier et al., figure 1)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAPER = "quetier"
 CLOCK = "Seconds of a request by the clock of who makes it, outside, less what fetching nothing takes there"
 NAMES = ("the only one", "first of two", "second of two")
 THEIRS = (("2", "1"), ("1", "1"), ("1", "2"))
-"""The paper's guest and request for each of these: its first guest is asked for twice."""
+"""The paper's guest and request for each of these; its first guest has the two requests."""
 
 
 def _served(material: Material) -> list[PointTimes]:
@@ -35,7 +35,7 @@ def _served(material: Material) -> list[PointTimes]:
 
 
 def bars(material: Material) -> Figure | None:
-    """A panel a protocol, a bar a platform for each of the three requests."""
+    """Build the figure: a panel per protocol, a bar per platform for each of the three requests."""
     summary, points = build_summary(material), _served(material)
     panels = []
     for title in dict.fromkeys(format_panel_title(summary, each.key) for each in points):
@@ -60,7 +60,7 @@ def bars(material: Material) -> Figure | None:
 
 
 def times(material: Material) -> Table | None:
-    """The same in numbers, and with the paper at hand its own beside them."""
+    """Build the table of the same times, next to those of the paper if it is available."""
     summary, paper = build_summary(material), material.paper
     known = paper is not None and paper.name == PAPER
     printed = (

@@ -1,4 +1,4 @@
-"""Jobs over the occasions on which plans were measured, and where they change; figure and tables."""
+"""Jobs over the occasions of plans, and where they change; figure and tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which trials of jobs a report rests on, and which it does not and why; how far guests' own clocks were off."""
+"""The trials of jobs that a report uses, those it excludes and why, and the errors of guests' own clocks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from labconsole.report.material import Material
 
 
 def trials(material: Material) -> Table | None:
-    """Every point: its time, and how many trials it is of."""
+    """Build the table of every point: its time, and its number of trials."""
     summary = build_summary(material)
     if not summary.points:
         return None
@@ -90,7 +90,7 @@ def trials(material: Material) -> Table | None:
 
 
 def clocks(material: Material) -> Table | None:
-    """Inside over outside: what a guest's own clock would have said."""
+    """Build the table of inside over outside: the times by a guest's own clock."""
     points = [each for each in build_summary(material).points if each.clock_ratio is not None]
     if not points:
         return None
@@ -115,16 +115,18 @@ def clocks(material: Material) -> Table | None:
 
 
 def method(material: Material) -> list[Part] | None:
-    """What is claimed, and how the times are taken."""
+    """Describe the claims, and how the times are taken."""
     summary = build_summary(material)
     if not summary.points:
         return None
     ids = {each.key: each.job_ids for each in summary.points}
     found = [
         Finding(
-            f"{format_job(each.key)} takes {format_number(each.effect.change * 100, 1)} % longer in {each.key.platform} "
+            f"{format_job(each.key)} takes {format_number(each.effect.change * 100, 1)} % longer "
+            f"in {each.key.platform} "
             f"({describe_settings(summary, each.key, guests=True)}) than on the bare host "
-            f"({format_number(each.effect.ci_low * 100, 1)} to {format_number(each.effect.ci_high * 100, 1)} %): {each.word}",
+            f"({format_number(each.effect.ci_low * 100, 1)} to {format_number(each.effect.ci_high * 100, 1)} %): "
+            f"{each.word}",
             ids[each.key],
         )
         for each in summary.overheads

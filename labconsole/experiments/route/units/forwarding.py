@@ -1,4 +1,4 @@
-"""Rate over routes, and over the number of routers (Mattos et al., section 4 and figure 4b)."""
+"""Forwarding rate over routes, and over the number of routers (Mattos et al., section 4 and figure 4b)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from labconsole.report.material import Material
 
 PAPER = "mattos"
 MANY = 2
-"""Of different values, to make a curve."""
+"""Least number of different values for a curve."""
 
 
 def build_routes_figure(material: Material) -> Figure | None:
-    """A panel a platform and number of routers, a curve for each load: what came of all routers together."""
+    """A panel per platform and number of routers, a curve per load: the sum over all routers at the sink."""
     summary = build_summary(material)
     points = [each for each in sort_points(summary.points) if each.sum_pps is not None]
     common, panels = _panels(points, lambda point: _routers(summary, point), "routes", ((_load, _forwarded),))
@@ -36,7 +36,7 @@ def build_routes_figure(material: Material) -> Figure | None:
 
 
 def build_routers_figure(material: Material) -> Figure | None:
-    """A panel a platform, a curve for each load: what came of all routers together over how many there are."""
+    """A panel per platform, a curve per load: the sum over all routers at the sink, over their number."""
     summary = build_summary(material)
     points = [each for each in sort_points(summary.points) if each.sum_pps is not None]
     common, panels = _panels(
@@ -73,8 +73,8 @@ def _panels(
     over: str,
     drawn: Sequence[tuple[Callable[[RoutePointResult], str], Callable[[RoutePointResult], SetUpMean | None]]],
 ) -> tuple[str, tuple[Panel, ...]]:
-    """What all titles have in common, and a panel for each, with the curves of each label of what is drawn: those that
-    go over something in one of the panels at least, and in the others what there is of them, be it a single point.
+    """The shared part of all titles, and a panel per title with a curve for each label. A label is drawn if it has
+    several values of ``over`` in at least one panel. The other panels show what they have of it, even a single point.
     """
 
     def values(own: Sequence[RoutePointResult]) -> int:
@@ -99,15 +99,15 @@ def _routers(summary: RoutesSummary, point: RoutePointResult) -> tuple[str, ...]
 
 
 def _load(point: RoutePointResult) -> str:
-    """What else is asked than routes."""
+    """The label of a curve over routes: the other factors."""
     key = point.key
-    words = f"sent {key.rate}"
-    words += f", {key.destinations} destinations" if key.destinations > 1 else ""
-    return words + (f", {key.filters} filter rules" if key.filters else "")
+    label = f"sent {key.rate}"
+    label += f", {key.destinations} destinations" if key.destinations > 1 else ""
+    return label + (f", {key.filters} filter rules" if key.filters else "")
 
 
 def _each(point: RoutePointResult) -> str:
-    """What else is asked than routers."""
+    """The label of a curve over the number of routers: the other factors."""
     return f"{point.key.load}, {point.key.rate}"
 
 
@@ -116,7 +116,7 @@ def _sent(point: RoutePointResult) -> str:
 
 
 def method(material: Material) -> MethodNote | None:
-    """How routers are measured."""
+    """How routers are measured, for the report's methods."""
     if not select_records(material):
         return None
     return MethodNote(

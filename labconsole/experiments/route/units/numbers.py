@@ -1,4 +1,4 @@
-"""Routers in numbers: every router of every point, what was compared, and what a paper says beside it."""
+"""Routers in numbers: every router of every point, the comparisons, and a paper's statements on them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from labconsole.experiments.route.points import RoutePointKey
 from labconsole.experiments.route.report_data import build_summary, claimed, format_set_up_mean, interval
 from labconsole.experiments.route.route_comparison import (
     CROSSED,
-    FACTOR_WORDS,
+    FACTOR_NAMES,
     RouteComparison,
     describe_difference,
     describe_outcome,
@@ -23,13 +23,13 @@ from labconsole.report.reference import CAUTION, UNMATCHED_NOTE, describe_matchi
 
 PAPER = "mattos"
 PAPER_FALL = -0.30
-"""Of the sum through four routers against one (section 4): the text names no other number."""
+"""Change of the sum through four routers against one (section 4); the text names no other number."""
 
 PAPER_ROUTERS = 4
 TOPICS = {"guests": "forwarding", "routes": "routes"}
-"""What is varied here, and how the paper's sentences on it are called."""
+"""Varied factor to the topic of the paper's sentences on it."""
 
-VARIED = {**FACTOR_WORDS, "guests": "number of routers"}
+VARIED = {**FACTOR_NAMES, "guests": "number of routers"}
 
 
 def routers(material: Material) -> Table | None:
@@ -40,7 +40,7 @@ def routers(material: Material) -> Table | None:
     for point in summary.points:
         key, where = point.key, build_environment_cells(point.key, summary.testbeds)
         out = ", ".join(f"{times} {code}" for code, times in point.left_out.items())
-        asked = (
+        factors = (
             key.platform,
             key.guests,
             key.routes,
@@ -50,12 +50,12 @@ def routers(material: Material) -> Table | None:
             *_else(key),
         )
         trials = len(point.route_ids)
-        told = (summary.name_of(key), str(key.guests), key.load, key.rate)
+        name_cells = (summary.name_of(key), str(key.guests), key.load, key.rate)
         of_all = (point.sum_pps, point.lost_ratio, None, point.jain, point.busy_ratio, point.switches_per_s)
-        rows.append((*asked, "all", *(c for each in of_all for c in interval(each)), trials, out, *where))
+        rows.append((*factors, "all", *(c for each in of_all for c in interval(each)), trials, out, *where))
         shown.append(
             (
-                *told,
+                *name_cells,
                 "all",
                 format_set_up_mean(point.sum_pps),
                 format_set_up_mean(point.lost_ratio, 0.01, 3),
@@ -68,10 +68,10 @@ def routers(material: Material) -> Table | None:
         for each in point.routers if key.guests > 1 else ():
             own = (each.forwarded_pps, each.lost_ratio, each.inside_ratio, None, None, None)
             cells = [cell for found in own for cell in interval(found)]
-            rows.append((*asked, each.guest, *cells, trials, out, *where))
+            rows.append((*factors, each.guest, *cells, trials, out, *where))
             shown.append(
                 (
-                    *told,
+                    *name_cells,
                     each.guest,
                     format_set_up_mean(each.forwarded_pps),
                     format_set_up_mean(each.lost_ratio, 0.01, 3),
@@ -124,7 +124,7 @@ def routers(material: Material) -> Table | None:
 
 
 def changes(material: Material) -> Table | None:
-    """What routes, filters and further routers change, against the least of them."""
+    """A row for each change by routes, filters or further routers, against the least of them."""
     summary = build_summary(material)
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
@@ -230,7 +230,7 @@ def changes(material: Material) -> Table | None:
 
 
 ELSE = ("cpu", "frame_bytes", "duration_s", "memory_mib")
-"""What else tells one row from another."""
+"""Other factors that distinguish one row from another."""
 
 
 def _else(key: RoutePointKey) -> tuple[Cell, ...]:
@@ -244,7 +244,7 @@ def _least(claim: RouteComparison) -> int:
 
 
 def _level(claim: RouteComparison, factor: str) -> Cell:
-    """None: the change is the mean over several."""
+    """The value of a factor, or None if the change is the mean over several."""
     if claim.crossed and CROSSED[claim.what] == factor:
         return None
     level: int = getattr(claim.key, factor)
@@ -263,19 +263,21 @@ def _against(claim: RouteComparison) -> str:
 
 
 def _paper(claim: RouteComparison) -> str | None:
-    """What Mattos et al. print, in short."""
+    """What Mattos et al. print, in short, or None."""
     if claim.what == "guests" and claim.key.guests == PAPER_ROUTERS and claim.than.guests == 1:
         return f"−{abs(PAPER_FALL):.0%}".replace("%", " %")
     return "no change" if _is_paper_claim(claim) else None
 
 
 def _is_paper_claim(claim: RouteComparison) -> bool:
-    """The paper's routers have no filter rules: a mean over some says nothing of its sentence on routes."""
+    """Whether the paper says something on this. Its routers have no filter rules, so a mean over some says nothing
+    about its sentence on routes.
+    """
     return claim.what == "routes" and not claim.crossed and claim.key.filters == 0
 
 
 def findings(material: Material) -> Findings | None:
-    """Changes that can be claimed, either way."""
+    """The changes that can be claimed, in either direction."""
     summary = build_summary(material)
     claims = [each for each in summary.compared if each.word not in ("inconclusive", "no claim")]
     ids = {point.key: point.route_ids for point in summary.points}
@@ -294,7 +296,7 @@ def findings(material: Material) -> Findings | None:
 
 
 def build_paper_table(material: Material) -> Table | None:
-    """A row for each sentence of the paper on what was varied here, whatever platform it is of."""
+    """A row for each sentence of the paper on what was varied here, for any platform."""
     paper = material.paper
     if paper is None or paper.name != PAPER:
         return None

@@ -1,4 +1,4 @@
-"""Routers over the occasions on which plans were measured, and where they change; figure and tables."""
+"""Routers over the occasions of plans, and where they change, as a figure and tables."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from labconsole.report.material import Material
 
 
 def make(material: Material) -> Table:
-    """RFC 2544's longest bursts, with RFC 9004's corrected buffer time where there is one."""
+    """Build the table of the longest bursts."""
     records = select_searches(material.searches)
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []

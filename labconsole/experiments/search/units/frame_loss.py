@@ -1,4 +1,4 @@
-"""RFC 2544's frame loss rate over the load: also the data of its figure."""
+"""RFC 2544's frame loss rate over the load; also the data of its figure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from labconsole.report.material import Material
 
 
 def make(material: Material) -> Table:
-    """RFC 2544's frame loss rate over the load: also the data of its figure."""
+    """Build the table of the frame loss rate over the load."""
     records = select_searches(material.searches)
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []

@@ -1,4 +1,4 @@
-"""Delay at the throughput that was found: one-way only where the clocks are shown to agree."""
+"""Delay at the throughput that was found, one-way only where the clocks are shown to agree."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from labconsole.report.material import Material
 
 
 def make(material: Material) -> Table:
-    """Delay at the throughput that was found: one-way only where the clocks are shown to agree."""
+    """Build the table of the delay at the throughput."""
     names = ("min", "mean", "p50", "p99", "p999", "max")
     varied = ("p50", "p99", "p999", "max")
     records = select_searches(material.searches)

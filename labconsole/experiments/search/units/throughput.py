@@ -1,4 +1,4 @@
-"""Highest load that meets a loss goal: every goal of every search."""
+"""The highest load that meets a loss goal, for every goal of every search."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IS_NO_LIMIT = "An upper bound set by generator or instrument says nothing about 
 
 
 def make(material: Material) -> Table:
-    """Every goal of every search with its bounds, and what set the upper one."""
+    """Build the table of every goal with its bounds, and what set the upper one."""
     records = select_searches(material.searches)
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []

@@ -1,4 +1,4 @@
-"""Searches over the occasions on which plans were measured, and where they change; figure and tables."""
+"""Searches over the occasions of plans, and where they change; figure and tables."""
 
 from __future__ import annotations
 

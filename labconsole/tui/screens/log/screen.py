@@ -16,13 +16,14 @@ from labconsole.tui.parts.key_bar import KeyBar
 from labconsole.tui.parts.lines import Lines, Span
 from labconsole.tui.parts.screen import PAUSE, ConsoleScreen
 from labconsole.tui.parts.table import LineTable
+from labconsole.tui.parts.typed_text import TypedText
 from labconsole.tui.screens.log.journal_table import LOOKS, JournalTable, format_time
 
 MAX_COPIED_LINES = 1000
 """A terminal takes so much through OSC 52 and no more: 74 kB of base64 in most."""
 
 
-class LogFilter(HasActions, Input):
+class LogFilter(HasActions, TypedText):
     """The words that an entry must hold. Up, down, enter and esc leave it."""
 
     ACTIONS = (Action("escape,up,down,enter", "leave", "Leave the filter", shown=False),)
