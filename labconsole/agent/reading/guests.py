@@ -13,8 +13,8 @@ MAX_PATTERN_CHARACTERS = 200
 
 MAX_NAME_CHARACTERS = 200
 MAX_ARGUMENTS = 4096
-"""Most arguments of a command line that are searched for a name: any user may start a process with the name of a guest's
-and tens of thousands of arguments.
+"""Most arguments of a command line that are searched for a name: any user may start a process with a guest's name and
+tens of thousands of arguments.
 """
 
 _NAMING = (
