@@ -267,8 +267,8 @@ def _plans(
     found: dict[str, str] = {}
     meant: set[str] = set()
     there = (path for place in PLANS for path in sorted(place.glob("*.y*ml")))
-    beside = [path for path in there if path.is_file() and path not in asked]  # opening a pipe would wait
-    for path in (*asked, *beside):
+    others = [path for path in there if path.is_file() and path not in requested]  # opening a pipe would wait
+    for path in (*requested, *others):
         try:
             plan = load_plan(path, inventory)
         except ConfigError:

@@ -133,8 +133,8 @@ def describe_scatter(found: Sequence[PointScatter], named: int) -> Iterator[str]
         most_of_all = "at most " if len(spread) > 1 else ""
         later = "one later occasion passes" if later_occasions(most.occasions) == 1 else "two later occasions pass"
         yield (
-            f"{format_noun_count(most.occasions, 'occasion')} scatter by {most_of_all}{format_percent(sd, 2)}, at {most.point}: {later} "
-            f"there 8 times in 10 within a margin of {format_percent(margin, 2)} if nothing has changed"
+            f"{format_noun_count(most.occasions, 'occasion')} scatter by {most_of_all}{format_percent(sd, 2)}, at "
+            f"{most.point}: {later} there 8 times in 10 within a margin of {format_percent(margin, 2)} if nothing has changed"
         )
     off = [
         f"{each.point}: {sentence}; while it is in the baseline, a gate finds less"

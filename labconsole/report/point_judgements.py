@@ -66,8 +66,8 @@ class GateRequirement(NamedTuple):
                 "another occasion alone"
             )
         if self.counts is None:
-            return f"{told}, or at this margin with more than {MOST_OCCASIONS} occasions of a side"
-        return f"{told}, or at this margin with {self._occasions}"
+            return f"{margin_text}, or at this margin with more than {MOST_OCCASIONS} occasions of a side"
+        return f"{margin_text}, or at this margin with {self._occasions}"
 
     @property
     def _occasions(self) -> str:

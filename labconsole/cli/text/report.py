@@ -33,7 +33,7 @@ def show(report: Report) -> None:
     """Print the report on stdout."""
     console = Console(file=unwrap_stream(sys.stdout), highlight=False, markup=False, emoji=False)
     console.print(Text(single_line(report.title), style="bold"))
-    console.print(Text(single_line(f"Selection: {report.selection.words}."), style="dim"))
+    console.print(Text(single_line(f"Selection: {report.selection.description}."), style="dim"))
     for sentence in report.conclusions:
         console.print(Text(f"• {single_line(sentence)}"))
     for name, each in report.plan_notes:

@@ -40,6 +40,6 @@ def show(trends: Sequence[Trend]) -> None:
         show_figure(console, figure, caption=all(figure.caption != each.caption for each in drawn[place:]))
     for line in occasion_lines(trends):
         console.print(Text(f"\n{single_line(line)}"))
-    for place, table in enumerate(told, 1):
-        again = any(table.note == each.note for each in told[place:])
+    for place, table in enumerate(tables, 1):
+        again = any(table.note == each.note for each in tables[place:])
         show_table(console, table, rest="--json lists all", note=not again)

@@ -164,13 +164,13 @@ def ask_on_console(name: str, limit_s: float = ASK_S) -> Ask:
         answer, _, ending = printed.partition(f"<{mark}\n")[2].rpartition(f"\n>{mark} ")
         status = re.match(r"(\d{1,3})\s", ending)
         if status is None:
-            end = " ".join(printed[-_MAX_TOLD:].split())
+            end = " ".join(printed[-_MAX_SHOWN:].split())
             raise NodeError(
                 uut.name, f"guest {name} did not answer completely; its answer ends: {end}", operation="guest.ask"
             )
         answer = answer.removesuffix("\n")
         if status[1] != "0":
-            end = " ".join(answer[-_MAX_TOLD:].split()) or "it said nothing"
+            end = " ".join(answer[-_MAX_SHOWN:].split()) or "it said nothing"
             raise NodeError(uut.name, f"in guest {name}, status {status[1]}: {end}", operation="guest.ask")
         return answer
 

@@ -33,7 +33,7 @@ class AskText(HasActions, ModalScreen[None]):
         with Vertical(id="ask-box"):
             yield Static(safe(self._question, 200), id="ask-question", markup=False)
             yield TypedText(self._value, compact=True, id="ask-text", select_on_focus=False)
-            yield Static(safe(self._words, 400), id="ask-words", markup=False)
+            yield Static(safe(self._explanation, 400), id="ask-words", markup=False)
             yield Static("", id="ask-problem", markup=False)
             yield Static(f"enter: accept      {dialog_keys(self)}", id="ask-keys", markup=False)
 

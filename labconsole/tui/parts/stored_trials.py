@@ -363,7 +363,7 @@ class StoredTrials(Overlay):
 
     def action_copy(self) -> None:
         if self._sums:
-            self._copy("\n".join(map(single_line, self.query_one(WrappedLines).told)), "the summary")
+            self._copy("\n".join(map(single_line, self.query_one(WrappedLines).text_lines)), "the summary")
         elif self._chosen is not None:
             self._copy(single_line(self._kind.id_of(self._chosen)), "the id")
 
