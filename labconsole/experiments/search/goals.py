@@ -18,7 +18,7 @@ from labconsole.experiments.search.load_class import (
     missing_ratio,
     relevant_bounds,
 )
-from labconsole.model.plan.search import PRESET_SUM_S, Search, partial_drop_ratio, preset_trial_s
+from labconsole.model.plan.search import ALLOWED_GOALS, PRESET_SUM_S, Search, partial_drop_ratio, preset_trial_s
 from labconsole.model.record.search import Limit
 
 
