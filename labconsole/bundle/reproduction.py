@@ -43,7 +43,7 @@ class Reproduction:
 
 
 def reproduce_report(found: Unpacked, scratch: Path, tell: Tell) -> Reproduction:
-    """Make the report again, and compare file by file. None where numbers were reckoned by another method than ours."""
+    """Make the report again and compare it file by file. Empty if its numbers follow another method than ours."""
     if found.manifest.get("method") != METHOD:
         return Reproduction()  # other numbers follow from the same counts
     redo = found.manifest.get("redo")

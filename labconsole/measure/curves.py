@@ -99,7 +99,7 @@ class CurveData:
         self._grouped = DesignPoints(runs)
 
     def add(self, runs: Iterable[RunRow]) -> None:
-        """Add runs. Those that do not stand are only counted."""
+        """Add runs. Runs that do not count as measurements are only counted."""
         self._grouped.add(runs)
 
     def curves(self, spec: CurveSpec) -> Curves:

@@ -118,8 +118,9 @@ class Segmentation(NamedTuple):
 
 
 def fewest_results(results: int) -> int:
-    """What makes a level in a series of so many: two that agree are more often chance in short ones. With three, fewer
-    than CUT_RESULTS have one level.
+    """The fewest results that make a level: in a short series, two results agree by chance more often.
+
+    With three, a series of fewer than CUT_RESULTS has one level.
     """
     return CUT_RESULTS // 2 if results < WANDERING_RESULTS else 2
 

@@ -19,8 +19,10 @@ FOUND_STEPS: Final[dict[int, float]] = {
     60: 2.0,
     100: 1.5,
 }
-"""The step in the middle of so many results that is found in 8 of 10 series, in standard deviations of a result: of
-simulated series of normal results, validated by the table of trends in docs/validation.md. Shorter ones are not cut.
+"""The step in the middle of this many results that is found in 8 of 10 series, in standard deviations of a result.
+
+From simulated series of normal results, validated by the table of trends in docs/validation.md. Shorter series are not
+cut.
 """
 
 LATEST_STEPS: Final[dict[int, float]] = {
@@ -46,7 +48,9 @@ NORMAL_80: Final = 0.8416
 
 
 class SmallestSteps(NamedTuple):
-    """As shares of the last level; None: no level has two results, or there are too few (CUT_RESULTS in the middle)."""
+    """As shares of the last level, or None if no level has two results or the results are too few (CUT_RESULTS in the
+    middle).
+    """
 
     middle_ratio: float | None = None
     latest_ratio: float | None = None

@@ -37,9 +37,9 @@ MOST_LINES: Final = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointScatter:
-    """One quantity of one design point. ``sd_ratio``: between occasions; ``passing_margin_ratio``: within which one
-    later occasion passes, or two do where one is not judged, 8 times in 10 if nothing has changed; None: fewer than
-    three occasions, of which those of one boot are one. ``boots``: None, some are not known. ``off``: sentences.
+    """One quantity of one design point. ``sd_ratio``: between occasions. ``passing_margin_ratio``: the margin within
+    which one later occasion (two, if one is not judged) passes 8 times in 10 if nothing has changed, or None for fewer
+    than three occasions; occasions of one boot count as one. ``boots``: None if some are unknown. ``off``: sentences.
     """
 
     point: str
@@ -87,7 +87,7 @@ def find_scatter(side: Side) -> list[PointScatter]:
 
 
 def later_occasions(baseline: int) -> int:
-    """The fewest that a gate judges beside so many."""
+    """The fewest later occasions that a gate judges with this many before."""
     return 1 if baseline >= FEWEST_BESIDE_ONE else 2
 
 
@@ -134,7 +134,8 @@ def describe_scatter(found: Sequence[PointScatter], named: int) -> Iterator[str]
         later = "one later occasion passes" if later_occasions(most.occasions) == 1 else "two later occasions pass"
         yield (
             f"{format_noun_count(most.occasions, 'occasion')} scatter by {most_of_all}{format_percent(sd, 2)}, at "
-            f"{most.point}: {later} there 8 times in 10 within a margin of {format_percent(margin, 2)} if nothing has changed"
+            f"{most.point}: {later} there 8 times in 10 within a margin of "
+            f"{format_percent(margin, 2)} if nothing has changed"
         )
     off = [
         f"{each.point}: {sentence}; while it is in the baseline, a gate finds less"

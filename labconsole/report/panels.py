@@ -162,7 +162,7 @@ def glyph(figure: Figure, number: int) -> str:
 
 
 def describe_marks(figure: Figure) -> str:
-    """What stands in its panels beside curves, with its glyph; "" where there is nothing."""
+    """A key to the marks in its panels that are no curves, each with its glyph, or "" without any."""
     words = list(dict.fromkeys(what for panel in figure.panels for _, what in panel.levels))
     found = [f"{charts.ACROSS} {', '.join(map(single_line, words))}"] if words else []
     found += [f"{charts.UPRIGHT} change"] if any(panel.changes for panel in figure.panels) else []

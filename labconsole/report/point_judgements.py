@@ -137,8 +137,8 @@ def judge_fall(
     ``more_to_give``: that the baseline lost nothing of the offered packets; None if it did, or if nothing is lost now
     at all. ``missing``: trials that enter no mean. ``counts``: occasions before and after.
 
-    Boots or set-ups of one occasion beside those of another do not tell by how much occasions differ, and few occasions
-    do not tell of what kinds there are: a single one is judged beside many.
+    Boots or set-ups of two occasions do not show how much occasions differ, and few occasions do not show which kinds
+    of occasions exist: a single one is compared with many.
     """
     if change.why is not None or worse_p is None or fall is None:
         return Judgement("undecided", change.why or "nothing can be tested")

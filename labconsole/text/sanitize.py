@@ -29,7 +29,7 @@ def sanitize(text: str) -> str:
 
 
 def single_line(text: str) -> str:
-    """The same with a blank for each line feed: nobody's words make a line that reads as one of ours."""
+    """The same with a blank for each line feed, so that foreign text cannot add a line that looks like ours."""
     return sanitize(text).replace("\n", " ")
 
 

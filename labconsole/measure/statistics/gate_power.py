@@ -3,9 +3,9 @@
 A gate passes where a one-sided t at 5 % shows that a fall is smaller than the margin. With no change at all that is a
 test with a noncentral t, as in ``effects``: its noncentrality is ln(1 + margin) in standard errors.
 
-A single occasion of a side has no mean that would be about normal. It is judged beside six others at least, and by
-Cantelli's inequality (F. P. Cantelli, Atti del Congresso Internazionale dei Matematici 6, 1928): of any distribution at
-most 1 in 1 + k² values lies k deviations or more to one side of its mean.
+The mean of a single occasion is not about normal. A single occasion is compared with at least six others, by Cantelli's
+inequality (F. P. Cantelli, Atti del Congresso Internazionale dei Matematici 6, 1928): of any distribution, at most 1 in
+1 + k² values lies k deviations or more to one side of its mean.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ MOST_OCCASIONS: Final = 60
 """Per side: a plan cannot reasonably have more."""
 
 FEWEST_BESIDE_ONE: Final = 6
-"""Occasions of one side that a single one of the other is judged beside. Where they are of two kinds, m of one kind and
-the single one of the other come about in p·(1 - p)^m of cases: up to 10.5 % beside three, 6.7 % beside five, 5.7 %
-beside six.
+"""The fewest occasions of one side with which a single one of the other is compared.
+
+If occasions are of two kinds, m of one kind and the single one of the other occur in p·(1 - p)^m of cases: up to 10.5 %
+with three, 6.7 % with five, 5.7 % with six.
 """
 
 ONE_ERRORS: Final = math.sqrt(1 / SIGNIFICANCE - 1)
@@ -58,7 +59,7 @@ class OccasionCounts(NamedTuple):
 
     @property
     def are_enough(self) -> bool:
-        """Whether anything is concluded from so many."""
+        """Whether these numbers suffice for a conclusion."""
         return max(self) >= (FEWEST_BESIDE_ONE if self.is_single else MINIMUM_BLOCKS)
 
     @property
@@ -75,7 +76,7 @@ class OccasionCounts(NamedTuple):
 
 
 def occasion_fall_p(effect: Effect, margin_ratio: float, counts: OccasionCounts) -> tuple[float, float] | None:
-    """As ``effects.fall_p``, of an effect over so many occasions: of a single one p is no smaller than Cantelli's."""
+    """As ``effects.fall_p``, for an effect over these occasions. For a single one, p is at least Cantelli's bound."""
     found = fall_p(effect, margin_ratio)
     if found is None or not counts.is_single:
         return found
@@ -87,16 +88,16 @@ def occasion_fall_p(effect: Effect, margin_ratio: float, counts: OccasionCounts)
 
 
 def _cantelli(deviations: float) -> float:
-    """What share lies so many deviations or more above the mean, at most."""
+    """The largest share of a distribution that can lie this many deviations or more above its mean."""
     return 1 / (1 + max(deviations, 0.0) ** 2)
 
 
 def passing_margin_ratio(effect: Effect, counts: OccasionCounts) -> float | None:
-    """The margin that passes with 80 % power at the spread of ``effect`` if nothing has changed; None: no spread, or
-    nothing passes by so few occasions.
+    """The margin that passes with 80 % power at the spread of ``effect`` if nothing has changed, or None
+    without a spread or if nothing can pass with this few occasions.
 
-    With one later occasion the spread is that of a baseline that stays. Else later occasions estimate it again, and it
-    may come out larger: the power is then a mean over what this many degrees of freedom may show.
+    With one later occasion the spread is that of a baseline that stays. Otherwise the later occasions estimate it once
+    more, perhaps as larger: the power is then a mean over what this many degrees of freedom may show.
     """
     if effect.error_log is None or effect.degrees is None or not counts.are_enough:
         return None

@@ -288,7 +288,7 @@ def _open_engine(path: Path, *, write: bool) -> Engine:
         connection.set_progress_handler(work.is_over, COUNTED_STEPS)
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE_BYTES)
         connection.execute("PRAGMA trusted_schema=OFF")
-        # FULL: in WAL mode NORMAL may forget the last commits when the power fails (0.27 ms a run beside 0.02).
+        # FULL: in WAL mode NORMAL may forget the last commits when the power fails (0.27 ms a run instead of 0.02).
         connection.execute("PRAGMA synchronous=FULL")
         add_functions(connection)
 

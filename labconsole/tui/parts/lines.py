@@ -135,7 +135,9 @@ class Tones(Widget):
         used, last = 0, None
         for text, name in spans:
             if not (text.isprintable() or text.replace(THIN_SPACE, " ").isprintable()):
-                text = safe(text, 2 * len(text))  # whoever made it should have; this is what the terminal obeys
+                text = safe(
+                    text, 2 * len(text)
+                )  # its maker should have cleaned it, but the terminal obeys what comes here
             used += len(text) if text.isascii() else cell_len(text)
             if name == last:  # a change of colour is forty bytes on the line, more than most cells
                 segments[-1] = Segment(segments[-1].text + text, segments[-1].style)
