@@ -1,7 +1,7 @@
 """labconsole: measure how well a machine forwards packets when it is virtualized.
 
 From Python: load_testbed, run, replay (run_async and replay_async to await), open_store, make_report, compare.
-docs/python.md. They are imported when they are first asked for: SSH, pandas and a database take their time.
+docs/python.md. They are imported at first use, because SSH, pandas and a database load slowly.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class ConfigError(LabError):
 
 
 def format_value(value: object) -> str:
-    """A value as it was written, in so many characters as a sentence can take."""
+    """A value as it was written, cut to the length that a sentence can take."""
     try:
         text = repr(value)
     except ValueError:  # a number of more digits than Python writes out
@@ -179,7 +179,7 @@ class LeaseHeld(AgentError):
 
 
 class OnlyWatches(ConfigError):
-    """Raised when a session that only watches is asked for more."""
+    """Raised when a session that only watches should do more."""
 
     failure = "only_watches"
 

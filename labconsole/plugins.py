@@ -1,8 +1,8 @@
-"""What plugs in, by name: the files of a package of ours, and entry points of other packages.
+"""Plug-ins by name: the files of one of our packages, and entry points of other packages.
 
-The file's place is its registration: nobody holds a list of names. Other distributions add theirs by an entry point,
+The place of a file is its registration: there is no list of names. Other distributions add theirs by an entry point,
 such as ``[project.entry-points."labconsole.drivers"] mine = "my_package.my_driver"`` in their pyproject.toml, whose
-value is a module like one of our own files. The group of a package is called after its last part.
+value is a module like one of our own files. The group of a package is named after its last part.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _find_modules(places: tuple[str, ...]) -> frozenset[str]:
 
 @cache
 def _entry_points(package: str) -> dict[str, list[EntryPoint]]:
-    """By name; our own files come first, so that nobody's plug-in stands in for one of them unnoticed."""
+    """The entry points by name. Our own files come first, so that no plug-in can replace one of them unnoticed."""
     found: dict[str, list[EntryPoint]] = {}
     for point in entry_points(group=f"{GROUP}.{package.rpartition('.')[2]}"):
         held = found.setdefault(point.name, []) if point.name not in _files(package) else []

@@ -1,8 +1,8 @@
-"""The directory that a capture's file lies in until nobody needs its name any more, and the sweep of those left behind.
+"""The directory of a capture's file until its name is no longer needed, and the sweep of directories left behind.
 
-Agent and keeper remove it. Both killed at once between the directory and tcpdump's first word leave it; so every agent
-removes, before it captures, those that nobody has locked. Each is locked by its agent from its making on, and only
-directories of our own name, our own user, and nothing but a capture in them are touched.
+Agent and keeper remove it. If both are killed between its creation and tcpdump's first line, it remains; so every agent
+removes, before it captures, the unlocked ones. Each agent locks its directory from its creation on. Only directories
+with our name prefix, of our own user, and with nothing but a capture in them are touched.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def default_directory() -> str:
 
 
 def sweep(directory: str) -> None:
-    """Remove what dead agents of this user left in ``directory``. What cannot be removed is left to its owner."""
+    """Remove directories that dead agents of this user left. Those that cannot be removed are left to their owner."""
     try:
         names = [name for name in os.listdir(directory) if _NAME.match(name)]
     except OSError:
-        return  # whoever wants to write there is told
+        return  # a later write reports the error
     for name in names:
         try:
             _sweep_one(os.path.join(directory, name))
@@ -49,8 +49,8 @@ def _sweep_one(path: str) -> None:
             return
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # OSError: its agent lives
         if set(os.listdir(descriptor)) - {FILE}:
-            return  # not as we make them
-        # By the descriptor, so that a directory put in its place meanwhile is not meant.
+            return  # not as agents make them
+        # By the descriptor, so that a directory put in its place meanwhile is not affected.
         if os.listdir(descriptor):
             os.unlink(FILE, dir_fd=descriptor)
         os.rmdir(path)
@@ -62,7 +62,7 @@ class CaptureFile:
     """The file that a capture is written to."""
 
     swept: Set[str] = set()
-    """Directories that this process has swept already."""
+    """Directories that this process has already swept."""
 
     def __init__(self, directory: str, journal: UndoJournal) -> None:
         self._journal = journal
@@ -81,7 +81,7 @@ class CaptureFile:
                 self._forget()
                 swept = isinstance(exc, (FileNotFoundError, BlockingIOError)) and os.path.isdir(directory)
                 if swept and attempt < TRIES - 1:
-                    continue  # another agent's sweep came between making and locking
+                    continue  # another agent's sweep ran between creation and locking
                 raise WireError("no_directory", "cannot write captures to %s: %s" % (directory, exc.strerror)) from None
 
     def _make(self) -> Tuple[int, int]:
@@ -96,15 +96,15 @@ class CaptureFile:
 
     @property
     def path(self) -> str:
-        """A name under which any process of the same user can read the file."""
+        """Return a name under which any process of the same user can read the file."""
         return "/proc/%d/fd/%d" % (os.getpid(), self.descriptor)
 
     def unname(self) -> None:
-        """Take the file's name away: from now on it is gone with its last reader."""
+        """Remove the file's name: from now on it is deleted with its last reader."""
         self._forget()
 
     def close(self) -> None:
-        """Let the file go."""
+        """Release the file."""
         os.close(self.descriptor)
         self._forget()
 

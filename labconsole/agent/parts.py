@@ -1,7 +1,7 @@
-"""The parts of an agent: each answers the requests of one subject, and is imported when something first needs it.
+"""The parts of an agent: each handles the requests of one subject, and is imported when first needed.
 
-To import all of them takes an agent five times as long as the rest of its start. What ends or undoes a session imports
-nothing: a part that was never needed has nothing to end.
+Importing all of them takes an agent five times as long as the rest of its start. Code that ends or undoes a session
+imports nothing: a part that was never needed has nothing to end.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ OPERATIONS = {
     "stopping": "guest.promise_stop guest.stop_kept",
     "executing": "exec",
 }
-"""The part of the agent that answers a request. An operation without an entry is answered, too, but all parts are
+"""The part of the agent that handles a request. An operation without an entry is handled, too, but all parts are
 imported to find it.
 """
 
 
 class Parts:
-    """The parts of one session. ``failed`` tells of an exception, and returns the sentence."""
+    """The parts of one session. ``failed`` reports an exception, and returns the sentence."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Parts:
         return self.operations.get(op)
 
     def made(self, *parts: str) -> List[Any]:
-        """Those of these parts that something needed so far: what was never imported has nothing to end."""
+        """Return those of these parts that exist so far: a part that was never imported has nothing to end."""
         return [self.__dict__[part] for part in parts if part in self.__dict__]
 
     @cached_property
@@ -235,7 +235,7 @@ class Parts:
     # The end
 
     def stop(self) -> None:
-        """Stop what runs, without waiting."""
+        """Stop everything that runs, without waiting."""
         for counters in self.made("counters"):
             counters.stop()
         for part in self.made("checking", "reading", "marking", "tracing", "timing"):
@@ -246,7 +246,7 @@ class Parts:
             stopping.close()
 
     async def undo(self) -> List[str]:
-        """Undo what was changed, each step whatever became of the others. Returns what failed in the session."""
+        """Undo all changes, each step regardless of failures of the others. Returns what failed in the session."""
         await self._each(
             ("stopping the generator", self._abandon),
             ("closing the captures", self._close_captures),

@@ -1,7 +1,7 @@
-"""The agent: takes requests line by line, runs them side by side, and undoes everything when its stdin ends.
+"""The agent: reads requests line by line, runs them concurrently, and undoes everything when its stdin ends.
 
-There is one way out (``_shut_down``) for the end of stdin, the request ``close``, a signal and a console that does not
-read any more. It is bounded twice: an alarm kills the process if it hangs, and the keeper does what is left then.
+There is one way out (``_shut_down``) for the end of stdin, the request ``close``, a signal and a console that no longer
+reads. It is bounded twice: an alarm kills the process if it hangs, and the keeper does the rest then.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Agent:
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: Dict[str, Any]) -> None:
         exc = context.get("exception")
         if isinstance(exc, WireError):
-            return  # told already, by an event
+            return  # already reported, by an event
         self._bug(str(context.get("message")), exc if exc is not None else RuntimeError("unknown"))
 
     @handles(Ping)
@@ -131,7 +131,7 @@ class Agent:
 
     @handles(Watchdog)
     async def watchdog(self, request: Watchdog) -> Done:
-        """End as if stdin had ended when no line came for so long: a pulled cable ends no stdin for hours."""
+        """End as if stdin had ended after this long without a line: a pulled cable does not end stdin for hours."""
         if self._silence is not None:
             self._silence.cancel()
             self._silence = None
@@ -174,7 +174,7 @@ class Agent:
         try:
             await asyncio.wait_for(self._outlet.drained(), FLUSH_S)
         except asyncio.TimeoutError:
-            return  # nobody reads; the alarm's time is better spent on ending
+            return  # the console does not read; the alarm's time is better spent on ending
 
     async def _clean_up(self) -> List[str]:
         self._parts.stop()

@@ -1,4 +1,4 @@
-"""What a side of a comparison is called by, what it means of runs and other trials, and what two sides differ by."""
+"""The sides of a comparison: how each is named, the runs and trials it covers, and the differences of two sides."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from labconsole.report.loading import SideSelection
 
 FILES = (*PLAN_FILES, ".tar.gz", ".tgz", ".sqlite", ".db")
-"""Endings by which a word that is no file there is told from a filter."""
+"""File name endings, to distinguish a missing file from a filter."""
 
 
 def open_side(opened: ExitStack, word: str, default_store: str | None, also: Sequence[str]) -> SideSelection:
-    """A side by its word: a plan file, a bundle, a store, or a filter; ``also``: words that its runs match too.
+    """Open a side by its word: a plan file, a bundle, a store, or a filter. ``also``: words that its runs
+    match too.
 
-    What is opened is closed with ``opened``. Raises ConfigError and StoreError.
+    ``opened`` closes what is opened. Raises ConfigError and StoreError.
     """
     from labconsole.report.loading import select_side
     from labconsole.report.request import ReportRequest
@@ -41,14 +42,14 @@ def open_side(opened: ExitStack, word: str, default_store: str | None, also: Seq
     elif word.endswith(FILES) or ("/" in word and "=" not in word):
         raise ConfigError("no such plan file, bundle or store", value=word)
     else:
-        _refuse_bare_words(word)
+        _refuse_bare_terms(word)
         request = replace(request, filter=(word, *also))
     store = opened.enter_context(open_store(place, write=False))
     return select_side(request, store, place=place or "the default store", words=word)
 
 
-def _refuse_bare_words(word: str) -> None:
-    """Refuse a side that is named by words that any field may hold, such as a plan's name alone. Raises ConfigError."""
+def _refuse_bare_terms(word: str) -> None:
+    """Refuse a side of bare words that any field may contain, such as a plan's name alone. Raises ConfigError."""
     from labconsole.model.query import find_bare_words
     from labconsole.report.selection import parse_filter
 
@@ -71,7 +72,7 @@ def compare_sides(
     *,
     on_unreadable: Callable[[StoreError], None],
 ) -> Changes:
-    """What two sides differ by, each by its word; ``margin`` as it is typed, None: the plans'.
+    """Compare two sides, each by its word. ``margin``: as typed, or None for that of the plans.
 
     Raises ConfigError and StoreError.
     """

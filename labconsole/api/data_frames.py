@@ -1,4 +1,4 @@
-"""Runs and tables as data frames of pandas, with types that know what is not known."""
+"""Runs and tables as pandas data frames, with types that represent unknown values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MORE: Final[dict[str, Kind]] = {
     "method": "integer",
     "format": "integer",
 }
-"""Columns of a frame of runs beside those of an export."""
+"""Columns of a frame of runs in addition to those of an export."""
 
 DTYPES: Final[dict[Kind, str]] = {
     "text": "string",
@@ -41,7 +41,7 @@ DTYPES: Final[dict[Kind, str]] = {
 
 
 def build_runs_frame(runs: Sequence[RunSummary]) -> pd.DataFrame:
-    """``runs``: oldest first."""
+    """A frame of these runs. ``runs``: oldest first."""
     import pandas as pd
 
     rows = [row_values(run) | {name: getattr(run, name, None) for name in MORE} for run in runs]
@@ -59,7 +59,7 @@ def build_runs_frame(runs: Sequence[RunSummary]) -> pd.DataFrame:
 
 
 def build_table_frame(table: Table) -> pd.DataFrame:
-    """Its exact values, under the names that its CSV has."""
+    """A table's exact values, under the column names of its CSV."""
     import pandas as pd
 
     return pd.DataFrame([list(row) for row in table.rows], columns=list(table.columns)).convert_dtypes()

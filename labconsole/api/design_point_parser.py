@@ -1,4 +1,4 @@
-"""A design point out of what somebody asks for in plain words."""
+"""Parses a design point from plain words."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ def parse_design_point(
     observe: str | None = None,
     where: str = "",
 ) -> DesignPoint:
-    """Checked against the testbed; None: as its file has it, its first platform. ``target``: such as 100Mbit, max, 1ns.
+    """Build a design point, checked against the testbed. Factors that are None default to those of its file, and the
+    platform to its first one. ``target``: such as 100Mbit, max, 1ns.
 
-    ``where``: what stands before a name in errors. Raises ConfigError.
+    ``where``: prefix of names in errors. Raises ConfigError.
     """
     try:
         wish = parse_target(target)
@@ -50,11 +51,11 @@ def parse_design_point(
     return request
 
 
-def refuse_unknown(asked: Iterable[str], what: str, *of: Callable[..., object]) -> None:
-    """Refuse what is none of these functions' keywords, naming the one that looks most like it. Raises ConfigError."""
+def refuse_unknown(given: Iterable[str], what: str, *of: Callable[..., object]) -> None:
+    """Refuse a name that is no keyword of these functions, suggesting the most similar one. Raises ConfigError."""
     parameters = [each for function in of for each in signature(function).parameters.values()]
     known = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY and each.name != "where"]
-    for name in asked:
+    for name in given:
         if name not in known:
             like = get_close_matches(name, known, 1)
             hint = f" (did you mean {like[0]}?)" if like else ""

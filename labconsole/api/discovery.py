@@ -1,4 +1,4 @@
-"""Finding out how machines are wired: connected, held, tried and let go of again."""
+"""Discovering how machines are wired: connects, leases, probes and releases them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from labconsole.model.inventory import Defaults, Inventory
 
 @asynccontextmanager
 async def leased_nodes(request: DiscoveryRequest, tell: Tell) -> AsyncIterator[dict[str, AgentLink]]:
-    """Links to all of them, by name, with their leases; everything is undone on them afterwards.
+    """Links to all of the nodes, by name, with their leases; everything is undone on them afterwards.
 
-    Raises NodeError, and LeaseHeld where somebody measures.
+    Raises NodeError, and LeaseHeld if another session is measuring.
     """
     nodes = {each.name: each.node(request.become) for each in request.asked}
     defaults = Defaults() if request.ssh_config is None else Defaults(ssh_config=request.ssh_config)

@@ -1,4 +1,4 @@
-"""Measuring from Python: one design point now, or what is missing of plans. Async, and plain for everybody else."""
+"""Measuring from Python: one design point now, or the missing trials of plans. Async and blocking."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from labconsole.store.open import open_store
 
 
 def load_testbed(hosts: str | Path = "hosts.yaml") -> Inventory:
-    """A testbed by its file: ``nodes``, ``platforms``, ``streams``, ``defaults``. Raises ConfigError."""
+    """Load a testbed from its file: ``nodes``, ``platforms``, ``streams``, ``defaults``. Raises ConfigError."""
     return load_inventory(Path(hosts))
 
 
@@ -38,8 +38,8 @@ async def run_async(
 ) -> list[RunRecord]:
     """Measure one design point and save every run; returns their records, each with its verdict.
 
-    ``point``: platform, frame_size_bytes, includes_fcs, sources, target, duration_s, background, generator, observe,
-    as `labconsole run` has them. ``store``: a file or URL, None: the user's own. Raises LabError.
+    ``point``: platform, frame_size_bytes, includes_fcs, sources, target, duration_s, background, generator, observe, as
+    for `labconsole run`. ``store``: a file or URL, or None for the user's own. Raises LabError.
     """
     refuse_unknown(point, "run", parse_design_point, run_async)
     inventory = _inventory(testbed)
@@ -53,20 +53,20 @@ async def run_async(
             return await session.run(request, repetitions, take_over=take_over)
 
 
-def run(testbed: Inventory | str | Path = "hosts.yaml", **asked: Any) -> list[RunRecord]:
-    """The same for who does not await: see run_async()."""
-    return run_in_own_loop(lambda: run_async(testbed, **asked))
+def run(testbed: Inventory | str | Path = "hosts.yaml", **options: Any) -> list[RunRecord]:
+    """The blocking form of run_async()."""
+    return run_in_own_loop(lambda: run_async(testbed, **options))
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """How plans ended, by the name that their runs have. ``complete``: everything that was asked for is there."""
+    """How plans ended, by the name that their runs have. ``complete``: whether all requested trials are stored."""
 
     outcomes: dict[str, Outcome]
 
     @property
     def complete(self) -> bool:
-        """Of all plans."""
+        """Whether all plans are complete."""
         return all(outcome.complete for outcome in self.outcomes.values())
 
 
@@ -79,9 +79,9 @@ async def replay_async(
     take_over: bool = False,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> Replayed:
-    """Measure what is missing of plans, one after the other, and save it as it comes. Raises LabError.
+    """Measure the missing trials of plans, one plan after the other, and save each at once. Raises LabError.
 
-    ``occasion``: measure them once more, under this name (docs/compare.md).
+    ``occasion``: measure the plans once more, under this name (docs/compare.md).
     """
     inventory = _inventory(testbed)
     paths = [Path(plans)] if isinstance(plans, str | Path) else [Path(each) for each in plans]
@@ -105,11 +105,11 @@ async def replay_async(
 
 
 def replay(
-    plans: str | Path | Sequence[str | Path], testbed: Inventory | str | Path = "hosts.yaml", **asked: Any
+    plans: str | Path | Sequence[str | Path], testbed: Inventory | str | Path = "hosts.yaml", **options: Any
 ) -> Replayed:
-    """The same for who does not await: see replay_async()."""
-    refuse_unknown(asked, "replay", replay_async)
-    return run_in_own_loop(lambda: replay_async(plans, testbed, **asked))
+    """The blocking form of replay_async()."""
+    refuse_unknown(options, "replay", replay_async)
+    return run_in_own_loop(lambda: replay_async(plans, testbed, **options))
 
 
 def _inventory(testbed: Inventory | str | Path) -> Inventory:

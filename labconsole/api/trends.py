@@ -1,4 +1,4 @@
-"""What a plan came to on its occasions: one way to it for the command and the console."""
+"""Trends of a plan over its occasions: one implementation for the command and the console."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def load_plan_trends(
     everything: StoreContents | None = None,
     margin_ratio: float | None = None,
 ) -> list[Trend]:
-    """Of every design point of a plan, named without an occasion. ``everything``: in the store, if it was read.
-    ``margin_ratio``: None, the plan's.
+    """Trends of every design point of a plan, named without an occasion. ``everything``: the store's contents, if they
+    are loaded already. ``margin_ratio``: None for the plan's.
 
     Blocking. Raises ConfigError and StoreError.
     """
@@ -38,7 +38,7 @@ def load_plan_trends(
 
 
 def read_trends(plan: str | None, query: Query, store: RunStore) -> PlanTrends:
-    """The same to look at; ``plan``: None, the one measured last of those with several occasions.
+    """Load trends to look at. ``plan``: None for the one measured last of those with several occasions.
 
     Blocking. Raises ConfigError and StoreError.
     """
@@ -47,14 +47,19 @@ def read_trends(plan: str | None, query: Query, store: RunStore) -> PlanTrends:
 
     everything = _everything(store)
     plans = count_occasions(everything)
-    told: list[str] = []
+    messages: list[str] = []
     plan = plan or next(iter(plans), None)
     if plan is None:
         return PlanTrends(plans=plans)
     trends = load_plan_trends(
-        plan, query, store, on_unreadable=lambda exc: told.append(str(exc)), tell=told.append, everything=everything
+        plan,
+        query,
+        store,
+        on_unreadable=lambda exc: messages.append(str(exc)),
+        tell=messages.append,
+        everything=everything,
     )
-    return PlanTrends(plans=plans, plan=plan, trends=trends, told=told)
+    return PlanTrends(plans=plans, plan=plan, trends=trends, told=messages)
 
 
 def _everything(store: RunStore) -> StoreContents:

@@ -1,4 +1,4 @@
-"""All records of a store or a bundle examined, one after the other: each by itself, then all beside each other."""
+"""Examines all records of a store or a bundle in turn: each by itself, then all of them against one another."""
 
 from __future__ import annotations
 
@@ -24,11 +24,14 @@ from labconsole.store.records import utc_text
 from labconsole.store.sql.schema import SINCE_4, build_row
 
 OnDiscrepancy = Callable[[str, Discrepancy], None]
-"""Told of a record, by its id, what is wrong."""
+"""Called with a record's id and what is wrong with it."""
 
 
 class Examination:
-    """Of all records of a store or a bundle, one after the other. ``unjudged``: in words, of how many records."""
+    """Examines all records of a store or a bundle in turn.
+
+    ``unjudged``: descriptions of what could not be judged, each with its number of records.
+    """
 
     def __init__(self, found: OnDiscrepancy) -> None:
         self.runs = 0
@@ -39,7 +42,7 @@ class Examination:
         self._heads: dict[str, RunHead] = {}
 
     def take(self, record: RunRecord) -> None:
-        """One more record."""
+        """Examine one more run."""
         self.runs += 1
         for wrong in examine(record, WEIGHT):
             self._found(record.run_id, wrong)
@@ -51,7 +54,7 @@ class Examination:
             self._heads[record.run_id] = head_of(record)
 
     def end(self, searches: Iterable[SearchRecord]) -> None:
-        """What shows when all records are known; then the searches that runs were taken for."""
+        """Check what needs all records; then check the searches that the runs were measured for."""
         for record_id, wrong in self._together.ending():
             self._found(record_id, wrong)
         if self._together.elsewhere:
@@ -61,8 +64,8 @@ class Examination:
                 self._found(search.search_id, wrong)
 
     def take_other(self, kind: RecordKind[Any], record: Any) -> None:
-        """One more record that is neither a run nor a search: of a trial of guests, or of another package's kind."""
-        record_id, recompute, unjudged_words = (
+        """Examine one more record that is neither a run nor a search."""
+        record_id, recompute, describe_unjudged = (
             kind.columns(record).id,
             find_recompute(kind.name),
             find_unjudged(kind.name),
@@ -73,8 +76,8 @@ class Examination:
         try:
             for wrong in recompute(record):
                 self._found(record_id, wrong)
-            if unjudged_words is not None:
-                self.unjudged.update(unjudged_words(record))
+            if describe_unjudged is not None:
+                self.unjudged.update(describe_unjudged(record))
         except (ArithmeticError, ValueError) as exc:  # numbers that no measurement has
             self._found(record_id, against("record", f"its numbers cannot be computed with: {exc}"))
         if hasattr(record, "set_up") and isinstance(getattr(record, "plan", None), CrewTrialRef):
@@ -83,7 +86,7 @@ class Examination:
 
 
 def columns(summary: RunSummary, record: RunRecord) -> Iterator[Discrepancy]:
-    """Lists, filters and reports go by what the table repeats of a record: it has to be that."""
+    """Differences between a run's record and its columns in the table, which lists, filters and reports rely on."""
     row = build_row(record, "", has_series=summary.has_series)
     row["reason_codes"] = tuple(code for code in row["reason_codes"].split(",") if code)
     row["target_bps"] = "max" if row["target_bps"] is None else row["target_bps"]
@@ -97,13 +100,13 @@ def columns(summary: RunSummary, record: RunRecord) -> Iterator[Discrepancy]:
 
 
 def experiment_columns(kind: RecordKind[Any], listed: ExperimentColumns, record: Any) -> Iterator[Discrepancy]:
-    """The same of the table of searches and trials of guests."""
+    """Differences between an experiment's record and its columns in the table."""
     repeats = kind.columns(record)
     repeats = replace(repeats, started_at=utc_text(repeats.started_at, kind.name))
     for each in fields(ExperimentColumns):
-        stored, told = getattr(listed, each.name), getattr(repeats, each.name)
-        if stored != told:
-            says = f"the table says {_word(stored)}, the record {_word(told)}"
+        stored, repeated = getattr(listed, each.name), getattr(repeats, each.name)
+        if stored != repeated:
+            says = f"the table says {_word(stored)}, the record {_word(repeated)}"
             yield Discrepancy(where=f"column {each.name}", stored=_word(stored), says=says)
 
 

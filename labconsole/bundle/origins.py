@@ -1,4 +1,4 @@
-"""Where a bundle's runs come from: its inventory and its plans, held against what the runs name, and their commands."""
+"""Where a bundle's runs come from: checks its inventory and plans against the runs, and lists the plans' commands."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from labconsole.store.writing import RunStore
 from labconsole.units import counted
 
 MAX_PLANS = 1000
-"""Plan files of a bundle that are read."""
+"""The number of a bundle's plan files that are read."""
 
 MAX_OCCASION_PLANS = 500_000
 """Of all plan files together, each on every occasion that the records name: a hash is computed for each. A plan counts
@@ -43,9 +43,9 @@ class PlanCommand:
 
 @of_elsewhere()
 def check_origins(found: Unpacked, store: RunStore, tell: Tell) -> tuple[PlanCommand, ...]:
-    """Inventory and plans are those that the runs name, or the bundle says that it lacks them.
+    """Check that the inventory and the plans are the ones that the runs name, or that the bundle reports them missing.
 
-    Returns the plans' commands: no hash of a plan depends on them, so nothing else here would show them.
+    Returns the plans' commands: no plan hash depends on them, so no other check would reveal them.
     """
     from labconsole.model.inventory import load_inventory
     from labconsole.model.plan.loader import load_plan
@@ -124,25 +124,25 @@ def _list_commands(plan: Plan, name: str) -> Iterator[PlanCommand]:
 
 
 def _points(plan: Plan, runs: Sequence[RunSummary], name: str, tell: Tell) -> None:
-    """Every run is what its plan asks for at its point."""
+    """Check that every run matches what its plan requests at its point."""
     if not runs:
         return
     requests = [point.request for point in plan.every_point]
     for run in runs:
         point = -1 if run.plan_point is None else run.plan_point
-        asked = requests[point] if 0 <= point < len(requests) else None
-        if asked is None:
+        request = requests[point] if 0 <= point < len(requests) else None
+        if request is None:
             tell(f"{run.run_id}  plan.point: is {run.plan_point}, and {name} has {counted(len(requests), 'point')}")
             continue
-        factors = asked.columns()
+        factors = request.columns()
         for key in ("platform", "frame_size_bytes", "sources", "target_bps", "background", "duration_s"):
             if getattr(run, key) != factors[key]:
-                words = f"{getattr(run, key)}, and {name} asks for {factors[key]}"
-                tell(f"{run.run_id}  requested.{key}: at point {point} is {words}")
+                message = f"{getattr(run, key)}, and {name} asks for {factors[key]}"
+                tell(f"{run.run_id}  requested.{key}: at point {point} is {message}")
 
 
 def _trials_of_guests(plan: Plan, records: Iterable[TrialOfPlan], name: str, tell: Tell) -> None:
-    """Every trial is what its plan asks for at its point."""
+    """Check that every trial matches what its plan requests at its point."""
     for record in records:
         place = record.plan
         if plan.of_guests is None or plan.of_guests.find_hash(place.point, place.block, place.repetition) != place.hash:
@@ -150,12 +150,12 @@ def _trials_of_guests(plan: Plan, records: Iterable[TrialOfPlan], name: str, tel
 
 
 def select_strings(value: object) -> list[str]:
-    """A list of words, as far as it is one."""
+    """The strings in a list; empty if ``value`` is no list."""
     return [word for word in value if isinstance(word, str)] if isinstance(value, list) else []
 
 
 def plan_names(found: Unpacked) -> dict[str, object]:
-    """Names of plan files that came out of the archive, with what the manifest calls the hash of each."""
+    """Names of the plan files that the archive contained, with the hash that the manifest gives for each."""
     plans = found.manifest.get("plans")
     if not isinstance(plans, dict):
         return {}

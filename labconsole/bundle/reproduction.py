@@ -1,4 +1,4 @@
-"""A bundle's report made again from its runs, and compared file by file with the one that was packed."""
+"""Makes a bundle's report again from its runs and compares it file by file with the packed one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from labconsole.wire.version import __version__
 
 MAX_VERSIONS_BYTES = 1 << 20
 MAX_LINE_CHARACTERS = 1 << 16
-"""Compared of a line of a report."""
+"""The length of a report's line that is compared."""
 
 _MAX_FILE_NAME_BYTES = 255
 
@@ -43,7 +43,7 @@ class Reproduction:
 
 
 def reproduce_report(found: Unpacked, scratch: Path, tell: Tell) -> Reproduction:
-    """Make the report again, and compare file by file. None where numbers were reckoned by another method than ours."""
+    """Make the report again and compare it file by file. Empty if its numbers follow another method than ours."""
     if found.manifest.get("method") != METHOD:
         return Reproduction()  # other numbers follow from the same counts
     redo = found.manifest.get("redo")
@@ -83,29 +83,32 @@ def reproduce_report(found: Unpacked, scratch: Path, tell: Tell) -> Reproduction
 
 
 def _request(found: Unpacked, redo: dict[str, Any], directory: Path) -> ReportRequest:
-    """What the report was asked for. Words of a stranger: they name no file, a plan in a file is the bundle's own."""
-    told = redo.get("plans")
+    """The report's request, which is untrusted text.
+
+    It names no file, and a plan given as a file must be the bundle's own.
+    """
+    plan_hashes = redo.get("plans")
     by_hash = {key: name for name, key in plan_names(found).items() if isinstance(key, str)}
     plans = []
-    for shown, key in told.items() if isinstance(told, dict) else ():
+    for shown, key in plan_hashes.items() if isinstance(plan_hashes, dict) else ():
         if isinstance(key, str) and key in by_hash and _is_plan_file_name(shown):
             content = found.read(by_hash.pop(key), MAX_FILE_BYTES)  # each once, as a report takes it
             if content is not None:
                 directory.mkdir(exist_ok=True)
                 (directory / shown).write_bytes(content)
                 plans.append(directory / shown)
-    words, chosen = select_strings(redo.get("arguments")), select_strings(redo.get("filter"))
-    return parse_arguments(words, filter=chosen, plan_files=plans)
+    arguments, chosen = select_strings(redo.get("arguments")), select_strings(redo.get("filter"))
+    return parse_arguments(arguments, filter=chosen, plan_files=plans)
 
 
 def _is_plan_file_name(name: str) -> bool:
-    """Whether a plan may be shown under this name, which is given to a file in a directory of our own."""
+    """Whether a plan may be displayed under this name, which also names a file in a directory of our own."""
     is_one_file = name.isprintable() and "/" not in name and len(os.fsencode(name)) <= _MAX_FILE_NAME_BYTES
     return is_one_file and name.endswith((".yaml", ".yml"))
 
 
 def _has_same_packages(found: Unpacked, tell: Tell) -> bool:
-    """Whether pictures and page would come out as the same bytes here."""
+    """Whether this installation would produce the same bytes for figures and page."""
     try:
         content = found.read(pack.VERSIONS, MAX_VERSIONS_BYTES)
         theirs = parse_json(content, pack.VERSIONS) if content else {}
@@ -122,7 +125,7 @@ def _has_same_packages(found: Unpacked, tell: Tell) -> bool:
 
 
 SHOWN, SHOWN_BEFORE = 200, 60
-"""Characters of a line of a table, in all and before the first one that differs."""
+"""Characters displayed of a table's line: in all, and before the first one that differs."""
 
 
 def _first_difference(packed: Path, made: Path) -> str:

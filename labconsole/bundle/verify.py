@@ -1,7 +1,7 @@
-"""The command verify on a bundle: are its files those of the manifest, and does every number in it follow again.
+"""The command verify on a bundle: do its files match the manifest, and can every number in it be derived again?
 
-The runs are taken into a store of their own, recomputed there, and reported on once more: the tables must come out as
-they were packed. Pictures and page are compared only by the libraries that drew them.
+The runs are imported into a store of their own, recomputed there, and reported again: the tables must equal the packed
+ones. Figures and page are compared only if the libraries that drew them are installed here.
 """
 
 from __future__ import annotations
@@ -39,13 +39,16 @@ from labconsole.units import counted
 from labconsole.wire.codec import count_parts
 
 MAX_VALUES_TOGETHER = 64 << 20
-"""Of all searches and trials of guests, which a report holds at once: of five thousand trials of a hundred guests."""
+"""For all searches and guest trials, which a report keeps in memory: five thousand trials of a hundred guests."""
 
 
 @dataclass(frozen=True, slots=True)
 class BundleCheck:
-    """What was looked at, by its plural; in words, what of how many runs could not be judged; all differences, also
-    those that were only counted; the commands of the plans.
+    """The result of verifying a bundle.
+
+    ``counts``: what was examined, by plural name. ``unjudged``: descriptions of what could not be judged, each with its
+    number of runs. ``differences``: how many there are, including those that were only counted. ``commands``: the
+    plans' commands.
     """
 
     counts: dict[str, int]
@@ -56,14 +59,14 @@ class BundleCheck:
 
 @contextmanager
 def open_bundle(path: Path) -> Iterator[Unpacked]:
-    """A bundle, unpacked into a directory that goes again."""
+    """A bundle, unpacked into a temporary directory."""
     with tempfile.TemporaryDirectory(prefix="labconsole-bundle-") as name:
         yield unpack(path, Path(name))
 
 
 @contextmanager
 def open_as_store(path: Path) -> Iterator[RunStore]:
-    """A bundle's runs, series and searches as a store. Raises StoreError when a file is not that of the manifest."""
+    """A bundle's runs, series and searches as a store. Raises StoreError if a file differs from the manifest."""
     with open_bundle(path) as found, tempfile.TemporaryDirectory(prefix="labconsole-import-") as name:
         if found.differences:
             raise StoreError(f"{path}: {found.differences[0]}; `labconsole verify` names every difference")
@@ -86,7 +89,7 @@ def _refuse(sentence: str) -> None:
 
 
 def check(path: Path, tell_difference: Tell) -> BundleCheck:
-    """Verify a bundle; differences are told, of very many only the first. Raises StoreError when it is not one."""
+    """Verify a bundle and report its differences, of very many only the first. Raises StoreError if it is no bundle."""
     tell = Differences(tell_difference)
     with open_bundle(path) as found, tempfile.TemporaryDirectory(prefix="labconsole-verify-") as name:
         for difference in found.differences:
@@ -130,7 +133,7 @@ def check(path: Path, tell_difference: Tell) -> BundleCheck:
 
 
 def _take(found: Unpacked, store: RunStore, tell: Tell) -> None:
-    """All runs, or with a difference told none."""
+    """Import all runs; if one of them differs, import none and report the difference."""
     try:
         result = import_records(store, _runs(found))
         if result.present:
@@ -140,7 +143,7 @@ def _take(found: Unpacked, store: RunStore, tell: Tell) -> None:
 
 
 def _runs(found: Unpacked) -> Iterator[NotedRecord | PlanNote]:
-    """What a bundle has in its file of runs. Other records are in files of their own, under a bound of their own."""
+    """The contents of a bundle's file of runs. Other records have files and bounds of their own."""
     for item in read_jsonl(found.directory / pack.RUNS):
         if isinstance(item, ExportedExperiment):
             raise StoreError(
@@ -203,7 +206,7 @@ def _series_files(found: Unpacked) -> list[Path]:
 
 
 def _experiments(found: Unpacked, store: RunStore, tell: Tell) -> tuple[int, dict[str, int]]:
-    """The records that are no runs, out of their files: how many searches were valid, how many of each other kind."""
+    """Import the other records from their files. Returns the numbers of valid searches, and of others by kind."""
     values_left = MAX_VALUES_TOGETHER
     counts: dict[str, int] = {}
     for kind in (SEARCH, *(kind for kind in record_kinds().values() if kind is not SEARCH)):
@@ -214,11 +217,11 @@ def _experiments(found: Unpacked, store: RunStore, tell: Tell) -> tuple[int, dic
 def _import_kind(
     found: Unpacked, store: RunStore, kind: RecordKind[Any], values_left: int, tell: Tell
 ) -> tuple[int, int]:
-    """The records of a kind out of their file, a line each: how many were valid, and how many values are left."""
+    """Import a kind's records from their file. Returns how many were valid and how many values are left."""
     name = pack.name_records_file(kind)
     path, count = found.path(name), 0
     if path is None:
-        return 0, values_left  # the manifest has told it
+        return 0, values_left  # the check of the manifest has already reported it
     try:
         for number, line in read_lines(path):
             values_left -= count_parts(line)

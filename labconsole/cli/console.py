@@ -1,4 +1,4 @@
-"""Opens the console on an inventory, for the commands that do. Importing this takes no time."""
+"""Opens the console on an inventory, for the commands that need it. Importing this takes no time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def require_terminal(command: str, instead: str) -> None:
-    """Raises ConfigError where there is nobody to draw for, or no keyboard: escapes in a file are of no use."""
+    """Raises ConfigError without a terminal to draw on or a keyboard: escapes in a file are of no use."""
     streams = {"standard input": sys.stdin, "standard output": sys.stdout, "standard error": sys.stderr}
     for name, stream in streams.items():
         if stream is None or not stream.isatty():
@@ -29,7 +29,8 @@ def require_terminal(command: str, instead: str) -> None:
 
 
 def open_console(hosts: Path, store_url: str | None, *, read_only: bool = False, plain: bool = False) -> int:
-    """The console on this inventory and store, until the user leaves it; returns the exit status. Raises LabError.
+    """Run the console on this inventory and store until the user leaves it; returns the exit status. Raises
+    LabError.
 
     ``plain``: as lines of text, which need no terminal.
     """
@@ -49,7 +50,7 @@ def open_console(hosts: Path, store_url: str | None, *, read_only: bool = False,
 
 
 def open_console_session(inventory: Inventory, store_url: str | None, *, read_only: bool = False) -> SessionLike:
-    """Called once the first frame is on screen: the engine and the database take longer to import than to use."""
+    """Called once the first frame is on screen: importing the engine and the database takes longer than using them."""
     from labconsole.api.testbed import open_session
     from labconsole.store.lazy_store import LazyStore
 
@@ -57,14 +58,14 @@ def open_console_session(inventory: Inventory, store_url: str | None, *, read_on
 
 
 def crew_kinds() -> Sequence[GuestKindView]:
-    """How records of guests are shown."""
+    """Views for records of guests."""
     from labconsole.cli.text.guest_kinds import GUEST_KIND_VIEWS
 
     return GUEST_KIND_VIEWS
 
 
 def load_trends(plan: str | None, query: Query, store: RunStore) -> PlanTrends:
-    """What a plan came to on its occasions, as `labconsole trend` computes it."""
+    """Trends of a plan over its occasions, as `labconsole trend` computes them."""
     from labconsole.api.trends import read_trends
 
     return read_trends(plan, query, store)

@@ -1,4 +1,4 @@
-"""From machines to a hosts.yaml, asking before anything is sent or written: the command."""
+"""The discover command: from machines to a hosts.yaml, with a confirmation before anything is sent or written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def discover(args: argparse.Namespace) -> int:
-    """With the command's options. 0 when the file is written, 1 when there is nothing to write. Raises LabError."""
+    """Run discovery with the command's options. 0 if the file is written, 1 if there is nothing to write. Raises
+    LabError.
+    """
     import asyncio
     from pathlib import Path
 
@@ -82,7 +84,7 @@ def _say(args: argparse.Namespace, lines: Sequence[str]) -> None:
 
 
 async def _ask_agreement_waiting(args: argparse.Namespace, question: str) -> bool:
-    """The same while links are kept alive. Who interrupts does not wait for the thread that reads."""
+    """Ask for agreement while links are kept alive. An interrupt does not wait for the thread that reads."""
     import asyncio
     import threading
 

@@ -1,4 +1,4 @@
-"""The first start, where there is no hosts.yaml yet: the console leads to a testbed, and goes on with it."""
+"""The first start without a hosts.yaml: the console guides the user to a testbed, and continues with it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def run_first_start(hosts: Path, store: str | None) -> int:
-    """The console without a testbed; ``hosts`` is written in it. Returns the exit status, unless a demo takes over."""
+    """Run the console without a testbed; it writes ``hosts``. Returns the exit status, unless a demo takes over."""
     from labconsole.api.discovery import leased_nodes
     from labconsole.tui.app import run_console
     from labconsole.tui.console.first_start import FirstStart
@@ -31,7 +31,7 @@ def run_first_start(hosts: Path, store: str | None) -> int:
 
 
 def _demo(store: str | None) -> int:
-    """In place of this process."""
+    """Run the demo in place of this process."""
     sys.stdout.flush()
     where = [] if store is None else ["--store", store]
     os.execv(sys.executable, [sys.executable, "-P", "-m", "labconsole", "demo", *where])

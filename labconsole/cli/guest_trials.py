@@ -1,6 +1,4 @@
-"""Trials of guests: how each trial went, how all of them ended, and what would be done, for people
-or machines.
-"""
+"""Trials of guests: their progress and outcome, and a dry run, for people or machines."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from labconsole.store.writing import RunStore
 
 
 def narrate_trial(kind: GuestKindView, progress: StepProgress, *, as_json: bool) -> None:
-    """A trial begins, has ended, or is taken again, by itself or with all that its guests did."""
+    """Report that a trial begins, has ended, or is repeated, by itself or with everything that its guests did."""
     plan, record = progress.plan, progress.record
     made: Any = record
     head = {
@@ -51,7 +49,7 @@ def narrate_trial(kind: GuestKindView, progress: StepProgress, *, as_json: bool)
 
 
 def narrate_trial_outcome(kind: GuestKindView, plan: Plan, outcome: Outcome, *, as_json: bool) -> int:
-    """How a plan's trials ended, and the exit status that goes with it."""
+    """Report how a plan's trials ended and return the exit status."""
     steps = outcome.steps
     failed: list[Any] = [record for record in steps.failed if kind.has(record)]
     status = exit_status(outcome)
@@ -90,7 +88,7 @@ def narrate_trial_outcome(kind: GuestKindView, plan: Plan, outcome: Outcome, *, 
 def dry_run_guest_trials(
     plan: Plan, only: Chosen, session: Testbed[RunStore], *, as_json: bool, retake: bool = False, salt: str = ""
 ) -> None:
-    """What would be asked of guests, in the order in which it would, and about how long that takes."""
+    """List the guest trials in their order, and their approximate duration."""
     kind = find_kind_view(plan)
     if kind is None:
         return

@@ -1,4 +1,4 @@
-"""The parser of the command line, the options that several commands have, and what they ask for.
+"""The parser of the command line, and the options that several commands share.
 
 Importing this takes no time.
 """
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 
 class Parser(argparse.ArgumentParser):
-    """Refuses bad usage in one sentence, takes no abbreviated options, and takes values that begin with a minus sign.
+    """A parser that reports bad usage in one sentence and takes no abbreviated options.
 
-    Parsers of subcommands are of this class, too.
+    It takes values that begin with a minus sign. Parsers of subcommands are also of this class.
     """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"allow_abbrev": False, **options})
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Refuse what is not known here: the parser of the whole command line does not know a command's options."""
-        words = self._join_values(sys.argv[1:] if args is None else list(args))
-        namespace, unknown = super().parse_known_args(words, namespace)
+        """Refuse unknown options here: the parser of the whole command line does not know a command's options."""
+        arguments = self._join_values(sys.argv[1:] if args is None else list(args))
+        namespace, unknown = super().parse_known_args(arguments, namespace)
         if unknown:
             name = unknown[0].partition("=")[0]
             near = difflib.get_close_matches(name, self._option_string_actions, 1) if name.startswith("-") else []
@@ -44,10 +44,10 @@ class Parser(argparse.ArgumentParser):
             self.error(f"unknown {'option' if name.startswith('-') else 'argument'} {format_value(name)}{hint}")
         return namespace, unknown
 
-    def _join_values(self, words: Sequence[str]) -> list[str]:
-        """``--target -5Mbit`` as ``--target=-5Mbit``: argparse would take the value for an option."""
+    def _join_values(self, arguments: Sequence[str]) -> list[str]:
+        """Turn ``--target -5Mbit`` into ``--target=-5Mbit``: argparse would take the value for an option."""
         joined: list[str] = []
-        left = iter(words)
+        left = iter(arguments)
         for word in left:
             if word == "--":
                 joined += [word, *left]
@@ -80,13 +80,14 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        """End with one sentence and status 2."""
+        """Exit with one sentence and status 2."""
         sentence = sanitize(message.removeprefix("argument "))
         self.exit(ConfigError.exit_code, f"labconsole: {sentence}; see `{self.prog} --help`\n")
 
 
 def whole_number(text: str, least: int | None = None) -> int:
-    """The type of an option that takes a whole number. ``least`` is the smallest allowed, or None if later code checks.
+    """The type of an option that takes a whole number. ``least``: the smallest allowed, or None if later code
+    checks.
 
     Raises ArgumentTypeError.
     """
@@ -143,11 +144,11 @@ SHARED: dict[str, dict[str, Any]] = {
         "which changes the port (default: as the plan or the testbed file says)",
     },
 }
-"""Options that are the same wherever they are."""
+"""Options that are the same in all commands."""
 
 
 def add_common(parser: argparse.ArgumentParser, *flags: str) -> None:
-    """``--verbose``, which every command has, and these of SHARED."""
+    """Add ``--verbose``, which every command has, and these of SHARED."""
     parser.add_argument(
         "-v", "--verbose", action="count", default=0, help="print more detail on stderr; -vv adds tracebacks"
     )
@@ -155,13 +156,13 @@ def add_common(parser: argparse.ArgumentParser, *flags: str) -> None:
 
 
 def add_shared(parser: argparse.ArgumentParser | argparse._ArgumentGroup, *flags: str) -> None:
-    """These of SHARED, in this order."""
+    """Add these of SHARED, in this order."""
     for flag in flags:
         parser.add_argument(flag, **SHARED[flag], **(choices_of_generators() if flag == "--generator" else {}))
 
 
 def choices_of_generators() -> dict[str, Any]:
-    """For an option that names one: those of other packages, too."""
+    """For an option that names a generator: also those of other packages."""
     from labconsole.model.generator_names import generator_names
 
     return {"choices": generator_names()}
@@ -173,7 +174,7 @@ def add_configuration(
     frame_size_bytes: int | None = 64,
     sources: int | None = 1,
 ) -> None:
-    """What is measured, but for its load. With defaults of None a command can tell what was given."""
+    """Add the options of a design point except its load. With defaults of None a command can tell which were given."""
     add_shared(parser, "--platform")
     parser.add_argument(
         "--frame-size",
@@ -189,12 +190,12 @@ def add_configuration(
 
 
 OPTION_OF_KEY = {"frame_size": "--frame-size", "pairs": "--observer-effect"}
-"""The options of keys that the engine refuses once the nodes are connected."""
+"""Options of keys that the engine refuses after connecting the nodes."""
 
 
 @contextmanager
 def naming_options() -> Iterator[None]:
-    """Name the option in what is refused inside, in place of the key that it fills in."""
+    """Name the option in errors from the block, in place of the key that it sets."""
     try:
         yield
     except ConfigError as exc:
@@ -205,12 +206,12 @@ def naming_options() -> Iterator[None]:
 
 
 def comma_separated(text: str) -> list[str]:
-    """The words of an option such as ``--platforms A,B``."""
+    """Split the value of an option such as ``--platforms A,B``."""
     return [name for name in (part.strip() for part in text.split(",")) if name]
 
 
 def hosts_path(given: Path | None) -> Path:
-    """The inventory a command uses: what was given, else ./hosts.yaml. Raises ConfigError with what to do."""
+    """The inventory of a command: the given one, else ./hosts.yaml. Raises ConfigError with advice."""
     from labconsole.model.inventory import DEFAULT_INVENTORY
 
     path = given or DEFAULT_INVENTORY
@@ -230,7 +231,7 @@ def _hosts_hint() -> str:
 
 
 def parse_request(args: argparse.Namespace, inventory: Inventory) -> DesignPoint:
-    """The trial that the options of ``run``, ``search`` and ``check --observer-effect`` ask for. Raises ConfigError."""
+    """Build the trial of ``run``, ``search`` and ``check --observer-effect`` from the options. Raises ConfigError."""
     from labconsole.api.design_point_parser import parse_design_point
 
     if args.repetitions < 1:

@@ -1,4 +1,4 @@
-"""What all commands write in the same way: JSON lines and plain lines on stdout, complaints on stderr."""
+"""Output of all commands: JSON lines and plain lines on stdout, errors on stderr."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from labconsole.text.sanitize import single_line, unwrap_stream
 
 
 def print_json_line(data: Mapping[str, Any]) -> None:
-    """One object on stdout, at once."""
+    """Write one object to stdout, without buffering."""
     import json
 
     print_lines(json.dumps(data))
@@ -25,7 +25,7 @@ def print_lines(*lines: str) -> None:
     stream = unwrap_stream(sys.stdout)
     try:
         descriptor = stream.fileno()
-    except (AttributeError, OSError):  # a host of the program that keeps what is said
+    except (AttributeError, OSError):  # an embedding program that captures output
         sys.stdout.write(text)
         sys.stdout.flush()
         return
@@ -36,7 +36,7 @@ def print_lines(*lines: str) -> None:
 
 
 def answer(data: Mapping[str, Any], lines: Iterable[str], *, as_json: bool) -> None:
-    """The same to machines or to people."""
+    """Print the same content for machines or for people."""
     if as_json:
         print_json_line(data)
     else:

@@ -1,6 +1,6 @@
-"""The console as plain text: one line an event, one line a command, no cursor movement, for a screen reader or a log.
+"""The console as plain text: one line per event or command, no cursor movement, for a screen reader or a log.
 
-The same session, set-up and words as on screen; what is typed are words instead of keys.
+It uses the same session, set-up and texts as the screen, with typed words instead of keys.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from labconsole.tui.console.step_text import trial_lines
 
 RUNS_LISTED = 10
 WATCH_EVERY_S = 0.5
-"""How often another operator's trial is looked at; asks no node."""
+"""Interval of looking at another operator's trial; queries no node."""
 
 INTERRUPT = "\x03"
-"""What Ctrl-C is among the lines: abort while something is measured, else quit."""
+"""Ctrl-C as one of the lines: abort the running measurement, else quit."""
 
 FIELD_NAMES = tuple(field.name for field in fields(FormValues))
 
 
 @dataclass(frozen=True, slots=True)
 class TypedCommand:
-    """What can be typed. ``words`` come after its name."""
+    """A command that can be typed. ``words`` follow its name."""
 
     does: Callable[[str], Awaitable[None]]
     words: str
@@ -52,7 +52,7 @@ class TypedCommand:
 
 
 class PlainConsole:
-    """``say`` takes one line at a time. ``obey`` takes what was typed; it is over once ``left`` is set."""
+    """``say`` takes one line at a time. ``obey`` takes the typed line; the console ends once ``left`` is set."""
 
     def __init__(self, session: SessionLike, say: Callable[[str], None]) -> None:
         self._session, self._say = session, say
@@ -88,7 +88,7 @@ class PlainConsole:
         session.subscribe(self._on_event)
 
     def say(self, text: str) -> None:
-        """One line; whatever it is made of, it is harmless."""
+        """Print one line, sanitized."""
         self._say(sanitize(" ".join(text.split())))
 
     def _on_event(self, event: Event) -> None:
@@ -102,7 +102,7 @@ class PlainConsole:
             self._tell_last()
 
     def _tell_notes(self) -> None:
-        """What the state noted since: at most as many as it keeps."""
+        """Print the state's notes since the last call: at most as many as it keeps."""
         total = self.state.journal.total
         for entry in list(self.state.journal.entries)[-(total - self._told) :] if total > self._told else ():
             mark = "" if entry.severity in ("debug", "information") else f"{entry.severity}: "
@@ -117,7 +117,7 @@ class PlainConsole:
         self._tell_notes()
 
     async def run_command(self, line: str) -> None:
-        """Do what was typed."""
+        """Run the typed command."""
         if line == INTERRUPT:
             line = "abort" if self._measures else "quit"
         name, _, rest = line.strip().partition(" ")
@@ -144,8 +144,8 @@ class PlainConsole:
         for name in FIELD_NAMES:
             problem = reading.problems.get(name)
             hint = reading.hints.get(name, ("",))[0]
-            words = f"wrong: {problem.sentence}" if problem is not None else hint
-            self.say(f"{name} {getattr(self.values, name)}{f': {words}' if words else ''}")
+            text = f"wrong: {problem.sentence}" if problem is not None else hint
+            self.say(f"{name} {getattr(self.values, name)}{f': {text}' if text else ''}")
 
     async def _set(self, rest: str) -> None:
         name, _, value = rest.partition(" ")
@@ -202,7 +202,7 @@ class PlainConsole:
         except LeaseHeld as exc:
             self._note(f"not started: {exc}; `labconsole run --take-over` takes the testbed from them", "error")
         except LeaseTaken:
-            pass  # the session's notice said so when it happened
+            pass  # the session's notice reported it when it happened
         except LabError as exc:
             self._note(str(exc), "error")
         finally:
@@ -211,7 +211,7 @@ class PlainConsole:
             self._say_with_time("ready")
 
     def _refuse_foreign(self, nothing: str) -> str:
-        """Why there is nothing to stop: this console only watches, or nothing is under way."""
+        """Why there is nothing to stop: this console only watches, or nothing is running."""
         return "this console only watches" if self.state.read_only else nothing
 
     async def _pause(self, _: str) -> None:
@@ -226,7 +226,7 @@ class PlainConsole:
             self._note(f"plan {execution.plan.name} pauses after this trial; the testbed is kept")
 
     def _tell_steps(self) -> None:
-        """A line for every trial of the plan's steps that was judged since."""
+        """Print a line for every trial of the plan's steps that was judged since."""
         execution = self.state.execution
         for number, seen in enumerate(execution.steps.seen if execution is not None else ()):
             if execution is not None and seen.state in (StepState.RUNNING, StepState.DONE, StepState.FAILED):
@@ -235,18 +235,18 @@ class PlainConsole:
                 self._told_trials[execution, number] = len(seen.picture.trials)
 
     async def watch(self) -> None:
-        """Tell of the trials of whoever else measures here, phase by phase, and of the trials of a search."""
-        told: tuple[str, object] | None = None
+        """Report the trials of other operators on this testbed, phase by phase, and the trials of a search."""
+        reported: tuple[str, object] | None = None
         while True:
             self._tell_steps()
             trial = self.state.observed = self._session.observed_trial()
             now = (trial.run_id, trial.phase) if trial is not None else None
-            if trial is not None and now != told:
+            if trial is not None and now != reported:
                 phase = PHASE_WORDS[trial.phase] if trial.phase is not None else "measuring"
                 self._say_with_time(f"{trial.operator} measures {trial.guest_words or trial.request.words()}: {phase}")
-            elif now is None and told is not None:
+            elif now is None and reported is not None:
                 self._say_with_time("the other operator's trial is over")
-            told = now
+            reported = now
             await asyncio.sleep(WATCH_EVERY_S)
 
     async def _abort(self, _: str) -> None:
@@ -283,8 +283,9 @@ class PlainConsole:
             lost = live.loss_packets
             about = "" if live.final else "about "
             self.say(
-                f"{live.name}: offered {format_rounded(live.offered_packets)} packets, measured {format_rounded(live.measured_packets)}, "
-                f"lost {about}{format_rounded(lost)}, {format_percent(live.loss_ratio)} percent"
+                f"{live.name}: offered {format_rounded(live.offered_packets)} packets, "
+                f"measured {format_rounded(live.measured_packets)}, lost {about}{format_rounded(lost)}, "
+                f"{format_percent(live.loss_ratio)} percent"
             )
 
     async def _nodes(self, _: str) -> None:
@@ -325,8 +326,8 @@ class PlainConsole:
             self.say("no saved run matches" if query.terms else "no runs saved yet")
         for run in runs:
             target = format_target_per_source(run.target_bps, run.frame)
-            asked = f"{run.platform}, {run.frame_size_bytes or 'mixed'} B, {run.sources} sources at {target}"
-            self.say(f"{run.run_id}: {asked}, {run.verdict}, loss {format_percent(run.loss_ratio)} percent")
+            request = f"{run.platform}, {run.frame_size_bytes or 'mixed'} B, {run.sources} sources at {target}"
+            self.say(f"{run.run_id}: {request}, {run.verdict}, loss {format_percent(run.loss_ratio)} percent")
 
     async def _last(self, _: str) -> None:
         if self.state.last is None:
@@ -339,8 +340,9 @@ class PlainConsole:
         assert last is not None
         for part in last.streams:
             self.say(
-                f"{part.name}: offered {format_rounded(part.offered_packets)} packets, measured {format_rounded(part.measured_packets)}, "
-                f"lost {format_rounded(part.loss_packets)}, {format_percent(part.loss_ratio)} percent"
+                f"{part.name}: offered {format_rounded(part.offered_packets)} packets, "
+                f"measured {format_rounded(part.measured_packets)}, lost {format_rounded(part.loss_packets)}, "
+                f"{format_percent(part.loss_ratio)} percent"
             )
         self.say(f"verdict: {last.verdict.status}")
         for reason in last.verdict.reasons:
@@ -357,7 +359,7 @@ class PlainConsole:
 
 
 async def converse(session: SessionLike, lines: AsyncIterator[str], say: Callable[[str], None]) -> int:
-    """Connect, then obey line by line until quit or the end of the input; what runs then is stopped in order."""
+    """Connect, then obey line by line until quit or the end of the input; then stop running work in order."""
     console = PlainConsole(session, say)
     console.state.read_only = session.read_only
     inventory, watching = session.inventory, None
@@ -382,7 +384,7 @@ async def converse(session: SessionLike, lines: AsyncIterator[str], say: Callabl
 
 
 def run_plain(make_session: Callable[[], SessionLike]) -> int:
-    """The plain console on standard input and output. Returns the exit status."""
+    """Run the plain console on standard input and output. Returns the exit status."""
 
     def say(text: str) -> None:
         sys.stdout.write(text + "\n")

@@ -1,4 +1,4 @@
-"""What searches and jobs of a replay have in common: how a plan's steps ended, and which of them are left to take."""
+"""Shared parts of the steps in a replay: how a plan's steps ended, and which of them are left."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from labconsole.model.plan.plan import Plan
 from labconsole.store.writing import RunStore
 
 Chosen = frozenset[int] | None
-"""The points of a plan that were asked for; None: all."""
+"""The selected points of a plan, or None for all."""
 
 S = TypeVar("S", bound=Step, covariant=True)
 
 
 class Kind(Protocol[S]):
-    """Of a kind of experiment, what is asked before anything is taken."""
+    """Queries on a kind of experiment before anything is measured."""
 
     def refuse(
         self, steps: Sequence[Any], plan: Plan, inventory: Inventory, stage: Stage
@@ -34,12 +34,13 @@ class Kind(Protocol[S]):
 
 @dataclass(frozen=True, slots=True)
 class RemainingSteps(Generic[S]):
-    """The steps that are not stored yet, of ``asked``, and what they take on units that behave. ``stored``: how many
-    are; ``refused``: which cannot be had, and why, in sentences.
+    """The steps that are not stored yet, and their estimated duration on well-behaved units. ``stored``: the number of
+    stored ones. ``refused``: sentences on impossible steps, with reasons.
     """
 
     steps: Sequence[S]
     asked: int
+    """The number of requested steps."""
     stored: int
     refused: Sequence[str]
     reckoned: StepsEstimate
@@ -48,8 +49,8 @@ class RemainingSteps(Generic[S]):
 def find_remaining_steps(
     kind: Kind[S], plan: Plan, only: Chosen, session: Testbed[RunStore], *, retake: bool = False, salt: str = ""
 ) -> RemainingSteps[S]:
-    """What is left of a plan's steps of this kind; ``retake``: see in_whole_blocks(); ``salt``: of steps that nothing
-    stored stands for. Blocking: asks the store. Raises ConfigError.
+    """The remaining steps of this kind in a plan. ``retake``: see drop_incomplete_blocks(). ``salt``: part of the
+    hashes, for steps that no stored one may replace. Blocking: reads the store. Raises ConfigError.
     """
     every = kind.steps(plan, only, salt)
     refusals = kind.refuse(every, plan, session.inventory, session.stage)
@@ -58,18 +59,18 @@ def find_remaining_steps(
     if retake:
         stored = drop_incomplete_blocks(askable, stored)
     todo = [each for each in askable if each.hash not in stored]
-    words = describe_refusals(every, refusals)
-    reckoned = estimate_steps(plan, todo, session.inventory, session.boots_s)
-    return RemainingSteps(todo, len(every), sum(each.hash in stored for each in askable), words, reckoned)
+    sentences = describe_refusals(every, refusals)
+    estimated = estimate_steps(plan, todo, session.inventory, session.boots_s)
+    return RemainingSteps(todo, len(every), sum(each.hash in stored for each in askable), sentences, estimated)
 
 
 def exit_status(outcome: Outcome) -> int:
-    """What goes with how a plan's steps ended."""
+    """The exit status for how a plan's steps ended."""
     if outcome.problem is not None:
         return outcome.problem.exit_code
     return Aborted.exit_code if outcome.stopped else 0 if outcome.steps_complete else 1
 
 
 def describe_ending(outcome: Outcome) -> str:
-    """In a word, or a few."""
+    """A short description of the ending."""
     return "stopped" if outcome.cut_short else f"ended because {outcome.ended_by}" if outcome.ended_by else "done"

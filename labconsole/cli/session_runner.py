@@ -1,4 +1,4 @@
-"""What the commands that measure share: driving a session, and narrating on stderr what happens in it."""
+"""Shared parts of the commands that measure: running a session, and narrating its events on stderr."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from labconsole.store.writing import RunStore
 
 
 def show_set_ups(requests: Iterable[DesignPoint], inventory: Inventory, *, as_json: bool) -> None:
-    """What setting up the platforms of these requests would do on the UUT: once for each, all else is the same."""
+    """Print how the platforms of these requests would be set up on the UUT: once for each, as all else is the same."""
     for request in set_ups(requests):
         commands = set_up_commands(request, inventory, build_driver)
         second_guest = request.background != "none"
         if as_json:
-            told = {"platform": request.platform, "second_guest": second_guest, "commands": commands}
-            print_json_line({"event": "set_up", **told})
+            event = {"platform": request.platform, "second_guest": second_guest, "commands": commands}
+            print_json_line({"event": "set_up", **event})
             continue
         with_second = " with a second guest" if second_guest else ""
         lines = [f"  {line}" for line in commands or ["# nothing"]]
@@ -48,28 +48,33 @@ def run_session(
 ) -> int:
     """Connect, work, close. The first Ctrl-C or TERM stops in order and saves; the second gives up at once.
 
-    With ``finish``, the first TERM (or HUP) while trials are taken calls that, which lets the running trial end.
+    With ``finish``, the first TERM (or HUP) during trials calls that, which lets the running trial end.
 
-    Either way every agent undoes what it did: it notices the end of its link by itself.
+    In both cases every agent reverts its changes: it notices the end of its link by itself.
     """
 
     async def body() -> int:
         loop = asyncio.get_running_loop()
         task = asyncio.current_task()
         assert task is not None
-        told = finishing = False
+        interrupted = finishing = False
 
         def interrupt(number: signal.Signals) -> None:
-            nonlocal told, finishing
-            if finish is not None and number is not signal.SIGINT and session.running and not (told or finishing):
+            nonlocal interrupted, finishing
+            if (
+                finish is not None
+                and number is not signal.SIGINT
+                and session.running
+                and not (interrupted or finishing)
+            ):
                 finishing = True
                 print_error("the running trial will finish first (repeat, or press Ctrl-C, to stop it now)")
                 finish()
                 return
-            if told:
+            if interrupted:
                 task.cancel()
                 return
-            told = True
+            interrupted = True
             print_error(f"stopping; {kept} (repeat to give up at once)")
             if session.running:
                 stopping.append(loop.create_task(session.abort()))
@@ -96,7 +101,7 @@ def run_session(
 
 
 def build_narrator(args: argparse.Namespace, *, quiet: bool = False) -> Callable[[Event], None]:
-    """What happens, on stderr: notices and lost nodes always, phases with -v."""
+    """Narrate events on stderr: notices and lost nodes always, phases with -v."""
 
     def tell(event: Event) -> None:
         if isinstance(event, Notice) and not event.is_raised:
@@ -114,9 +119,9 @@ def build_narrator(args: argparse.Namespace, *, quiet: bool = False) -> Callable
 
 
 async def read_typed_lines(interrupt: str) -> AsyncIterator[str]:
-    """Yield what is typed, line by line, and ``interrupt`` for Ctrl-C.
+    """Yield typed lines, and ``interrupt`` for Ctrl-C.
 
-    A thread reads, because no terminal can be waited for with all else.
+    A thread reads, because a terminal cannot be awaited with everything else.
     """
     loop, queue = asyncio.get_running_loop(), asyncio.Queue[str | None]()
 
@@ -126,7 +131,7 @@ async def read_typed_lines(interrupt: str) -> AsyncIterator[str]:
             for line in sys.stdin:
                 loop.call_soon_threadsafe(queue.put_nowait, line)
         finally:
-            with suppress(RuntimeError):  # the loop is closed: nobody listens any more
+            with suppress(RuntimeError):  # the loop is closed: there is no listener any more
                 loop.call_soon_threadsafe(queue.put_nowait, None)
 
     loop.add_signal_handler(signal.SIGINT, queue.put_nowait, interrupt)

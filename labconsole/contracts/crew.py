@@ -66,7 +66,7 @@ class CrewWanted:
     """A requested crew.
 
     ``port``: the UUT's NIC that all guests share, on one bridge. ``limit_s``: how long a guest may take to start before
-    it is given up, or None for the driver's limit. ``anew``: accept only guests that are not running yet.
+    it is given up, or None for the driver's limit. ``anew``: whether guests that run already are refused.
     ``inbound_port``: the UUT's NIC whose bridge carries the inbound NICs, or None if the guests have none.
     """
 

@@ -37,7 +37,7 @@ class MeasuredValue(NamedTuple):
     """One value, in the unit of its quantity.
 
     ``bound``: "at least" where nothing was lost at the highest possible load, so that more may be possible; "none"
-    where even the lowest load failed (``value`` is None); "unknown" where the loss is unknown; HELD where the value
+    where even the lowest load failed (``value`` is None); "unknown" where the loss is unknown; ``HELD`` where the value
     reached the link's limit; FROM_MEMORY where a disk was to be measured but a cache may have answered.
     ``width_ratio``: the steps in which the value moves, as a share of it, or None if they do not matter.
     ``resolution``: the resolution of a single value, in its unit, where a mean of several is known better, such as one

@@ -63,7 +63,7 @@ class PictureTrial:
 
 
 class CopyState(StrEnum):
-    """What a guest does. STANDS: it is up and has nothing to do."""
+    """What a guest does. ``STANDS``: it is up and has nothing to do."""
 
     STARTS = "starts"
     STANDS = "stands"

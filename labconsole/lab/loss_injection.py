@@ -1,8 +1,8 @@
-"""Loss put into a running lab at any place, and the exact count of it: where ``--loss`` knows two hops, this knows all.
+"""Loss injected into a running lab, and the exact count of it: ``--loss`` supports two hops, this module all hops.
 
 For tests and validation. A rule of nftables drops a share of the test frames at a hook of an interface, also inside a
-guest's network stack; a queue drops what a slow shaper has no room for. Both count what they drop, and that count is
-the truth that the ledger is held to.
+guest's network stack; a queue drops packets for which a slow shaper has no room. Both count their drops, and that count
+is the truth that the ledger is compared with.
 """
 
 from __future__ import annotations
@@ -36,22 +36,23 @@ class LossRule:
     inside: int | None = None
 
     def dropped(self) -> int:
-        """Frames that it has dropped so far."""
+        """Number of frames dropped so far."""
         listed = json.loads(_run(self.lab, self.node, self.inside, ["nft", "-j", "list", "table", "netdev", TABLE]))
         counters = [item["counter"] for item in listed["nftables"] if "counter" in item]
         return sum(int(counter["packets"]) for counter in counters)
 
     def remove(self) -> None:
-        """Take the rule away."""
+        """Remove the rule."""
         _run(self.lab, self.node, self.inside, ["nft", "delete", "table", "netdev", TABLE])
 
 
 def drop_share(
     lab: str, node: str, interface: str, hook: Literal["ingress", "egress"], ratio: float, *, in_guest: bool = False
 ) -> LossRule:
-    """Drop this share of the test frames from now on; one rule per node (and one per guest) at a time.
+    """Start to drop this share of the test frames; one rule per node (and one per guest) at a time.
 
-    ingress: what the interface has received and counted. egress: what it is about to send and has not counted.
+    ingress: frames that the interface has received and counted. egress: frames that it is about to send and has not
+    counted.
     """
     inside = guest_process(lab, node) if in_guest else None
     drop = "counter name dropped drop"
@@ -68,7 +69,7 @@ def drop_share(
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A shaper so slow and so short that it drops. ``handle``: what to undo by."""
+    """A shaper so slow and so short that it drops. ``handle``: identifies it for removal."""
 
     lab: str
     node: str
@@ -76,12 +77,12 @@ class Queue:
     before: str
 
     def dropped(self) -> int:
-        """Frames that it has dropped so far, by its own count."""
+        """Number of frames dropped so far, by its own count."""
         shown = json.loads(_run(self.lab, self.node, None, ["tc", "-j", "-s", "qdisc", "show", "dev", self.interface]))
         return sum(int(each["drops"]) for each in shown if each.get("root"))
 
     def remove(self) -> None:
-        """Put the lab's own shaper back."""
+        """Restore the lab's own shaper."""
         _run(self.lab, self.node, None, ["sh", "-c", f"tc qdisc del dev {self.interface} root; {self.before}"])
 
 
@@ -95,10 +96,10 @@ def drop_by_queue(
     burst_bytes: int = 3000,
     put_back: str = "",
 ) -> Queue:
-    """Let an interface send no more than ``rate_bps``, with room for few packets.
+    """Limit an interface to ``rate_bps``, with room for few packets.
 
-    ``burst_bytes``: what it may send at once after it was woken late, as on a busy machine. The oldest packet goes when
-    there is no room for the next: its sender believes it sent, as with most real queues.
+    ``burst_bytes``: how much it may send at once after it was woken late, as on a busy machine. The oldest packet is
+    dropped when there is no room for the next: its sender counts it as sent, as with most real queues.
     """
     shaper = f"tc qdisc replace dev {interface} root handle 1: tbf rate {rate_bps}bit burst {burst_bytes} limit 100000"
     inner = f"tc qdisc add dev {interface} parent 1:1 handle 10: pfifo_head_drop limit {limit_packets}"
@@ -107,7 +108,7 @@ def drop_by_queue(
 
 
 def guest_process(lab: str, node: str) -> int:
-    """A process in a network namespace of the node that is not the node's own. Raises LabSetupError."""
+    """Find a process in a network namespace of the node that is not the node's own. Raises LabSetupError."""
     return int(_run(lab, node, None, ["sh", "-c", _FIND_GUEST]))
 
 

@@ -1,4 +1,4 @@
-"""The platforms that a lab's UUT offers: their lines in hosts.yaml, and what has to be there for them."""
+"""The platforms on a lab's UUT: their lines in hosts.yaml, and their prerequisites."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from labconsole.platforms.base.options import PLACE
 MACHINE_CPUS = 2
 IMAGE_FILE = "guest.cpio"
 DISKS = "disks"
-"""In the lab's directory, for a node's own /var/tmp is in memory."""
+"""In the lab's directory, because a node's own /var/tmp is in memory."""
 
 MACHINE_DISK = Path("/disk")
-"""Where a UUT that is a machine has its disk (machines/disk.py), if it has one."""
+"""Mount point of the disk of a UUT that is a machine (machines/disk.py), if it has one."""
 
 _TOOLS = {
     **dict.fromkeys((*QEMU_NIC_MODELS, *MACHINE_ONLY_PLATFORMS), MACHINE_TOOLS | LOAD_TOOLS),
     "lxc": {"lxc-start": "lxc", "busybox": "busybox-static", **LOAD_TOOLS},
 }
-"""Platform to what it needs beside what every lab does: program to Debian package."""
+"""Platform to its prerequisites beyond those of every lab: program to Debian package."""
 
 
 @dataclass(frozen=True)
 class GuestFiles:
-    """What a guest boots."""
+    """The files that a guest boots."""
 
     kernel: Path
     initrd: Path
 
 
 def find_tools(platforms: Sequence[str], *, jobs: bool = False) -> dict[str, str]:
-    """What these platforms need, and what their guests are given to do: program to Debian package."""
+    """Return the programs that these platforms and their guests' jobs need: program to Debian package."""
     known = {**_TOOLS, UML: {**uml.tools(), **LOAD_TOOLS}}
     found = {program: package for name in platforms for program, package in known.get(name, {}).items()}
     crews = {**JOB_TOOLS, **LARGE_JOB_TOOLS, "busybox": "busybox-static", "fincore": "util-linux-extra", **DISK_TOOLS}
@@ -49,7 +49,7 @@ def find_tools(platforms: Sequence[str], *, jobs: bool = False) -> dict[str, str
 
 
 def guest_files(platforms: Sequence[str], directory: Path, *, jobs: bool = False) -> GuestFiles | None:
-    """Make what the guests boot in the lab's directory. Blocking; the kernel may have to be fetched first.
+    """Make the guests' boot files in the lab's directory. Blocking; may fetch the kernel first.
 
     Raises LabSetupError saying what is missing.
     """
@@ -66,17 +66,17 @@ def guest_files(platforms: Sequence[str], directory: Path, *, jobs: bool = False
 
 
 def may_have_disk(directory: Path) -> bool:
-    """Whether a UUT that is a machine can have a disk: where the lab's directory is on one."""
+    """Whether a UUT that is a machine can have a disk: only if the lab's directory is on one."""
     return tool("mkfs.ext4") is not None and os.major(directory.stat().st_dev) != 0
 
 
 def has_crew_root(platforms: Sequence[str], *, jobs: bool) -> bool:
-    """Whether there is a directory that guests in number share: as their root, or for the programs of jobs."""
+    """Whether guests of a crew share a directory, as their root or for the programs of jobs."""
     return "lxc" in platforms or (jobs and UML in platforms)
 
 
 def check_rights(platforms: Sequence[str]) -> None:
-    """Raises LabSetupError for a platform that this user cannot have."""
+    """Raise LabSetupError for a platform that this user lacks the rights for."""
     if "lxc" in platforms and os.geteuid() != 0:
         raise LabSetupError(
             "platform lxc needs root, because LXC creates control groups; run `sudo labconsole lab up …`"
@@ -84,7 +84,7 @@ def check_rights(platforms: Sequence[str]) -> None:
 
 
 def spare_cpu() -> int | None:
-    """The CPU that second guests are pinned to: the last that there is; None where there is but one."""
+    """Return the CPU that second guests are pinned to: the last one, or None if there is only one."""
     cpus = sorted(os.sched_getaffinity(0))
     return cpus[-1] if len(cpus) > 1 else None
 
@@ -100,7 +100,9 @@ def inventory_lines(
     jobs: bool = False,
     accel: str = "tcg",
 ) -> list[str]:
-    """The entries below ``platforms:`` in hosts.yaml. On a UUT that is a machine each says what that has to boot."""
+    """Build the entries below ``platforms:`` in hosts.yaml. On a UUT that is a machine each names the system to
+    boot.
+    """
     spare = MACHINE_CPUS - 1 if machine else spare_cpu()
     second = "" if spare is None else f" second_cpu: {spare},"
     known = {

@@ -1,4 +1,4 @@
-"""Starting a lab's supervisor, and waiting until it says that the lab is ready."""
+"""Starting a lab's supervisor, and waiting until it reports that the lab is ready."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from labconsole.lab.state import ProcessIdentity
 
 UP_S = 90.0
 MACHINE_UP_S = 540.0
-"""More than the bounds of its steps together: fetching and unpacking the kernel, booting, building the lab."""
+"""More than the time limits of its steps together: fetching and unpacking the kernel, booting, building the lab."""
 
 DOWN_S = 20.0
 _LOG_LINES = 8
 
 
 def start_supervisor(spec: LabSpec, directory: Path, lock: int) -> None:
-    """Start the daemon and wait until it says that the lab is ready."""
+    """Start the daemon and wait until it reports that the lab is ready."""
     receive, send = os.pipe()
     environment = dict(os.environ)
     package_root = str(Path(__file__).resolve().parents[2])
@@ -80,7 +80,9 @@ def start_supervisor(spec: LabSpec, directory: Path, lock: int) -> None:
 
 
 def _announced(starter: subprocess.Popen[bytes], ready: io.FileIO) -> ProcessIdentity | None:
-    """The supervisor of a lab whose building was interrupted before it had said who it is; None when it never does."""
+    """Return the supervisor of a lab whose building was interrupted before it reported its id, or None if it never
+    does.
+    """
     starter.wait()
     with contextlib.suppress(LabSetupError, ProcessLookupError):
         for message in _lines(ready, time.monotonic() + DOWN_S):
@@ -90,7 +92,7 @@ def _announced(starter: subprocess.Popen[bytes], ready: io.FileIO) -> ProcessIde
 
 
 def _lines(ready: io.FileIO, deadline_s: float) -> Iterator[dict[str, Any]]:
-    """What the supervisor says, until it says no more. Raises LabSetupError when that takes too long."""
+    """Read the supervisor's messages until it closes the pipe. Raises LabSetupError if that takes too long."""
     received = b""
     while True:
         left_s = deadline_s - time.monotonic()

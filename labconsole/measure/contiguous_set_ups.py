@@ -1,8 +1,8 @@
-"""Which set-ups of a block were taken in one go: only those are alike in what the block has in common. Pure.
+"""Finds the set-ups of a block that were measured without interruption; only they share the block's conditions. Pure.
 
-A *stretch* is a run of set-ups, in the order of their beginning, that all belong to one block of a plan on a testbed. A
-set-up that was taken again after other blocks, or whose platform was measured apart from the others, has a stretch
-of its own, and drift lies between it and the rest of its block. An interruption alone ends no stretch.
+A *stretch* is a series of set-ups, in the order of their start, that all belong to one block of a plan on a testbed. A
+set-up that was repeated after other blocks, or whose platform was measured apart from the others, has its own stretch,
+and drift lies between it and the rest of its block. A mere pause does not end a stretch.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ ContiguousSetUps = Mapping[tuple[Hashable, str], int]
 """The number of a set-up's stretch, by block (``block_of``) and set-up."""
 
 SetUpStarts = Mapping[tuple[Hashable, str, str], str]
-"""When the first try at a set-up began, by block, platform and background."""
+"""The start of the first try at a set-up, by block, platform and background."""
 
 LAST = "~"
-"""Beyond every time stamp."""
+"""Sorts after every time stamp."""
 
 
 def find_set_up_starts(runs: Iterable[RunRow]) -> SetUpStarts:
-    """Of all set-ups in ``runs``: one that broke off counts where it was begun, not where it was taken again."""
+    """The start of all set-ups in ``runs``. A repeated set-up counts from its first try, not from the repetition."""
     begun: dict[tuple[Hashable, str, str], str] = {}
     for run in runs:
         if run.set_up is None or not run.block or run.plan_hash is None:
@@ -35,9 +35,10 @@ def find_set_up_starts(runs: Iterable[RunRow]) -> SetUpStarts:
 
 
 def number_contiguous_set_ups(runs: Iterable[RunRow]) -> ContiguousSetUps:
-    """Of all set-ups in ``runs``, which have to hold everything that is stored: also what enters nothing parts a block.
+    """The stretches of all set-ups in ``runs``, by block and set-up.
 
-    A set-up begins with its earliest run. Those of one moment are ordered by block.
+    ``runs`` must contain everything stored, because excluded runs also separate blocks. A set-up begins with its
+    earliest run. Set-ups of the same moment are ordered by block.
     """
     begun: dict[tuple[Any, str], str] = {}
     for run in runs:

@@ -1,8 +1,9 @@
-"""Times by a clock outside: what a timekeeper saw of the marks that a guest sends before and after its work.
+"""Times by an external clock: a timekeeper observes the marks that a guest sends before and after its work.
 
-A mark is one ICMP echo request of a size and a pattern that only this trial knows, and its reply. The work begins when
-the timekeeper's reply to the first leaves, because the guest waits for it, and has ended when the second request comes
-(Mattos et al., section 3.1). Sending, waiting and the shell around are taken off by jobs that do nothing.
+A mark is one ICMP echo request of a size and a pattern that only this trial uses, and its reply. The work begins when
+the timekeeper's reply to the first leaves, because the guest waits for it. The work has ended when the second request
+arrives (Mattos et al., section 3.1). Sending, waiting and the surrounding shell are subtracted by means of jobs that do
+nothing.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from typing import Literal, Protocol
 Moment = Literal["start", "end"]
 
 CLOCK_BYTES = 4
-"""In front of the pattern busybox writes its own clock, which nobody believes."""
+"""busybox writes its own clock in front of the pattern; that clock is not used."""
 
 
 class EchoPacket(Protocol):
-    """An echo request or reply that the timekeeper saw. From ``pattern_from_byte`` on its payload is all one byte,
-    ``pattern``; None: it has no payload.
+    """An echo request or reply that the timekeeper saw.
+
+    From ``pattern_from_byte`` on its payload is all one byte, ``pattern``, which is None without a payload.
     """
 
     @property
@@ -40,7 +42,7 @@ class EchoPacket(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Nonce:
-    """What tells one mark from all others: the size of its payload and the byte that this is made of."""
+    """The payload that distinguishes one mark from all others: its size, and the byte that it repeats."""
 
     payload_bytes: int
     pattern: int
@@ -48,8 +50,9 @@ class Nonce:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkSender:
-    """One copy of a job, and by what its two marks are known. ``mac`` in lower case, None: not known yet, so that any
-    will do. ``end`` None: it sends one only.
+    """One copy of a job, and what identifies its two marks.
+
+    ``mac``: in lower case, or None if it is not known yet, so that any one matches. ``end``: None if it sends only one.
     """
 
     name: str
@@ -61,7 +64,7 @@ class MarkSender:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
-    """When a copy's marks were seen, by the timekeeper's wall clock; None: not seen."""
+    """When a copy's marks were seen, by the timekeeper's wall clock; None if not seen."""
 
     start_request_ns: int | None = None
     start_reply_ns: int | None = None
@@ -78,8 +81,9 @@ class Marks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkResult:
-    """The marks of each sender by its name, and what else came. ``doubled``: senders of which one came twice;
-    ``strange_packets``: echo requests that are nobody's mark.
+    """The marks by sender name, and other packets.
+
+    ``doubled``: senders with a duplicate mark. ``strange_packets``: echo requests that match no sender.
     """
 
     of: Mapping[str, Marks]
@@ -88,7 +92,7 @@ class MarkResult:
 
 
 class MarkFinder:
-    """Matches packets, in the order in which they were seen, to who sent them."""
+    """Matches packets, in the order of observation, to their senders."""
 
     def __init__(self, senders: Sequence[MarkSender]) -> None:
         self._wanted: dict[tuple[str, str | None, int, int], tuple[str, Moment]] = {}
@@ -104,15 +108,16 @@ class MarkFinder:
         self._strange_packets = 0
 
     def see(self, packet: EchoPacket) -> str | None:
-        """One packet more; whose it is, if it says something new. A mark from another address, or MAC, than its
-        sender's is nobody's.
+        """Add one packet. Returns its sender if it is new information.
+
+        A mark from another address or MAC than its sender's matches no sender.
         """
         whose = None
         if packet.pattern is not None and (packet.pattern_from_byte or 0) <= CLOCK_BYTES:
             for mac in (packet.mac.lower(), None):
                 whose = whose or self._wanted.get((packet.address, mac, packet.payload_bytes, packet.pattern))
         if whose is None:
-            self._strange_packets += not packet.reply  # the answer to a stranger is ours, and follows from it
+            self._strange_packets += not packet.reply  # our own reply to an unknown request does not count again
             return None
         name, moment = whose
         key = f"{moment}_{'reply' if packet.reply else 'request'}_ns"
@@ -123,7 +128,7 @@ class MarkFinder:
         return name
 
     def found(self) -> MarkResult:
-        """What was seen so far."""
+        """The result so far."""
         return MarkResult(
             of={name: Marks(**times) for name, times in self._times.items()},
             doubled=tuple(self._doubled),
@@ -132,7 +137,7 @@ class MarkFinder:
 
 
 def find_marks(senders: Sequence[MarkSender], seen: Iterable[EchoPacket]) -> MarkResult:
-    """Match all that was seen to who sent it."""
+    """Match all observed packets to their senders."""
     finder = MarkFinder(senders)
     for packet in seen:
         finder.see(packet)

@@ -1,8 +1,8 @@
-"""How guests share one NIC, from what each brought through it in each bin of time.
+"""How guests share one NIC, from the throughput of each in each time bin.
 
-Source: Adamczyk and Chydzinski, "Performance Isolation Issues in Network Virtualization in Xen", sections IV and
-V; the definitions are docs/flow.md's. Shapes: ``rates`` has one row a guest, of one value a bin, in bit/s; all rows
-are of one length. Pure; None stands for what cannot be said of so little.
+Source: Adamczyk and Chydzinski, "Performance Isolation Issues in Network Virtualization in Xen", sections IV and V; the
+definitions are in docs/flow.md. Shapes: ``rates`` has one row per guest, with one value per bin, in bit/s; all rows
+have the same length. Pure; None means that there is too little data.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 DOMINANT_RATIO = 0.9
-"""Who has more than this of what all have in a bin dominates it."""
+"""A guest with more than this share of a bin's total dominates the bin."""
 
 STARVED_RATIO = 0.01
-"""Who has less than this of an equal share in a bin starves in it."""
+"""A guest with less than this part of an equal share in a bin starves in it."""
 
 RECOVERED_RATIO = 0.95
 
@@ -25,7 +25,7 @@ Rates = Sequence[Sequence[float]]
 
 @dataclass(frozen=True, slots=True)
 class MarkedBins:
-    """How many of so many bins, and the longest run of them without a break, in bins."""
+    """The number of marked bins, of all bins, and the longest uninterrupted series of them, in bins."""
 
     marked_bins: int
     of_bins: int
@@ -33,24 +33,24 @@ class MarkedBins:
 
     @property
     def share_ratio(self) -> float:
-        """Of the bins."""
+        """The share of marked bins."""
         return self.marked_bins / self.of_bins
 
 
 def whole_bins(first_ns: int, last_ns: int, origin_ns: int, bin_ns: int) -> tuple[int, int]:
-    """(first, one past the last) of the bins that lie wholly between two times; equal where there is none."""
+    """(first, one past the last) of the bins that lie wholly between two times; equal if there are none."""
     begin = -((origin_ns - first_ns) // bin_ns)
     end = (last_ns - origin_ns) // bin_ns
     return begin, max(begin, end)
 
 
 def attained_ratio(rates_bps: Sequence[float], limit_bps: float) -> float | None:
-    """Mean rate over the bins, of the limit in the same layer."""
+    """Mean rate over the bins, relative to the limit in the same layer."""
     return statistics.fmean(rates_bps) / limit_bps if rates_bps and limit_bps > 0 else None
 
 
 def interference_ratio(alone_bps: Sequence[float], together_bps: Sequence[float]) -> float | None:
-    """What of its rate alone a guest loses when another sends too; below 0: it gains."""
+    """The share of its rate alone that a guest loses when another sends, too; negative if it gains."""
     if not alone_bps or not together_bps or not (alone := statistics.fmean(alone_bps)):
         return None
     return 1 - statistics.fmean(together_bps) / alone
@@ -62,7 +62,7 @@ def spread_bps(rates_bps: Sequence[float]) -> float | None:
 
 
 def dominance(rates: Rates) -> MarkedBins | None:
-    """Of the bins in which anything came, those in which one guest had more than 90 % of it. One guest has no rival."""
+    """The bins with any traffic, and those of them in which one guest had more than 90 % of it. None for one guest."""
     if len(rates) < 2:
         return None
     marks: list[bool] = []
@@ -80,7 +80,7 @@ def dominance(rates: Rates) -> MarkedBins | None:
 
 
 def starvation(rates: Rates, guest: int) -> MarkedBins | None:
-    """Of the bins in which anything came, those in which a guest had less than 1 % of an equal share."""
+    """The bins with any traffic, and those of them in which a guest had less than 1 % of an equal share."""
     marks: list[bool] = []
     run = longest = 0
     for values in zip(*rates, strict=True):
@@ -95,21 +95,23 @@ def starvation(rates: Rates, guest: int) -> MarkedBins | None:
 
 
 def share_ratio(rates: Rates, guest: int) -> float | None:
-    """What a guest had of all that came. A greedy one with k flows beside one of one flow is to be held against 1/2
-    (guests are equal) and k/(k + 1) (flows are).
+    """A guest's share of all traffic.
+
+    A greedy guest with k flows next to a guest with one flow is to be compared with 1/2 (guests are equal) and k/(k +
+    1) (flows are equal).
     """
     total = math.fsum(math.fsum(row) for row in rates)
     return math.fsum(rates[guest]) / total if total > 0 else None
 
 
 def utilization_ratio(rates: Rates, line_bps: float) -> float | None:
-    """Mean over the bins of what all had, of what the link can carry."""
+    """Mean total rate over the bins, relative to the capacity of the link."""
     totals = [math.fsum(values) for values in zip(*rates, strict=True)]
     return statistics.fmean(totals) / line_bps if totals and line_bps > 0 else None
 
 
 def during_ratio(rates_bps: Sequence[float], before: tuple[int, int], during: tuple[int, int]) -> float | None:
-    """Mean rate in the bins ``during`` something, of that in those ``before``; each (first, one past the last)."""
+    """Mean rate in the bins ``during`` an event, relative to those ``before``; each (first, one past the last)."""
     base, meanwhile = rates_bps[slice(*before)], rates_bps[slice(*during)]
     if not base or not meanwhile or not (mean := statistics.fmean(base)):
         return None
@@ -117,7 +119,7 @@ def during_ratio(rates_bps: Sequence[float], before: tuple[int, int], during: tu
 
 
 def recovery_bins(rates_bps: Sequence[float], before: tuple[int, int], after: int) -> int | None:
-    """How many bins from bin ``after`` on until one has 95 % of the mean ``before`` again; None: none has."""
+    """The number of bins from bin ``after`` until one has 95 % of the mean ``before`` again, or None if none has."""
     base = rates_bps[slice(*before)]
     if not base:
         return None
@@ -126,7 +128,10 @@ def recovery_bins(rates_bps: Sequence[float], before: tuple[int, int], after: in
 
 
 def weight_error(rates: Rates, weights: Sequence[float]) -> float | None:
-    """Mean over guests of how far each one's share is from its weight's. With two guests it is that of either."""
+    """Mean over guests of the difference between a guest's share and its weight's.
+
+    With two guests it is equal for both.
+    """
     shares = [share_ratio(rates, guest) for guest in range(len(rates))]
     wanted = math.fsum(weights)
     if len(weights) != len(shares) or wanted <= 0 or None in shares:

@@ -1,4 +1,4 @@
-"""Times of every packet as a picture of text: how many took how long, on a logarithmic axis. Pure."""
+"""A text picture of the times of every packet: a histogram on a logarithmic axis. Pure."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def histogram_rows(histogram: TimeHistogram, width: int) -> list[Row]:
     for step in range(min(counts), max(counts) + 1):
         packets = counts.get(step, 0)
         label = f"{format_span(EDGES_NS[step]):>6} – {format_span(EDGES_NS[step + 1]):<6}"
-        told = f"{format_count(packets):>{figures}}  {100 * packets / total:>8.4f} %  "
-        row: Row = [(f"{label}  ", "muted"), (told, "")]
+        figures_text = f"{format_count(packets):>{figures}}  {100 * packets / total:>8.4f} %  "
+        row: Row = [(f"{label}  ", "muted"), (figures_text, "")]
         room = width - sum(len(text) for text, _ in row)
         if packets and room >= MIN_BAR:
             row.append((bar(packets / most, room), "good"))

@@ -1,6 +1,4 @@
-"""What trials of jobs and of starts of guests have in common when they are summed up: which enter, and which may be
-held against each other. Pure.
-"""
+"""The common part of summarizing job trials and boot trials: which enter, and which may be compared. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +16,10 @@ from labconsole.model.record.run import Verdict
 
 NOT_RANDOMIZED: Final = "too many blocks took them in the same order"
 FEWER_ORDER_SHARE: Final = 4
-"""At least one in so many blocks has the other order, or no order was drawn: it halves them, and one block may err."""
+"""At least one block in this number has the other order, or the order was not randomized.
+
+Randomization splits blocks in halves, and one block may deviate.
+"""
 
 _NOTHING: dict[str, Any] = dict.fromkeys(
     ("ci_low", "ci_high", "ci90_low", "ci90_high", "p", "mean_log", "error_log", "sd_log", "degrees")
@@ -26,28 +27,28 @@ _NOTHING: dict[str, Any] = dict.fromkeys(
 
 
 def sort_key(key: object) -> tuple[object, ...]:
-    """What to sort points by, in which something may be None, which comes first."""
+    """A sort key for points in which something may be None, which sorts first."""
     if key is None:
         return (0,)
     return (1, *map(sort_key, key)) if isinstance(key, tuple) else (1, key)
 
 
 class TimekeeperNode(Protocol):
-    """What a record says of the node that is not the unit under test."""
+    """A record's entry on the node that is not the unit under test."""
 
     @property
     def node(self) -> str: ...
 
 
 class RequestedTrial(Hashable, Protocol):
-    """What was asked."""
+    """The request of a trial."""
 
     @property
     def platform(self) -> str: ...
 
 
 class TrialOfGuests(Protocol):
-    """What their records have."""
+    """The common fields of guest trials' records."""
 
     @property
     def testbed_fingerprint(self) -> str: ...
@@ -75,13 +76,13 @@ class WithVerdict(Protocol):
 
 
 def find_exclusion_code(codes: Collection[str], trials: Iterable[WithVerdict]) -> str | None:
-    """The first of these codes that one of these trials, which do not enter, has among its reasons; None: none has."""
+    """The first of these codes among the reasons of these trials, which do not enter, or None."""
     seen = {each.code for trial in trials for each in trial.verdict.reasons}
     return next((code for code in codes if code in seen), None)
 
 
 class PointOfHypervisor(Protocol):
-    """A point, a named tuple, that is another one under another hypervisor."""
+    """A point, a named tuple, that differs by hypervisor."""
 
     @property
     def platform(self) -> str: ...
@@ -90,7 +91,7 @@ class PointOfHypervisor(Protocol):
 
 
 class Repeatable(Protocol):
-    """What is taken once more where it failed."""
+    """A trial that is repeated if it failed."""
 
     @property
     def started_at(self) -> str: ...
@@ -104,12 +105,12 @@ K = TypeVar("K", bound=PointOfHypervisor)
 
 
 def newest_trials(every: Iterable[T]) -> list[T]:
-    """Of the trials that a plan knows by one hash the last that can be stood behind, or else the last."""
+    """For each hash of a plan the last trial that is done, or else the last."""
     return select_newest_per_place(every, lambda record: (record.testbed_fingerprint, record.plan.hash))
 
 
 def select_newest_per_place(every: Iterable[S], place: Callable[[S], Hashable]) -> list[S]:
-    """The same of all that have one ``place``."""
+    """For each ``place`` the last record that is done, or else the last."""
     found: dict[Hashable, S] = {}
     for record in sorted(every, key=lambda each: each.started_at):
         key = place(record)
@@ -119,30 +120,33 @@ def select_newest_per_place(every: Iterable[S], place: Callable[[S], Hashable]) 
 
 
 def uut_facts(record: TrialOfGuests) -> Mapping[str, Any]:
-    """What the unit under test says of itself: of the nodes of a trial the one that the record names, or else the one
-    that is not the timekeeper.
+    """The unit under test's facts about itself.
+
+    They are from the node that the record names as such, or else from the node that is not the timekeeper.
     """
     keeper = None if record.timekeeper is None else record.timekeeper.node
     nodes, uut = record.environment.get("nodes", {}), record.environment.get("uut")
     if isinstance(nodes, dict) and isinstance(uut, str):
         nodes = {uut: nodes.get(uut)}
-    for name, told in nodes.items() if isinstance(nodes, dict) else ():
-        facts = told.get("facts") if isinstance(told, dict) else None
+    for name, node in nodes.items() if isinstance(nodes, dict) else ():
+        facts = node.get("facts") if isinstance(node, dict) else None
         if name != keeper and isinstance(facts, dict):
             return facts
     return {}
 
 
 def uut_kernel(record: TrialOfGuests) -> str:
-    """Of the unit under test; "" if it is not told."""
+    """The kernel of the unit under test, or "" if unknown."""
     return str(uut_facts(record).get("kernel", ""))
 
 
 def assign_points(
     records: Iterable[T], key_of: Callable[[T], K], seen_late: Sequence[str] = ("hypervisor",)
 ) -> Iterator[tuple[K, T]]:
-    """Each trial with its point. ``seen_late``: words of a key that are empty where a trial ended before its guests
-    were looked at; one that is not done is then of the point that has all else and these too, where there is one.
+    """Yield each trial with its point.
+
+    ``seen_late``: fields of a key that are empty if a trial ended before its guests were inspected. A trial that is not
+    done then belongs to the point that has the other fields and these, too, if there is one.
     """
     keyed = [(key_of(record), record) for record in records]
     known: dict[K, set[K]] = {}
@@ -163,13 +167,15 @@ def _clear_late_fields(key: K, seen_late: Sequence[str]) -> K:
 
 
 def _tells_more(key: K, other: K, seen_late: Sequence[str]) -> bool:
-    """Whether it tells all that the other does, and more."""
+    """Whether it has all fields of the other, and more."""
     return key != other and all(getattr(other, name) in ("", getattr(key, name)) for name in seen_late)
 
 
 class Block(NamedTuple):
-    """What trials have to share before they may be paired: the block of one plan on one testbed, one boot of the unit
-    under test, and one stretch, in which no trial of another block of the plan was taken.
+    """The common facts that trials need before they may be paired.
+
+    They are the block of one plan on one testbed, one boot of the unit under test, and one stretch, in which no trial
+    of another block of the plan was measured.
     """
 
     testbed_fingerprint: str
@@ -182,11 +188,11 @@ class Block(NamedTuple):
 
 
 class Blocks(Generic[T]):
-    """The blocks of everything that is stored: what enters nothing parts a block as well."""
+    """The blocks of everything stored: records that enter nothing also separate blocks."""
 
     def __init__(self, every: Iterable[T]) -> None:
         self._of: dict[int, Block | None] = {}
-        self._kept: list[T] = []  # what is known by its id must not go
+        self._kept: list[T] = []  # records identified by id() must stay alive
         self._place: dict[int, tuple[object, ...]] = {}
         self._first: dict[tuple[object, ...], str] = {}
         latest: dict[tuple[str, str, str | None], tuple[int, int]] = {}
@@ -196,7 +202,7 @@ class Blocks(Generic[T]):
             if record.plan.block != number:
                 stretch += 1
                 latest[plan] = record.plan.block, stretch
-            # Of a plan's file a trial may be taken again in a later stretch, and was drawn for its first.
+            # A trial of a plan file may be repeated in a later stretch, but was randomized for its first one.
             place = *plan, record.plan.block, 0 if record.plan.plan_hash else stretch, record.requested
             self._place[id(record)] = place
             self._first.setdefault(place, record.started_at)
@@ -207,8 +213,9 @@ class Blocks(Generic[T]):
     def means(
         self, records: Iterable[T], value: Callable[[T], float | None], within: Callable[[T], str] | None = None
     ) -> dict[Block, float]:
-        """Of each block the mean of ``value`` over these trials; ``within``: of each part of it that this calls by one
-        name. Without those whose boot is not known.
+        """The mean of ``value`` over these trials in each block, without trials whose boot is unknown.
+
+        ``within``: also averages within each part of a block, by the name that this returns.
         """
         found: dict[Block, list[float]] = {}
         for record in records:
@@ -227,10 +234,11 @@ class Blocks(Generic[T]):
         within: Callable[[T], str] | None = None,
         packets: float | None = None,
     ) -> Effect:
-        """What ``ours`` differ by from ``theirs``: paired by block, or by part of it (see means()); where they share no
-        boot at all, over three boots a side (Welch). Claims nothing where too many blocks took them in the same order,
-        which no drawn order does: a drift within blocks would be taken for a difference. ``packets``: of a trial, the
-        fewest, where values are counts of them.
+        """The difference of ``ours`` from ``theirs``: paired by block, or by part of it (see means()).
+
+        If they share no boot at all, it is over three boots per side (Welch). There is no claim if too many blocks have
+        the same order, which no randomized order has: a drift within blocks would look like a difference. ``packets``:
+        the fewest of a trial, if values are counts of packets.
         """
         one, other = self.means(ours, value, within), self.means(theirs, value_of_theirs or value, within)
         if one.keys() & other.keys():
@@ -244,8 +252,9 @@ class Blocks(Generic[T]):
         return paired_effect({}, {})
 
     def line(self, of: Mapping[int, Sequence[T]], value: Callable[[T], float | None]) -> LineInBlocks | None:
-        """Of ``value`` over a number, such as of guests, with the trials taken at each: from the slopes within blocks.
-        It has no intervals where too many blocks took neighbouring numbers in the same order.
+        """A line of ``value`` over a number, such as of guests, with the trials at each: from the slopes within blocks.
+
+        It has no intervals if too many blocks have neighbouring numbers in the same order.
         """
         means = {number: self.means(records, value) for number, records in sorted(of.items())}
         known = [number for number, each in means.items() if each]
@@ -256,8 +265,9 @@ class Blocks(Generic[T]):
     def line_apart(
         self, ours: Mapping[int, Sequence[T]], theirs: Mapping[int, Sequence[T]], value: Callable[[T], float | None]
     ) -> LineInBlocks | None:
-        """By what line ours lie from theirs: of the differences within each block, over the numbers that both were
-        taken at. Its slope is the difference of their slopes.
+        """The line of the differences between ours and theirs within each block, over the numbers that both have.
+
+        Its slope is the difference of their slopes.
         """
         numbers = sorted(ours.keys() & theirs.keys())
         means = {number: (self.means(ours[number], value), self.means(theirs[number], value)) for number in numbers}
@@ -278,9 +288,10 @@ class Blocks(Generic[T]):
         value: Callable[[T], float | None],
         packets: float | None = None,
     ) -> Effect:
-        """What ours and theirs of several ``pairs`` differ by on the average, on the logarithm: one value for each
-        block that has all pairs, since what is of one block is not independent. Claims nothing where one pair was not
-        drawn. ``packets`` as in effect().
+        """The average difference of ours from theirs over several ``pairs``, on the logarithm.
+
+        There is one value for each block that has all pairs, since values of one block are not independent. There is no
+        claim if one pair was not randomized. ``packets``: as in effect().
         """
         step = None if packets is None else packets * math.sqrt(len(pairs))  # a mean moves in smaller steps
         return self._together(pairs, [ours for ours, _ in pairs], [theirs for _, theirs in pairs], value, step)
@@ -291,7 +302,7 @@ class Blocks(Generic[T]):
         other: tuple[Sequence[T], Sequence[T]],
         value: Callable[[T], float | None],
     ) -> Effect:
-        """By what the effect of one pair differs from that of another: the ratio of their ratios, block by block."""
+        """The difference between the effects of two pairs: the ratio of their ratios, block by block."""
         effect = self._together([one, other], [one[0], other[1]], [one[1], other[0]], value, None)
         # _together() gives the mean of both logarithms, and this is their difference.
         return replace(
@@ -314,7 +325,7 @@ class Blocks(Generic[T]):
         value: Callable[[T], float | None],
         packets: float | None,
     ) -> Effect:
-        """Of the blocks that all have: geometric mean of ours against that of theirs."""
+        """Geometric mean of ours against that of theirs, over the blocks that all have."""
         means = [[self.means(each, value) for each in side] for side in (ours, theirs)]
         shared = set.intersection(*({*each} for side in means for each in side))
         one, other = ({block: _geometric([each[block] for each in side]) for block in shared} for side in means)
@@ -323,22 +334,23 @@ class Blocks(Generic[T]):
         return effect if drawn or not shared else replace(effect, absent=NOT_RANDOMIZED, **_NOTHING)
 
     def drawn(self, ours: Sequence[T], theirs: Sequence[T]) -> bool:
-        """By when they were first begun, whatever the plan says and became of them: every second block has the order of
-        the one before it reversed, and one block of four or more may have lost its turn. True of fewer than three
-        blocks, of which nothing is claimed.
+        """Whether the order was randomized, by first start, whatever the plan states and the trials' results.
+
+        Every second block has the reversed order of the previous one, and one block of four or more may deviate. True
+        for fewer than three blocks, for which there are no claims.
         """
         return is_alternating(self._begun(ours), self._begun(theirs))
 
     def placed(self, record: T) -> tuple[Block | None, Hashable, str]:
-        """Of one of them: its block (None: its boot is not known), of which turns its own is one, and when that was
-        first begun.
-        """
+        """A record's block (None if its boot is unknown), its group of turns, and when its own turn was first begun."""
         *turns, _ = place = self._place[id(record)]
         return self._of[id(record)], tuple(turns), self._first[place]
 
     def replicate(self, record: T) -> Hashable:
-        """Of one of them whose guests are of no other trial: its block. Repetitions there share a boot of the unit
-        under test and a moment, and say nothing of how far the next block may lie away.
+        """The replicate of a record whose guests belong to no other trial: its block.
+
+        Repetitions in a block share a boot of the unit under test and a moment, and do not show how far the next block
+        may differ.
         """
         block, turns, _ = self.placed(record)
         return turns if block is None else block
@@ -352,14 +364,14 @@ class Blocks(Generic[T]):
 
 
 def is_alternating(first: Mapping[Any, str], second: Mapping[Any, str]) -> bool:
-    """Whether two kinds of trials were taken in an order that was drawn; of each block when the first was begun."""
+    """Whether two kinds of trials have a randomized order, by the first start in each block."""
     before = [first[block] < second[block] for block in first if block in second]
     rarer = min(before.count(True), before.count(False))
     return len(before) < MINIMUM_BLOCKS or rarer * FEWER_ORDER_SHARE >= len(before)
 
 
 def _geometric(values: Sequence[float]) -> float:
-    """The mean on the logarithm; 0 where one is."""
+    """The mean on the logarithm, or 0 if one value is 0."""
     if min(values) <= 0:
         return min(values)
     return math.exp(math.fsum(map(math.log, values)) / len(values))
@@ -370,7 +382,7 @@ def _twice(log: float | None) -> float | None:
 
 
 def _squared(change: float | None) -> float | None:
-    """Twice the logarithm of a relative change."""
+    """The change with twice the logarithm."""
     return None if change is None else (1 + change) ** 2 - 1
 
 
@@ -382,7 +394,7 @@ def _average_by_boot(means: Mapping[Block, float]) -> list[float]:
 
 
 def adjusted(p_values: Sequence[float | None], family: Sequence[float] = ()) -> list[float | None]:
-    """By Holm over those that there are, or over the ``family`` that they belong to."""
+    """The p-values adjusted by Holm's method over the given ones, or over the ``family`` that they belong to."""
     known = [p for p in p_values if p is not None]
     pool = [*family, *(p for p in known if p not in family)]
     of = dict(zip(pool, holm(pool), strict=True))

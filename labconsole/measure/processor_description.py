@@ -1,5 +1,6 @@
-"""What the unit under test's processors did while a trial's traffic ran, as people read it: labelled sentences, and a
-line for each processor. Pure.
+"""Describes the unit under test's processor activity during traffic: labelled sentences, one row per processor.
+
+Pure.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from labconsole.model.record.telemetry import InterruptRecord, ProcessorRecord, 
 from labconsole.units import format_count
 
 MOST = 6
-"""Interrupts, queues and processes that are named: the busiest."""
+"""The number of interrupts, queues and processes that are named: the busiest."""
 
 MOST_PROCESSORS = 16
 HEADINGS = ("processor", "busy", "softirq", "system", "user", "NET_RX", "packets", "squeezed")
@@ -25,32 +26,32 @@ UNKNOWN = "–"
 
 
 def processor_sentences(record: RunRecord) -> list[tuple[str, str]]:
-    """Label and sentence; empty of a run that was not asked."""
+    """Pairs of label and sentence; empty if processor activity was not requested."""
     refused = work_refused(record)
     if refused is not None:
         return [("processors", f"it did not tell what they did: {refused}")]
-    told, time = read_work(record), processor_time(record)
-    if told is None or time is None:
+    work, time = read_work(record), processor_time(record)
+    if work is None or time is None:
         return []
     found = [("per packet", _packet(time)), ("processors", _processors(time)), ("softirqs", _softirqs(time))]
-    if told.interrupts:
-        found.append(("interrupts", _interrupts(told, time)))
-    if told.queues:
-        found.append(("queues", _queues(told)))
-    if told.processes:
-        words = [f"{each.name} {100 * each.cpu_ns / told.elapsed_ns:.1f} %" for each in told.processes[:MOST]]
-        found.append(("processes", f"{', '.join(words)} of a processor"))
+    if work.interrupts:
+        found.append(("interrupts", _interrupts(work, time)))
+    if work.queues:
+        found.append(("queues", _queues(work)))
+    if work.processes:
+        shares = [f"{each.name} {100 * each.cpu_ns / work.elapsed_ns:.1f} %" for each in work.processes[:MOST]]
+        found.append(("processes", f"{', '.join(shares)} of a processor"))
     if len(time.nodes) > 1:
         found.append(("shared", f"{', '.join(time.nodes)} are one machine, and what all of them did is counted"))
     return found
 
 
 def processor_rows(record: RunRecord) -> list[tuple[str, ...]]:
-    """HEADINGS of each processor, the busiest first; of many the busiest only."""
-    told = read_work(record)
-    if told is None:
+    """The values of HEADINGS for each processor, the busiest first, limited to MOST_PROCESSORS."""
+    work = read_work(record)
+    if work is None:
         return []
-    busiest = sorted(told.processors, key=lambda each: (-busy_ratio(each), each.number))[:MOST_PROCESSORS]
+    busiest = sorted(work.processors, key=lambda each: (-busy_ratio(each), each.number))[:MOST_PROCESSORS]
     return [_row(each) for each in busiest]
 
 
@@ -75,13 +76,13 @@ def _packet(time: ProcessorTime) -> str:
         "user": time.user_ns,
         "interrupts": time.interrupt_ns,
     }
-    told = ", ".join(f"{name} {format_count(round(time.per_packet(ns) or 0))}" for name, ns in parts.items())
+    amounts = ", ".join(f"{name} {format_count(round(time.per_packet(ns) or 0))}" for name, ns in parts.items())
     guests = (
         "" if not time.guest_ns else f"; of user, guests {format_count(round(time.per_packet(time.guest_ns) or 0))}"
     )
     return (
         f"{format_count(round(whole))} ns of processor time for each of {format_count(time.packets or 0)} forwarded "
-        f"packets: {told}{guests}"
+        f"packets: {amounts}{guests}"
     )
 
 
@@ -94,20 +95,20 @@ def _processors(time: ProcessorTime) -> str:
 def _softirqs(time: ProcessorTime) -> str:
     if time.received_softirqs is None:
         return "the kernel does not count them"
-    words = f"NET_RX ran {format_count(time.received_softirqs)} times"
+    text = f"NET_RX ran {format_count(time.received_softirqs)} times"
     if time.packets_by_softirq is not None:
-        words += f", {time.packets_by_softirq:.1f} packets per run"
+        text += f", {time.packets_by_softirq:.1f} packets per run"
     if time.squeezed is not None:
-        words += f", {format_count(time.squeezed)} times ended with work left (squeezed)"
+        text += f", {format_count(time.squeezed)} times ended with work left (squeezed)"
     if time.backlog_dropped_packets:
-        words += f"; {format_count(time.backlog_dropped_packets)} packets found no room in a backlog"
-    return words
+        text += f"; {format_count(time.backlog_dropped_packets)} packets found no room in a backlog"
+    return text
 
 
-def _interrupts(told: WorkRecord, time: ProcessorTime) -> str:
+def _interrupts(work: WorkRecord, time: ProcessorTime) -> str:
     named = [
         f"{_line(each)} {format_count(sum(count for _, count in each.by_processor))} on {_where(each)}"
-        for each in told.interrupts[:MOST]
+        for each in work.interrupts[:MOST]
     ]
     per_packet = time.per_packet(time.interrupts)
     share = "" if per_packet is None else f", {per_packet:.3g} per packet"
@@ -115,30 +116,32 @@ def _interrupts(told: WorkRecord, time: ProcessorTime) -> str:
 
 
 def _line(each: InterruptRecord) -> str:
-    """A device's name is the last word; of the kernel's own the whole meaning."""
+    """A device's name, the last word of its description; of the kernel's own interrupts the whole description."""
     if not each.line.isdecimal():
         return each.what or each.line
     return each.what.rpartition(" ")[2] or each.line
 
 
 def _where(each: InterruptRecord) -> str:
-    """The processors that took it, the busiest first."""
-    held = sorted(each.by_processor, key=lambda pair: (-pair[1], pair[0]))
-    named = ", ".join(str(number) for number, _ in held[:MOST])
-    return f"processor{'s' if len(held) > 1 else ''} {named}" + (" …" if len(held) > MOST else "")
+    """The processors that received the interrupt, the busiest first."""
+    busiest = sorted(each.by_processor, key=lambda pair: (-pair[1], pair[0]))
+    named = ", ".join(str(number) for number, _ in busiest[:MOST])
+    return f"processor{'s' if len(busiest) > 1 else ''} {named}" + (" …" if len(busiest) > MOST else "")
 
 
-def _queues(told: WorkRecord) -> str:
-    """How each port's packets were spread."""
+def _queues(work: WorkRecord) -> str:
+    """The distribution of each port's packets over queues."""
     ports: dict[tuple[str, str], list[tuple[int, int]]] = {}
-    for each in told.queues:
+    for each in work.queues:
         ports.setdefault((each.interface, each.direction), []).append((each.queue, each.packets))
-    words = []
-    for (interface, direction), held in ports.items():
-        total = sum(packets for _, packets in held)
-        queue, most = max(held, key=lambda pair: (pair[1], -pair[0]))
+    described = []
+    for (interface, direction), queues in ports.items():
+        total = sum(packets for _, packets in queues)
+        queue, most = max(queues, key=lambda pair: (pair[1], -pair[0]))
         spread = (
-            f"{len(held)} queues, most in {queue} ({100 * most / total:.0f} %)" if len(held) > 1 else f"queue {queue}"
+            f"{len(queues)} queues, most in {queue} ({100 * most / total:.0f} %)"
+            if len(queues) > 1
+            else f"queue {queue}"
         )
-        words.append(f"{interface} {direction} {format_count(total)} packets in {spread}")
-    return "; ".join(words)
+        described.append(f"{interface} {direction} {format_count(total)} packets in {spread}")
+    return "; ".join(described)

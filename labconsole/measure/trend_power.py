@@ -1,4 +1,4 @@
-"""What a series of results would have shown: a step in its middle, and a latest result that is off. Pure."""
+"""The smallest changes that a series of results would have shown: a step in its middle, and the latest result. Pure."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ FOUND_STEPS: Final[dict[int, float]] = {
     60: 2.0,
     100: 1.5,
 }
-"""The step in the middle of so many results that is found in 8 of 10 series, in standard deviations of a result: of
-simulated series of normal results, validated by the table of trends in docs/validation.md. Shorter ones are not cut.
+"""The step in the middle of this many results that is found in 8 of 10 series, in standard deviations of a result.
+
+From simulated series of normal results, validated by the table of trends in docs/validation.md. Shorter series are not
+cut.
 """
 
 LATEST_STEPS: Final[dict[int, float]] = {
@@ -36,22 +38,28 @@ LATEST_STEPS: Final[dict[int, float]] = {
     60: 5.3,
     100: 5.2,
 }
-"""How far off the latest of so many results is told to be off in 8 of 10 series. A single one is no change yet."""
+"""The deviation of the latest of this many results that is reported in 8 of 10 series.
+
+A single one is no change yet.
+"""
 
 NORMAL_80: Final = 0.8416
-"""What 8 of 10 normal values are below, in their deviation."""
+"""The value that exceeds 8 of 10 normal values, in their deviation."""
 
 
 class SmallestSteps(NamedTuple):
-    """As shares of the last level; None: no level has two results, or there are too few (CUT_RESULTS in the middle)."""
+    """As shares of the last level, or None if no level has two results or the results are too few (CUT_RESULTS in the
+    middle).
+    """
 
     middle_ratio: float | None = None
     latest_ratio: float | None = None
 
 
 def smallest_steps(found: Segmentation) -> SmallestSteps:
-    """What a series like this one, of one level, would show in 8 of 10 cases: by the spread within its levels, and by
-    what its results are known to, which a step has to exceed.
+    """The changes that a series like this one, of one level, would show in 8 of 10 cases.
+
+    They depend on the spread within its levels, and on the results' resolution, which a step has to exceed.
     """
     levels, known = found.levels, found.known
     results = levels[-1].last + 1 if levels else 0

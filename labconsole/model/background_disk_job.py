@@ -1,4 +1,4 @@
-"""Work on a disk beside guests that send: which, and when."""
+"""The disk job of one guest while the others send: which job, and when."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from labconsole.model.strict_model import StrictModel
 
 Moment = Annotated[float, Field(allow_inf_nan=False, ge=0, le=3600)]
 _SIZES = {"disk-read": 64, "disk-zero": 4}
-"""Of jobs that are repeated until their time is over: so small that they are over soon after."""
+"""Sizes of jobs that are repeated until their time is over, small enough to end soon after it."""
 
-BesideJob = Literal["disk-mixed", "disk-read", "disk-zero"]
+BackgroundJob = Literal["disk-mixed", "disk-read", "disk-zero"]
 
 
 class DiskBeside(StrictModel):
     """The last guest works on its disk from ``from_s`` to ``to_s`` after the others began, and sends nothing."""
 
-    job: BesideJob = "disk-mixed"
+    job: BackgroundJob = "disk-mixed"
     from_s: Moment = 10.0
     to_s: Moment = 20.0
 
@@ -31,22 +31,22 @@ class DiskBeside(StrictModel):
 
     @property
     def early_s(self) -> float:
-        """How much too early it may be over: what is repeated ends by the guest's whole seconds."""
+        """How much too early the work may end: repeated jobs end by the guest's whole seconds."""
         return 1.0 if self.job in _SIZES else 0.0
 
     @property
     def size(self) -> int:
-        """The job's, in its own unit."""
+        """The job's size, in its own unit."""
         return _SIZES.get(self.job, round(self.to_s - self.from_s))
 
     @property
     def needed_mib(self) -> int:
-        """How large a disk it needs."""
+        """Size of the disk that the job needs."""
         work = JOBS[self.job].disk
         return 0 if work is None else work.needed_mib(self.size, 1)
 
     def command(self) -> str:
-        """What a shell runs: the job, again and again where it does not last by itself as long as it is to."""
+        """The shell command: the job, repeated if one pass does not fill the time."""
         command = JOBS[self.job].command(self.size)
         if self.job not in _SIZES:
             return command

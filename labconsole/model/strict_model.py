@@ -1,4 +1,4 @@
-"""What files and records are made of: parts that refuse keys they do not know, and never change."""
+"""The base of files and records: it refuses unknown keys, and instances never change."""
 
 from __future__ import annotations
 

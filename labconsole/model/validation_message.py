@@ -1,4 +1,4 @@
-"""A complaint of pydantic's in our words."""
+"""Rephrases pydantic's validation errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ LISTS = ("tuple_type", "list_type", "set_type")
 
 
 def describe_problem(problem: ErrorDetails) -> tuple[str, str | None]:
-    """What is wrong, without the value, and what is allowed, where that is told."""
+    """The problem, without the value, and the allowed values if the error gives them."""
     if problem["type"] in LISTS:
         return "is empty" if problem["input"] is None else "is not a list", "a list in brackets, such as [a, b]"
     if problem["input"] is None and problem["msg"].startswith("Input should be "):

@@ -1,4 +1,4 @@
-"""YAML files that know their line numbers: a pydantic complaint becomes file:line: key: what, got, allowed."""
+"""YAML files with line numbers: a pydantic error becomes file:line: key: problem, value, allowed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ MAX_VALUES = 1_000_000
 """Values in a file once its aliases are followed: some lines of aliases of aliases would be billions."""
 
 MAX_MARKS = 500_000
-"""What may begin or end a value in the text, counted before it is parsed: the parser takes a kilobyte a value."""
+"""Maximum characters in the text that may begin or end a value, counted before parsing: the parser needs a kilobyte per
+value.
+"""
 
 _MARKS = (",", ":", "[", "{", "- ", "? ", "\n")
 
@@ -74,7 +76,7 @@ def load_yaml(path: Path) -> CommentedMap:
         raise _not_yaml(problem, path, mark.line + 1 if mark else None) from exc
     except (YAMLError, ValueError, RecursionError) as exc:
         raise _not_yaml(str(exc), path) from exc
-    except Exception as exc:  # the parser stumbles over some input instead of refusing it
+    except Exception as exc:  # the parser crashes on some input instead of refusing it
         raise _not_yaml(f"{type(exc).__name__} while reading it", path) from exc
     if data is None:
         raise ConfigError("is empty", file=str(path), allowed="a mapping of keys to values")
@@ -122,9 +124,9 @@ def _size(node: MappingNode, known: dict[int, int]) -> int:
 
 
 def read_text(path: Path) -> str:
-    """The text of a configuration file as it is, a byte order mark included. Raises ConfigError naming the file."""
+    """The unchanged text of a configuration file, including a byte order mark. Raises ConfigError naming the file."""
     try:
-        with path.open("rb") as stream:  # one that has no size (a pipe, a device) ends here too
+        with path.open("rb") as stream:  # also limits files without a size (a pipe, a device)
             content = stream.read(MAX_FILE_BYTES + 1)
         if len(content) > MAX_FILE_BYTES:
             raise ConfigError(f"is larger than {MAX_FILE_BYTES} bytes; is this the right file?", file=str(path))
@@ -144,11 +146,11 @@ BYTE_ORDER_MARKS = {
     "UTF-32": (b"\xff\xfe\0\0", b"\0\0\xfe\xff"),
     "UTF-16": (b"\xff\xfe", b"\xfe\xff"),
 }
-"""How files in these encodings begin."""
+"""The first bytes of files in these encodings."""
 
 
 def _not_utf8(content: bytes, at: int, path: Path) -> ConfigError:
-    """The complaint about a file that is not text in UTF-8: its encoding where that shows, else the first such byte."""
+    """The error for a file that is not text in UTF-8: with its encoding if recognised, else the first invalid byte."""
     name = next((name for name, marks in BYTE_ORDER_MARKS.items() if content.startswith(marks)), None)
     if name is None and b"\0\0" in (content[0:4:2], content[1:4:2]):
         name = "UTF-16"  # without a mark: one of two bytes of every Latin character is 0
@@ -159,13 +161,13 @@ def _not_utf8(content: bytes, at: int, path: Path) -> ConfigError:
 
 
 def _not_yaml(problem: str, path: Path, line: int | None = None) -> ConfigError:
-    """The parser's complaint, in so many characters as a sentence can take: it quotes from the file."""
-    words = problem.partition("\n")[0][:SHOWN_CHARACTERS]
-    return ConfigError(f"not valid YAML: {words}", file=str(path), line=line)
+    """The parser's error, shortened to fit a sentence: it quotes from the file."""
+    first_line = problem.partition("\n")[0][:SHOWN_CHARACTERS]
+    return ConfigError(f"not valid YAML: {first_line}", file=str(path), line=line)
 
 
 def find_line(data: Any, location: Sequence[str | int]) -> int | None:
-    """1-based line of a value in a loaded file, or of the nearest thing around it that has one."""
+    """1-based line of a value in a loaded file, or of the nearest enclosing value that has one."""
     line = None
     node = data
     for step in location:
@@ -184,7 +186,7 @@ def find_line(data: Any, location: Sequence[str | int]) -> int | None:
 
 @contextmanager
 def locate_errors(path: Path) -> Iterator[None]:
-    """What is refused meanwhile under a key of this file or of a section of it, without a place, gets file and line."""
+    """Add file and line to ConfigErrors without a place, for keys of this file or of a section of it."""
     try:
         yield
     except ConfigError as exc:
@@ -241,7 +243,7 @@ def plain(data: Any) -> Any:
 
 
 def _ordinary(item: Any) -> Any:
-    """A scalar without what the parser remembers of its spelling: 0 and 007 come as a kind of number of its own."""
+    """A scalar without the parser's memory of its spelling: 0 and 007 are read as a special number type."""
     if isinstance(item, ScalarBoolean):
         return bool(item)
     for kind in (int, float, str):
@@ -251,7 +253,7 @@ def _ordinary(item: Any) -> Any:
 
 
 def validate(model: type[M], data: CommentedMap, path: Path) -> M:
-    """``data`` as ``model``. Raises ConfigError for what is wrong, with its line: ``more`` has all but the first."""
+    """Validate ``data`` as ``model``. Raises ConfigError with the first problem and its line; ``more`` has others."""
     _refuse_other_kind(model, data, path)
     try:
         unfolded = plain(data)
@@ -268,7 +270,7 @@ FILE_KINDS: dict[str, tuple[str, frozenset[str]]] = {
     "PlanFile": ("a plan", frozenset({"plan"})),
     "Settings": ("a settings file", frozenset()),
 }
-"""Model -> what its files are called, and the keys that no other kind of file has."""
+"""By model, the name of its kind of file, and the keys that no other kind has."""
 
 
 def _refuse_other_kind(model: type[BaseModel], data: CommentedMap, path: Path) -> None:
@@ -282,14 +284,14 @@ def _refuse_other_kind(model: type[BaseModel], data: CommentedMap, path: Path) -
 
 
 MOST_SHOWN = 20
-"""Mistakes of one file that are shown."""
+"""Maximum number of shown errors of one file."""
 
 
 def config_error(exc: ValidationError, data: CommentedMap, path: Path) -> ConfigError:
-    """The complaints of pydantic, in our words and in the order of lines; missing keys come last.
+    """The errors of pydantic, rephrased and in the order of lines; missing keys come last.
 
-    A key that is missing because it is misspelt is complained about once, and a list with a bad entry is not called
-    short for that.
+    A key that is missing because it is misspelt is reported once, and a list with an invalid entry is not reported as
+    too short.
     """
     problems = exc.errors(include_url=False)
     within = {problem["loc"][:end] for problem in problems for end in range(len(problem["loc"]))}
@@ -360,10 +362,10 @@ def _known_keys(exc: ValidationError, location: Sequence[str | int]) -> list[str
 
 
 KNOWN_KEYS: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-"""(model, the steps to a section, or the first of them) -> the keys that may stand there; filled by the models."""
+"""Allowed keys, by model and the path of a section or its first part; filled by the models."""
 
 
 def register_keys(title: str, section: str | None, model: type[BaseModel]) -> None:
-    """Tell which keys a section (``search``, ``search.latency``) may hold, for the message about an unknown one."""
+    """Register the keys of a section (``search``, ``search.latency``), for the error about an unknown one."""
     keys = [field.alias or name for name, field in model.model_fields.items()]
     KNOWN_KEYS[(title, tuple(section.split(".")) if section else ())] = keys

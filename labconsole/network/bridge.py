@@ -21,11 +21,11 @@ from labconsole.network.sysctl import no_ipv6, silence
 from labconsole.wire.rules import Most
 
 MAX_PORTS = 1024
-"""What the kernel allows (BR_MAX_PORTS)."""
+"""The kernel's limit (BR_MAX_PORTS)."""
 
 
 class Bridge(NetworkChange, do="bridge"):
-    """Make a bridge of these ports, all set up. It sends no frame of its own; undone, the ports are as before."""
+    """Make a bridge of these ports, all set up. It sends no frame of its own. Undoing restores the ports."""
 
     name: InterfaceName
     ports: Annotated[List[InterfaceName], Most(MAX_PORTS)]
@@ -51,7 +51,7 @@ class Bridge(NetworkChange, do="bridge"):
 
     @staticmethod
     def undo(entry: Entry) -> None:
-        """Delete the bridge, which frees its ports, and put them back to their former masters and states."""
+        """Delete the bridge, which frees its ports, and restore their former masters and states."""
         with open_route() as route:
             delete_link(route, entry["name"])
             for port in entry["ports"]:
@@ -81,7 +81,7 @@ class BridgePort(NetworkChange, do="bridge_port"):
 
     @staticmethod
     def undo(entry: Entry) -> None:
-        """Take it out, if it is there still, and put it back."""
+        """Remove the interface from the bridge, if it still exists, and restore its former state."""
         port = entry["port"]
         with open_route() as route:
             bridge, index = link_index(route, entry["name"]), link_index(route, port["name"])
@@ -96,7 +96,9 @@ class BridgePort(NetworkChange, do="bridge_port"):
 
 
 class BridgeStation(NetworkChange, do="bridge_station"):
-    """Tell a bridge behind which of its ports a MAC address is, so that it floods no frame to it; undone, forgotten."""
+    """Enter the port of a MAC address in a bridge, so that it floods no frame to that address; undone, the entry is
+    removed.
+    """
 
     port: InterfaceName
     mac: Mac
@@ -116,7 +118,7 @@ class BridgeStation(NetworkChange, do="bridge_station"):
             try:
                 route.neigh("del", ifindex=index, lladdr=entry["mac"], **_STATION)
             except Exception as exc:
-                # The port may be of no bridge any more, which then has forgotten by itself.
+                # The port may have left the bridge, which then has already removed the entry.
                 if error_number(exc) not in (*GONE, errno.EOPNOTSUPP, errno.EINVAL):
                     raise
 
@@ -130,7 +132,7 @@ _STATION = {"family": 7, "state": 0x40, "flags": 0x04}
 
 
 def _read_port_state(route: Any, port: str) -> Dict[str, Any]:
-    """What is to be put back of a port."""
+    """Read the state of a port that undoing restores."""
     link = list(route.get_links(require_link_index(route, port)))[0]
     master = link.get("IFLA_MASTER")
     former = list(route.get_links(master))[0].get("IFLA_IFNAME") if master else None
@@ -138,7 +140,7 @@ def _read_port_state(route: Any, port: str) -> Dict[str, Any]:
 
 
 def _put_back(route: Any, port: Dict[str, Any]) -> None:
-    """To its former master and state, if it is still there."""
+    """Restore a port's former master and state, if it still exists."""
     former: Dict[str, Any] = {} if port["up"] else {"state": "down"}
     master = link_index(route, port["master"]) if port["master"] else None
     if master is not None:

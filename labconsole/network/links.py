@@ -1,4 +1,4 @@
-"""Interfaces: made for guests, and set up."""
+"""Interfaces: created for guests, and set up."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ TUNSETPERSIST = 0x400454CB
 IFF_TAP = 0x0002
 IFF_NO_PI = 0x1000
 GSO_BYTES = 1515
-"""What is as long is segmented: one more than a whole Ethernet frame without its check sequence. By length, for what
-comes from a guest does not say how many frames it is.
+"""Packets of this length and above are segmented: one byte more than a whole Ethernet frame without its check sequence.
+The rule is by length because packets from a guest do not say how many frames they are.
 """
 
 
 class LinkCreation(NetworkChange):
-    """What makes an interface, and deletes it."""
+    """Base of the changes that make an interface; undone, it is deleted."""
 
     @staticmethod
     def undo(entry: Entry) -> None:
@@ -39,7 +39,7 @@ class LinkCreation(NetworkChange):
 
 
 class Veth(LinkCreation, do="veth", kind="link"):
-    """Make a pair of veth interfaces, without IPv6; the peer in a namespace of its own, if one is named."""
+    """Make a pair of veth interfaces without IPv6; the peer may be in another namespace."""
 
     name: InterfaceName
     peer: InterfaceName
@@ -53,7 +53,7 @@ class Veth(LinkCreation, do="veth", kind="link"):
 
     @property
     def _elsewhere(self) -> Optional[str]:
-        """The peer's namespace, None when it is the same as that of the other end."""
+        """Return the peer's namespace, or None if both ends are in the same one."""
         there = self.peer_namespace or ""
         return None if there == (self.namespace or "") else there
 
@@ -88,9 +88,10 @@ class Veth(LinkCreation, do="veth", kind="link"):
 
 
 class NamespaceNic(NetworkChange, do="namespace_nic"):
-    """Make the NIC of a guest that is a namespace of the agent's: a veth pair, its end inside up, with an address.
+    """Make the NIC of a guest that is a namespace of the agent's: a veth pair, its inner end set up, with an address.
 
-    Nothing of it needs undoing: the kernel removes it with the namespace. A hundred at once; one by one takes seconds.
+    It needs no undoing: the kernel removes it with the namespace. Makes a hundred at once, as making them singly takes
+    seconds.
     """
 
     name: InterfaceName
@@ -98,7 +99,7 @@ class NamespaceNic(NetworkChange, do="namespace_nic"):
     peer_mac: Mac
     peer_namespace: Word
     address: IpInterface
-    namespace: ClassVar[None] = None  # type: ignore[misc]  # made beside the guest, not inside another
+    namespace: ClassVar[None] = None  # type: ignore[misc]  # made from outside the guest, not inside a namespace
 
     def apply(self, node: ChangedNode) -> None:
         peer = {"ifname": self.peer, "address": self.peer_mac, "net_ns_pid": node.pid(self.peer_namespace)}
@@ -118,7 +119,7 @@ class NamespaceNic(NetworkChange, do="namespace_nic"):
 
     @staticmethod
     def undo(entry: Entry) -> None:
-        """Nothing is promised, so nothing is left to do."""
+        """Do nothing: no undo was promised."""
 
     def commands(self) -> List[str]:
         inside = ["ip", "-n", self.peer_namespace]
@@ -133,17 +134,16 @@ class NamespaceNic(NetworkChange, do="namespace_nic"):
 
 
 class Tap(LinkCreation, do="tap", kind="link"):
-    """Make a tap that lasts until it is deleted, without IPv6: for a guest's NIC.
+    """Make a tap for a guest's NIC, without IPv6, that lasts until it is deleted.
 
-    ``whole_frames``: large segments of TCP are cut to frames in front of it, whatever its guest tells the tap that it
-    takes.
+    ``whole_frames``: cut large TCP segments to frames before the tap, whatever segment sizes its guest accepts.
     """
 
     name: InterfaceName
     whole_frames: bool = False
 
     def apply(self, node: ChangedNode) -> None:
-        import fcntl  # by ioctl, for rtnetlink cannot
+        import fcntl  # by ioctl, as rtnetlink cannot make a tap
 
         with open_route() as route:
             refuse_existing(route, self.name)

@@ -40,7 +40,7 @@ RTM_F_FIB_MATCH = 0x2000
 
 
 class Route(NetworkChange, do="route"):
-    """Set the main table's route to a network; undone, the route from before is there again."""
+    """Set the main table's route to a network; undone, the former route is restored."""
 
     destination: IpNetwork
     interface: InterfaceName
@@ -77,11 +77,11 @@ class Route(NetworkChange, do="route"):
 
 
 def _former_route(route: Any, destination: str) -> Optional[Dict[str, Any]]:
-    """The main table's route to exactly ``destination``, as arguments that bring it back."""
+    """Return the main table's route to exactly ``destination``, as arguments that restore it."""
     network = ipaddress.ip_network(destination)
     family = socket.AF_INET if network.version == 4 else socket.AF_INET6
     try:
-        # One question instead of a dump: a UUT under test may hold 100 000 routes.
+        # One query instead of a dump: a UUT under test may have 100 000 routes.
         found = list(route.route("get", dst=str(network.network_address), family=family, flags=RTM_F_FIB_MATCH))
     except Exception as exc:
         if error_number(exc) in (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EINVAL, errno.EACCES):
@@ -114,7 +114,7 @@ def _former_route(route: Any, destination: str) -> Optional[Dict[str, Any]]:
 
 
 class Neighbour(NetworkChange, do="neighbour"):
-    """Set a permanent neighbour; undone, the permanent one from before is there again."""
+    """Set a permanent neighbour; undone, the former permanent one is restored."""
 
     address: IpAddress
     mac: Mac
@@ -126,7 +126,7 @@ class Neighbour(NetworkChange, do="neighbour"):
             index = require_link_index(route, self.interface)
             former = None
             for entry in route.get_neighbours(family=family, ifindex=index):
-                # Only what an operator set is worth restoring; the kernel relearns the rest.
+                # Only entries that an operator set are worth restoring; the kernel relearns the rest.
                 if entry.get("NDA_DST") == self.address and entry["ifindex"] == index and entry["state"] & 0x80:
                     former = {"lladdr": entry.get("NDA_LLADDR"), "state": "permanent"}
             node.promise(self.kind, address=self.address, interface=self.interface, former=former)

@@ -1,7 +1,8 @@
-"""Limits on what a Xen guest sends, by Xen's own means: the credit of the back end of its NIC in the first domain.
+"""Limits on the traffic that a Xen guest sends, by Xen's own means: the credit of its NIC's back end in the first
+domain.
 
-It is what ``rate=`` in a guest's file sets: so many bytes in every interval, told by a key of Xen's store that the
-kernel watches (xen-netback), so that it can be set while the guest runs. A guest over it waits; nothing is dropped.
+The same as ``rate=`` in a guest's file: a number of bytes per interval, in a key of Xen's store that the kernel watches
+(xen-netback), so it can be set while the guest runs. A guest over its limit waits; nothing is dropped.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from labconsole.wire.clean import clean
 from labconsole.wire.codec import WireError
 
 EVERY_US = 50_000
-"""The interval that Xen's own tools take."""
+"""The interval that Xen's own tools use."""
 
 _NODE = "/sys/class/net/%s/device/nodename"
 _VIF = re.compile(r"backend/vif/\d{1,6}/\d{1,6}\Z")
 
 
 class XenRateLimit(NetworkChange, do="credit"):
-    """Let the Xen guest behind an interface send at most ``rate_bps``, in whole frames without their check sequence
-    (a large segment of TCP as one). A NIC of several queues would have that in each, and is refused.
+    """Limit the Xen guest behind an interface to send ``rate_bps``, in whole frames without their check sequence (a
+    large segment of TCP as one). A NIC of several queues would have that limit in each, and is refused.
     """
 
-    namespace: ClassVar[None] = None  # type: ignore[misc]  # a back end's, not a network's
+    namespace: ClassVar[None] = None  # type: ignore[misc]  # belongs to a back end, not to a network
     interface: InterfaceName
     rate_bps: Rate
 
@@ -53,12 +54,12 @@ class XenRateLimit(NetworkChange, do="credit"):
         back_end = entry["back_end"]
         with XenStore() as store:
             if store.read(back_end + "/frontend") is None:
-                return  # the guest has gone, and its keys with it
+                return  # the guest and its keys are gone
             if entry["before"] is None:
                 store.remove(back_end + "/rate")
                 return
             store.write(back_end + "/rate", entry["before"])
-            if store.read(back_end + "/frontend") is None:  # it went meanwhile: the key was made anew
+            if store.read(back_end + "/frontend") is None:  # the guest ended meanwhile, so the write made the key again
                 store.remove(back_end)
 
     def commands(self) -> List[str]:
@@ -67,13 +68,13 @@ class XenRateLimit(NetworkChange, do="credit"):
 
 
 def _queues(store: XenStore, back_end: str) -> Optional[str]:
-    """As many as the guest uses; None: it does not say, and has one."""
+    """Return the number of queues that the guest uses, or None if it reports none and so has one."""
     front_end = store.read(back_end + "/frontend")
     return None if front_end is None else store.read(front_end + "/multi-queue-num-queues")
 
 
 def _back_end(interface: str) -> str:
-    """The place in the store of the back end that an interface is of. Raises WireError."""
+    """Return the path in the store of an interface's back end. Raises WireError."""
     try:
         with open(_NODE % interface, encoding="ascii", errors="replace") as file:
             name = file.read().strip()

@@ -1,4 +1,4 @@
-"""Everything that a report shows, put together once; files, terminal and JSON take it from here. Pure."""
+"""Everything a report shows, assembled once; files, terminal and JSON take it from here. Pure."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from labconsole.text.axis import MOST_CHARACTERS, MOST_POINTS, Undrawable, check
 log = logging.getLogger("labconsole.report")
 
 EMULATED = "Emulated testbed: it shows the method, not the speed of hardware."
-"""What every caption says of runs that were taken on machines made of software."""
+"""Caveat in every caption of runs that were measured on an emulated testbed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """``material``: what it was made of. ``conclusions``: what may be concluded and what not, in sentences.
+    """A complete report. ``material``: its input. ``conclusions``: sentences on what may and may not be concluded.
 
-    ``references``: tables beside a paper's; ``plans``: files that the runs were chosen by, as name and text.
-    ``plan_notes``: on the plans of the runs, each with its plan's name. ``failures``: which units are left out and why,
-    a sentence each.
+    ``references``: a paper's tables, for comparison. ``plans``: name and text of the files that selected the runs.
+    ``plan_notes``: notes on the plans of the runs, each with its plan's name. ``failures``: the units that are left
+    out, a sentence with the reason each.
     """
 
     title: str
@@ -66,7 +66,7 @@ PAPERS = {
     "adamczyk": "Adamczyk and Chydzinski",
     "quetier": "Quétier et al.",
 }
-"""By whom the papers are, by the names that units call them."""
+"""Authors of the papers, by the names that units call the papers."""
 
 
 def assemble_report(
@@ -87,10 +87,10 @@ def assemble_report(
     experiments: Mapping[str, Sequence[ExperimentRecord]] | None = None,
     failures: Sequence[str] = (),
 ) -> Report:
-    """The report on the runs that enter. ``names``: one's own platforms to the paper's, where they differ.
-    ``failures``: of units that failed before.
+    """Build the report on the runs that enter. ``names``: own platforms to the paper's, where they differ.
+    ``failures``: failures of units in earlier steps.
 
-    Raises ConfigError when ``names`` has a platform that is not there.
+    Raises ConfigError if ``names`` has an unknown platform.
     """
     chosen = selection or Selection()
     platforms = sorted({point.platform for point in made.points}, key=platform_order)
@@ -139,7 +139,7 @@ def assemble_report(
 
 
 def build_figures(kind: str, records: Sequence[ExperimentRecord], units: Sequence[Unit]) -> list[Figure]:
-    """The figures that units make of one kind's records alone, without any run. Which are left out is logged."""
+    """Figures that units make of one kind's records alone, without any run. Logs the figures that are left out."""
     admission = admit((), set())
     kept = select_sample((), admission)
     material = Material(
@@ -165,13 +165,14 @@ def _unusual(experiments: Mapping[str, Sequence[ExperimentRecord]]) -> Iterator[
 
 
 def platform_of(record: ExperimentRecord) -> str:
-    """What it was asked of."""
+    """The platform that was requested."""
     return str(getattr(getattr(record, "requested", None), "platform", ""))
 
 
-def _make_parts(units: Sequence[Unit], material: Material, told: Sequence[str]) -> tuple[list[Part], list[str]]:
-    """What the units make, in the order of their places, numbered as in their papers, and why a unit is left out. Every
-    caption says ``told``.
+def _make_parts(units: Sequence[Unit], material: Material, warnings: Sequence[str]) -> tuple[list[Part], list[str]]:
+    """Build the parts of all units, and list why units are left out.
+
+    Parts are in the order of their places, numbered as in their papers. Every caption repeats ``warnings``.
     """
     made: list[tuple[tuple[str, str] | None, Part]] = []
     failures: list[str] = []
@@ -186,7 +187,7 @@ def _make_parts(units: Sequence[Unit], material: Material, told: Sequence[str]) 
             failures.append(str(exc))
         except Undrawable as exc:
             failures.append(f"{_format_unit(unit)} is left out: {exc}")
-        except Exception as exc:  # of a plug-in's code, whatever it raises; of labconsole's own it is a fault
+        except Exception as exc:  # plug-in code may raise anything; in labconsole's own it is a fault
             if not unit.plugin:
                 raise
             failures.append(f"plug-in {unit.plugin} failed to make {unit.name}: {type(exc).__name__}: {exc}")
@@ -199,15 +200,15 @@ def _make_parts(units: Sequence[Unit], material: Material, told: Sequence[str]) 
         number = _number(paper, named=several)
         if isinstance(part, Figure):
             of = [f"Numbered as in {_paper(paper[0]).rstrip('.')}."] if paper is not None and not several else []
-            part = replace(part, number=number, caption=" ".join([part.caption, *of, *told]))
+            part = replace(part, number=number, caption=" ".join([part.caption, *of, *warnings]))
         elif isinstance(part, Table):
-            part = replace(part, number=number, note=" ".join([part.note, *told]).strip())
+            part = replace(part, number=number, note=" ".join([part.note, *warnings]).strip())
         found.append(part)
     return found, failures
 
 
 def check_part(part: object) -> Part:
-    """The part, of a figure with plain floats. Raises Undrawable naming what cannot be shown."""
+    """Return the part, a figure with plain floats. Raises Undrawable naming what cannot be shown."""
     if isinstance(part, Figure):
         try:
             return check_figure(part)
@@ -223,8 +224,8 @@ def check_part(part: object) -> Part:
         for finding in part.found:
             check_text(finding.sentence, "a finding's sentence", 100 * MOST_CHARACTERS)
             check_count(finding.run_ids, "run_ids", sys.maxsize)
-        for words in (part.kind, part.heading, part.evidence):
-            check_text(words, "a kind, heading or evidence of findings")
+        for text in (part.kind, part.heading, part.evidence):
+            check_text(text, "a kind, heading or evidence of findings")
     elif isinstance(part, MethodNote):
         check_text(part.heading, "a method note's heading")
         check_text(part.words, "a method note's words", 100 * MOST_CHARACTERS)
@@ -243,8 +244,8 @@ def collect_claims(
     paper: PaperTables | None = None,
     names: Mapping[str, str] | None = None,
 ) -> tuple[list[Unit], list[float], list[str]]:
-    """The units whose claims could be read, the p values of these claims, and why other units are left out. ``paper``:
-    whose tables are asked for beside one's own; ``names``: as ``assemble`` has them.
+    """Return the units whose claims could be read, the p values of these claims, and why other units are left out.
+    ``paper``: the paper whose tables are requested for comparison. ``names``: as in ``assemble``.
     """
     own = sorted({platform_of(each) for records in experiments.values() for each in records}, key=platform_order)
     given = {name: theirs for name, theirs in (names or {}).items() if name in own}
@@ -258,7 +259,7 @@ def collect_claims(
             if unit.claims_beside is not None and paper is not None and unit.paper and unit.paper[0] == paper.name:
                 found += unit.claims_beside(experiments, theirs)
             found = [_checked_p(p) for p in found] if unit.plugin else found
-        except Exception as exc:  # of a plug-in's code, whatever it raises; of labconsole's own it is a fault
+        except Exception as exc:  # plug-in code may raise anything; in labconsole's own it is a fault
             if not unit.plugin:
                 raise
             failures.append(f"{_format_unit(unit)} is left out: its claims failed: {type(exc).__name__}: {exc}")
@@ -276,7 +277,7 @@ def _checked_p(value: object) -> float:
 
 
 def _number(paper: tuple[str, str] | None, *, named: bool) -> str:
-    """What it is in its paper; ``named``: with the paper, where several have a figure 1."""
+    """Its number in its paper. ``named``: with the paper's name, if several papers have a figure 1."""
     if paper is None:
         return ""
     of, number = paper
@@ -288,7 +289,7 @@ def _paper(name: str) -> str:
 
 
 def counts(made: Report) -> dict[str, Any]:
-    """Planned, taken, retaken and entered over all points, what is missing, and the family of claims."""
+    """Planned, taken, retaken and entered trials over all points, missing trials, and the family of claims."""
     coverage, kept = made.material.coverage, made.material.kept
     planned = [each.planned for each in coverage]
     family = made.material.evaluation.claims
@@ -311,7 +312,7 @@ def counts(made: Report) -> dict[str, Any]:
 
 
 def _trial_counts(found: Sequence[PlannedTrials]) -> dict[str, dict[str, int]]:
-    """Of trials of kinds other than runs, by kind."""
+    """Counts of trials of kinds other than runs, by kind."""
     return {
         kind: {
             name: sum(getattr(each, name) for each in found if each.kind == kind)

@@ -1,4 +1,4 @@
-"""How far the occasions of a baseline lie apart, point by point, and which occasion or set-up is off. Pure."""
+"""Scatter between the occasions of a baseline, point by point, and outlying occasions and set-ups. Pure."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ FEW: Final = (
 )
 
 MOST_LINES: Final = 12
-"""Of what is off, for people; ``--json`` has all."""
+"""Most outliers listed for people; ``--json`` has all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointScatter:
-    """One quantity of one design point. ``sd_ratio``: between occasions; ``passing_margin_ratio``: within which one
-    later occasion passes, or two do where one is not judged, 8 times in 10 if nothing has changed; None: fewer than
-    three occasions, of which those of one boot are one. ``boots``: None, some are not known. ``off``: sentences.
+    """One quantity of one design point. ``sd_ratio``: between occasions. ``passing_margin_ratio``: the margin within
+    which one later occasion (two, if one is not judged) passes 8 times in 10 if nothing has changed, or None for fewer
+    than three occasions; occasions of one boot count as one. ``boots``: None if some are unknown. ``off``: sentences.
     """
 
     point: str
@@ -50,7 +50,7 @@ class PointScatter:
     off: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """As commands tell it to machines."""
+        """The scatter as an object, for machine-readable output."""
         return {
             "point": self.point,
             "occasions": self.occasions,
@@ -62,8 +62,10 @@ class PointScatter:
 
 
 def find_scatter(side: Side) -> list[PointScatter]:
-    """Of every point where packets are lost, and of every quantity of which all trials say what the unit under test can
-    do: at a limit nothing scatters.
+    """Scatter of every point and quantity that shows what the unit under test can do.
+
+    These are points where packets are lost, and quantities whose trials all have exact values: at a limit nothing
+    scatters.
     """
     plan_names: dict[Hashable, str] = {key: facts.name for (key, _), facts in side.digest.planned.items()}
     found = [
@@ -85,7 +87,7 @@ def find_scatter(side: Side) -> list[PointScatter]:
 
 
 def later_occasions(baseline: int) -> int:
-    """The fewest that a gate judges beside so many."""
+    """The fewest later occasions that a gate judges with this many before."""
     return 1 if baseline >= FEWEST_BESIDE_ONE else 2
 
 
@@ -120,7 +122,10 @@ def _scatter(
 
 
 def describe_scatter(found: Sequence[PointScatter], named: int) -> Iterator[str]:
-    """The point whose occasions lie farthest apart, what is off, and what a gate cannot tell by these ``named``."""
+    """Describe the point whose occasions differ most, and the outliers.
+
+    Also describes what a gate cannot show with these ``named`` occasions.
+    """
     known = [(each.sd_ratio, each.passing_margin_ratio, each) for each in found]
     spread = [(sd, margin, each) for sd, margin, each in known if sd is not None and margin is not None]
     if spread:
@@ -128,11 +133,14 @@ def describe_scatter(found: Sequence[PointScatter], named: int) -> Iterator[str]
         most_of_all = "at most " if len(spread) > 1 else ""
         later = "one later occasion passes" if later_occasions(most.occasions) == 1 else "two later occasions pass"
         yield (
-            f"{format_noun_count(most.occasions, 'occasion')} scatter by {most_of_all}{format_percent(sd, 2)}, at {most.point}: {later} "
-            f"there 8 times in 10 within a margin of {format_percent(margin, 2)} if nothing has changed"
+            f"{format_noun_count(most.occasions, 'occasion')} scatter by {most_of_all}{format_percent(sd, 2)}, at "
+            f"{most.point}: {later} there 8 times in 10 within a margin of "
+            f"{format_percent(margin, 2)} if nothing has changed"
         )
     off = [
-        f"{each.point}: {words}; while it is in the baseline, a gate finds less" for each in found for words in each.off
+        f"{each.point}: {sentence}; while it is in the baseline, a gate finds less"
+        for each in found
+        for sentence in each.off
     ]
     yield from off[:MOST_LINES]
     if len(off) > MOST_LINES:
@@ -141,7 +149,7 @@ def describe_scatter(found: Sequence[PointScatter], named: int) -> Iterator[str]
 
 
 def _describe_boots(found: Sequence[PointScatter], named: int) -> Iterator[str]:
-    """That occasions are too few, also where they are so for their boots: else a gate would be the first to say it."""
+    """Report too few occasions, also if only their boots are too few; otherwise a gate would report it first."""
     boots = {each.boots for each in found}
     fewest = min((each.occasions for each in found), default=named)
     if named < MINIMUM_BLOCKS:

@@ -1,4 +1,4 @@
-"""What two sides of a comparison show, as tables and sentences: for terminal, Markdown and machines. Pure."""
+"""Tables and sentences on the two sides of a comparison, for terminal, Markdown and machines. Pure."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from labconsole.text.sanitize import escape_markdown
 from labconsole.units import format_rate_bps
 
 OFFERED_ALIKE_RATIO: Final = 0.05
-"""By how much more what is offered may differ without a word: at target ``max`` it is never quite the same."""
+"""Difference in offered load that needs no remark, as a ratio: at target ``max`` it is never quite the same."""
 
 MATCHED: Final = ("duration", "method")
-"""Conditions that two sides have to share in a point; the others are pooled."""
+"""Conditions that two sides must share in a point; the others are pooled."""
 
 _SIDE: Final = ("bps", "ci_low_bps", "ci_high_bps", "set_ups", "boots", "occasions", "trials", "loss_ratio")
 COLUMNS: Final = (
@@ -93,7 +93,7 @@ def build_changes_table(changes: Changes) -> Table:
 
 
 def build_differences_table(changes: Changes) -> Table | None:
-    """What is not alike around the runs; None: nothing that was looked at."""
+    """Differences in the environment of the runs, or None if none was found."""
     rows = tuple((pair.section, pair.label, _plain(pair.left), _plain(pair.right)) for pair in changes.differences)
     if not rows:
         return None
@@ -110,7 +110,7 @@ def build_differences_table(changes: Changes) -> Table | None:
 
 
 def describe_changes(changes: Changes) -> Iterator[str]:
-    """What may be said, and with which reservations."""
+    """State what may be concluded, with reservations."""
     if changes.changes or not changes.quantities.changes:
         yield _describe_result(changes)
     yield from quantity_tables.describe_results(changes)
@@ -118,17 +118,17 @@ def describe_changes(changes: Changes) -> Iterator[str]:
 
 
 def describe_reservations(changes: Changes) -> Iterator[str]:
-    """What to bear in mind beside the results."""
+    """Caveats to the results."""
     if changes.factors:
         yield f"Compared by {', '.join(name.removesuffix('_bps').removesuffix('_s') for name in changes.factors)}."
     if "set-ups" in changes.scopes:
         sides = zip(*(each.sides for each in changes.every if each.scope == "set-ups"), strict=True)
-        boots = [max(side.boot_count for side in held) for held in sides]
+        boots = [max(side.boot_count for side in set_ups) for set_ups in sides]
         yield (
-            f"Set-ups are of {format_noun_count(boots[0], 'boot')} of the machine before and {boots[1]} after: a difference may be "
-            "one of the boots, or of the time that lies between the two sides, and not of what was changed. Three "
-            "occasions on one side (of a boot each, unless all is of one boot), three boots a side that are mixed in "
-            "time, or both in the blocks of one plan, tell them apart."
+            f"Set-ups are of {format_noun_count(boots[0], 'boot')} of the machine before and {boots[1]} after: a "
+            "difference may be one of the boots, or of the time that lies between the two sides, and not of what was "
+            "changed. Three occasions on one side (of a boot each, unless all is of one boot), three boots a side that "
+            "are mixed in time, or both in the blocks of one plan, tell them apart."
         )
     if any(each.scope == "boots" and not each.has_mixed_boots for each in changes.every):
         yield (
@@ -153,24 +153,24 @@ def describe_reservations(changes: Changes) -> Iterator[str]:
 
 
 def _describe_occasions(changes: Changes) -> str:
-    """Of what has most of them."""
+    """Describe the side with the most occasions."""
     sides = [each.sides for each in changes.every if each.scope == "occasions"]
     most = max(sides, key=lambda pair: sum(len(side.set_ups_by_occasion) for side in pair))
     many, all_of = count_replicates("occasions", most), tuple(len(side.set_ups_by_occasion) for side in most)
-    told = f"{format_noun_count(many[0], 'occasion')} before and {many[1]} after, each as the mean of its set-ups"
-    return told if many == all_of else f"{told} ({all_of[0]} and {all_of[1]}; those of one boot are one)"
+    counts = f"{format_noun_count(many[0], 'occasion')} before and {many[1]} after, each as the mean of its set-ups"
+    return counts if many == all_of else f"{counts} ({all_of[0]} and {all_of[1]}; those of one boot are one)"
 
 
 def _describe_result(changes: Changes) -> str:
     if not changes.changes:
         return "No design point is on both sides."
-    words: Counter[str] = Counter()
+    results: Counter[str] = Counter()
     for each in changes.changes:
         direction = "" if each.change_ratio is None else " (more)" if each.change_ratio > 0 else " (less)"
-        words[each.word + (direction if each.word.startswith("different") else "") + each.reach] += 1
-    told = ", ".join(f"{many} {name}" for name, many in sorted(words.items(), key=lambda each: (-each[1], each[0])))
+        results[each.word + (direction if each.word.startswith("different") else "") + each.reach] += 1
+    text = ", ".join(f"{many} {name}" for name, many in sorted(results.items(), key=lambda each: (-each[1], each[0])))
     margin = "" if changes.margin_ratio is None else f" The margin is {format_percent(changes.margin_ratio)}."
-    return f"{format_noun_count(len(changes.changes), 'design point')} on both sides: {told}.{margin}"
+    return f"{format_noun_count(len(changes.changes), 'design point')} on both sides: {text}.{margin}"
 
 
 def _describe_change_reservations(side: Side, name: str) -> Iterator[str]:
@@ -184,38 +184,41 @@ def _describe_change_reservations(side: Side, name: str) -> Iterator[str]:
             )
     if side.missing_set_ups:
         are = "is" if side.missing_set_ups == 1 else "are"
-        yield f"Of {format_noun_count(side.planned_set_ups, 'planned set-up')} {name}, {side.missing_set_ups} {are} missing."
+        planned = format_noun_count(side.planned_set_ups, "planned set-up")
+        yield f"Of {planned} {name}, {side.missing_set_ups} {are} missing."
     left_out = len(side.kept.excluded)
     if left_out:
         reasons = ", ".join(f"{code} {many}" for code, many in side.kept.excluded_by_reason)
-        yield f"{left_out} of {format_noun_count(left_out + len(side.kept.entered), 'run')} {name} enter no mean: {reasons}."
+        runs = format_noun_count(left_out + len(side.kept.entered), "run")
+        yield f"{left_out} of {runs} {name} enter no mean: {reasons}."
 
 
 def format_compared_design(change: Change, changes: Changes) -> str:
-    """The point of both sides; where a factor is compared, both."""
+    """The point on both sides; if a factor is compared, with both of its values."""
     varied = varied_conditions(changes)
     one, other = format_point(change.before, varied), format_point(change.after, varied)
     return one if one == other else f"{one} → {other}"
 
 
 def varied_conditions(changes: Changes) -> list[str]:
-    """Conditions by which points are matched and in which points of this comparison differ."""
+    """Conditions that points are matched by and that vary among the points of this comparison."""
     both = [point for each in changes.changes for point in (each.before, each.after)]
     points = [*both, *changes.only_before, *changes.only_after]
     return [name for name in MATCHED if len({getattr(point.design.conditions, name) for point in points}) > 1]
 
 
 def format_point(point: PointSummary, varied: Sequence[str]) -> str:
-    """``raw, 64 B, 1 × 100 Mbit/s``, with these conditions: ``, 5 s``."""
-    held = point.design.conditions
+    """Format ``raw, 64 B, 1 × 100 Mbit/s``, with these conditions: ``, 5 s``."""
+    conditions = point.design.conditions
     return ", ".join(
-        [format_design_point(point.design), *(format_condition(name, getattr(held, name)) for name in varied)]
+        [format_design_point(point.design), *(format_condition(name, getattr(conditions, name)) for name in varied)]
     )
 
 
 def format_offered(change: Change) -> str:
-    """What both sides were offered, where that is not alike though it was asked for alike: another load on the sources'
-    machine, or other sources, may be all that changed.
+    """What both sides were offered, if that differs although the same was requested.
+
+    Another load on the sources' machine, or other sources, may be the only change.
     """
     before, after = change.before, change.after
     one, other = before.offered_bps.mean, after.offered_bps.mean
@@ -252,7 +255,7 @@ def _format_finding(change: Change, changes: Changes) -> str:
     if change.word.startswith("different"):
         more = ", at least" if change.bound else ""
     elif change.bound and changes.margin_ratio is not None:
-        more = f", {change.bound_words}"
+        more = f", {change.bound_reason}"
     return f"{change.word}{change.reach}{more}{format_offered(change)}"
 
 
@@ -287,21 +290,21 @@ def _cells(change: Change) -> tuple[Cell, ...]:
 
 
 def _build_side_cells(point: PointSummary) -> tuple[Cell, ...]:
-    rate, held = point.rate_bps, collect_set_ups(point)
+    rate, set_ups = point.rate_bps, collect_set_ups(point)
     return (
         rate.mean,
         rate.ci_low,
         rate.ci_high,
         rate.set_ups,
-        held.boot_count,
-        len(held.set_ups_by_occasion),
+        set_ups.boot_count,
+        len(set_ups.set_ups_by_occasion),
         rate.trials,
         None if point.loss is None else point.loss.ratio,
     )
 
 
 def build_tables(changes: Changes) -> Iterator[Table]:
-    """Those that have a row."""
+    """The tables that have at least one row."""
     if changes.changes:
         yield build_changes_table(changes)
     for table in (quantity_tables.build_quantities_table(changes), build_differences_table(changes)):
@@ -318,7 +321,7 @@ def to_markdown(changes: Changes) -> Iterator[str]:
 
 
 def to_json(changes: Changes) -> dict[str, Any]:
-    """All of it as one object."""
+    """The whole comparison as one object."""
     return {
         "before": changes.before.words,
         "after": changes.after.words,

@@ -1,7 +1,7 @@
-"""What tables and sentences say of claims: cells, exact and in words. Pure.
+"""Cells and sentences for claims in tables, exact and as text. Pure.
 
-Every row has its plain interval, its p value in the family of the whole report, and a word; where nothing may be said,
-the reason stands in its place.
+Every row has its plain interval, its p value in the family of the whole report, and a word. If nothing may be
+concluded, the reason replaces it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CLAIM_HEADINGS = ("change, %", "95 % interval, %", "blocks", "p", "p, Holm", "wo
 
 
 def claim_cells(claim: Claim, plain_ratio: float | None) -> tuple[Cell, ...]:
-    """A claim for the CSV; ``plain_ratio``: the change of the means where no blocks give one."""
+    """A claim for the CSV. ``plain_ratio``: the change of the means if no blocks give one."""
     effect = claim.effect
     return (
         derive_change_ratio(claim, plain_ratio),
@@ -56,7 +56,7 @@ def claim_cells(claim: Claim, plain_ratio: float | None) -> tuple[Cell, ...]:
 
 
 def format_claim(claim: Claim, plain_ratio: float | None, family: Family) -> tuple[str, ...]:
-    """The same for paper."""
+    """A claim for printed tables. ``plain_ratio``: as in claim_cells()."""
     effect, change = claim.effect, derive_change_ratio(claim, plain_ratio)
     small, smaller = claim.smallest_ratio, claim.smallest_of_family_ratio
     return (
@@ -71,19 +71,19 @@ def format_claim(claim: Claim, plain_ratio: float | None, family: Family) -> tup
 
 
 def _little(ratio: float) -> str:
-    """A change in percent, never so rounded that it is none."""
+    """A change in percent, never rounded to zero."""
     return format_number(100 * ratio, digits_to_tell(100 * ratio))
 
 
 def derive_change_ratio(claim: Claim, plain_ratio: float | None) -> float | None:
-    """Mean of the blocks' ratios; of the plain means where there are none; None where a maximum was not reached."""
+    """Mean of the blocks' ratios, or of the plain means if there are none; None if a maximum was not reached."""
     if claim.effect is not None and claim.effect.change is not None:
         return claim.effect.change
     return plain_ratio if claim.effect is None and claim.why != NOT_REACHED else None
 
 
 def format_finding(claim: Claim, family: Family) -> str:
-    """``different``, ``equivalent within ± 2 %``, ``inconclusive``, ``no claim: one set-up``."""
+    """Format ``different``, ``equivalent within ± 2 %``, ``inconclusive`` or ``no claim: one set-up``."""
     if claim.why is not None:
         return f"no claim: {claim.why}"
     if claim.word == "equivalent" and family.margin_ratio is not None:
@@ -92,35 +92,35 @@ def format_finding(claim: Claim, family: Family) -> str:
 
 
 def family_note(family: Family) -> str:
-    """What stands under every table with claims."""
+    """The note under every table with claims."""
     if not family.size:
         return "Nothing could be tested: no row of this report claims anything."
-    words = [
+    sentences = [
         f"p, Holm: adjusted over all {family.size} claims of this report; different: at most 0.05. Would have shown: "
         "the smallest change found with 80 % power, at 0.05 and at 0.05 over the number of claims."
     ]
     if family.margin_ratio is None:
         none = NO_MARGIN["margin" in family.differ]
-        words.append(f"{none[0].upper()}{none[1:]}, so that nothing is called equivalent.")
+        sentences.append(f"{none[0].upper()}{none[1:]}, so that nothing is called equivalent.")
     else:
         afterwards = "" if family.declared == "plan" else ", chosen afterwards"
-        words.append(f"Margin of equivalence: ± {100 * family.margin_ratio:g} %{afterwards}.")
-    return " ".join(words)
+        sentences.append(f"Margin of equivalence: ± {100 * family.margin_ratio:g} %{afterwards}.")
+    return " ".join(sentences)
 
 
 def format_maximum(reading: MaximumReading) -> str:
-    """Mbit/s; ``≥`` where the highest load was still carried."""
+    """Mbit/s, with ``≥`` if the highest load was still carried."""
     mark = "≥ " if reading.at_least else ""
     return f"{mark}{format_number(reading.rate.mean / 1e6)}"
 
 
 def setting_cells(reading: MaximumReading) -> tuple[Cell, ...]:
-    """In the order of ``SETTING_COLUMNS``."""
+    """Cells in the order of ``SETTING_COLUMNS``."""
     return (*size_cells(reading.setting.frame), reading.setting.platform, reading.setting.sources)
 
 
 def format_claim_effect(claim: Claim) -> str:
-    """``−0.4 % (95 % interval −1.0 to −0.02 %)``, with digits enough to tell the side of 0."""
+    """Format ``−0.4 % (95 % interval −1.0 to −0.02 %)``, with enough digits to tell the side of 0."""
     effect = claim.effect
     if effect is None:
         return ""
@@ -128,7 +128,7 @@ def format_claim_effect(claim: Claim) -> str:
 
 
 def group_comparisons(found: Iterable[Comparison], key: Callable[[Comparison], object]) -> list[list[Comparison]]:
-    """Comparisons that are told in one sentence, in the order of the first of each."""
+    """Group the comparisons that share a sentence, in the order of the first of each."""
     groups: dict[object, list[Comparison]] = {}
     for each in found:
         groups.setdefault(key(each), []).append(each)

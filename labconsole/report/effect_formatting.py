@@ -1,4 +1,4 @@
-"""A relative effect, or a value with its interval, as a cell of a table says it. Pure."""
+"""A relative effect, or a value with its interval, as a table cell. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from labconsole.report.formatting import UNKNOWN, format_number, format_percent
 
 
 def format_effect(effect: Effect) -> str:
-    """``+1.2 % (+0.8 % to +1.6 %)``, or why there is none."""
+    """Format ``+1.2 % (+0.8 % to +1.6 %)``, or why there is none."""
     if effect.change is None:
         return effect.absent or UNKNOWN
     change = _signed(effect.change)
@@ -18,12 +18,13 @@ def format_effect(effect: Effect) -> str:
 
 
 def format_ratio(effect: Effect) -> str:
-    """``2.01 (1.95 to 2.07)``, as a multiple."""
+    """Format ``2.01 (1.95 to 2.07)``, as a multiple."""
     if effect.change is None:
         return effect.absent or UNKNOWN
     if effect.ci_low is None or effect.ci_high is None:
         return f"{format_number(1 + effect.change, 2)} ({effect.absent or 'no interval'})"
-    return f"{format_number(1 + effect.change, 2)} ({format_number(1 + effect.ci_low, 2)} to {format_number(1 + effect.ci_high, 2)})"
+    change, low, high = (format_number(1 + each, 2) for each in (effect.change, effect.ci_low, effect.ci_high))
+    return f"{change} ({low} to {high})"
 
 
 def _signed(ratio: float) -> str:
@@ -31,11 +32,11 @@ def _signed(ratio: float) -> str:
 
 
 def format_interval(value: float, low: float | None, high: float | None, places: int) -> str:
-    """``0.521 (0.355 to 0.687)``."""
+    """Format ``0.521 (0.355 to 0.687)``."""
     bounds = "" if low is None or high is None else f" ({format_number(low, places)} to {format_number(high, places)})"
     return format_number(value, places) + bounds
 
 
 def format_line_part(part: OverBlocks | None, places: int) -> str:
-    """A part of a line, as above."""
+    """A parameter of a line, formatted as in format_interval()."""
     return UNKNOWN if part is None else format_interval(part.mean, part.low, part.high, places)

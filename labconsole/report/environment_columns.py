@@ -1,4 +1,4 @@
-"""On what a point of guests was measured, as the last columns of every table of theirs: points differ in it. Pure."""
+"""The environment of a point of guests, as the last columns of all their tables: points differ in it. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ENVIRONMENT_COLUMNS = ("testbed", "kernel", "hypervisor")
 
 
 class PointOfGuests(Protocol):
-    """A point, of whatever the guests did."""
+    """A point of guests, whatever they did."""
 
     @property
     def testbed_fingerprint(self) -> str: ...
@@ -22,5 +22,5 @@ class PointOfGuests(Protocol):
 
 
 def build_environment_cells(key: PointOfGuests, testbeds: Mapping[str, str]) -> tuple[Cell, ...]:
-    """``testbeds``: fingerprint to name. None: it is not known."""
+    """Cells of the environment. ``testbeds``: fingerprint to name; a cell is None if unknown."""
     return testbeds[key.testbed_fingerprint], key.kernel or None, key.hypervisor or None

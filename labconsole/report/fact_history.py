@@ -1,4 +1,4 @@
-"""What runs, one after the other, say of one thing, such as a node: how it is, and how it was. Pure."""
+"""Facts that successive runs report of one thing such as a node: the newest and the earlier ones. Pure."""
 
 from __future__ import annotations
 
@@ -9,27 +9,25 @@ from typing import Any, Final
 from labconsole.measure.comparison import VOLATILE
 
 VALUES_KEPT: Final = 6
-"""Of a fact that differs from run to run."""
+"""Most values kept of a fact that differs from run to run."""
 
 _NOTHING: Final = object()
 
 
 @dataclass(slots=True)
 class FactHistory:
-    """What was found about one thing: the newest values, and for what differed among runs the earlier ones too.
-
-    ``told``: what the newest whole reading says something of; how the rest was then is not known.
-    """
+    """Facts about one thing: the newest values, and also the earlier ones of those that differed among runs."""
 
     newest: dict[str, Any] = field(default_factory=dict)
     seen: dict[str, list[Any]] = field(default_factory=dict)
     told: frozenset[str] = frozenset()
+    """The facts in the newest whole reading; the state of the others at that time is unknown."""
 
     def add(self, values: Mapping[str, Any]) -> None:
-        """Take a newer reading."""
+        """Add a newer reading."""
         for name, value in values.items():
-            held = self.newest.get(name, _NOTHING)
-            if held == value:
+            newest = self.newest.get(name, _NOTHING)
+            if newest == value:
                 continue
             self.newest[name] = value
             if name in VOLATILE:
@@ -39,12 +37,12 @@ class FactHistory:
                 kept.append(value)
 
     def add_whole(self, values: Mapping[str, Any]) -> None:
-        """Take a newer reading of everything."""
+        """Add a newer reading of everything."""
         self.add(values)
         self.told = frozenset(values)
 
     def values(self, name: str) -> list[Any]:
-        """All that are kept of one that is known, with the newest."""
+        """All values kept of a known fact, with the newest."""
         kept, newest = self.seen.get(name, []), self.newest[name]
         return kept if newest in kept else [*kept, newest]
 

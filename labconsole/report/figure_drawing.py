@@ -1,7 +1,7 @@
 """Figures as SVG, PDF and PNG by matplotlib, which is an extra (text/extras.py).
 
-Okabe and Ito's eight colours are told apart by colour-blind readers; markers, line styles and hatches tell the curves
-apart in grey as well. Nothing in a file says when it was made: the same runs give the same bytes.
+Colour-blind readers can distinguish Okabe and Ito's eight colours. Markers, line styles and hatches also distinguish
+the curves in grey. No file contains its creation time: the same runs give the same bytes.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 COLOURS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7", "#999999")
 BARS = ("#BBBBBB", *COLOURS[1:])
-"""The same colours for the same platforms, but that black would hide hatches and error bars."""
+"""The same colours for the same platforms, except black, which would hide hatches and error bars."""
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DASHES = ("-", "--", "-.", ":")
 HIDING_DASHES = (0, (4, 4))
-"""Of a line that hides another: in its gaps the one beneath is seen."""
+"""Dashes of a line that hides another, which shows in its gaps."""
 
 SIDE_BY_SIDE_RATIO = 0.012
-"""Of what a panel reaches along x, between points that stand side by side."""
+"""Distance along x between points side by side, as a share of the panel's range."""
 
 LEVEL_DASHES = ("--", "-.", (0, (6, 1)), (0, (1, 3)))
 COVERED_RATIO = 0.02
-"""Of what a panel's curves reach: marks that are this near hide each other."""
+"""Marks closer than this hide each other, as a share of the range of a panel's curves."""
 
 HATCHES = ("", "///", "...", "xxx", "\\\\\\", "+++", "ooo", "***")
 FORMATS = ("svg", "pdf", "png")
@@ -44,13 +44,13 @@ PNG_DPI, MOST_PIXELS, MOST_SIDE = 150, 64_000_000, 60_000
 TITLE_CHARACTERS_PER_INCH = 10
 LEGEND_GLYPH_INCHES, LEGEND_INCHES_PER_CHARACTER = 0.5, 0.075
 LEGEND_ROWS, LEGEND_ROW_INCHES = 2, 0.2
-"""For so many a figure has room; each further one makes it higher."""
+"""Legend rows that fit into a figure; each further one makes it higher by these inches."""
 
 BARS_MARGIN_INCHES, SIDE_BY_SIDE_INCHES = 0.9, 7.0
 NAME_CHARACTERS_PER_INCH, MOST_NAME_LINES, MOST_SLANTED = 11, 4, 16
 MARGIN_RATIO = 0.05
 MOST_COUNTED = 20
-"""Up to here whole numbers along x are counts, such as sources and guests, and so are the ticks."""
+"""Up to here whole numbers along x are counts, such as sources and guests, with a tick for each."""
 
 
 def require_matplotlib() -> Any:
@@ -59,15 +59,15 @@ def require_matplotlib() -> Any:
         import matplotlib
     except ImportError:
         raise ConfigError(
-            f"figures in files need matplotlib: {build_install_command('report')}; figures and tables in the terminal do not "
-            "(labconsole report without --out)"
+            f"figures in files need matplotlib: {build_install_command('report')}; figures and tables in the "
+            "terminal do not (labconsole report without --out)"
         ) from None
     matplotlib.use("agg")
     return matplotlib
 
 
 def draw_figure(figure: Figure, formats: Sequence[str] = FORMATS) -> dict[str, bytes]:
-    """One figure as the content of files, by format. Raises Undrawable where it has a value that cannot be drawn."""
+    """Draw one figure as the contents of files, by format. Raises Undrawable if it has a value that cannot be drawn."""
     figure = _escape_figure(check_figure(figure))
     matplotlib = require_matplotlib()
     from matplotlib import pyplot
@@ -92,13 +92,14 @@ def draw_figure(figure: Figure, formats: Sequence[str] = FORMATS) -> dict[str, b
 
 
 def _dpi(wide_inches: float, high_inches: float) -> float:
-    """PNG_DPI, or fewer for a figure that would be too large to hold in memory."""
+    """PNG_DPI, or less for a figure that would be too large for the memory."""
     return min(PNG_DPI, math.sqrt(MOST_PIXELS / (wide_inches * high_inches)), MOST_SIDE / max(wide_inches, high_inches))
 
 
 def _escape_figure(figure: Figure) -> Figure:
-    """The figure with every text as matplotlib shows it literally: no formula, no character that SVG must not have, and
-    no label that a legend leaves out.
+    """The figure with every text escaped so that matplotlib shows it literally.
+
+    No text is a formula, has a character forbidden in SVG, or is a label that a legend leaves out.
     """
     plain = escape_figure_text
     panels = tuple(
@@ -146,16 +147,16 @@ def _canvas(figure: Figure, pyplot: Any) -> Any:
     handles = {label: handle for label, handle in handles.items() if handle}
     longest = max(map(len, handles), default=0)
     fit = int(wide * columns / (LEGEND_GLYPH_INCHES + LEGEND_INCHES_PER_CHARACTER * longest))
-    beside = max(1, min(3, len(handles), fit))
-    canvas.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=beside)
-    further = max(0, -(-len(handles) // beside) - LEGEND_ROWS)
+    legend_columns = max(1, min(3, len(handles), fit))
+    canvas.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=legend_columns)
+    further = max(0, -(-len(handles) // legend_columns) - LEGEND_ROWS)
     canvas.set_figheight(high + further * LEGEND_ROW_INCHES)  # a long legend takes no room from the panels
     canvas.suptitle(_wrapped(figure.title, wide * columns))
     return canvas
 
 
 def _wrapped(title: str, inches: float) -> str:
-    """In lines that are no wider than what they stand above."""
+    """Wrap a title to the width of its panel."""
     return "\n".join(wrap_text(title, max(30, round(TITLE_CHARACTERS_PER_INCH * inches))))
 
 
@@ -164,7 +165,7 @@ def _no_date(suffix: str) -> dict[str, None]:
 
 
 def _labels(figure: Figure) -> list[str]:
-    """In the figure's own order, so that a platform looks the same in every panel."""
+    """Labels in the figure's own order, so that a platform looks the same in every panel."""
     return list(dict.fromkeys(curve.label for panel in figure.panels for curve in panel.curves))
 
 
@@ -177,7 +178,7 @@ def _errors(marks: tuple[Mark, ...]) -> list[list[float]] | None:
 
 
 def _hides(panel: Panel, curve: PlottedCurve) -> bool:
-    """Whether marks of a curve that is drawn before would not be seen under this one's."""
+    """Whether this curve's marks would cover those of a curve that is drawn before it."""
     marks = [mark for each in panel.curves for mark in each.marks]
     near_x = COVERED_RATIO * max((abs(mark.x) for mark in marks), default=0.0)
     near_y = COVERED_RATIO * max((abs(mark.y) for mark in marks), default=0.0)
@@ -209,7 +210,7 @@ def _curves(figure: Figure, panel: Panel, ax: Axes) -> None:
             capsize=2,
         )
         if all(mark.y >= 0 for mark in curve.marks):
-            drawn[0].set_clip_on(False)  # a marker at 0 is seen whole, though the axis begins there
+            drawn[0].set_clip_on(False)  # a marker at 0 shows whole, though the axis begins there
         _dots(ax, [(mark.x + shift, mark.dots) for mark in curve.marks], COLOURS[place % len(COLOURS)])
         for mark in curve.marks:
             if mark.word:
@@ -250,8 +251,8 @@ def _curves(figure: Figure, panel: Panel, ax: Axes) -> None:
 
 
 def _derive_x_limits(figure: Figure, panel: Panel) -> tuple[float, float | None]:
-    """Limits along x, the right one None where it is the marks' own: from zero, with room to the left of what is there.
-    Where nothing is elsewhere, as far as the other panels go.
+    """Limits along x: from zero, with room to the left of the marks. The right one is None to let the marks set it. A
+    panel with marks at zero alone reaches as far as the other panels.
     """
     places = [mark.x for curve in panel.curves for mark in curve.marks]
     alone = max(places, default=0.0) <= 0
@@ -262,7 +263,7 @@ def _derive_x_limits(figure: Figure, panel: Panel) -> tuple[float, float | None]
 
 
 def _levels(figure: Figure, panel: Panel, ax: Axes) -> None:
-    """Each looks the same in every panel."""
+    """Draw the levels; each looks the same in every panel."""
     known = list(dict.fromkeys(what for each in figure.panels for _, what in each.levels))
     for height, what in panel.levels:
         dashes = LEVEL_DASHES[known.index(what) % len(LEVEL_DASHES)]
@@ -270,13 +271,13 @@ def _levels(figure: Figure, panel: Panel, ax: Axes) -> None:
 
 
 def _set_y_limits(ax: Axes) -> None:
-    """Room above is a share of what is between the values, which may be little beside what is below them."""
+    """Add room above in proportion to the range of the values, which may be small compared with the values."""
     top = max(ax.get_ylim()[1], (1 + MARGIN_RATIO) * ax.dataLim.y1)
     ax.set_ylim(0, top if math.isfinite(top) and top > 0 else None)
 
 
 def _dots(ax: Axes, found: Sequence[tuple[float, tuple[float, ...]]], colour: str) -> None:
-    """The means of the set-ups that a mean is of."""
+    """Draw the set-ups' means behind a mean."""
     places = [(x, y) for x, dots in found for y in dots]
     if places:
         x, y = zip(*places, strict=True)
@@ -307,12 +308,12 @@ def _bars(figure: Figure, panel: Panel, ax: Axes) -> None:
     if figure.reference_line is not None:
         ax.axhline(figure.reference_line, color="black", linewidth=0.8)
     ax.set(xlabel=figure.x_label, ylabel=figure.y_label)
-    ax.set_xlim(-0.5, max(1, len(figure.x_names)) - 0.5)  # room for each name, also where this panel has no bar of it
+    ax.set_xlim(-0.5, max(1, len(figure.x_names)) - 0.5)  # room for each name, also if this panel has no bar of it
     _set_y_limits(ax)
 
 
 def _bars_inches(names: Sequence[str]) -> float:
-    """How wide a panel is; names that are too long to stand aslant have room below their bars."""
+    """Width of a panel; names that are too long to be slanted get room below their bars."""
     inches = max(4.2, BARS_MARGIN_INCHES + 0.55 * len(names))
     longest = max(map(len, names), default=0)
     if longest <= MOST_SLANTED:
@@ -322,14 +323,14 @@ def _bars_inches(names: Sequence[str]) -> float:
 
 
 def _wrap_names(names: Sequence[str], room: int) -> list[str]:
-    """Each name in a few lines of so many characters; none where that would break a word."""
+    """Wrap each name to a few lines of ``room`` characters; empty if that would break a word."""
     lines = [wrap_text(name, room, break_long_words=False, break_on_hyphens=False) for name in names]
     fit = all(len(of) <= MOST_NAME_LINES and max(map(len, of), default=0) <= room for of in lines)
     return ["\n".join(of) for of in lines] if fit else []
 
 
 def _name_bars(names: Sequence[str], ax: Axes, inches: float) -> None:
-    """In lines below the bars, or aslant."""
+    """Put the names in lines below the bars, or slanted."""
     room = int((inches - BARS_MARGIN_INCHES) / max(1, len(names)) * NAME_CHARACTERS_PER_INCH)
     if lines := _wrap_names(names, max(1, room)):
         ax.set_xticks(range(len(names)), lines)

@@ -1,4 +1,4 @@
-"""A report's files: figures, tables, the list of its runs, and the page."""
+"""The files of a report: figures, tables, the list of its runs, and the page."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FORMATS = (*DRAWN, *TABLES, "html")
 
 
 def require(formats: Collection[str]) -> None:
-    """Raises ConfigError naming what to install when files of these formats cannot be made here."""
+    """Raises ConfigError naming what to install if files of these formats cannot be made here."""
     if {"html", *DRAWN} & set(formats):
         require_matplotlib()
     if "html" in formats:
@@ -32,7 +32,7 @@ def require(formats: Collection[str]) -> None:
 
 
 def write_report(made: Report, out: Path, formats: Collection[str] = FORMATS) -> list[Path]:
-    """The report's files in ``out``, in the order in which they are printed."""
+    """Write the report's files to ``out`` and return them in the order in which they are printed."""
     writers = {"csv": to_csv, "md": to_markdown, "tex": to_latex}
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -60,8 +60,8 @@ def write_report(made: Report, out: Path, formats: Collection[str] = FORMATS) ->
 
 
 def _runs_csv(made: Report) -> str:
-    """Every run that was meant, and whether it enters: so that a reader can compute each mean again."""
-    import pandas as pd  # a second, of which figures and tables have no need
+    """Every selected run and whether it enters, so that a reader can recompute each mean."""
+    import pandas as pd  # takes a second, and figures and tables do not need it
 
     columns = [field.name for field in fields(RunSummary) if field.name not in ("reason_codes", "note", "has_series")]
     rows = []
@@ -74,7 +74,7 @@ def _runs_csv(made: Report) -> str:
 
 
 def _trials_csv(listed: Sequence[Sequence[Cell]]) -> str:
-    """The same of trials that are no runs."""
+    """The same list for trials that are not runs."""
     stream = io.StringIO()
     csv.writer(stream, lineterminator="\n").writerows(
         [trial_rows.COLUMNS, *([sanitize_cell(cell) for cell in row] for row in listed)]

@@ -1,4 +1,4 @@
-"""How a report says things: numbers, intervals, losses, sizes, settings. Pure."""
+"""Formatting of numbers, intervals, losses, sizes and settings in reports. Pure."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 LEAST_IN_PERCENT = 1e-3
 
 SIZE_COLUMNS = ("frame_size_bytes", INCLUDES_FCS)
-"""Of a table's CSV, in the order of ``size_cells``."""
+"""Columns of a table's CSV, in the order of ``size_cells``."""
 
 
 class MeanWithInterval(Protocol):
-    """What is needed of a mean."""
+    """The parts of a mean that formatting needs."""
 
     @property
     def mean(self) -> float: ...
@@ -39,17 +39,17 @@ def format_note(noted: PlanNote) -> str:
 
 
 def format_number(value: float | None, places: int = 1) -> str:
-    """A number with thin-space thousands."""
+    """Format a number with thin-space thousands."""
     return UNKNOWN if value is None else f"{value:,.{places}f}".replace(",", "\u2009").replace("-", "−")
 
 
 def format_percent(ratio: float, places: int = 1) -> str:
-    """A share of one as percent, with its sign only where it is negative."""
+    """Format a share of one as percent, with a sign only if it is negative."""
     return f"{format_number(ratio * 100, places)} %"
 
 
 def format_with_interval(summary: MeanWithInterval, scale: float = 1e6, places: int = 1) -> str:
-    """``mean ± half width`` of the 95 % interval; the mean alone where there is none."""
+    """``mean ± half width`` of the 95 % interval, or the mean alone if there is no interval."""
     mean = format_number(summary.mean / scale, places)
     if summary.ci_low is None or summary.ci_high is None:
         return mean
@@ -59,14 +59,15 @@ def format_with_interval(summary: MeanWithInterval, scale: float = 1e6, places: 
 def format_mean(
     found: SetUpMean | None, unit: float = 1.0, places: int = 0, form: Callable[[float, int], str] = format_number
 ) -> str:
-    """``mean ± half width`` of the interval over set-ups. Of one set-up the mean alone: an interval would speak for no
-    other. Means that Student's interval does not fit (bounded_means.py) have in its place
+    """``mean ± half width`` of the interval over set-ups; the mean alone of one set-up, which represents no other.
 
-    - ``0.0 (at most 7.1, in at most 45 % of set-ups)``: events that were not seen; the first were bins or packets
-      independent;
+    Means that Student's interval does not fit (bounded_means.py) have instead
+
+    - ``0.0 (at most 7.1, in at most 45 % of set-ups)``: events that did not occur; the first bound assumes independent
+      bins or packets;
     - ``0.9998 (at least 0.9993)``: an index with a lower bound alone;
-    - ``0.95 (0.91 to 0.97)``: an interval that does not have the mean in its middle;
-    - ``3.0 (trials 1.0 to 7.0)``: none, and the least and most of the trials.
+    - ``0.95 (0.91 to 0.97)``: an interval that is not centred on the mean;
+    - ``3.0 (trials 1.0 to 7.0)``: no interval, but the lowest and highest trial.
 
     ``form``: writes a number with its places.
     """
@@ -83,7 +84,7 @@ def format_mean(
         return f"{mean} ± {form(found.half_width / unit, places)}"
     low = found.ci_low / unit
     if found.ci_high is None:
-        return f"{mean} (at least {form(low, digits_to_tell(low, 1.0, places))})"  # of an index that ends at 1
+        return f"{mean} (at least {form(low, digits_to_tell(low, 1.0, places))})"  # an index that ends at 1
     high = found.ci_high / unit
     if found.method == "counts over set-ups":
         places = digits_to_tell(high, least=places)
@@ -94,23 +95,23 @@ def format_mean(
 
 
 def format_scientific(value: float, digits: int = 2) -> str:
-    """``3.3·10⁻⁶``."""
+    """Format ``3.3·10⁻⁶``."""
     mantissa, _, exponent = f"{value:.{digits - 1}e}".partition("e")
     mantissa = mantissa.removesuffix(".0") if digits > 1 else mantissa
     return f"{mantissa}·10{str(int(exponent)).translate(SUPERSCRIPTS)}"
 
 
 def format_share(ratio: float) -> str:
-    """A share: in percent where that takes few digits, else as a power of ten."""
+    """Format a share in percent if that takes few digits, else as a power of ten."""
     if ratio == 0 or ratio >= LEAST_IN_PERCENT:
         return f"{format_number(ratio * 100, 2)} %"
     return format_scientific(ratio)
 
 
 def format_loss(loss: LossEstimate | None) -> str:
-    """``1.20 % (1.10 % to 1.31 %)``; with none lost what the ratio lies below, never 0 ± 0.
+    """Format ``1.20 % (1.10 % to 1.31 %)``; with none lost, an upper limit of the ratio, never 0 ± 0.
 
-    Bounds that know of these packets only, those of fewer than three trials, are marked "of this run".
+    Bounds from these packets alone, those of fewer than three trials, are marked "of this run".
     """
     if loss is None or loss.ratio is None:
         return UNKNOWN
@@ -125,19 +126,19 @@ def format_loss(loss: LossEstimate | None) -> str:
 
 
 def format_bounds(low: float | None, high: float | None) -> str:
-    """Bounds of a relative change in percent, with digits enough to tell their side of 0."""
+    """Bounds of a relative change in percent, with enough digits to tell their side of 0."""
     if low is None or high is None:
         return UNKNOWN
     return " to ".join(format_number(100 * bound, digits_to_tell(100 * bound)) for bound in (low, high))
 
 
 def format_p_value(p: float | None) -> str:
-    """A p value with two digits."""
+    """Format a p value with two digits."""
     return UNKNOWN if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def format_target_number(target_bps: int | None, frame: FrameSize | None) -> str:
-    """Mbit/s, max, or 1 ns."""
+    """Format Mbit/s, max, or 1 ns."""
     if target_bps is None:
         return "max"
     return "1 ns" if frame is not None and frame.wish(target_bps) == "1ns" else format_number(target_bps / 1e6, 0)
@@ -159,11 +160,11 @@ class DesignPointLike(Protocol):
 
 
 def format_design_point(point: DesignPointLike) -> str:
-    """``raw, 64 B, 1 × 100 Mbit/s``."""
+    """Format ``raw, 64 B, 1 × 100 Mbit/s``."""
     target = format_target_number(None if point.target_bps == "max" else point.target_bps, point.frame)
     unit = " Mbit/s" if target[:1].isdigit() and not target.endswith("ns") else ""
-    beside = "" if point.background == DEDICATED else f", beside {point.background}"
-    return f"{point.platform}, {format_frame_size(point.frame)}, {point.sources} × {target}{unit}{beside}"
+    background = "" if point.background == DEDICATED else f", beside {point.background}"
+    return f"{point.platform}, {format_frame_size(point.frame)}, {point.sources} × {target}{unit}{background}"
 
 
 def target_cell(of: PointSummary | Coverage) -> Cell:
@@ -172,29 +173,29 @@ def target_cell(of: PointSummary | Coverage) -> Cell:
 
 
 def format_size_number(frame: FrameSize | None) -> str:
-    """The frame size under a heading that has its unit, with its convention where it is not the paper's."""
+    """The frame size for a heading that has its unit, with its convention if that is not the paper's."""
     return UNKNOWN if frame is None else f"{frame.bytes}{' with FCS' if frame.includes_fcs else ''}"
 
 
 def size_cells(frame: FrameSize | None) -> tuple[int | None, bool | None]:
-    """The frame size with its convention; neither is known of mixed sizes."""
+    """The frame size with its convention; both are None for mixed sizes."""
     return (None, None) if frame is None else (frame.bytes, frame.includes_fcs)
 
 
 def format_set_ups(rate: SetUpMean) -> str:
-    """``5 × 3`` set-ups by trials, ``1 × 9``; where set-ups differ, ``5, 14 trials``."""
+    """Format ``5 × 3`` set-ups by trials, ``1 × 9``; if set-ups differ, ``5, 14 trials``."""
     if rate.trials % rate.set_ups == 0:
         return f"{rate.set_ups} × {rate.trials // rate.set_ups}"
     return f"{rate.set_ups}, {rate.trials} trials"
 
 
 def format_noun_count(number_of: int, what: str) -> str:
-    """``1 run``, ``2 runs``."""
+    """Format ``1 run``, ``2 runs``."""
     return f"{number_of} {what}{'' if number_of == 1 else 's'}"
 
 
 def format_frame_size(frame: FrameSize) -> str:
-    """``64 B`` with its convention where it is not the paper's."""
+    """Format ``64 B``, with its convention if that is not the paper's."""
     return f"{frame.bytes} B" + (" with FCS" if frame.includes_fcs else "")
 
 
@@ -204,21 +205,21 @@ def format_setting(setting: Setting) -> str:
 
 
 def format_full_setting(setting: Setting) -> str:
-    """The whole setting in words."""
-    beside = "" if setting.background == DEDICATED else f", background {setting.background}"
-    return f"{setting.platform}, {format_setting(setting)}{beside}"
+    """The whole setting as text."""
+    background = "" if setting.background == DEDICATED else f", background {setting.background}"
+    return f"{setting.platform}, {format_setting(setting)}{background}"
 
 
 def format_point_setting(point: PointSummary) -> str:
-    """The setting of a point in words."""
+    """The setting of a point as text."""
     return format_full_setting(point.key)
 
 
 def describe_baseline(background: str) -> str:
-    """What a background is compared with."""
+    """The baseline that a background is compared with."""
     return {DEDICATED: "no second guest", IDLE: "an idle second guest"}.get(background, background)
 
 
 def name_reading(reading: MaximumReading) -> str:
-    """What is read from a setting: a maximum, or the rate at its one load."""
+    """Name a reading of a setting: a maximum, or the rate at its only load."""
     return "maximum" if reading.is_maximum else "rate"

@@ -1,10 +1,10 @@
-"""Whether a plan measured again stands beside its baseline: point by point, within a margin. Pure.
+"""Gate: compares a new measurement of a plan with its baseline, point by point, within a margin. Pure.
 
-A point is *worse* where its forwarding rate is shown to have fallen by more than the margin (one-sided t at 5 %, with
-Holm's adjustment over all points, so that a gate fails without a cause in at most 5 % of cases), and *passes* where it
-is shown not to have (at 5 % without adjustment: that all points pass claims each of them). What is shown neither way is
-*undecided*, and is no pass; so is what set-ups or boots of one occasion beside those of another show, which do not tell
-by how much occasions differ. Quantities of searches and of guests are points of the same gate (gating_quantities.py).
+A point is *worse* if its forwarding rate is shown to have fallen by more than the margin (one-sided t at 5 %, with
+Holm's adjustment over all points, so that a gate fails without a cause in at most 5 % of cases). It *passes* if it is
+shown not to have (at 5 % without adjustment: a pass of all points claims each of them). Everything else is *undecided*,
+and is no pass. This includes set-ups or boots of one occasion against those of another, which do not show how much
+occasions differ. Quantities of searches and of guests are points of the same gate (gating_quantities.py).
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ from labconsole.report.set_up_outliers import describe_change_outlier, name_bloc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """All points of a plan against its baseline, and the comparison that they were judged by; None: nothing of it has
-    been measured.
+    """All points of a plan against its baseline.
+
+    ``changes``: the comparison that they were judged by, or None if nothing of the plan has been measured.
     """
 
     judged: tuple[JudgedPoint, ...]
@@ -52,22 +53,28 @@ class Gate:
 
     @property
     def outcome(self) -> Outcome:
-        """The worst of all points."""
+        """The worst outcome of all points."""
         order: tuple[Outcome, ...] = ("worse", "not measured", "undecided", "passed")
         return min((each.outcome for each in self.judged), key=order.index)
 
 
 def judge_gate(
-    changes: Changes, asked: Sequence[FilePoint], margin_ratio: float, beside: Sequence[PlannedPointTrials] = ()
+    changes: Changes,
+    points: Sequence[FilePoint],
+    margin_ratio: float,
+    planned_trials: Sequence[PlannedPointTrials] = (),
 ) -> Gate:
-    """``asked``, ``beside``: the points of the plan, each of which has to pass; of several occasions, those of each."""
-    of_each = _group_by_occasion(asked)
+    """Judge the points of the plan, ``points`` and ``planned_trials``. Each has to pass.
+
+    For several occasions these are the points of each.
+    """
+    of_each = _group_by_occasion(points)
     _refuse_alike(next(iter(of_each.values()), []))
     point_of = {run.run_id: run.plan_point for run in changes.after.kept.entered}
     by_point = {point_of[each.after.run_ids[0]]: each for each in changes.changes}
     alone = {point_of[point.run_ids[0]] for point in changes.only_after}
     found: dict[int, list[Coverage]] = {}
-    for each in derive_coverage(changes.after.kept, changes.after.digest.planned, asked):
+    for each in derive_coverage(changes.after.kept, changes.after.digest.planned, points):
         found.setdefault(each.point, []).append(each)
     falls = {number: p for number, each in by_point.items() if (p := _fall(each, margin_ratio)) is not None}
     of_quantities = derive_fall_p_values(changes, margin_ratio)
@@ -80,7 +87,7 @@ def judge_gate(
     for point in next(iter(of_each.values()), []):
         number = point.plan_point
         change = by_point.get(number)
-        words = format_design_point(point) if change is None else format_compared_design(change, changes)
+        name = format_design_point(point) if change is None else format_compared_design(change, changes)
         judgement = _judge(
             change, found.get(number, []), worse_p.get(number), falls.get(number), margin_ratio, alone=number in alone
         )
@@ -93,27 +100,30 @@ def judge_gate(
                 partial(name_block, plan_names=plan_names),
                 lambda occasion: plan_names.get(occasion, str(occasion)),
             )
-        judged.append(JudgedPoint(point=words, judgement=judgement, change=change, outlier=outlier))
-    beside_p = dict(zip(of_quantities, adjusted[len(falls) :], strict=True))
-    judged += judge_quantities(changes, beside, of_quantities, beside_p, margin_ratio)
+        judged.append(JudgedPoint(point=name, judgement=judgement, change=change, outlier=outlier))
+    quantity_p = dict(zip(of_quantities, adjusted[len(falls) :], strict=True))
+    judged += judge_quantities(changes, planned_trials, of_quantities, quantity_p, margin_ratio)
     return Gate(judged=tuple(judged), margin_ratio=margin_ratio, changes=changes)
 
 
-def _group_by_occasion(asked: Sequence[FilePoint]) -> dict[str, list[FilePoint]]:
-    """By the hash of the plan, which has the occasion."""
+def _group_by_occasion(points: Sequence[FilePoint]) -> dict[str, list[FilePoint]]:
+    """Group by the hash of the plan, which includes the occasion."""
     found: dict[str, list[FilePoint]] = {}
-    for point in asked:
+    for point in points:
         found.setdefault(point.plan_hash, []).append(point)
     return found
 
 
 def build_unmeasured_gate(
-    asked: Sequence[FilePoint], margin_ratio: float, beside: Sequence[PlannedPointTrials] = (), why: str = UNMEASURED
+    points: Sequence[FilePoint],
+    margin_ratio: float,
+    planned_trials: Sequence[PlannedPointTrials] = (),
+    why: str = UNMEASURED,
 ) -> Gate:
-    """Where nothing of the plan has been measured at all, or not of the plan as it is now: ``why``."""
-    once = next(iter(_group_by_occasion(asked).values()), [])
-    points = [*(format_design_point(each) for each in once), *(each.words for each in beside)]
-    judged = [JudgedPoint(point=words, judgement=Judgement("not measured", why)) for words in points]
+    """The gate of a plan of which nothing has been measured, or not as the plan is now: ``why``."""
+    once = next(iter(_group_by_occasion(points).values()), [])
+    names = [*(format_design_point(each) for each in once), *(each.words for each in planned_trials)]
+    judged = [JudgedPoint(point=name, judgement=Judgement("not measured", why)) for name in names]
     return Gate(judged=tuple(judged), margin_ratio=margin_ratio, changes=None)
 
 
@@ -159,16 +169,16 @@ def _judge(
 
 
 def _describe_headroom(before: PointSummary, after: PointSummary) -> str | None:
-    """Where trials of the baseline lost nothing, and it is not so that next to nothing is lost now."""
+    """Describe the headroom of a baseline with trials that lost nothing, or None if next to nothing is lost now."""
     if not before.full_run_ids or after.carries_all:
         return None
     return HEADROOM if before.carries_all else SOME_HEADROOM
 
 
-def _refuse_alike(asked: Sequence[FilePoint]) -> None:
-    """Points that differ in what runs are averaged over. Raises ConfigError."""
+def _refuse_alike(points: Sequence[FilePoint]) -> None:
+    """Refuse points that differ in something that runs are averaged over. Raises ConfigError."""
     seen: dict[Hashable, int] = {}
-    for point in asked:
+    for point in points:
         key = (point.platform, point.frame, point.sources, point.target_bps, point.background, point.duration_s)
         if key in seen:
             raise ConfigError(
@@ -179,7 +189,7 @@ def _refuse_alike(asked: Sequence[FilePoint]) -> None:
 
 
 def _describe_missing(taken: Sequence[Coverage]) -> str | None:
-    """What is missing of the first occasion that is not measured whole; None: nothing of any."""
+    """Missing trials of the first incomplete occasion, or None if nothing is missing."""
     if not taken:
         return UNMEASURED
     for each in taken:

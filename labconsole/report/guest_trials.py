@@ -1,4 +1,4 @@
-"""Trials of guests in number as comparisons see them: what all kinds of them have in common. Pure."""
+"""Trials of guests as comparisons see them: the parts that all kinds share. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from labconsole.report.planned_trials import TrialOfPlan, is_included
 
 
 class GuestsRecord(TrialOfPlan, Protocol):
-    """What every record of such a trial has beside."""
+    """Parts that every record of such a trial has in addition."""
 
     @property
     def labconsole_version(self) -> str: ...
@@ -24,9 +24,7 @@ R = TypeVar("R", bound=GuestsRecord)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialFacts:
-    """What a kind says of one of its records; fields are those of MeasuredTrial. ``values``: those that are known.
-    ``anew``: its guests are of no other trial, so that its set-up is its block.
-    """
+    """A kind's facts about one of its records; the fields are those of MeasuredTrial. ``values``: the known ones."""
 
     id: str
     factors: Mapping[str, Hashable]
@@ -34,13 +32,14 @@ class TrialFacts:
     values: Mapping[Quantity, MeasuredValue]
     set_up: str | None
     anew: bool = False
+    """Whether its guests belong to no other trial, so that its set-up is its block."""
     work: str = ""
     from_memory: bool = False
     conditions: Mapping[str, str | None] = field(default_factory=dict)
 
 
 def build_guest_trials(kind: str, every: Iterable[R], said: Callable[[R], TrialFacts]) -> list[MeasuredTrial]:
-    """Each with its block, boot and conditions; what is not valid enters nothing, as in a report."""
+    """Build each trial with its block, boot and conditions; only valid trials enter, as in a report."""
     records = list(every)
     blocks = Blocks(records)
     return [_measured(kind, record, said(record), blocks) for record in records]
@@ -87,9 +86,9 @@ def _measured(kind: str, record: R, said: TrialFacts, blocks: Blocks[R]) -> Meas
 
 
 def read_nodes(environment: Mapping[str, object]) -> Mapping[str, object]:
-    """What a record says of its nodes; a record may come from elsewhere."""
+    """A record's facts about its nodes; the record may come from elsewhere."""
     nodes = environment.get("nodes")
     if not isinstance(nodes, dict):
         return {}
-    told = {name: said for name, said in nodes.items() if isinstance(said, dict)}
-    return {name: said for name, said in told.items() if isinstance(said.get("facts", {}), dict)}
+    objects = {name: said for name, said in nodes.items() if isinstance(said, dict)}
+    return {name: said for name, said in objects.items() if isinstance(said.get("facts", {}), dict)}

@@ -1,4 +1,4 @@
-"""What the kernel of the unit under test said of the packets that it dropped, in all runs that a report is of. Pure."""
+"""Reasons that the kernel of the unit under test gave for dropped packets, in all runs of a report. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from labconsole.measure.drop_causes import find_off_path_drops, is_kernels, lowe
 
 @dataclass(slots=True)
 class DropCount:
-    """Packets of one reason at one hop, in so many runs; in ``partly_counted_runs`` of them there may be more."""
+    """Packets of one reason at one hop, with the number of runs; ``partly_counted_runs`` of them may have more."""
 
     packets: int = 0
     run_ids: list[str] = field(default_factory=list)
@@ -19,8 +19,8 @@ class DropCount:
 
 
 class KernelDropCounts:
-    """``found``: by platform, interface (``uut/eth2``) and the kernel's word in the ledger. ``off_path``: the same of
-    what was dropped off every stream's path, there by the interface at which it was dropped.
+    """``found``: by platform, interface (``uut/eth2``) and the kernel's word in the ledger. ``off_path``: the same for
+    packets dropped off every stream's path, by the interface at which they were dropped.
     """
 
     def __init__(self) -> None:
@@ -28,9 +28,9 @@ class KernelDropCounts:
         self.off_path: dict[tuple[str, str, str], DropCount] = {}
 
     def add(self, record: Mapping[str, Any]) -> None:
-        """Take one record."""
-        beside = (record["background"] or {}).get("streams") or []
-        for stream in (*record["streams"], *beside):
+        """Add one record."""
+        background_streams = (record["background"] or {}).get("streams") or []
+        for stream in (*record["streams"], *background_streams):
             for hop in stream["ledger"]:
                 for label, packets in (hop.get("drops") or {}).items():
                     if is_kernels(label):

@@ -1,4 +1,4 @@
-"""From a request and a store to the report: its runs are chosen, their records read, everything is put together."""
+"""From a request and a store to the report: selects its runs, reads their records and assembles everything."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ def load_report(
     on_unreadable: Callable[[StoreError], None],
     outside: Callable[[Plan, RunStore], Sequence[str]] = lambda plan, store: (),
 ) -> Report:
-    """The report on the runs that are meant, as these units make it. ``place`` says where the runs are; ``outside``: by
-    which hashes the records are found of what a plan asks of other packages' kinds.
+    """Load the selected runs and build the report with these units. ``place``: where the runs are. ``outside``: the
+    hashes that identify records of other packages' kinds that a plan requests.
 
-    Raises ConfigError when there are none. A record that cannot be read is told to ``on_unreadable`` and in the
-    report's first words.
+    Raises ConfigError if there are none. A record that cannot be read is passed to ``on_unreadable`` and reported at
+    the head of the report.
     """
     reference = load_reference(request.reference) if request.reference else None
     names = _parse_reference_map(request.reference_map, has_reference=reference is not None)
@@ -87,7 +87,7 @@ def load_report(
         facts=digest.facts,
         margin_ratio=selection.margin_ratio,
         pool=selection.pool,
-        beside=p_values,
+        other_p_values=p_values,
     )
     planned = count_planned_trials(experiments, plans.values(), request.platforms, query)
     found = derive_coverage(kept, digest.planned, load_file_points(plans.values()), query, request.platforms)
@@ -125,9 +125,9 @@ def _refuse_many_platforms(meant: Sequence[RunSummary], experiments: Mapping[str
 
 
 class SideSelection(NamedTuple):
-    """Runs of a store that are to be compared with others. ``words``: what the user calls them; ``place``: the store's
-    name. ``query``: asks for factors and conditions alone, by what ``wanted`` lets pass. ``trials``: which are meant of
-    those that are no runs, where ``where`` does not say it.
+    """Runs of a store, to be compared with others. ``words``: the user's name for them. ``place``: the store's name.
+    ``query``: tests of factors and conditions alone, applied to the runs that ``where`` selects. ``trials``: filter of
+    trials that are not runs, if ``where`` does not cover them.
     """
 
     words: str
@@ -140,7 +140,7 @@ class SideSelection(NamedTuple):
 
 @of_elsewhere()
 def select_side(request: ReportRequest, store: RunStore, *, place: str, words: str) -> SideSelection:
-    """The runs of a request. Raises ConfigError where it chooses by outcome."""
+    """Select the runs of a request. Raises ConfigError if it chooses by outcome."""
     query, where = parse_filter(request.filter), _filter(request, [load_plan(path) for path in request.plan_files])
     require_free(query, store.list(where), allowed=False, offer=False)
     return SideSelection(words, place, store, where, query)
@@ -153,8 +153,8 @@ def load_sides(
     *,
     on_unreadable: Callable[[StoreError], None],
 ) -> tuple[Side, Side]:
-    """Both out of their stores, with what other kinds measured. Raises ConfigError where one has nothing, and where
-    both have the same.
+    """Load both sides from their stores, with the trials of other kinds. Raises ConfigError if one is empty or if both
+    are the same.
 
     Trials of searches enter nothing by themselves.
     """
@@ -173,12 +173,12 @@ def load_sides(
 def digest_entered_runs(
     store: RunStore, where: RunFilter, kept: RunSample, on_unreadable: Callable[[StoreError], None]
 ) -> Digest:
-    """What a comparison tells beside its result is of runs that it rests on."""
+    """Digest the runs that a comparison rests on, for the facts reported next to its result."""
     return _digest(store, where, RunSample(kept.entered, (), {}), on_unreadable)
 
 
 def select_baseline(occasions: Sequence[Baseline], store: RunStore) -> SideSelection:
-    """All that a baseline is of. Searches and trials of guests do not say which plan they are of but by its name."""
+    """Everything that a baseline covers. Searches and trials of guests identify their plan only by its name."""
     of, names = occasions[0], [each.plan_name for each in occasions]
     hashes = [each.plan_hash for each in occasions]
     return SideSelection(
@@ -191,37 +191,39 @@ def select_baseline(occasions: Sequence[Baseline], store: RunStore) -> SideSelec
     )
 
 
-def load_side(asked: SideSelection, kinds: Sequence[MeasuredKind], on_unreadable: Callable[[StoreError], None]) -> Side:
-    """One out of its store, with what other kinds measured. Raises ConfigError where there is nothing."""
-    store, where = asked.store, asked.where
+def load_side(
+    selection: SideSelection, kinds: Sequence[MeasuredKind], on_unreadable: Callable[[StoreError], None]
+) -> Side:
+    """Load one side from its store, with the trials of other kinds. Raises ConfigError if there is nothing."""
+    store, where = selection.store, selection.where
     stored = store.list()
-    chosen = asked.query.select(stored if where == RunFilter() else store.list(where))
+    chosen = selection.query.select(stored if where == RunFilter() else store.list(where))
     meant = [run for run in chosen if not is_search_trial(run)]
     trials = load_selected_trials(
         store,
-        where if asked.trials is None else asked.trials,
-        asked.query,
+        where if selection.trials is None else selection.trials,
+        selection.query,
         kinds,
         stored,
         {run.run_id for run in chosen},
     )
     if not meant and not trials:
-        raise _no_runs(stored, store, f"{asked.place} ({asked.words})", by_file=where.plan_hash is not None)
+        raise _no_runs(stored, store, f"{selection.place} ({selection.words})", by_file=where.plan_hash is not None)
     kept = select_sample(meant, admission := admit(stored, {run.run_id for run in meant}))
     digest = digest_entered_runs(store, where, kept, on_unreadable)
     add_trials_to_digest(digest, trials)
-    return replace(build_side(asked.words, asked.place, kept, admission, digest, stored), trials=trials)
+    return replace(build_side(selection.words, selection.place, kept, admission, digest, stored), trials=trials)
 
 
 def build_side(
     words: str, place: str, kept: RunSample, admission: Admission, digest: Digest, stored: Sequence[RunSummary]
 ) -> Side:
-    """Of these runs alone. ``stored``: everything, since a filter makes no plan incomplete."""
+    """Build a side of these runs alone. ``stored``: all runs, since a filter makes no plan incomplete."""
     planned = missing = 0
     for (plan_hash, fingerprint), facts in digest.planned.items():
         own = [run for run in stored if (run.plan_hash, run.testbed_fingerprint) == (plan_hash, fingerprint)]
-        asked, lacking = count_planned_and_missing(own, facts.set_ups)
-        planned, missing = planned + asked, missing + lacking
+        requested, lacking = count_planned_and_missing(own, facts.set_ups)
+        planned, missing = planned + requested, missing + lacking
     return Side(
         words=words,
         place=place,
@@ -248,7 +250,7 @@ def _parse_reference_map(pairs: Sequence[str], *, has_reference: bool) -> dict[s
 
 
 def _filter(request: ReportRequest, plans: Iterable[Plan]) -> RunFilter:
-    """What the store can choose by itself: plans by name or by the meaning of a file, platforms, testbed."""
+    """The part of a request that the store can filter: plans by name or by a file's meaning, platforms, testbed."""
     hashes = [
         key for plan in plans for key in (plan.hash(), *plan.telemetry_hashes, *plan.search_hashes, *plan.step_hashes)
     ]
@@ -261,7 +263,7 @@ def _filter(request: ReportRequest, plans: Iterable[Plan]) -> RunFilter:
 
 
 def _selection(request: ReportRequest, query: Query, runs: list[RunSummary]) -> Selection:
-    """What was chosen. Raises ConfigError where that is an outcome, and nobody said so."""
+    """Describe the selection. Raises ConfigError if it chooses by an outcome without permission."""
     options = [
         f"{name} {', '.join(value)}"
         for name, value in (
@@ -281,10 +283,10 @@ def _selection(request: ReportRequest, query: Query, runs: list[RunSummary]) -> 
 
 
 def _searches(store: RunStore, selected: list[RunSummary]) -> tuple[list[SearchRecord], list[RunSummary]]:
-    """The searches with a trial among these runs, and the runs less what is a search's trial.
+    """Split off the searches with a trial among these runs; the second list is the runs without search trials.
 
-    Those are of many loads and often short: they would clutter curves and enter means. Where there is nothing else,
-    they are the report's runs.
+    Search trials have many loads and are often short: they would clutter curves and enter means. If there is nothing
+    else, they are the report's runs.
     """
     ids = {run.run_id for run in selected}
     searches = [each for each in store.experiments(SEARCH) if any(trial.run_id in ids for trial in each.trials)]
@@ -292,14 +294,15 @@ def _searches(store: RunStore, selected: list[RunSummary]) -> tuple[list[SearchR
 
 
 def _find_search_runs(searches: Sequence[SearchRecord], stored: Iterable[RunSummary]) -> dict[str, RunSummary]:
-    """The runs that searches are made of, by id, whether a filter means them or not."""
+    """The runs that searches consist of, by id, whether a filter selects them or not."""
     ids = {trial.run_id for search in searches for trial in search.trials}
     return {run.run_id: run for run in stored if run.run_id in ids}
 
 
 def _experiments(store: RunStore, where: RunFilter, query: Query) -> dict[str, Sequence[ExperimentRecord]]:
-    """The records of all kinds but searches, which are told by their runs; none where a filter asks for what only runs
-    have.
+    """The records of all kinds but searches, which their runs represent.
+
+    Empty if a filter tests fields that only runs have.
     """
     if any(term.field not in TRIAL_FIELDS for term in query.terms):
         return {}
@@ -308,12 +311,12 @@ def _experiments(store: RunStore, where: RunFilter, query: Query) -> dict[str, S
 
 
 def _no_runs(runs: list[RunSummary], store: RunStore, place: str, *, by_file: bool) -> ConfigError:
-    beside = {kind: store.experiments(kind) for kind in record_kinds().values() if kind is not SEARCH}
-    trials = select_guest_trials(each for records in beside.values() for each in records)
+    experiments = {kind: store.experiments(kind) for kind in record_kinds().values() if kind is not SEARCH}
+    trials = select_guest_trials(each for records in experiments.values() for each in records)
     if not runs and not trials:
         return ConfigError("no run has been saved there yet", key="--store", value=place)
     many = [f"{len(runs)} run{'' if len(runs) == 1 else 's'}"] if runs else []
-    many += [f"{len(of)} {kind.name if len(of) == 1 else kind.plural}" for kind, of in beside.items() if of]
+    many += [f"{len(of)} {kind.name if len(of) == 1 else kind.plural}" for kind, of in experiments.items() if of]
     platforms = {run.platform for run in runs} | {trial.requested.platform for trial in trials}
     testbeds = {run.testbed for run in runs} | {trial.testbed for trial in trials}
     of_plans = [(run.plan_name, run.plan_hash) for run in runs] + [(each.plan.name, None) for each in trials]
@@ -334,7 +337,7 @@ def _no_runs(runs: list[RunSummary], store: RunStore, place: str, *, by_file: bo
 
 
 def _digest(store: RunStore, where: RunFilter, kept: RunSample, on_unreadable: Callable[[StoreError], None]) -> Digest:
-    """One pass over the records as JSON."""
+    """Digest the records as JSON in one pass."""
     meant = kept.run_ids
     digest = Digest({run.run_id for run in kept.entered}, kept.why)
     for run_id, text in store.texts(where):
@@ -347,7 +350,7 @@ def _digest(store: RunStore, where: RunFilter, kept: RunSample, on_unreadable: C
             digest.add(record)
         except (StoreError, ValueError, KeyError, TypeError, AttributeError):
             try:
-                parse_record(text, f"run {run_id}")  # says what is wrong with it, in words
+                parse_record(text, f"run {run_id}")  # raises an error with a description
             except StoreError as exc:
                 on_unreadable(exc)
                 digest.unreadable.append(run_id)
@@ -359,7 +362,7 @@ def _digest(store: RunStore, where: RunFilter, kept: RunSample, on_unreadable: C
 def _plan_notes(
     store: RunStore, digest: Digest, experiments: Mapping[str, Sequence[ExperimentRecord]]
 ) -> list[tuple[str, PlanNote]]:
-    """Those on the plans of the runs and of other trials, each on the testbed on which it was run."""
+    """Notes on the plans of the runs and of other trials, each on the testbed that it was run on."""
     noted = {(each.plan_hash, each.testbed_fingerprint): each for each in plan_notes(store.notes())}
     plans = {key: facts.name for key, facts in digest.planned.items()} | collect_plan_names(experiments)
     found = [(name, noted[key]) for key, name in plans.items() if key in noted]
@@ -367,14 +370,14 @@ def _plan_notes(
 
 
 def load_file_points(plans: Iterable[Plan]) -> list[FilePoint]:
-    """The points that these plans ask for, whether there is a run of them or not."""
+    """The points that these plans request, whether there is a run of them or not."""
     found = []
     for plan in plans:
         if plan.of_guests is not None:
             continue  # its points are of another kind
         set_ups = plan.set_ups or 1
         for point in plan.points:
-            asked, planned = point.request, set_ups * plan.repetitions_of(point.index)
+            request, planned = point.request, set_ups * plan.repetitions_of(point.index)
             if planned:
                 found.append(
                     FilePoint(
@@ -382,12 +385,12 @@ def load_file_points(plans: Iterable[Plan]) -> list[FilePoint]:
                         plan_hash=plan.hash(),
                         plan_point=point.index,
                         planned=planned,
-                        platform=asked.platform,
-                        frame=asked.frame,
-                        sources=asked.sources,
-                        target_bps=None if asked.target == "max" else asked.target,
-                        background=asked.background,
-                        duration_s=asked.duration_s,
+                        platform=request.platform,
+                        frame=request.frame,
+                        sources=request.sources,
+                        target_bps=None if request.target == "max" else request.target,
+                        background=request.background,
+                        duration_s=request.duration_s,
                     )
                 )
     return found

@@ -1,7 +1,7 @@
-"""What a report says of its method: every choice, and every departure from RFC 2544 and from the paper. Pure.
+"""The method as a report states it: every choice, and every departure from RFC 2544 and from the paper. Pure.
 
-RFC 2544 (sections 4, 8, 26) asks a report to state its choices. What a run could have chosen otherwise is told from the
-runs' own records, never from a default.
+RFC 2544 (sections 4, 8, 26) requires a report to state its choices. Choices that runs may make differently are read
+from the runs' own records, never from a default.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from labconsole.report.claims import Family
 from labconsole.report.digest import LEFT_UNCHANGED, Digest
 from labconsole.report.points import PointSummary
 
-Words = tuple[str, str]
+NoteRow = tuple[str, str]
 
 CONVENTIONS = {
     "False": "without the frame check sequence, as pktgen counts and the paper does; the wire adds 24 bytes",
@@ -37,21 +37,21 @@ BACKGROUNDS = {
 }
 
 
-def format_tally(held: Counter[str] | None) -> str:
-    """Each word with the number of runs where there are several."""
-    if not held:
+def format_tally(tally: Counter[str] | None) -> str:
+    """Each word, with its number of runs if there are several."""
+    if not tally:
         return "not known"
-    if len(held) == 1:
-        return next(iter(held))
-    return ", ".join(f"{word} ({times})" for word, times in held.most_common())
+    if len(tally) == 1:
+        return next(iter(tally))
+    return ", ".join(f"{word} ({times})" for word, times in tally.most_common())
 
 
 def describe_method(
     digest: Digest, points: Sequence[PointSummary], family: Family, notes: Sequence[MethodNote], *, of_runs: bool
-) -> list[tuple[str, list[Words]]]:
-    """Sections with their rows: what was sent, what was counted, how it was reckoned, what departs from what.
+) -> list[tuple[str, list[NoteRow]]]:
+    """Sections with their rows: packets sent, packets counted, computation, departures from the standards.
 
-    ``notes``: what the units say of how their own values are reckoned; without any run there is nothing else to say.
+    ``notes``: how the units compute their own values; without any run there is nothing else to state.
     """
     if not of_runs:
         claims = (
@@ -74,7 +74,7 @@ def _one_family(family: Family) -> str:
     return f"{size} for the whole report, adjusted by Holm (Scand. J. Statist. 6, 1979) at 0.05"
 
 
-def _load(digest: Digest) -> list[Words]:
+def _load(digest: Digest) -> list[NoteRow]:
     said = digest.said.get
     conventions = Counter({CONVENTIONS.get(word, word): n for word, n in (said(INCLUDES_FCS) or {}).items()})
     rows = [
@@ -110,7 +110,7 @@ def _load(digest: Digest) -> list[Words]:
     return rows
 
 
-def _trials(digest: Digest, points: Sequence[PointSummary]) -> list[Words]:
+def _trials(digest: Digest, points: Sequence[PointSummary]) -> list[NoteRow]:
     observed = digest.said.get("observe") or Counter()
     return [
         ("Duration", format_tally(digest.said.get("duration"))),
@@ -139,28 +139,28 @@ def _trials(digest: Digest, points: Sequence[PointSummary]) -> list[Words]:
     ]
 
 
-def _describe_planned_set_ups(digest: Digest) -> list[Words]:
-    """How many set-ups plans asked for, then and now: what is added after a look is no longer a test at 5 %."""
-    told = [
+def _describe_planned_set_ups(digest: Digest) -> list[NoteRow]:
+    """Set-ups that plans requested, then and now: with set-ups added after a look it is no test at 5 %."""
+    changes = [
         f"plan {each.name}: {each.first_set_ups} by the oldest of these runs, {each.set_ups} by the newest"
         for each in digest.planned.values()
         if each.first_set_ups is not None and each.set_ups is not None
     ]
-    if not told:
+    if not changes:
         return []
-    told.append(
+    changes.append(
         "runs do not show whether set-ups were added, or measuring was stopped, because of the results; that would "
         "make false findings more frequent than stated here"
     )
-    return [("Set-ups asked for", "; ".join(told))]
+    return [("Set-ups asked for", "; ".join(changes))]
 
 
 def _span(counts: Sequence[int]) -> str:
-    held = sorted(set(counts))
-    return "none" if not held else str(held[0]) if len(held) == 1 else f"{held[0]} to {held[-1]}"
+    values = sorted(set(counts))
+    return "none" if not values else str(values[0]) if len(values) == 1 else f"{values[0]} to {values[-1]}"
 
 
-def _quantities(digest: Digest, points: Sequence[PointSummary]) -> list[Words]:
+def _quantities(digest: Digest, points: Sequence[PointSummary]) -> list[NoteRow]:
     rows = [("Bandwidth", "on the wire (layer 1): frame, frame check sequence, preamble and inter-frame gap")]
     methods = {point.design.conditions.method for point in points}
     witness = format_tally(digest.said.get("witness"))
@@ -200,7 +200,7 @@ def _quantities(digest: Digest, points: Sequence[PointSummary]) -> list[Words]:
     return [*rows, ("Sums", "rates of several sources are summed over the streams")]
 
 
-def _statistics(family: Family, notes: Sequence[MethodNote]) -> list[Words]:
+def _statistics(family: Family, notes: Sequence[MethodNote]) -> list[NoteRow]:
     rows = [
         (
             "Repetitions",
@@ -241,7 +241,7 @@ def _statistics(family: Family, notes: Sequence[MethodNote]) -> list[Words]:
     return rows + [(note.heading, note.words) for note in notes]
 
 
-def _departures(digest: Digest) -> list[Words]:
+def _departures(digest: Digest) -> list[NoteRow]:
     seconds = [float(word.split()[0]) for word in digest.said.get("duration") or ()]
     found = not set(digest.said.get("flow control") or ()) - {LEFT_UNCHANGED}
     rows = [

@@ -1,4 +1,4 @@
-"""The occasions on which a plan was measured, each as a side that the next is compared with: out of a store."""
+"""Load the occasions of a plan from a store, each as a side that the next is compared with."""
 
 from __future__ import annotations
 
@@ -24,25 +24,26 @@ from labconsole.store.writing import RunStore
 
 
 class StoreContents(NamedTuple):
-    """All that a store has."""
+    """The contents of a store."""
 
     runs: list[RunSummary]
     trials: list[MeasuredTrial]
 
 
 def load_contents(store: RunStore, kinds: Sequence[MeasuredKind]) -> StoreContents:
-    """Runs, and trials of these kinds."""
+    """Load the runs, and the trials of these kinds."""
     runs = store.list()
     return StoreContents(runs, load_trials(store, kinds, runs))
 
 
 class Occasions(NamedTuple):
-    """``told``: the same side, with all that its records say of nodes, platforms and versions: read where it is asked
-    for, since a store has many runs and a plan few changes.
-    """
+    """The occasions of a plan."""
 
     sides: list[Side]
     told: Callable[[Side], Side]
+    """Completes a side with its records' facts on nodes, platforms and versions. It reads them only on request, since
+    a store has many runs and a plan few changes.
+    """
 
 
 def load_occasions(
@@ -54,10 +55,10 @@ def load_occasions(
     on_unreadable: Callable[[StoreError], None],
     tell: Callable[[str], None],
 ) -> Occasions:
-    """Every occasion on which a plan of this name was measured, on each testbed: one side of its runs, and one of its
-    other trials. Raises ConfigError without any.
+    """Load every occasion on which a plan of this name was measured, on each testbed.
 
-    One that is not complete is told and left out: whether it is will not depend on its outcome.
+    An occasion has one side of its runs, and one of its other trials. Incomplete occasions are reported and left out;
+    completeness does not depend on the outcome. Raises ConfigError if there is none.
     """
     stored, every = everything
     of_plan = [run for run in stored if base_name(run.plan_name) == plan and run.role != "telemetry"]
@@ -76,18 +77,18 @@ def load_occasions(
     whole: dict[int, Side] = {}
     places = {id(side): where for side, where in of_runs}
 
-    def told(side: Side) -> Side:
+    def add_facts(side: Side) -> Side:
         where = places.get(id(side))
         if where is not None and id(side) not in whole:
             whole[id(side)] = replace(side, digest=digest_entered_runs(store, where, side.kept, on_unreadable))
         return whole.get(id(side), side)
 
-    beside = build_trial_sides(meant_of_trials, trials, store.name, tell)
-    return Occasions([*(side for side, _ in of_runs), *beside], told)
+    of_trials = build_trial_sides(meant_of_trials, trials, store.name, tell)
+    return Occasions([*(side for side, _ in of_runs), *of_trials], add_facts)
 
 
 def count_occasions(everything: StoreContents) -> dict[str, int]:
-    """On how many occasions each plan was measured that was on several, that measured last first."""
+    """The number of occasions of each plan that has several, the plan measured last first."""
     last: dict[str, str] = {}
     known = [(run.plan_name, run.started_at) for run in everything.runs if run.role != "telemetry"]
     for name, started_at in [*known, *((trial.plan_name, trial.started_at) for trial in everything.trials)]:
@@ -105,7 +106,7 @@ def _load_run_sides(
     on_unreadable: Callable[[StoreError], None],
     tell: Callable[[str], None],
 ) -> Iterator[tuple[Side, RunFilter]]:
-    """Of each the newest record alone is read, which says how many set-ups its plan asks for."""
+    """Reads only the newest record of each, which has the number of set-ups that its plan requests."""
     admission = admit(stored, {run.run_id for run in meant})
     groups: dict[tuple[str, str], list[RunSummary]] = {}
     for run in meant:
@@ -116,16 +117,16 @@ def _load_run_sides(
     for (plan_hash, fingerprint), runs in groups.items():
         kept = select_sample(runs, admission)
         where = RunFilter(plan_hash=plan_hash, testbed_fingerprint=fingerprint)
-        words = runs[0].plan_name or ""
+        name = runs[0].plan_name or ""
         newest_run = kept.entered[-1:]
         digest = digest_entered_runs(store, where, RunSample(newest_run, (), {}), on_unreadable)
         if not digest.planned:
             digest = digest_entered_runs(store, where, kept, on_unreadable)
-        side = build_side(words, store.name, kept, admission, digest, own[(plan_hash, fingerprint)])
+        side = build_side(name, store.name, kept, admission, digest, own[(plan_hash, fingerprint)])
         if side.missing_set_ups:
-            tell(describe_incomplete(words, side.planned_set_ups, side.missing_set_ups, "set-ups"))
+            tell(describe_incomplete(name, side.planned_set_ups, side.missing_set_ups, "set-ups"))
         elif not side.kept.entered:
             reasons = ", ".join(f"{code} {many}" for code, many in side.kept.excluded_by_reason)
-            tell(f"{words} is left out: none of its runs enters a mean ({reasons})")
+            tell(f"{name} is left out: none of its runs enters a mean ({reasons})")
         else:
             yield side, where

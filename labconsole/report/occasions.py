@@ -1,4 +1,4 @@
-"""What was measured on one occasion of a plan after the other, as sides; which occasions are complete. Pure."""
+"""The successive occasions of a plan as sides; which occasions are complete. Pure."""
 
 from __future__ import annotations
 
@@ -19,21 +19,25 @@ def base_name(plan_name: str | None) -> str:
 
 
 def count_planned_and_missing(runs: Iterable[RunRow], set_ups: int | None) -> tuple[int, int]:
-    """Set-ups of one plan on one testbed, whose kinds were begun. ``set_ups``: of each; None: not known, none."""
-    held = {(run.platform, run.background, run.block) for run in runs if run.block}
-    planned = 0 if set_ups is None else set_ups * len({each[:2] for each in held})
-    return planned, 0 if set_ups is None else max(0, planned - len(held))
+    """Planned and missing set-ups of one plan on one testbed, for the kinds that were begun. ``set_ups``: of each, or
+    None if unknown; then nothing is missing.
+    """
+    begun = {(run.platform, run.background, run.block) for run in runs if run.block}
+    planned = 0 if set_ups is None else set_ups * len({each[:2] for each in begun})
+    return planned, 0 if set_ups is None else max(0, planned - len(begun))
 
 
-def describe_incomplete(words: str, planned: int, missing: int, noun: str) -> str:
-    """An occasion that is left out."""
-    return f"{words} is left out: {missing} of its {planned} {noun} {'is' if missing == 1 else 'are'} missing"
+def describe_incomplete(name: str, planned: int, missing: int, noun: str) -> str:
+    """Describe an occasion that is left out."""
+    return f"{name} is left out: {missing} of its {planned} {noun} {'is' if missing == 1 else 'are'} missing"
 
 
 def build_trial_sides(
     meant: Sequence[MeasuredTrial], every: Sequence[MeasuredTrial], place: str, tell: Callable[[str], None]
 ) -> Iterator[Side]:
-    """One for each occasion that is complete; others are told. ``every``: a filter makes no occasion incomplete."""
+    """One side for each complete occasion; others are reported. ``every``: all trials, as a filter makes no occasion
+    incomplete.
+    """
     groups, of_occasion = _group_by_occasion(meant), _group_by_occasion(every)
     for key, trials in groups.items():
         planned, missing = _planned_and_missing(of_occasion[key])
@@ -55,7 +59,7 @@ def build_trial_sides(
 
 
 def add_trials_to_digest(digest: Digest, trials: Iterable[MeasuredTrial]) -> None:
-    """Let a digest see what trials that enter say of their nodes, the oldest first."""
+    """Add to a digest what trials that enter say of their nodes, the oldest first."""
     for trial in sorted(trials, key=lambda each: each.started_at):
         if trial.values:
             digest.add_nodes(trial.nodes)
@@ -69,12 +73,12 @@ def _group_by_occasion(trials: Iterable[MeasuredTrial]) -> dict[tuple[str, str],
 
 
 def _planned_and_missing(trials: Sequence[MeasuredTrial]) -> tuple[int, int]:
-    """Trials of the points that were begun; searches do not say how many their plan asks for."""
-    held: dict[Hashable, tuple[int, int]] = {}
+    """Trials of the points that were begun; searches do not record how many their plan requests."""
+    points: dict[Hashable, tuple[int, int]] = {}
     for trial in trials:
         key = (trial.kind, tuple(sorted(trial.factors.items(), key=lambda factor: factor[0])))
-        planned, there = held.get(key, (0, 0))
-        held[key] = (max(planned, trial.planned or 0), there + 1)
-    return sum(planned for planned, _ in held.values()), sum(
-        max(0, planned - there) for planned, there in held.values()
+        planned, there = points.get(key, (0, 0))
+        points[key] = (max(planned, trial.planned or 0), there + 1)
+    return sum(planned for planned, _ in points.values()), sum(
+        max(0, planned - there) for planned, there in points.values()
     )

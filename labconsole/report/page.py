@@ -1,7 +1,7 @@
-"""report.html: one file that stands alone: results, method with every choice, testbed, what was left out.
+"""report.html, one self-contained file: results, method with every choice, testbed, excluded runs.
 
-All text comes harmless and escaped: names and facts are what nodes and operators wrote. Nothing in the page is loaded
-from elsewhere, and nothing in it needs a script.
+All text is sanitized and escaped: nodes and operators wrote the names and facts. The page loads nothing from elsewhere
+and needs no script.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from labconsole.report.digest import Digest, Evidence
 from labconsole.report.fact_history import FactHistory
 from labconsole.report.formatting import format_note, format_noun_count
 from labconsole.report.material import Material
-from labconsole.report.method_notes import Words, describe_method, format_tally
+from labconsole.report.method_notes import NoteRow, describe_method, format_tally
 from labconsole.report.sample import RunSample
 from labconsole.report.tables import labelled
 from labconsole.text.extras import build_install_command
@@ -30,18 +30,18 @@ from labconsole.wire.version import __version__
 TEMPLATE = Path(__file__).parent / "templates" / "report.html"
 
 MOST_LISTED = 500
-"""Runs that are left out, one by one; runs.csv has them all."""
+"""Most excluded runs that the page lists individually; runs.csv has them all."""
 
 MANY = 8
-"""Findings of one kind beyond which they are folded away."""
+"""Findings of one kind above which they are folded."""
 
 LONG_TABLE = 60
-"""Rows beyond which a table is folded away."""
+"""Rows above which a table is folded."""
 
 ENTERS_NO_FACTS = frozenset(
     {"clock_offset_ns", "clock_error_ns", "clock_stated", "round_trip_s", "load", "uptime_s", "logins"}
 )
-"""Other at every look: the record of a run has them, a description of the testbed needs none."""
+"""Facts that change at every reading: the record of a run has them, a description of the testbed needs none."""
 
 
 def require_jinja() -> Any:
@@ -50,14 +50,14 @@ def require_jinja() -> Any:
         from jinja2 import Environment
     except ImportError:
         raise ConfigError(
-            f"report.html needs jinja2: {build_install_command('report')}; figures and tables in the terminal do not (labconsole "
-            "report without --out)"
+            f"report.html needs jinja2: {build_install_command('report')}; figures and tables in the terminal do not "
+            "(labconsole report without --out)"
         ) from None
     return Environment
 
 
 def render_page(report: Report, *, drawings: Mapping[str, str]) -> str:
-    """The page. ``drawings``: a figure's name to its SVG text, as draw.py wrote it."""
+    """Render the page. ``drawings``: a figure's name to its SVG text, as draw.py wrote it."""
     environment = require_jinja()
     from markupsafe import Markup
 
@@ -106,14 +106,14 @@ def render_page(report: Report, *, drawings: Mapping[str, str]) -> str:
         left_out=digest.left_out[:MOST_LISTED],
         not_listed=max(0, len(digest.left_out) - MOST_LISTED),
         doubts=_doubts(kept, digest),
-        influences=sorted((kind, node, held.runs, held.detail) for (kind, node), held in digest.influences.items()),
+        influences=sorted((kind, node, entry.runs, entry.detail) for (kind, node), entry in digest.influences.items()),
         paths=sorted((platform, stream, way) for (platform, stream), way in digest.paths.items()),
         platforms=[_build_fact_table(name, facts, ("driver",)) for name, facts in sorted(digest.platforms.items())],
         nodes=[
             _build_fact_table(name, facts, ("os", "kernel", "cpu_model"))
             for name, facts in sorted(digest.nodes.items())
         ],
-        settings=[_build_fact_table(name, held, ()) for name, held in sorted(digest.settings.items())],
+        settings=[_build_fact_table(name, entry, ()) for name, entry in sorted(digest.settings.items())],
         provenance=_provenance(digest, report),
         of_runs=bool(kept.run_ids),
         plans=report.plans,
@@ -126,7 +126,7 @@ def inline_svg(svg: str, name: str, title: str) -> str:
     """An SVG file as part of a page: no XML head, no name spaces or metadata, its ids unique among several figures."""
 
     def adapted(tag: re.Match[str]) -> str:
-        """A tag without name spaces, its ids beginning with the figure's name. Words between tags stay."""
+        """A tag without name spaces, its ids prefixed with the figure's name. Text between tags stays."""
         text = re.sub(r'\s+xmlns(:\w+)?="[^"]*"', "", tag[0]).replace("xlink:href=", "href=")
         for mark in ('id="', 'href="#', "url(#"):
             text = text.replace(mark, f"{mark}{escape(name)}-")
@@ -147,7 +147,7 @@ def _summary(digest: Digest, kept: RunSample) -> str:
 
 
 def _experiments_summary(material: Material) -> str:
-    """Of a report without runs."""
+    """Summary of a report without runs."""
     counted = [
         f"{len(records)} {record_kinds()[kind].plural if len(records) > 1 else kind}"
         for kind, records in material.experiments.items()
@@ -167,22 +167,22 @@ def _experiments_summary(material: Material) -> str:
 
 
 def format_names(digest: Digest, what: str) -> str:
-    """The words without how often they occur."""
+    """The words without their numbers of occurrences."""
     return ", ".join(sorted(digest.said.get(what) or {}))
 
 
 def _exclusions(kept: RunSample) -> str:
     total = len(kept.entered) + len(kept.excluded)
     return (
-        f"{len(kept.excluded)} of {format_noun_count(total, 'run')} enter no mean: invalid, without a rate, from a pilot, for "
-        "telemetry, of a set-up that was interrupted or contradicts itself, or beyond what the instrument can "
-        "measure. "
-        f"{kept.suspect} of those that enter are suspect: they stand, with a doubt named in their record."
+        f"{len(kept.excluded)} of {format_noun_count(total, 'run')} enter no mean: invalid, without a rate, "
+        "from a pilot, for telemetry, of a set-up that was interrupted or contradicts itself, or beyond what the "
+        f"instrument can measure. {kept.suspect} of those that enter are suspect: they stand, "
+        f"with a doubt named in their record."
     )
 
 
 def _doubts(kept: RunSample, digest: Digest) -> list[tuple[str, int, str]]:
-    """Why runs that enter are suspect: code, how many, an example."""
+    """Why runs that enter are suspect: code, number of runs, an example."""
     counts: dict[str, int] = {}
     for run in kept.entered:
         for code in run.reason_codes:
@@ -197,20 +197,20 @@ def _example(evidence: Evidence) -> str:
 
 
 def _build_fact_table(name: str, facts: FactHistory, summary: Sequence[str]) -> dict[str, Any]:
-    """A node or a platform: its newest facts, and for those that changed among the runs what they were before."""
+    """A node or a platform: its newest facts, with the earlier values of those that changed among the runs."""
     changed = facts.changed()
-    words = [format_fact(facts.newest[key]) for key in summary if facts.newest.get(key)]
+    texts = [format_fact(facts.newest[key]) for key in summary if facts.newest.get(key)]
     rows = []
     for key, value in facts.newest.items():
         if key in ENTERS_NO_FACTS:
             continue
         earlier = [format_fact(each) for each in changed.get(key, ()) if each != value]
         rows.append((key, format_fact(value), f"earlier: {'; '.join(earlier)}" if earlier else ""))
-    return {"name": name, "summary": ", ".join(words), "facts": rows}
+    return {"name": name, "summary": ", ".join(texts), "facts": rows}
 
 
 def format_fact(value: object) -> str:
-    """A fact as words."""
+    """A fact as text."""
     if value is None:
         return "not known"
     if isinstance(value, bool):
@@ -222,7 +222,7 @@ def format_fact(value: object) -> str:
     return str(value)
 
 
-def _provenance(digest: Digest, report: Report) -> list[Words]:
+def _provenance(digest: Digest, report: Report) -> list[NoteRow]:
     rows = [
         (
             f"Plan {name}",
@@ -231,7 +231,7 @@ def _provenance(digest: Digest, report: Report) -> list[Words]:
         for plan, (name, seeds) in digest.plans.items()
     ]
     rows += [(f"Note on plan {name}", format_note(each)) for name, each in report.plan_notes]
-    said: dict[str, Counter[str]] = {name: Counter(held) for name, held in digest.said.items()}
+    said: dict[str, Counter[str]] = {name: Counter(tally) for name, tally in digest.said.items()}
     for kind, records in report.material.experiments.items():
         for columns in map(record_kinds()[kind].columns, records):
             said.setdefault("testbed_fingerprint", Counter())[columns.testbed_fingerprint] += 1

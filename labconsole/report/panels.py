@@ -1,4 +1,4 @@
-"""A report's figure checked before it is drawn, and a panel of it as text for a terminal: curves or bars. Pure."""
+"""Checks a report's figure before it is drawn, and draws a panel of it as text for a terminal: curves or bars. Pure."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from labconsole.text.sanitize import single_line
 KINDS = ("curves", "bars")
 MOST_PANELS, MOST_NAME_CHARACTERS = 400, 300
 MOST_NUMBERED = 1e9
-"""Of x, where it is a number in a row."""
+"""Largest x that is shown as a number in a row."""
 
 ROUNDING_RATIO = 1e-9
-"""Of a value: by so much an interval's end may miss it."""
+"""An interval's end may miss the value by this share of it."""
 
 FILE_NAME = re.compile(r"\w[\w.-]{0,99}")
-"""What names a file, an element of a page and a label in LaTeX."""
+"""A name that fits a file, an element of a page and a label in LaTeX."""
 
 
 def check_figure(figure: Figure) -> Figure:
     """The figure with plain floats. Raises Undrawable naming the first value that no chart can show.
 
-    Values of every numeric type are accepted, and every one has to be finite and of a size that an axis can have.
+    Values of every numeric type are accepted. Each has to be finite and of a size that an axis can have.
     """
     check_name(figure.name)
     for what in ("title", "x_label", "y_label", "caption", "number"):
@@ -133,7 +133,7 @@ def _checked_mark(figure: Figure, mark: Mark, where: str) -> Mark:
 
 
 def collect_labels(figure: Figure) -> list[str]:
-    """The curves of all panels, in the order in which they are numbered: each panel's, also where one lacks some."""
+    """The curves of all panels in the order of their numbers: each panel's own order, also if one lacks some."""
     found: list[str] = []
     for panel in figure.panels:
         labels = list(dict.fromkeys(curve.label for curve in panel.curves))
@@ -145,7 +145,7 @@ def collect_labels(figure: Figure) -> list[str]:
 
 
 def build_legend_names(labels: Sequence[str], cells: int) -> list[str]:
-    """The curves' names in so many cells each: of longer ones begin and end, as much of both as tells them apart."""
+    """The curves' names in this number of cells each. Longer ones keep both ends, enough to tell them apart."""
     for end in (cells * 2 // 3, *range(cells - 1, 0, -1)):
         begin = max(0, cells - 1 - end)
         names = [
@@ -157,12 +157,12 @@ def build_legend_names(labels: Sequence[str], cells: int) -> list[str]:
 
 
 def glyph(figure: Figure, number: int) -> str:
-    """What a curve's points, or bars, are drawn with."""
+    """The glyph of a curve's points or bars."""
     return charts.marker(number) if figure.kind == "curves" else charts.FILLS[number % len(charts.FILLS)]
 
 
 def describe_marks(figure: Figure) -> str:
-    """What stands in its panels beside curves, with its glyph; "" where there is nothing."""
+    """A key to the marks in its panels that are no curves, each with its glyph, or "" without any."""
     words = list(dict.fromkeys(what for panel in figure.panels for _, what in panel.levels))
     found = [f"{charts.ACROSS} {', '.join(map(single_line, words))}"] if words else []
     found += [f"{charts.UPRIGHT} change"] if any(panel.changes for panel in figure.panels) else []
@@ -170,20 +170,20 @@ def describe_marks(figure: Figure) -> str:
 
 
 def reach_beyond_zero(figure: Figure, panel: Panel) -> float:
-    """How far along x a panel goes that has marks at 0 alone: as far as the others do; 0: it has further marks."""
+    """How far along x a panel reaches that has marks at 0 alone: as far as the others; 0 if it has further marks."""
     if any(mark.x > 0 for curve in panel.curves for mark in curve.marks):
         return 0.0
     return max((mark.x for each in figure.panels for curve in each.curves for mark in curve.marks), default=0.0)
 
 
 def format_panel_heading(figure: Figure, panel: Panel) -> str:
-    """Which panel it is, and what its axes are."""
+    """The name of the panel and its axes."""
     over = f" over {figure.x_label}" if figure.x_label else ""
     return single_line(f"{panel.title}: {figure.y_label}{over}")
 
 
 def draw_panel(figure: Figure, panel: Panel, labels: Sequence[str], width: int, height: int) -> list[charts.CurveRow]:
-    """Its lines, ``height`` of at most ``width`` cells; a sentence where the figure cannot be drawn."""
+    """The panel as ``height`` lines of at most ``width`` cells, or a sentence if the figure cannot be drawn."""
     try:
         check_figure(figure)
     except Undrawable as exc:

@@ -1,8 +1,8 @@
-"""What a paper concludes in its abstract, beside one's own findings: one word for each. Pure.
+"""The conclusions in a paper's abstract next to one's own findings, with one word for each. Pure.
 
-A conclusion is confirmed, or not, by what is shown in pairs of blocks. What confirms one is a claim of the report's one
-family, with all others (Holm); that two are alike is adjusted over all of its table. That two are not shown to differ
-decides nothing. It is about what was measured here, and no judgement of the paper's.
+Effects over pairs of blocks confirm a conclusion, or do not. A confirmation is a claim of the report's one family, with
+all others (Holm); that two are alike is adjusted over all of its table. That two are not shown to differ decides
+nothing. The word refers to this measurement, and does not judge the paper.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from labconsole.report.material import Material
 Confirmation = Literal["confirmed", "not confirmed", "not decided", "not decided: held by the link"]
 
 NOT_BY_LINK: Final = "not decided: held by the link"
-"""What goes as fast as a link carries it does not tell what runs the guests."""
+"""A rate limited by the link says nothing about the platform that runs the guests."""
 
 ONE_FAMILY = "What confirms is one family with all that the report claims (Holm)."
 
@@ -42,7 +42,7 @@ K = TypeVar("K", bound=ToolKey)
 
 
 class PaperConclusion(NamedTuple):
-    """``conclusion``: the paper's, in short; ``about``: what of one's own it is compared with; ``found``: that.
+    """``conclusion``: the paper's, in short. ``about``: the own measurement it is compared with. ``found``: its result.
     ``p_values``: of its claims in the report's family.
     """
 
@@ -54,11 +54,11 @@ class PaperConclusion(NamedTuple):
 
 
 class ToolPair(NamedTuple):
-    """Two tools, by their platforms, and what they differ by at one thing that was measured.
+    """Two tools, by their platforms, and their difference in one measured quantity.
 
-    ``said``: that with their names, ``uml against lxc: +3.1 % (+2.0 % to +4.2 %)``. ``apart`` True: they are shown to
-    differ, False: shown not to, by more than matters; None: neither. ``by_link``: because a link was full. ``p``: of
-    the claim that they differ; None: it is not tested.
+    ``said``: the difference with their names, ``uml against lxc: +3.1 % (+2.0 % to +4.2 %)``. ``apart``: True if they
+    are shown to differ, False if shown not to by more than matters, else None. ``by_link``: undecided because a link
+    was full. ``p``: of the claim that they differ, or None if it is not tested.
     """
 
     one: str
@@ -72,32 +72,33 @@ class ToolPair(NamedTuple):
 def judge_differences(
     effects: Sequence[Effect], margins: Sequence[float | None], family: Sequence[float] = ()
 ) -> list[bool | None]:
-    """Of each whether its two sides are shown to differ (True), or not by more than its margin (False); None: neither.
+    """Judge for each effect whether its two sides differ.
 
-    Effects are part of the report's ``family`` of p values (Holm); those that are tested for equivalence are one of
-    their own; margin None: not tested.
+    True: they are shown to differ. False: they are shown not to by more than the effect's margin. None means neither.
+    Effects are part of the report's ``family`` of p values (Holm). Those tested for equivalence are a family of their
+    own. Those whose margin is None are not tested for it.
     """
     different = adjusted([effect.p for effect in effects], family)
     tested = [
         None if margin is None else equivalence_p(effect, margin)
         for effect, margin in zip(effects, margins, strict=True)
     ]
-    words = [word(p, equal) for p, equal in zip(different, adjusted(tested), strict=True)]
+    results = [word(p, equal) for p, equal in zip(different, adjusted(tested), strict=True)]
     return [
-        True if each == "different" else False if "margin" in each or each == "equivalent" else None for each in words
+        True if each == "different" else False if "margin" in each or each == "equivalent" else None for each in results
     ]
 
 
 def build_comparison_key(key: K) -> Hashable:
-    """What was asked at a point, whichever tool it was asked of."""
+    """The request at a point without its tool, to find the same point of another one."""
     return cast("Any", key)._replace(platform="", kernel="", hypervisor="")  # type: ignore[no-any-return]
 
 
 def pair_tools(keys: Iterable[K]) -> list[tuple[K, K]]:
-    """Every two points of different platforms that were asked the same, the later named first.
+    """Every two points of different platforms with the same request, the later named first.
 
-    Of two platforms that were both measured under one kernel of the unit under test those of one; only what shares no
-    kernel with the other is held against it across kernels, which are part of the tools then.
+    If two platforms were both measured under one kernel of the unit under test, uses those points. Only a platform that
+    shares no kernel with the other is compared across kernels, which are part of the tools then.
     """
     alike: dict[Hashable, list[K]] = {}
     for key in sorted(keys, key=sort_key):
@@ -117,12 +118,12 @@ def pair_tools(keys: Iterable[K]) -> list[tuple[K, K]]:
 
 
 def collect_p_values(pairs: Iterable[ToolPair]) -> tuple[float, ...]:
-    """Of those that are tested."""
+    """p values of the pairs that are tested."""
     return tuple(pair.p for pair in pairs if pair.p is not None)
 
 
 def format_kernels(kernels: Collection[str], *pair: ToolKey) -> str:
-    """What is said of the kernel where several were measured under."""
+    """A remark on the kernel, if there were measurements under several."""
     if len(kernels) < 2:
         return ""
     own = {key.kernel for key in pair}
@@ -130,7 +131,7 @@ def format_kernels(kernels: Collection[str], *pair: ToolKey) -> str:
 
 
 def format_none_valid(platforms: Iterable[str]) -> str:
-    """Of which of two platforms no trials enter: what was asked of them stays open, and is not passed over."""
+    """Describe platforms of a pair without trials that enter: the request stays open, and is not passed over."""
     return f"without valid trials: {' and '.join(platforms)}"
 
 
@@ -140,7 +141,7 @@ def format_one_platform(what: str) -> str:
 
 
 def judge_all_different(pairs: Sequence[ToolPair]) -> Confirmation:
-    """Whether all tools behave differently: every two of them do. One pair that does not is enough for the contrary."""
+    """Whether all tools behave differently, that is, each two of them. One pair that does not refutes it."""
     if any(pair.apart is False for pair in pairs):
         return "not confirmed"
     if _covers_every_pair(frozenset((pair.one, pair.other)) for pair in pairs) and all(pair.apart for pair in pairs):
@@ -149,8 +150,8 @@ def judge_all_different(pairs: Sequence[ToolPair]) -> Confirmation:
 
 
 def conclude_difference(conclusion: str, of: Sequence[Sequence[ToolPair]]) -> PaperConclusion | None:
-    """The conclusion as a whole, over all that was measured: every two tools differ in something; two are alike only
-    where they are in everything. None: there is one thing only, or no two tools.
+    """The conclusion as a whole, over all measured quantities, or None if there is only one or there are no two tools.
+    Every two tools differ in something; two are alike only if they are so in everything.
     """
     found: dict[frozenset[str], list[tuple[int, bool | None]]] = {}
     for thing, pairs in enumerate(of):
@@ -164,19 +165,19 @@ def conclude_difference(conclusion: str, of: Sequence[Sequence[ToolPair]]) -> Pa
         for known in found.values()
     ]
     every = _covers_every_pair(found) and all(differ)
-    held: Confirmation = "not confirmed" if any(alike) else "confirmed" if every else "not decided"
-    words = f"{sum(differ)} of {len(differ)} pairs of tools are shown to differ in something"
-    return PaperConclusion(conclusion, "all of the above", words, held)
+    confirmation: Confirmation = "not confirmed" if any(alike) else "confirmed" if every else "not decided"
+    summary = f"{sum(differ)} of {len(differ)} pairs of tools are shown to differ in something"
+    return PaperConclusion(conclusion, "all of the above", summary, confirmation)
 
 
 def _covers_every_pair(pairs: Iterable[frozenset[str]]) -> bool:
-    """Whether each two of the tools that occur are among them."""
+    """Whether the pairs include each two of the tools that occur."""
     known = set(pairs)
     return bool(known) and len(known) == math.comb(len(frozenset.union(*known)), 2)
 
 
 def describe_unmentioned(platform: str, names: Mapping[str, str], best: str = "xen") -> str:
-    """What is said beside a platform that the paper's sentence is not about."""
+    """The remark next to a platform that the paper's sentence does not cover."""
     return "" if names.get(platform) == best else ", of which the paper does not say it"
 
 
@@ -188,8 +189,8 @@ def build_abstract_unit(
     how: str,
     claims: Callable[[Experiments, Mapping[str, str]], Sequence[float]],
 ) -> ReportUnit[Material]:
-    """A row for each conclusion, as often as there is something to compare it with. ``how``: by what it is decided;
-    ``claims``: the p values of all rows.
+    """A row for each conclusion and each own result to compare it with. ``how``: the criterion. ``claims``: the p
+    values of all rows.
     """
 
     def make(material: Material) -> Table | None:

@@ -1,6 +1,6 @@
-"""Trials that are no runs: how many their plans ask for, how many there are and enter; notes on their plans. Pure.
+"""Trials other than runs: planned, taken and entered numbers; notes on their plans. Pure.
 
-Plans that have trials in common share them, so places are told by what was asked and not by a plan's name.
+Plans with trials in common share them, so places are identified by the request and not by a plan's name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TRIAL_FIELDS = ("platform", "testbed", "fingerprint", "emulated", "plan", "kerne
 
 
 class TrialOfPlan(TrialOfGuests, Protocol):
-    """What a record of one trial has."""
+    """The parts of a record of one trial."""
 
     @property
     def testbed(self) -> str: ...
@@ -36,8 +36,8 @@ class TrialOfPlan(TrialOfGuests, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTrials:
-    """One point of a kind: ``taken``: stored trials, ``retaken``: those of them beyond one a place; ``entered``: places
-    with a trial that enters.
+    """One point of a kind. ``taken``: stored trials. ``retaken``: those of them beyond one per place. ``entered``:
+    places with a trial that enters.
     """
 
     plan: str
@@ -56,7 +56,7 @@ class PlannedTrials:
 
 
 def select_records(records: Sequence[ExperimentRecord], query: Query) -> list[ExperimentRecord]:
-    """Those that are meant, by fields that trials have as well as runs (``TRIAL_FIELDS``)."""
+    """Select records by the fields that trials share with runs (``TRIAL_FIELDS``)."""
     if not query.terms:
         return list(records)
     tests = [term.test() for term in query.terms]
@@ -91,7 +91,7 @@ def count_platforms(
 
 
 def is_included(record: TrialOfPlan) -> bool:
-    """Whether it enters a mean: a doubt about a job or a start is one about its very time, so suspect ones do not."""
+    """Whether it enters a mean: suspect trials do not, as a doubt about a job or a start concerns its very time."""
     return record.verdict.status == "valid"
 
 
@@ -101,9 +101,9 @@ def count_planned_trials(
     platforms: Sequence[str] | None = None,
     query: Query | None = None,
 ) -> list[PlannedTrials]:
-    """Of each point what the plans' files ask for, taken or not; without such a file what its records say was asked.
+    """Planned trials of each point of the plans' files, taken or not; without such a file, as its records report them.
 
-    Of a filter platforms choose points; whether a condition was to hold at a point no plan says.
+    Only platforms in a filter choose points; no plan says whether a condition was to be met at a point.
     """
     terms = () if query is None else query.terms
     if any(term.field not in ("platform", "plan") for term in terms):
@@ -122,7 +122,7 @@ def count_planned_trials(
 
 
 def collect_plan_names(experiments: Mapping[str, Sequence[ExperimentRecord]]) -> dict[tuple[str, str], str]:
-    """Hash and testbed of the plans by which these records were taken, with the plan's name."""
+    """The plans of these records: hash and testbed to the plan's name."""
     return {
         (record.plan.plan_hash, record.testbed_fingerprint): record.plan.name
         for records in experiments.values()
@@ -132,38 +132,40 @@ def collect_plan_names(experiments: Mapping[str, Sequence[ExperimentRecord]]) ->
 
 
 def select_guest_trials(records: Iterable[ExperimentRecord]) -> list[TrialOfPlan]:
-    """Those of guests; a search is no trial."""
+    """The trials of guests; a search is no trial."""
     return [cast("TrialOfPlan", record) for record in records if hasattr(record, "plan") and hasattr(record, "verdict")]
 
 
 def _count_file_trials(
     plan: Plan, every: Sequence[TrialOfPlan], platforms: Sequence[str] | None
 ) -> list[PlannedTrials]:
-    asked = plan.of_guests
-    assert asked is not None
+    requested = plan.of_guests
+    assert requested is not None
     of_hash: dict[str, list[TrialOfPlan]] = {}
     for record in every:
         of_hash.setdefault(record.plan.hash, []).append(record)
     found = []
-    for point in asked.points:
+    for point in requested.points:
         if platforms is None or point.platform in platforms:
-            places = [of_hash.get(key, []) for key in asked.hashes_by_point[point.index]]
-            found.append(_build_planned_trials(plan.name, asked.noun, point.platform, len(places), places))
+            places = [of_hash.get(key, []) for key in requested.hashes_by_point[point.index]]
+            found.append(_build_planned_trials(plan.name, requested.noun, point.platform, len(places), places))
     return found
 
 
 def _count_record_trials(kind: str, every: Sequence[TrialOfPlan]) -> list[PlannedTrials]:
     points: dict[tuple[str, str], dict[tuple[int, int], list[TrialOfPlan]]] = {}
     for record in every:
-        asked = cast("StrictModel", record.requested).model_dump_json(exclude={"limit_s"})
-        places = points.setdefault((record.testbed_fingerprint, asked), {})
+        requested = cast("StrictModel", record.requested).model_dump_json(exclude={"limit_s"})
+        places = points.setdefault((record.testbed_fingerprint, requested), {})
         places.setdefault((record.plan.block, record.plan.repetition), []).append(record)
     found = []
     for places in points.values():
-        held = [record for group in places.values() for record in group]
-        planned = max(record.plan.set_ups * record.plan.repetitions for record in held)
+        records = [record for group in places.values() for record in group]
+        planned = max(record.plan.set_ups * record.plan.repetitions for record in records)
         found.append(
-            _build_planned_trials(held[0].plan.name, kind, held[0].requested.platform, planned, list(places.values()))
+            _build_planned_trials(
+                records[0].plan.name, kind, records[0].requested.platform, planned, list(places.values())
+            )
         )
     return found
 

@@ -1,4 +1,4 @@
-"""What a gate says of one design point, and the words that it has for every kind. Pure."""
+"""The judgement of a gate on one design point, and its wording for every kind. Pure."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ SOME_HEADROOM: Final = "the baseline lost nothing in some trials, and may have h
 
 
 class GateRequirement(NamedTuple):
-    """What lets a point pass with 80 % power if nothing has changed: see gate_power.py.
+    """Conditions under which a point passes with 80 % power if nothing has changed: see gate_power.py.
 
-    ``margin_ratio``: with these occasions; ``counts``: occasions, at the gate's margin, which is ``asked_ratio``. None:
-    no number of use.
+    ``margin_ratio``: with these occasions. ``counts``: occasions needed at the gate's margin, ``asked_ratio``, or None
+    if no usable number is enough.
     """
 
     margin_ratio: float | None
@@ -54,20 +54,20 @@ class GateRequirement(NamedTuple):
     asked_ratio: float
 
     @property
-    def words(self) -> str:
-        """Behind the figures of the point, with what can be done."""
+    def advice(self) -> str:
+        """Suffix to the figures of the point, with possible remedies."""
         if self.margin_ratio is None:
             return "" if self.counts is None else f"; what has not changed passes 8 times in 10 with {self._occasions}"
         margin = format_percent(self.margin_ratio, 2)
-        told = f"; with this spread what has not changed passes 8 times in 10 within a margin of {margin}"
+        margin_text = f"; with this spread what has not changed passes 8 times in 10 within a margin of {margin}"
         if self.margin_ratio <= self.asked_ratio:
             return (
-                f"{told} already: this is a change of about the margin, or one of the other 2 in 10; judge by another "
-                "occasion alone"
+                f"{margin_text} already: this is a change of about the margin, or one of the other 2 in 10; judge by "
+                "another occasion alone"
             )
         if self.counts is None:
-            return f"{told}, or at this margin with more than {MOST_OCCASIONS} occasions of a side"
-        return f"{told}, or at this margin with {self._occasions}"
+            return f"{margin_text}, or at this margin with more than {MOST_OCCASIONS} occasions of a side"
+        return f"{margin_text}, or at this margin with {self._occasions}"
 
     @property
     def _occasions(self) -> str:
@@ -76,7 +76,7 @@ class GateRequirement(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """``detail``: the figures, or why there are none; ``needed``: where it is for the spread that nothing is shown."""
+    """``detail``: the figures, or why there are none. ``needed``: set if nothing is shown because of the spread."""
 
     outcome: Outcome
     detail: str
@@ -85,8 +85,8 @@ class Judgement(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedPoint:
-    """One design point of the plan. ``outlier``: which set-up lies apart from the others of its occasion, or which
-    occasion of the baseline from its others.
+    """One design point of the plan. ``outlier``: a set-up that is apart from the others of its occasion, or an occasion
+    of the baseline that is apart from its others.
     """
 
     point: str
@@ -96,21 +96,21 @@ class JudgedPoint:
 
     @property
     def outcome(self) -> Outcome:
-        """In one word."""
+        """The outcome in one word."""
         return self.judgement.outcome
 
     @property
     def needed(self) -> GateRequirement | None:
-        """What its spread allows; no advice where one set-up or occasion makes the spread."""
+        """The margin or occasions that its spread requires, or None if one set-up or occasion makes the spread."""
         return None if self.outlier is not None else self.judgement.needed
 
     @property
     def detail(self) -> str:
-        """All that is said of it."""
+        """The whole description."""
         if self.outlier is not None:
             remedy = f": {self.outlier.remedy}" if self.outcome == "undecided" else ""
             return f"{self.judgement.detail}; {self.outlier.words}{remedy}"
-        return self.judgement.detail + ("" if self.needed is None else self.needed.words)
+        return self.judgement.detail + ("" if self.needed is None else self.needed.advice)
 
 
 def find_fall(change: ComparedEffect, effect: Effect, margin_ratio: float, counts: tuple[int, int]) -> Fall | None:
@@ -132,13 +132,13 @@ def judge_fall(
     missing: int,
     counts: tuple[int, int],
 ) -> Judgement:
-    """By the p values that it is worse by more than the margin (adjusted: ``worse_p``), and that it is not.
+    """Judge by the p values that it is worse by more than the margin (adjusted: ``worse_p``), and that it is not.
 
-    ``more_to_give``: that the baseline lost nothing of what was offered; None: it did, or nothing is lost now at all.
-    ``missing``: trials that enter no mean. ``counts``: occasions before and after.
+    ``more_to_give``: that the baseline lost nothing of the offered packets; None if it did, or if nothing is lost now
+    at all. ``missing``: trials that enter no mean. ``counts``: occasions before and after.
 
-    Boots or set-ups of one occasion beside those of another do not tell by how much occasions differ, and few occasions
-    do not tell of what kinds there are: a single one is judged beside many.
+    Boots or set-ups of two occasions do not show how much occasions differ, and few occasions do not show which kinds
+    of occasions exist: a single one is compared with many.
     """
     if change.why is not None or worse_p is None or fall is None:
         return Judgement("undecided", change.why or "nothing can be tested")
@@ -161,7 +161,7 @@ def judge_fall(
 
 
 def derive_requirement(change: ComparedEffect, margin_ratio: float, counts: OccasionCounts) -> GateRequirement:
-    """By the spread that is seen over occasions. A single later one is judged by the spread of its baseline."""
+    """Derived from the spread over occasions. A single later one is judged by the spread of its baseline."""
     effect = change.effect
     assert effect is not None
     assert effect.sd_log is not None
@@ -173,8 +173,8 @@ def derive_requirement(change: ComparedEffect, margin_ratio: float, counts: Occa
 
 
 def judge_full_load(entered: int, missing: int, *, as_much: bool) -> Judgement:
-    """Both forwarded all that they were offered: as good, where that was as much within the margin, and where every
-    trial shows it: the others may have lost packets just where they could not be counted.
+    """Both sides forwarded all that they were offered. They are equal if the offered loads agree within the margin and
+    every trial shows it: the others may have lost packets just where these could not be counted.
     """
     if missing:
         return Judgement(
@@ -184,12 +184,12 @@ def judge_full_load(entered: int, missing: int, *, as_much: bool) -> Judgement:
 
 
 def describe_excluded(missing: int) -> str:
-    """Of trials that are there and were not judged by."""
+    """Stored trials that the judgement does not use."""
     return f"{format_noun_count(missing, 'trial')} {'enters' if missing == 1 else 'enter'} no mean"
 
 
 def describe_unfinished(taken: int, planned: int) -> str:
-    """Of a point that is not done."""
+    """Describe a point that is not finished."""
     return f"{taken} of {planned} trials have been taken: replay goes on where it ended"
 
 
@@ -200,5 +200,6 @@ def _figures(change: ComparedEffect, margin_ratio: float) -> str:
     interval = ""
     if effect.ci90_low is not None and effect.ci90_high is not None:
         interval = f" (90 % interval {format_percent(effect.ci90_low, 2)} to {format_percent(effect.ci90_high, 2)})"
-    more = "" if not change.bound else f", where {change.bound_words}"
-    return f"{format_percent(effect.change, 2)}{interval}, margin {format_percent(margin_ratio, 2)}, over {change.scope}{more}"
+    more = "" if not change.bound else f", where {change.bound_reason}"
+    margin = format_percent(margin_ratio, 2)
+    return f"{format_percent(effect.change, 2)}{interval}, margin {margin}, over {change.scope}{more}"

@@ -1,7 +1,7 @@
-"""What changed between two sides in quantities that are no forwarding rates: searches, jobs, starts, flows, routers.
+"""Changes between two sides in quantities other than forwarding rates: searches, jobs, starts, flows, routers.
 
-The same statistics as for runs (changes.py). Nothing is claimed where trials are of several testbeds or had other work,
-and where a value says less than what the unit under test can do, or is that of a link or a cache. Pure.
+Uses the same statistics as for runs (changes.py). Nothing is claimed if trials are of several testbeds or had different
+work, if a value is only a bound on the unit under test, or if it is that of a link or a cache. Pure.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class QuantityChange(ComparedEffect):
 
     @property
     def change_ratio(self) -> float | None:
-        """Of the replicates, or of the plain means where no effect may be told."""
+        """Change of the replicates, or of the plain means if no effect may be reported."""
         if self.effect is not None and self.effect.change is not None:
             return self.effect.change
         before, after = self.before.mean, self.after.mean
@@ -61,34 +61,34 @@ class QuantityChange(ComparedEffect):
 
     @property
     def sides(self) -> tuple[SideSetUps, SideSetUps]:
-        """What it may be over, before and after."""
+        """Possible replicates of the effect, before and after."""
         return self.before.replicates, self.after.replicates
 
     @property
-    def bound_words(self) -> str:
-        """Of a time the link is the bound."""
-        held = [point.bounds for point in (self.before, self.after) if point.bounds & {"at least", HELD}]
-        some = any(len(bounds) > 1 for bounds in held)
-        if any(HELD in bounds for bounds in held):
+    def bound_reason(self) -> str:
+        """Why the difference is a bound: for a time, because of the link."""
+        bounds_of_sides = [point.bounds for point in (self.before, self.after) if point.bounds & {"at least", HELD}]
+        some = any(len(bounds) > 1 for bounds in bounds_of_sides)
+        if any(HELD in bounds for bounds in bounds_of_sides):
             return SOME_LINK_LIMITED if some else ONE_LINK_LIMITED
         return SOME_FULL if some else ONE_FULL
 
     @property
     def least_error_log(self) -> float:
-        """Of values that move in steps: all may meet the same ones."""
+        """Least error of values that move in steps: all of them may hit the same steps."""
         step = _steps(self.before, self.after, 1.0)
         return 0.0 if step is None else math.sqrt(2.0) / step
 
     @property
     def better(self) -> bool | None:
-        """Which way it changed; None: not known."""
+        """Whether it changed for the better, or None if unknown."""
         ratio = self.change_ratio
         return None if not ratio else (ratio > 0) is (self.key.quantity.better == "higher")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchedQuantities:
-    """``factors``: by kind, those that are compared. ``only_before``, ``only_after``: what the other side lacks."""
+    """``factors``: compared ones, by kind. ``only_before``, ``only_after``: quantities the other side lacks."""
 
     changes: tuple[QuantityChange, ...] = ()
     factors: Mapping[str, tuple[str, ...]]
@@ -103,16 +103,17 @@ def match_quantities(
     *,
     one_place: bool,
 ) -> MatchedQuantities:
-    """``compared``: by kind, the factors that sides may be compared by, where each has one value and not the same.
+    """Match quantities. ``compared``: by kind, the factors that sides may be compared by, if each has one value and
+    they differ.
 
     ``one_place``: both sides are of one store, so that blocks of one name are the same.
     """
     factors = {kind: found for kind, names in compared.items() if (found := _compared(kind, before, after, names))}
     theirs, ours = (_group_by_key(points, factors) for points in (before, after))
     changes = tuple(
-        _change(key, theirs[key][0], held[0], one_place)
-        for key, held in ours.items()
-        if key in theirs and len(held) == len(theirs[key]) == 1
+        _change(key, theirs[key][0], points_of_key[0], one_place)
+        for key, points_of_key in ours.items()
+        if key in theirs and len(points_of_key) == len(theirs[key]) == 1
     )
     matched = {id(point) for each in changes for point in (each.before, each.after)}
     return MatchedQuantities(
@@ -164,7 +165,7 @@ def _change(key: QuantityKey, before: MeasuredPoint, after: MeasuredPoint, one_p
 
 
 def _full_share(point: MeasuredPoint) -> float:
-    """Of the trials that lost nothing, or that the link held: beyond it they would scatter as the others do."""
+    """The share of trials that lost nothing or that the link limited: beyond it they would scatter like others."""
     return sum(value.bound in ("at least", HELD) for value in point.values) / len(point.values)
 
 
@@ -203,8 +204,10 @@ def _judge_bound(before: MeasuredPoint, after: MeasuredPoint) -> tuple[bool, str
 
 
 def _lost_nothing(before: MeasuredPoint, after: MeasuredPoint) -> tuple[bool, str | None]:
-    """Where trials lost nothing, and others did. Of the side with more these have no upper limit, so that the
-    difference is at least what is shown; of the side with less alone they say nothing of a difference.
+    """Judge rates of which some trials lost nothing.
+
+    On the side with more, such trials have no upper limit, so the difference is at least the one shown. If only the
+    side with less has them, they say nothing about a difference.
     """
     assert before.mean is not None
     assert after.mean is not None
@@ -217,8 +220,8 @@ def _lost_nothing(before: MeasuredPoint, after: MeasuredPoint) -> tuple[bool, st
 
 
 def find_cache_objection(bounds: Collection[Bound], flags: Sequence[Collection[bool]]) -> str | None:
-    """Why times may be those of a cache; ``flags``: of each side, whether what its trials read may be from memory. It
-    compares with its like alone, and a side in which some trials read from memory is like no other one.
+    """Why times may be those of a cache. ``flags``: for each side, whether its trials may have read from memory. Such a
+    side is only comparable with its like; a side of which some trials read from memory is comparable with none.
     """
     if FROM_MEMORY in bounds:
         return FROM_MEMORY
@@ -228,21 +231,22 @@ def find_cache_objection(bounds: Collection[Bound], flags: Sequence[Collection[b
 
 
 def _judge_link_limited(before: MeasuredPoint, after: MeasuredPoint) -> tuple[bool, str | None]:
-    """Where the link held one side alone, or some of its trials, and the other one was slower, it cannot be so by that
-    link.
+    """Judge times of trials that the link limited.
+
+    If it limited one side alone, or some of its trials, and the other side was slower, that link cannot be the reason.
     """
     if HELD in before.bounds and HELD in after.bounds:
         return False, HELD
-    held, free = (before, after) if HELD in before.bounds else (after, before)
-    assert held.mean is not None
+    limited, free = (before, after) if HELD in before.bounds else (after, before)
+    assert limited.mean is not None
     assert free.mean is not None
-    if free.mean.mean >= held.mean.mean:
+    if free.mean.mean >= limited.mean.mean:
         return True, None
-    return False, SOME_LINK_LIMITED if len(held.bounds) > 1 else LINK_LIMITED_SLOWER
+    return False, SOME_LINK_LIMITED if len(limited.bounds) > 1 else LINK_LIMITED_SLOWER
 
 
 def _derive_effect(before: MeasuredPoint, after: MeasuredPoint, one_place: bool) -> ScopedEffect:
-    """Where nothing varied, values are known to a packet of their counts: a fall of all of them is one."""
+    """Without any variation, values are known to one packet of their counts: a fall of all of them is one."""
     found = _derive_best_effect(before, after, one_place, partial(_steps, before, after))
     known_ratio = max(before.known_ratio, after.known_ratio)
     if found[2] != NOTHING_VARIED or not known_ratio:
@@ -253,7 +257,7 @@ def _derive_effect(before: MeasuredPoint, after: MeasuredPoint, one_place: bool)
 def _derive_best_effect(
     before: MeasuredPoint, after: MeasuredPoint, one_place: bool, packets: Callable[[float], float | None]
 ) -> ScopedEffect:
-    """Over blocks of both, or else over the highest level that there is enough of."""
+    """Over blocks of both sides, or else over the highest level that there is enough of."""
     one, other = after.block_means, before.block_means
     shared = [block for block in one if block in other] if one_place else []
     if len(shared) >= MINIMUM_BLOCKS:
@@ -265,10 +269,10 @@ def _derive_best_effect(
 
 
 def _steps(before: MeasuredPoint, after: MeasuredPoint, replicates: float) -> float | None:
-    """How finely values are told, as the packets that a count would have; None: there are no steps that matter.
+    """Resolution of values, as the number of packets in an equivalent count, or None if no steps matter.
 
-    What every search may do alike is not averaged away: the deviation between replicates is taken to be at least so
-    large that their mean is no surer than one value within its step.
+    A step that every search may repeat is not averaged away: the deviation between replicates is taken to be at least
+    so large that their mean is no more certain than one value within its step.
     """
     widths = [value.width_ratio for point in (before, after) for value in point.values if value.width_ratio]
     return UNIFORM / (max(widths) * math.sqrt(replicates)) if widths else None

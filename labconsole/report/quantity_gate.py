@@ -1,6 +1,6 @@
-"""Whether searches, jobs, starts, flows and routers of a plan stand beside their baseline, by quantities. Pure.
+"""Gate for searches, jobs, starts, flows and routers of a plan: compares quantities with their baseline. Pure.
 
-What is lower where less is better counts as higher: a job that takes longer has fallen.
+If less is better, a lower value counts as higher: a job that takes longer has fallen.
 """
 
 from __future__ import annotations
@@ -52,8 +52,9 @@ class PlannedPointTrials:
 
 
 def collect_planned_trials(plans: Sequence[Plan]) -> list[PlannedPointTrials]:
-    """What a plan asks for beside forwarding trials, on all of these occasions; of its searches those that look for a
-    load.
+    """Trials that a plan requests besides forwarding trials, on all of these occasions.
+
+    Of its searches, those for a load.
     """
     of_each = [_collect_plan_trials(plan) for plan in plans]
     return [
@@ -72,18 +73,18 @@ def _collect_plan_trials(plan: Plan) -> list[PlannedPointTrials]:
         ]
     if plan.search is not None and plan.search.load_goals:
         of: dict[int, list[str]] = {}
-        words = {}
+        names = {}
         for configuration, key in zip(plan.searches, plan.search_hashes, strict=True):
             of.setdefault(configuration.index, []).append(key)
-            words[configuration.index] = configuration.request.format_without_load()
+            names[configuration.index] = configuration.request.format_without_load()
         found += [
-            PlannedPointTrials(kind="search", words=words[index], hashes=tuple(keys)) for index, keys in of.items()
+            PlannedPointTrials(kind="search", words=names[index], hashes=tuple(keys)) for index, keys in of.items()
         ]
     return found
 
 
 def derive_fall_p_values(changes: Changes, margin_ratio: float) -> dict[QuantityKey, tuple[float, float]]:
-    """Of each, p of the claim that it is worse by more than the margin, and of the claim that it is not."""
+    """For each: p of the claim that it is worse by more than the margin, and p of the claim that it is not."""
     found = {}
     for change in changes.quantities.changes:
         effect = change.effect
@@ -99,14 +100,14 @@ def derive_fall_p_values(changes: Changes, margin_ratio: float) -> dict[Quantity
 
 def judge_quantities(
     changes: Changes,
-    asked: Sequence[PlannedPointTrials],
+    points: Sequence[PlannedPointTrials],
     falls: Falls,
     worse_p: Mapping[QuantityKey, float],
     margin_ratio: float,
 ) -> list[JudgedPoint]:
-    """Every quantity of every point that is asked for; ``worse_p``: the first of ``falls``, adjusted."""
+    """Every quantity of every requested point. ``worse_p``: the first values of ``falls``, adjusted."""
     judged: list[JudgedPoint] = []
-    for point in asked:
+    for point in points:
         hashes = frozenset(point.hashes)
         own = [trial for trial in changes.after.trials if trial.kind == point.kind and trial.hash in hashes]
         lacking = _describe_missing(own, point)
@@ -126,7 +127,7 @@ def _judge_point(
     margin_ratio: float,
     own: Sequence[MeasuredTrial],
 ) -> Iterator[JudgedPoint]:
-    """Every quantity of one point, those of the baseline alone as well: by the factors of trials that have values."""
+    """Every quantity of one point, also those of the baseline alone, by the factors of trials that have values."""
     factors = {sort_factors(trial) for trial in own if trial.values}
 
     def here(key: QuantityKey) -> bool:
@@ -150,14 +151,15 @@ def _judge_point(
 
 
 def _invalid_ratio(trials: Sequence[MeasuredTrial]) -> float:
-    """The share of those whose verdict leaves them out, for more than a doubt."""
+    """The share of trials that their verdict excludes for more than a doubt."""
     codes = [trial.left_out for trial in trials if trial.left_out is not None]
     return sum(WEIGHT.get(code) == "invalid" for code in codes) / len(trials) if trials else 0.0
 
 
 def _downgrade_if_invalid(judgement: Judgement, now_ratio: float, before_ratio: float) -> Judgement:
-    """Nothing passes by the trials that are left where more are invalid than before: a guest that forwards nothing any
-    more makes its trial invalid, so that what has changed would be what leaves it out.
+    """Let nothing pass by its remaining trials if more are invalid than before.
+
+    A guest that stops forwarding makes its trial invalid, so that the change itself would exclude it.
     """
     if judgement.outcome != "passed" or now_ratio <= before_ratio:
         return judgement
@@ -201,7 +203,7 @@ def _judgement(
 
 
 def _describe_headroom(before: MeasuredPoint, after: MeasuredPoint) -> str | None:
-    """Where trials of the baseline lost nothing, and it is not so that none loses anything now."""
+    """Describe the headroom of a baseline with trials that lost nothing, or None if no trial loses anything now."""
     if "at least" not in before.bounds or after.bounds == {"at least"}:
         return None
     return SOME_HEADROOM if len(before.bounds) > 1 else HEADROOM

@@ -1,4 +1,4 @@
-"""What two sides of a comparison show in searches, jobs, starts, flows and routers, as table, sentences, JSON. Pure."""
+"""The two sides of a comparison in searches, jobs, starts, flows and routers, as table, sentences, JSON. Pure."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ COLUMNS: Final = (
 
 
 def build_quantities_table(changes: Changes) -> Table | None:
-    """A row for each quantity of each design point that both sides have; None: there is none."""
+    """A row for each quantity of each design point that both sides have, or None if there are none."""
     found = changes.quantities.changes
     if not found:
         return None
@@ -78,15 +78,16 @@ def build_quantities_table(changes: Changes) -> Table | None:
 
 
 def describe_results(changes: Changes) -> Iterator[str]:
-    """A sentence for each kind that both sides have, and one where sides are compared by a factor."""
+    """A sentence for each kind that both sides have, and one if sides are compared by a factor."""
     for kind in dict.fromkeys(each.key.kind for each in changes.quantities.changes):
         own = [each for each in changes.quantities.changes if each.key.kind == kind]
-        words = Counter(
+        results = Counter(
             each.word + (f" ({format_direction(each)})" if each.word.startswith("different") else "") + each.reach
             for each in own
         )
-        told = ", ".join(f"{many} {name}" for name, many in sorted(words.items(), key=lambda item: (-item[1], item[0])))
-        yield f"Of {record_kinds()[kind].plural} {_many(len(own))} on both sides: {told}."
+        ordered = sorted(results.items(), key=lambda item: (-item[1], item[0]))
+        text = ", ".join(f"{many} {name}" for name, many in ordered)
+        yield f"Of {record_kinds()[kind].plural} {_many(len(own))} on both sides: {text}."
     for kind, names in changes.quantities.factors.items():
         yield f"Compared by {', '.join(names)}: {record_kinds()[kind].plural}."
     if changes.margin_ratio is not None and not changes.changes and changes.quantities.changes:
@@ -94,7 +95,7 @@ def describe_results(changes: Changes) -> Iterator[str]:
 
 
 def describe_reservations(side: Side, name: str) -> Iterator[str]:
-    """What is averaged although it differs, and what enters nothing."""
+    """Differences that are averaged over, and trials that do not enter."""
     for kind, conditions in find_pooled_conditions(side.trials).items():
         yield f"{_plural(kind)} {name} are averaged although they differ: {'; '.join(conditions)}."
     for kind in sorted({trial.kind for trial in side.trials}):
@@ -102,11 +103,12 @@ def describe_reservations(side: Side, name: str) -> Iterator[str]:
         why = Counter(trial.left_out for trial in own if trial.left_out is not None)
         if why:
             reasons = ", ".join(f"{code} {many}" for code, many in why.most_common())
-            yield f"{sum(why.values())} of {format_noun_count(len(own), 'trial')} {name} of kind {kind} enter no mean: {reasons}."
+            trials = format_noun_count(len(own), "trial")
+            yield f"{sum(why.values())} of {trials} {name} of kind {kind} enter no mean: {reasons}."
 
 
 def describe_unmatched(points: tuple[MeasuredPoint, ...], name: str) -> Iterator[str]:
-    """What the other side lacks."""
+    """Describe the points that the other side lacks."""
     if points:
         some = "; ".join(f"{each.words}: {each.quantity.name}" for each in points[:3])
         yield f"Only {name}: {_many(len(points))} ({some}{'; …' if len(points) > 3 else ''})."
@@ -121,12 +123,12 @@ def _plural(kind: str) -> str:
 
 
 def format_direction(change: QuantityChange) -> str:
-    """better or worse."""
+    """ "better" or "worse"."""
     return UNKNOWN if change.better is None else "better" if change.better else "worse"
 
 
 def format_compared_point(change: QuantityChange) -> str:
-    """The point of both sides; where a factor is compared, both."""
+    """The point on both sides; if a factor is compared, with both of its values."""
     one, other = change.before.words, change.after.words
     return one if one == other else f"{one} → {other}"
 
@@ -153,7 +155,7 @@ def _format_mean(point: MeasuredPoint) -> str:
     if mean is None:
         return UNKNOWN
     more = "≥ " if point.bounds == {"at least"} else "≤ " if point.bounds == {HELD} else ""
-    if mean.scope != "set-ups":  # of one set-up an interval would speak for no other
+    if mean.scope != "set-ups":  # an interval from one set-up would not represent others
         return more + format_number(mean.mean / quantity.scale, quantity.places)
     return more + format_with_interval(mean, quantity.scale, quantity.places)
 
@@ -162,7 +164,7 @@ def _format_finding(change: QuantityChange) -> str:
     if change.why is not None:
         return f"{change.word}: {change.why}"
     if not change.word.startswith("different"):
-        return f"{change.word}{change.reach}" + (f", {change.bound_words}" if change.bound else "")
+        return f"{change.word}{change.reach}" + (f", {change.bound_reason}" if change.bound else "")
     return f"{change.word} ({format_direction(change)}){change.reach}{', at least' if change.bound else ''}"
 
 
@@ -210,7 +212,7 @@ def _build_side_cells(point: MeasuredPoint) -> tuple[Cell, ...]:
 
 
 def build_json_rows(changes: Changes) -> list[dict[str, Any]]:
-    """One for each row, with the exact values and the factors of the point."""
+    """One object for each row, with the exact values and the factors of the point."""
     return [
         {**dict(zip(COLUMNS, _cells(each), strict=True)), "factors": _plain(dict(each.before.key.factors))}
         for each in changes.quantities.changes

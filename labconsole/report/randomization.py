@@ -1,7 +1,7 @@
-"""Whether trials were taken in an order that their plan drew, and set-ups of a block in that one. Pure.
+"""Whether trials, and set-ups of a block, were measured in the order that their plan drew. Pure.
 
-Who takes one platform after the other by hand (``--platforms A``, then ``B``) takes A before B in every block: a drift
-of the machine is then on B's side each time, and looks like an effect. The draw is what keeps it from that.
+An operator who measures one platform after the other by hand (``--platforms A``, then ``B``) measures A before B in
+every block. Drift of the machine then affects B each time, and looks like an effect. The draw prevents that.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from labconsole.measure.run_row import RunRow
 from labconsole.report.points import PointSummary, RunFacts
 
 AS_LISTED = "as-listed"
-"""The order that nobody draws: the same in every block, and in every pass through a set-up's points."""
+"""The order without a draw: the same in every block, and in every pass through a set-up's points."""
 
 ORDER_LISTED = "the plan lists the order instead of drawing it: set order: blocked-random, raise set_ups and replay"
 NOT_AS_DRAWN = (
@@ -23,17 +23,18 @@ NOT_AS_DRAWN = (
 )
 
 MISTAKEN_SHARE = 3
-"""Of so many blocks one may have another order than the drawn one.
+"""An order counts as wrong if at least one in this number of blocks differs from the drawn one.
 
-Two platforms that are always taken in the same order meet the plan's in one of two blocks, since every second block is
-the one before it backwards. One of four or more is a guest that did not boot at its turn.
+Two platforms that are always measured in the same order match the plan's in one of two blocks, since every second block
+is the previous one reversed. One of four or more is a guest that did not boot at its turn.
 """
 
 
 class SetUpOrder(NamedTuple):
-    """When the first try at a run's set-up began, and where the plan's order has the run.
+    """When the first try at a run's set-up began, and the run's place in the plan's order.
 
-    ``repetitions``: as often the plan asked for its point then; places of another number of them are another count.
+    ``repetitions``: the number that the plan requested for its point then; positions are only comparable between equal
+    numbers.
     """
 
     begun: str
@@ -44,11 +45,11 @@ class SetUpOrder(NamedTuple):
 
 
 SetUpOrders = Mapping[str, SetUpOrder]
-"""By run id, of the runs whose records tell of it."""
+"""By run id, for the runs whose records have it."""
 
 
 def collect_orders(entered: Iterable[RunRow], begun: SetUpStarts, facts: Mapping[str, RunFacts]) -> SetUpOrders:
-    """Of every run of a block: what its record says of the order, and when the set-up was really first tried."""
+    """For every run of a block: the order in its record, and when its set-up was actually first tried."""
     found = {}
     for run in entered:
         first = begun.get((block_of(run), run.platform, run.background))
@@ -61,19 +62,22 @@ def collect_orders(entered: Iterable[RunRow], begun: SetUpStarts, facts: Mapping
 def find_order_objection(
     one: PointSummary, other: PointSummary, blocks: Collection[Hashable], known: SetUpOrders
 ) -> str | None:
-    """Why the order of two points forbids to compare them, None where it does not, as far as records tell.
+    """Why the order of two points forbids a comparison, or None if records show no reason.
 
-    ``blocks``: those in which they are a pair. What is as listed in a third or more of its own blocks is compared with
-    nothing: drift of the machine during a set-up falls on the same point each time.
+    ``blocks``: those in which they are a pair. A point that is as listed in a third or more of its own blocks is
+    compared with nothing: drift of the machine during a set-up affects the same point each time.
     """
     ours, theirs = _group_by_block(one, known), _group_by_block(other, known)
-    if any(_too_many(sum(taken.order == AS_LISTED for taken in held.values()), len(held)) for held in (ours, theirs)):
+    if any(
+        _too_many(sum(each.order == AS_LISTED for each in orders.values()), len(orders)) for orders in (ours, theirs)
+    ):
         return ORDER_LISTED
     both = [block for block in blocks if block in ours and block in theirs]
     pairs = [(ours[block], theirs[block]) for block in both]
-    asked = {(own.repetitions, other.repetitions) for own, other in pairs}
+    repetitions = {(own.repetitions, other.repetitions) for own, other in pairs}
     against = sum(
-        _contradicts_order(own, other, own.repetitions == other.repetitions or len(asked) == 1) for own, other in pairs
+        _contradicts_order(own, other, own.repetitions == other.repetitions or len(repetitions) == 1)
+        for own, other in pairs
     )
     return NOT_AS_DRAWN if _too_many(against, len(blocks)) else None
 
@@ -83,15 +87,15 @@ def _too_many(against: int, blocks: int) -> bool:
 
 
 def _group_by_block(point: PointSummary, known: SetUpOrders) -> dict[Hashable, SetUpOrder]:
-    """Places of one set-up lie together, so that any of its runs stands for it."""
+    """Places of one set-up are adjacent, so that any of its runs represents it."""
     runs = zip(point.run_ids, point.blocks_of_runs, strict=True)
     return {block: known[run_id] for run_id, block in runs if run_id in known}
 
 
 def _contradicts_order(one: SetUpOrder, other: SetUpOrder, of_one_plan: bool) -> bool:
-    """``of_one_plan``: else the plan's repetitions were lowered between the two, and which comes first is not known.
+    """``of_one_plan``: if False, the plan's repetitions were lowered between the two, and their order is unknown.
 
-    Two that differ in every block do so by a plan that asks for it.
+    Two set-ups that differ in every block do so by a plan that requests it.
     """
     if AS_LISTED in (one.order, other.order) or (one.seed, one.order) != (other.seed, other.order):
         return True

@@ -1,4 +1,4 @@
-"""Tables as CSV, Markdown and LaTeX. CSV holds whole numbers; on paper they are rounded, with interval."""
+"""Tables as CSV, Markdown and LaTeX. CSV has whole numbers; printed tables round them and add the interval."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def check_table(table: Table) -> None:
 
 
 def labelled(part: Figure | Table) -> str:
-    """``Table 1. Title`` for what has a number in its paper. LaTeX numbers by itself, so its captions do without."""
+    """``Table 1. Title`` for a part with a number in its paper. LaTeX numbers by itself, so its captions omit it."""
     return f"{part.number}. {part.title}" if part.number else part.title
 
 
@@ -53,7 +53,7 @@ def to_csv(table: Table) -> str:
 
 
 def to_markdown(table: Table) -> str:
-    """A pipe table under its title. Foreign words in it are not read as Markdown."""
+    """A pipe table under its title, with foreign text escaped so that it is not read as Markdown."""
 
     def line(cells: Sequence[str]) -> str:
         return "| " + " | ".join(map(escape_markdown, cells)) + " |"

@@ -1,5 +1,6 @@
-"""Trials for telemetry as a report tells them: what packets cost the unit under test's processors, and why some were
-dropped. They enter no mean. Pure.
+"""Telemetry trials as reported: what packets cost the unit under test's processors, and why some were dropped.
+
+They enter no mean. Pure.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from labconsole.model.record.run import Requested, RunRecord, StreamRecord
 
 @dataclass(frozen=True, slots=True)
 class TelemetryTrial:
-    """``rate_pps``: that it forwarded, without a second guest's own streams. ``doubts``: the codes of its verdict.
-    ``processes``: the busiest, by name, with their time. ``drops``: the kernel's
-    words for what the unit under test dropped, the commonest first.
+    """``rate_pps``: forwarded, without a second guest's own streams. ``doubts``: the codes of its verdict.
+    ``processes``: the busiest, by name, with their time. ``drops``: the kernel's words for what the unit under test
+    dropped, the commonest first.
     """
 
     run_id: str
@@ -32,13 +33,13 @@ class TelemetryTrial:
 
 
 def read_telemetry_trials(record: Mapping[str, Any]) -> list[TelemetryTrial]:
-    """One, or none where nothing is told. Raises ValueError for what is no record."""
+    """One trial, or none if the record reports nothing. Raises ValueError for something that is not a record."""
     run = RunRecord.model_validate_json(json.dumps(record), strict=True)
-    told, time = read_work(run), processor_time(run)
-    if run.verdict.status == "invalid" or told is None or time is None:
+    work, time = read_work(run), processor_time(run)
+    if run.verdict.status == "invalid" or work is None or time is None:
         return []
     used: Counter[str] = Counter()
-    for each in told.processes:
+    for each in work.processes:
         used[clean_name(each.name)] += each.cpu_ns
     total = run.total
     rate_pps = total.measured_pps if total.forwarding_pps is None else total.forwarding_pps
@@ -56,5 +57,5 @@ def _drops(run: RunRecord) -> tuple[tuple[str, int], ...]:
 
 
 def clean_name(name: str) -> str:
-    """A node's word without what a table in any format would take for its own."""
+    """A node's word without characters that a table in any format would interpret."""
     return " ".join("".join("·" if char in "|\\<>`" else char for char in name).split())

@@ -1,4 +1,4 @@
-"""By which tolerances trials were judged, where not by the usual: a reader takes "valid" for the usual word. Pure."""
+"""Tolerances used to judge trials, if not the defaults: a reader takes "valid" for the default word. Pure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from labconsole.report.formatting import format_noun_count
 
 MOST = 1e15
 NonDefaultTolerances = tuple[tuple[str, str], ...]
-"""What is unusual of one trial: names and values of tolerances, by name. Empty: nothing is."""
+"""Non-default tolerances of one trial: names and values, by name; empty if there are none."""
 
 
 def find_non_default_tolerances(tolerances: Mapping[str, Any]) -> NonDefaultTolerances:
-    """Those that a plan set otherwise; names that this version does not know are left out."""
+    """Tolerances that a plan changed; names that this version does not know are left out."""
     usual = Tolerances().model_dump()
     return tuple(
         (name, _format_value(value))
@@ -30,10 +30,10 @@ def _format_value(value: Any) -> str:
 
 
 def describe_tolerances(trials: Iterable[NonDefaultTolerances]) -> list[str]:
-    """A sentence; trials that were judged alike are counted together. ``trials``: all that are reported."""
+    """A sentence on them; trials with the same tolerances are counted together. ``trials``: all that are reported."""
     usual = Tolerances().model_dump()
-    words = []
+    judgements = []
     for alike, many in sorted(Counter(filter(None, trials)).items(), key=lambda each: (-each[1], each[0])):
-        told = ", ".join(f"{name} {value} instead of {_format_value(usual[name])}" for name, value in alike)
-        words.append(f"{format_noun_count(many, 'trial')} by {told}")
-    return [f"Judged by other tolerances than the usual: {'; '.join(words)}."] if words else []
+        values = ", ".join(f"{name} {value} instead of {_format_value(usual[name])}" for name, value in alike)
+        judgements.append(f"{format_noun_count(many, 'trial')} by {values}")
+    return [f"Judged by other tolerances than the usual: {'; '.join(judgements)}."] if judgements else []

@@ -1,4 +1,4 @@
-"""Results over occasions as tables, figures and objects: of each kind by itself. Pure."""
+"""Results over occasions as tables, figures and objects, for each kind by itself. Pure."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ TRENDS_NOTE = (
 )
 
 MOST_OUTLIERS = 3
-"""Named in a row, the last ones; the table of occasions has all."""
+"""Most outliers named in a row, the last ones; the table of occasions has all."""
 
 QUANTITY_COLUMNS = ("kind", "quantity", "unit", "better")
-"""Columns of what is no forwarding rate."""
+"""Columns of quantities other than forwarding rates."""
 
 
 def group_by_kind(trends: Sequence[Trend]) -> dict[str, list[Trend]]:
-    """Runs first."""
+    """Group trends by kind, runs first."""
     found: dict[str, list[Trend]] = {}
     for each in sorted(trends, key=lambda each: each.kind != RUN):
         found.setdefault(each.kind, []).append(each)
@@ -34,7 +34,7 @@ def group_by_kind(trends: Sequence[Trend]) -> dict[str, list[Trend]]:
 
 
 def build_tables(trends: Sequence[Trend]) -> Iterator[Table]:
-    """Of each kind a row for each design point, and a row for each change, with what else changed then."""
+    """Tables for each kind: a row for each design point, and a row for each change, with what else changed then."""
     for kind, own in group_by_kind(trends).items():
         yield _trends_table(kind, own)
         if any(each.steps for each in own):
@@ -50,7 +50,7 @@ def _title(kind: str) -> str:
 
 
 def _units(kind: str) -> tuple[str, str]:
-    """Of columns, and of headings."""
+    """Units of columns, and of headings."""
     return ("_bps", ", Mbit/s") if kind == RUN else ("", "")
 
 
@@ -64,7 +64,7 @@ def _format_quantity(kind: str, trend: Trend) -> tuple[str, ...]:
 
 
 def _trends_table(kind: str, trends: Sequence[Trend]) -> Table:
-    (unit, shown_unit), beside = _units(kind), () if kind == RUN else QUANTITY_COLUMNS
+    (unit, shown_unit), extra_columns = _units(kind), () if kind == RUN else QUANTITY_COLUMNS
     rows, shown = [], []
     for each in trends:
         last, level = each.results[-1], each.levels[-1] if each.levels else None
@@ -104,7 +104,7 @@ def _trends_table(kind: str, trends: Sequence[Trend]) -> Table:
         name=_named(kind, "trends"),
         title=_title(kind),
         columns=(
-            *beside,
+            *extra_columns,
             "point",
             "occasions",
             "last_occasion",
@@ -148,7 +148,7 @@ def format_margin_note(trends: Sequence[Trend]) -> str:
 
 
 def format_smallest_change(trend: Trend) -> str:
-    """What would have been found in the middle of the series and of the latest occasion."""
+    """The smallest change that would be found in the middle of the series and at the latest occasion."""
     middle, latest = trend.smallest
     if latest is None:
         return UNKNOWN
@@ -159,8 +159,8 @@ def _steps_table(kind: str, trends: Sequence[Trend]) -> Table:
     rows, shown = [], []
     for trend in trends:
         for step in trend.steps:
-            told = "; ".join(each.words for each in step.differences)
-            words = () if kind == RUN else ("better" if step.better else "worse",)
+            differences = "; ".join(each.words for each in step.differences)
+            direction = () if kind == RUN else ("better" if step.better else "worse",)
             rows.append(
                 (
                     *_build_quantity_cells(kind, trend),
@@ -168,8 +168,8 @@ def _steps_table(kind: str, trends: Sequence[Trend]) -> Table:
                     step.occasion,
                     step.started_at,
                     step.change_ratio,
-                    *words,
-                    told,
+                    *direction,
+                    differences,
                     step.at_least,
                 )
             )
@@ -180,7 +180,7 @@ def _steps_table(kind: str, trends: Sequence[Trend]) -> Table:
                     format_step(trend, step),
                     step.occasion,
                     step.started_at[:10],
-                    told or "nothing that is known",
+                    differences or "nothing that is known",
                 )
             )
     return Table(
@@ -210,7 +210,7 @@ def _steps_table(kind: str, trends: Sequence[Trend]) -> Table:
 
 
 def build_results_tables(trends: Sequence[Trend]) -> Iterator[Table]:
-    """Of each kind every result, with its interval and level: what the figure is drawn from."""
+    """For each kind every result, with its interval and level: the data of the figure."""
     for kind, own in group_by_kind(trends).items():
         unit, _ = _units(kind)
         rows, shown = [], []
@@ -281,7 +281,7 @@ def build_results_tables(trends: Sequence[Trend]) -> Iterator[Table]:
 
 
 def build_figures(trends: Sequence[Trend]) -> Iterator[Figure]:
-    """Of each kind one, with a panel for each design point: its results, the levels, and a line at each change."""
+    """For each kind one figure, with a panel per design point: its results, the levels, and a line at each change."""
     for kind, own in group_by_kind(trends).items():
         panels = tuple(panel for each in own if (panel := build_panel(each)) is not None)
         if panels:
@@ -302,7 +302,7 @@ def build_figures(trends: Sequence[Trend]) -> Iterator[Figure]:
 
 
 def build_panel(trend: Trend) -> Panel | None:
-    """None where there are no two results, or none to show changes from."""
+    """A panel, or None if there are fewer than two results or no level to show changes from."""
     first = trend.first_level
     if len(trend.results) < 2 or not first or first < 0:
         return None
@@ -323,12 +323,12 @@ def build_panel(trend: Trend) -> Panel | None:
 
 
 def format_value(trend: Trend, value: float | None) -> str:
-    """In the unit that people read, without it."""
+    """A value in its display unit, without the unit."""
     return format_number(None if value is None else value / trend.quantity.scale, trend.quantity.places)
 
 
 def format_level(trend: Trend) -> str:
-    """The last level, and how far results lie from it."""
+    """The last level, and how far results are from it."""
     if not trend.levels:
         return UNKNOWN
     last, quantity = trend.levels[-1], trend.quantity
@@ -337,26 +337,26 @@ def format_level(trend: Trend) -> str:
 
 
 def describe_last_change(trend: Trend) -> str:
-    """The last change, or why none is looked for, and what lies apart."""
+    """The last change, or why none is searched for, and the outliers."""
     if trend.why is not None:
         return trend.why
-    words = "none"
+    change = "none"
     if trend.steps:
         step = trend.steps[-1]
-        words = f"{format_step(trend, step)} since {step.occasion}"
-    return "; ".join([words, *describe_outliers(trend)])
+        change = f"{format_step(trend, step)} since {step.occasion}"
+    return "; ".join([change, *describe_outliers(trend)])
 
 
 def describe_outliers(trend: Trend) -> list[str]:
-    """Which occasions lie apart, the earlier ones without a word each."""
+    """Outlying occasions; the earlier ones only as a number."""
     passed = [each for each in trend.outliers if not each.can_be_change]
     latest = [each for each in trend.outliers if each.can_be_change]
     named = [f"{each.occasion} ({_signed(each.change_ratio)})" for each in passed[-MOST_OUTLIERS:]]
     more = len(passed) - len(named)
-    words = [f"outlier{'s' if len(passed) > 1 else ''}: {', '.join(named)}"] if named else []
+    sentences = [f"outlier{'s' if len(passed) > 1 else ''}: {', '.join(named)}"] if named else []
     if more:
-        words[0] += f" and {more} earlier"
-    return words + [
+        sentences[0] += f" and {more} earlier"
+    return sentences + [
         f"{each.occasion} is off by {_signed(each.change_ratio)}: an outlier, or the first of a change"
         for each in latest[:1]
     ]
@@ -367,21 +367,21 @@ def _signed(ratio: float) -> str:
 
 
 def format_step(trend: Trend, step: TrendStep) -> str:
-    """Of what is no rate also which way it is, as less may be better."""
+    """A change of level; if it is not of a rate, also its direction, as less may be better."""
     least = "at least " if step.at_least else ""
     way = "" if trend.kind == RUN else f" ({'better' if step.better else 'worse'})"
     return f"{least}{_signed(step.change_ratio)}{way}"
 
 
 def build_json_object(trend: Trend) -> dict[str, Any]:
-    """Everything that is known of it, for machines."""
+    """The whole trend, for machines."""
     of_runs = trend.kind == RUN
     names = ("rate_bps", "ci_low_bps", "ci_high_bps") if of_runs else ("value", "ci_low", "ci_high")
     results = []
     for result in trend.results:
         values = (None if result.mean is None else result.mean.mean, *result.interval)
-        held = {"occasion": result.occasion, **dict(zip(names, values, strict=True))}
-        results.append({**held, "set_ups": 0 if result.mean is None else result.mean.set_ups})
+        entry = {"occasion": result.occasion, **dict(zip(names, values, strict=True))}
+        results.append({**entry, "set_ups": 0 if result.mean is None else result.mean.set_ups})
     return {
         **({} if of_runs else dict(zip(QUANTITY_COLUMNS, _build_quantity_cells(trend.kind, trend), strict=True))),
         "point": trend.words,

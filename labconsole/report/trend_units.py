@@ -1,4 +1,4 @@
-"""Results of a kind that is no run over the occasions of its plans: the units of a report that all kinds share."""
+"""Results of a kind other than runs over the occasions of its plans: the report units that all kinds share."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from labconsole.report.trend_tables import build_figures, build_results_tables, 
 from labconsole.report.trends import Trend, find_trends
 
 SEARCHES = "search"
-"""The kind that a report's material has apart from the others."""
+"""The kind that a report's material keeps apart from the others."""
 
 MOST_PANELS = 12
-"""Of the figure; the table has every design point."""
+"""Most panels of the figure; the table has every design point."""
 
 
 def build_trend_units(measured: MeasuredKind, place: int) -> tuple[Unit, ...]:
-    """A figure and tables of every plan with several occasions; of none without."""
+    """A figure and tables of every plan with several occasions; empty if there is none."""
     name = measured.kind.name
     return (
         ReportUnit(name=f"trend-{name}", place=place, make=partial(_figure, measured=measured)),
@@ -32,15 +32,15 @@ def build_trend_units(measured: MeasuredKind, place: int) -> tuple[Unit, ...]:
 
 
 def build_trend_figures(trends: Sequence[Trend]) -> list[Figure]:
-    """Of the first design points."""
+    """Figures of the first design points."""
     return list(build_figures(trends[:MOST_PANELS]))
 
 
-def build_trend_tables(trends: Sequence[Trend], told: Sequence[str]) -> list[Table]:
-    """Of the design points, the changes, and every result; ``told``: which occasions are left out."""
+def build_trend_tables(trends: Sequence[Trend], omitted: Sequence[str]) -> list[Table]:
+    """Tables of the design points, the changes, and every result. ``omitted``: the occasions that are left out."""
     found = list(build_tables(trends))
-    if found and told:
-        found[0] = replace(found[0], note=f"{found[0].note} {'. '.join(told)}.")
+    if found and omitted:
+        found[0] = replace(found[0], note=f"{found[0].note} {'. '.join(omitted)}.")
     return [*found, *build_results_tables(trends)]
 
 
@@ -59,9 +59,9 @@ def _trends(material: Material, measured: MeasuredKind) -> tuple[list[Trend], li
         if AT in trial.plan_name:
             by_plan.setdefault(base_name(trial.plan_name), []).append(trial)
     found: list[Trend] = []
-    told: list[str] = []
+    omitted: list[str] = []
     for trials in by_plan.values():
         if len({trial.plan_name for trial in trials}) > 1:
-            sides = list(build_trial_sides(trials, trials, "", told.append))
+            sides = list(build_trial_sides(trials, trials, "", omitted.append))
             found += find_trends(sides, margin_ratio=material.given_margin_ratio)
-    return found, told
+    return found, omitted

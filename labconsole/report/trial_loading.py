@@ -1,4 +1,4 @@
-"""The trials of a side of a comparison that are no runs: read from a store, and chosen as its runs are."""
+"""Loads the trials of a side of a comparison that are not runs, and selects them as its runs are."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FILTER_FIELDS: Final = {
     "plan_name": "plan_name",
     "plan_hash": "hash",
 }
-"""Of a filter that a store understands what such trials have, beside platform and time."""
+"""Fields of the store's filter that such trials have, in addition to platform and time."""
 
 
 def load_selected_trials(
@@ -30,20 +30,20 @@ def load_selected_trials(
     stored: Sequence[RunSummary],
     selected: Set[str],
 ) -> tuple[MeasuredTrial, ...]:
-    """``stored``: every run of the store; ``selected``: the ids of those that a filter means."""
+    """``stored``: every run of the store. ``selected``: the ids of those that a filter selects."""
     meant = select_trials(load_trials(store, kinds, stored), query, selected)
     return tuple(select_newest(trial for trial in meant if _matches(trial, where)))
 
 
 def load_trials(store: RunStore, kinds: Iterable[MeasuredKind], stored: Sequence[RunSummary]) -> list[MeasuredTrial]:
-    """All of these kinds. ``stored``: every run of the store."""
+    """All trials of these kinds. ``stored``: every run of the store."""
     runs = {run.run_id: run for run in stored}
     return [trial for kind in kinds for trial in kind.trials(store.experiments(kind.kind), runs)]
 
 
 def select_trials(trials: Iterable[MeasuredTrial], query: Query, selected: Set[str]) -> list[MeasuredTrial]:
-    """A search is meant where one of its trials is, and what has no runs by what it has in common with them
-    (``TRIAL_FIELDS``), or not at all.
+    """A filter selects a search if it selects one of its trials. Trials without runs are tested by the fields that they
+    share with runs (``TRIAL_FIELDS``), or else not selected.
     """
     by_others = any(term.field not in TRIAL_FIELDS for term in query.terms)
     tests = [term.test() for term in query.terms]

@@ -1,4 +1,4 @@
-"""Every selected trial that is no run: what was asked, what each guest of it came to, and whether it enters. Pure."""
+"""Every selected trial that is not a run: its request, the values of each guest, and whether it enters. Pure."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ COLUMNS = (
 
 
 def build_trial_rows(experiments: Mapping[str, Sequence[ExperimentRecord]]) -> list[tuple[Cell, ...]]:
-    """By kind, in the order in which they were taken; in the columns of ``COLUMNS``.
+    """Rows by kind, in the order in which they were measured, in the columns of ``COLUMNS``.
 
-    ``asked`` and ``measured`` are JSON: of the design point, and of each quantity the values guest by guest.
+    The request and the measured values are JSON: the design point, and for each quantity the values guest by guest.
     """
     found: list[tuple[Cell, ...]] = []
     for name, records in sorted(experiments.items()):

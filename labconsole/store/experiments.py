@@ -1,6 +1,6 @@
-"""What a store keeps that is no run: experiments of several trials, whose records are JSON with columns beside it.
+"""Experiments in a store: records of several trials that are no runs, stored as JSON with columns that repeat parts.
 
-What there is to know of a kind, its declaration says (model/record/kinds); here none is known by name.
+Everything about a kind is in its declaration (model/record/kinds); this module knows no kind by name.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from labconsole.store.sql.schema import experiments, find_experiments_table
 PAGE_EXPERIMENTS = 200
 
 FILTERS = ("testbed", "testbed_fingerprint", "plan_name", "plan_hash", "platform")
-"""What counts of a filter on runs."""
+"""The fields of a filter on runs that apply to experiments."""
 
 
 def experiment_text(kind: RecordKind[R], record: R) -> str:
-    """The record as one line of ASCII JSON, the same for the same record. Raises StoreError."""
+    """The record as one line of ASCII JSON, equal for equal records. Raises StoreError."""
     try:
         return json.dumps(record.plain(), sort_keys=True, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as exc:
@@ -39,7 +39,7 @@ def experiment_text(kind: RecordKind[R], record: R) -> str:
 
 
 def parse_experiment(kind: RecordKind[R], source: str | bytes | Mapping[str, Any], where: str) -> R:
-    """A record of this kind from JSON, strictly. Raises StoreError beginning with ``where``."""
+    """Parse a record of this kind from JSON, strictly. Raises StoreError beginning with ``where``."""
     data = json_object(source, where)
     version = data.get("format")
     if type(version) is not int or not 1 <= version <= kind.format:
@@ -81,9 +81,9 @@ class StoredExperiments:
     def experiments(
         self, kind: RecordKind[R], where: RunFilter = EVERYTHING, *, status: str | None = None
     ) -> builtins.list[R]:
-        """Those of a kind that match, newest first; ``status`` done or failed only.
+        """The experiments of a kind that match, newest first. ``status``: done or failed only.
 
-        Of the filter, what is about a testbed, a plan or a platform counts.
+        Of the filter, only the fields on testbed, plan and platform apply.
         """
         return [
             parse_experiment(kind, text, f"{kind.name} {number}")
@@ -93,8 +93,9 @@ class StoredExperiments:
     def iterate_experiments(
         self, kind: RecordKind[R], unreadable: Callable[[StoreError], None]
     ) -> Iterator[tuple[ExperimentColumns, R]]:
-        """All of a kind, oldest first, a page at a time, each with what the table repeats of it. ``unreadable`` is told
-        of one that cannot be read, and the rest goes on.
+        """Yield all experiments of a kind, oldest first, each with the columns that repeat parts of it; reads by pages.
+
+        ``unreadable`` is called with the error for each record that cannot be read, and iteration continues.
         """
         names = [each.name for each in fields(ExperimentColumns)]
         page = self._page(kind, names, None)
@@ -114,7 +115,7 @@ class StoredExperiments:
                 )
 
     def _page(self, kind: RecordKind[Any], names: Sequence[str], after: RowMapping | None) -> Sequence[RowMapping]:
-        """These columns and the records that follow this one, oldest first."""
+        """These columns and the records of the next page, oldest first."""
         with self.backend.errors(f"read {kind.plural}"), self.backend.reading() as connection:
             table = find_experiments_table(connection, self.version)
             if table is None:
@@ -130,7 +131,7 @@ class StoredExperiments:
     def experiment_texts(
         self, kind: RecordKind[Any], where: RunFilter = EVERYTHING, *, status: str | None = None
     ) -> builtins.list[tuple[str, str]]:
-        """The same as ids and records, each as the JSON text that it is kept as."""
+        """The ids and JSON texts of the experiments of a kind that match, newest first."""
         with self.backend.errors(f"read {kind.plural}"), self.backend.reading() as connection:
             table = find_experiments_table(connection, self.version)
             if table is None:
@@ -148,7 +149,7 @@ class StoredExperiments:
             return [(row.id, row.record) for row in rows]
 
     def experiment(self, kind: RecordKind[R], beginning: str) -> R:
-        """One of a kind, by its id or a unique beginning of it."""
+        """The experiment of a kind with this id or this unique beginning of an id."""
         found = [each for each in self.experiment_texts(kind) if each[0].startswith(beginning)]
         exact = [each for each in found if each[0] == beginning]
         if len(exact or found) != 1:
@@ -158,7 +159,7 @@ class StoredExperiments:
         return parse_experiment(kind, text, f"{kind.name} {number}")
 
     def newest_experiments(self) -> dict[str, str]:
-        """Of each kind of which there are any, when the newest was begun: nothing but that is read."""
+        """The start of the newest experiment of each kind that the store has. Reads nothing else."""
         with self.backend.errors("read experiments"), self.backend.reading() as connection:
             table = find_experiments_table(connection, self.version)
             if table is None:
@@ -167,13 +168,13 @@ class StoredExperiments:
             return {row[0]: row[1] for row in connection.execute(newest)}
 
     def count_experiments(self) -> int:
-        """How many there are, of all kinds."""
+        """The number of experiments of all kinds."""
         with self.backend.errors("count experiments"), self.backend.reading() as connection:
             table = find_experiments_table(connection, self.version)
             return 0 if table is None else int(connection.execute(select(func.count(table.c.id))).scalar_one())
 
     def unknown_experiments(self) -> builtins.list[StoreError]:
-        """Of each kind that this program does not know, and so leaves out, how many there are."""
+        """A message for each kind that this program does not know and leaves out, with the number of its records."""
         with self.backend.errors("read experiments"), self.backend.reading() as connection:
             table = find_experiments_table(connection, self.version)
             if table is None:
@@ -194,14 +195,14 @@ class ExperimentsWriting(StoredExperiments):
     """The experiments of a store that is written."""
 
     def writing(self, doing: str) -> AbstractContextManager[Connection]:
-        """A transaction: defined by the store, which inherits this class."""
+        """A writing transaction, defined by the store, which inherits this class."""
         raise NotImplementedError
 
     def save_experiment(self, kind: RecordKind[R], record: R) -> None:
-        """Keep one durably, or raise StoreError and keep nothing. The same again changes nothing."""
+        """Save one durably, or raise StoreError and save nothing. Saving the same record again changes nothing."""
         self.import_experiments(kind, [record])
 
     def import_experiments(self, kind: RecordKind[R], records: Sequence[R]) -> int:
-        """Take records from elsewhere, all or none; returns how many are new."""
+        """Import records from elsewhere, all or none. Returns the number of new ones."""
         with self.writing(f"save a {kind.name}") as connection:
             return sum(write_experiment(connection, kind, record) for record in records)

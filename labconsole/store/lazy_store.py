@@ -1,4 +1,4 @@
-"""A store that is opened when something is first asked of it: a console is on screen before SQLAlchemy is loaded."""
+"""A store that is opened at its first use, so that a console is on screen before SQLAlchemy is loaded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class LazyStore:
-    """Stands for the RunStore at a place: whatever is asked of it is asked of that. Raises StoreError for no place."""
+    """Proxy of the RunStore at a location. Raises StoreError for an invalid location."""
 
     def __init__(self, url: str | None = None) -> None:
         self.name = parse_location(url).name
@@ -23,7 +23,7 @@ class LazyStore:
         self._opening = threading.Lock()
 
     def open(self) -> RunStore:
-        """The store itself. Blocking. Raises StoreError."""
+        """The store itself. Blocks. Raises StoreError."""
         with self._opening:
             if self._opened is None:
                 self._opened = open_store(self._url)
@@ -31,8 +31,10 @@ class LazyStore:
             return self._opened
 
     def __getattr__(self, name: str) -> Any:
-        """Once it is open, what the store has; before, a method that opens it when it is called: looking a method up
-        must not keep an event loop waiting."""
+        """An attribute of the store once it is open; before that, a method that opens the store when it is called.
+
+        Looking up a method must not block an event loop.
+        """
         if name.startswith("__"):
             raise AttributeError(name)
         if self._opened is not None:

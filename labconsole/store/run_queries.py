@@ -1,7 +1,7 @@
-"""Runs found by a typed filter, in any order, a page at a time: the database filters and sorts, however many it has.
+"""Finds runs by a typed filter, in any order, a page at a time: the database filters and sorts any number of runs.
 
-A place in an order is a run: what comes after it stays the same when newer runs come in. In SQLite one index holds all
-that is looked at here, so the rows with their long records are not touched.
+A place in an order is a run: the runs after it stay the same when newer runs arrive. In SQLite one index contains every
+column used here, so the rows with their long records are not touched.
 """
 
 from __future__ import annotations
@@ -30,29 +30,32 @@ _SORT_COLUMNS: dict[str, tuple[ColumnElement[Any], str]] = {
     "loss": (runs.c.loss_ratio, "loss_ratio"),
     "note": (notes.c.text, "note"),
 }
-"""The columns of model.sorting.SORTS but the start, and what they are called in a summary."""
+"""The columns of model.sorting.SORTS except the start, each with its attribute of a summary."""
 
 IDS_AT_ONCE = 10_000
-"""Parameters of one statement: PostgreSQL takes 65 535, a stock SQLite 32 766."""
+"""Parameters of one statement. PostgreSQL takes 65 535, a stock SQLite 32 766."""
 
 Key = tuple[ColumnElement[Any], bool, Any]
-"""An expression to sort by, whether descending, and its value for the run that is the place."""
+"""An expression to sort by, whether it is descending, and its value for the run that is the place."""
 
 
 class QueryableRuns(StoredRuns):
-    """A store that is asked as people ask. Every method blocks and may be called from any thread."""
+    """A store with queries by typed filters. Every method blocks and may be called from any thread."""
 
     def find(
         self, query: Query, sorting: Sorting, *, after: RunSummary | None = None, skip: int = 0, limit: int
     ) -> list[RunSummary]:
-        """The first ``limit`` runs that are meant, in order, after a place and leaving out ``skip``. Blocks."""
-        if self.version < 4:  # its file lacks columns: it is small, and only read
+        """The first ``limit`` runs that match, in order, after a place and without the first ``skip`` of them.
+
+        Blocks.
+        """
+        if self.version < 4:  # its file lacks columns: it is small, and opened for reading only
             meant = sorting.apply(query.select(self.list()))
             begin = skip if after is None else skip + 1 + _place(meant, after)
             return meant[begin : begin + limit]
         keys = _keys(self, sorting, after)
         notes_too = asks_for_notes(query) or sorting.column == "note"
-        # The ids first: with all their columns, runs that are left out would be carried through the sorting too.
+        # The ids first: with all their columns, runs that are left out would be carried through the sorting, too.
         order = [key.desc() if descending else key.asc() for key, descending, _ in keys]
         found = _join_notes(select(runs.c.run_id), notes_too=notes_too).where(build_condition(query))
         if after is not None:
@@ -67,7 +70,7 @@ class QueryableRuns(StoredRuns):
         return [known[run_id] for run_id in ids if run_id in known]
 
     def count_matching(self, query: Query) -> int:
-        """How many runs are meant. Blocks."""
+        """The number of runs that match. Blocks."""
         if self.version < 4:
             return len(query.select(self.list()))
         statement = _join_notes(select(func.count(runs.c.started_at)), notes_too=asks_for_notes(query)).where(
@@ -76,7 +79,7 @@ class QueryableRuns(StoredRuns):
         return int(self.rows(statement, "count runs")[0][0])
 
     def position(self, query: Query, sorting: Sorting, run: RunSummary) -> int:
-        """How many of the runs that are meant come before this one. Blocks."""
+        """The number of matching runs before this one. Blocks."""
         if self.version < 4:
             return _place(sorting.apply(query.select(self.list())), run)
         notes_too = asks_for_notes(query) or sorting.column == "note"
@@ -87,7 +90,7 @@ class QueryableRuns(StoredRuns):
 
 
 def _place(meant: list[RunSummary], run: RunSummary) -> int:
-    """Where it stands; behind the last if it is not meant any more."""
+    """The position of a run; behind the last one if it does not match any more."""
     return next((place for place, each in enumerate(meant) if each.run_id == run.run_id), len(meant))
 
 
@@ -96,7 +99,7 @@ def _join_notes(statement: Select[Any], *, notes_too: bool) -> Select[Any]:
 
 
 def _keys(store: StoredRuns, sorting: Sorting, place: RunSummary | None) -> list[Key]:
-    """What the order is made of, none of it ever NULL; equal runs are newest first."""
+    """The sort keys, none of which is ever NULL. Equal runs are sorted newest first."""
     at, name = place.started_at if place else None, place.run_id if place else None
     if sorting.column == "started":
         return [(runs.c.started_at, sorting.descending, at), (runs.c.run_id, sorting.descending, name)]
@@ -105,7 +108,7 @@ def _keys(store: StoredRuns, sorting: Sorting, place: RunSummary | None) -> list
     keys: list[Key] = []
     absent = value is None or value == "max"
     if column.nullable if hasattr(column, "nullable") else True:
-        # No target is "max", the largest there is; of all others what is not known comes last either way.
+        # No target is "max", the largest one. In all other columns unknown values come last in either direction.
         last = sorting.descending if sorting.column == "target" else False
         keys.append((case((column.is_(None), 1), else_=0), last, int(absent)))
         empty: Any = "" if sorting.column == "note" else 0
@@ -117,7 +120,7 @@ def _keys(store: StoredRuns, sorting: Sorting, place: RunSummary | None) -> list
 
 
 def _order_condition(keys: list[Key], *, later: bool) -> ColumnElement[bool]:
-    """What comes later in the order than the place, or earlier."""
+    """The condition for runs later in the order than the place, or earlier."""
     choices = []
     for number, (key, descending, value) in enumerate(keys):
         same = [one == it for one, _, it in keys[:number]]

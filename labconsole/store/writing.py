@@ -1,4 +1,4 @@
-"""The store as it is written: runs saved in one transaction each, all of a run or nothing, never changed afterwards."""
+"""The writing half of a store: each run is saved in one transaction, completely or not at all, and never changed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class RunStore(QueryableRuns, ExperimentsWriting):
         self.take_over([(record, packed)], doing=f"save run {record.run_id}")
 
     def take_over(self, complete: Sequence[tuple[RunRecord, bytes | None]], *, doing: str = "import runs") -> int:
-        """Store runs with their packed series, all of them or none; returns how many are new."""
+        """Store runs with their packed series, all of them or none. Returns the number of new ones."""
         texts = [checked_text(record) for record, _ in complete]
         self.require_writable()
         added, failed = 0, True
@@ -69,7 +69,7 @@ class RunStore(QueryableRuns, ExperimentsWriting):
         return added
 
     def set_note(self, run_id: str, text: str | None, *, author: str) -> None:
-        """Put a note on a run, in place of the one that is there; None or blanks remove it."""
+        """Set the note on a run, replacing the existing one; None or blanks remove it."""
         note = checked_note(text, author)
         self.require_writable()
         found = self._find(run_id).run_id
@@ -77,27 +77,27 @@ class RunStore(QueryableRuns, ExperimentsWriting):
             write_note(connection, found, newer_than(note, read_notes(connection, found).get(found)))
 
     def set_baseline(self, first: Baseline, *more: Baseline) -> None:
-        """Set or move a baseline, of one occasion or several; those before it stay to be looked up."""
+        """Set or move a baseline, of one occasion or several; earlier ones can still be looked up."""
         with self.writing(f"set baseline {first.name}") as connection:
             for each in (first, *more):
                 write_baseline(connection, each)
 
     def set_plan_note(self, plan_hash: str, testbed_fingerprint: str, text: str | None, *, author: str) -> None:
-        """The same on a plan of a testbed; it need not have runs."""
+        """Set the note on a plan of a testbed, which need not have runs."""
         note, key = checked_note(text, author), plan_key(plan_hash, testbed_fingerprint)
         with self.writing(f"note plan {plan_hash}") as connection:
             write_note(connection, key, newer_than(note, read_notes(connection, key).get(key)))
 
     def save_calibration(self, record: dict[str, Any]) -> None:
-        """Keep a calibration of the testbed that its ``testbed_fingerprint`` names."""
+        """Save a calibration of the testbed that its ``testbed_fingerprint`` names."""
         with self.writing("save a calibration") as connection:
             write_calibration(connection, record)
 
     def hold(self, what: str, holder: str) -> AbstractContextManager[None]:
-        """Keep every other process on this store from holding ``what`` (letters, digits, '.', '_', '-') meanwhile.
+        """Keep every other process on this store from locking ``what`` (letters, digits, '.', '_', '-') meanwhile.
 
-        It ends with the block or with the process, however that ends. Raises StoreHeld, which says what ``holder``
-        the other process called itself.
+        The lock ends with the block or with the process, however that ends. Raises StoreHeld, which gives the
+        ``holder`` name of the other process.
         """
         if not RUN_ID.fullmatch(what):
             raise StoreError(f"{what!r} cannot be locked; allowed: letters, digits, '.', '_', '-'")
@@ -106,17 +106,17 @@ class RunStore(QueryableRuns, ExperimentsWriting):
 
     @contextmanager
     def _holding(self, what: str, holder: str) -> Iterator[None]:
-        held = self.backend.hold(what, holder)
+        lock = self.backend.hold(what, holder)
         with self.backend.errors(f"hold {what}"):
-            held.__enter__()
+            lock.__enter__()
         try:
             yield
         finally:
-            held.__exit__(None, None, None)
+            lock.__exit__(None, None, None)
 
     @contextmanager
     def writing(self, doing: str) -> Iterator[Connection]:
-        """A writing transaction: everything in it is on the disk afterwards, or nothing."""
+        """A writing transaction: afterwards all of it is on the disk, or nothing."""
         self.require_writable()
         with self.backend.errors(doing), self.backend.writing() as connection:
             yield connection
@@ -124,7 +124,7 @@ class RunStore(QueryableRuns, ExperimentsWriting):
     def _insert_run(
         self, connection: Connection, record: RunRecord, text: str, packed: bytes | None, staged: Any
     ) -> bool:
-        """True if the run is new. Holds the write lock, so nobody else can be saving the same run."""
+        """Insert a run; True if it is new. Needs the write lock, so no other process can be saving the same run."""
         there = connection.execute(
             select(runs.c.record, runs.c.has_series).where(runs.c.run_id == record.run_id)
         ).one_or_none()
@@ -145,7 +145,7 @@ class RunStore(QueryableRuns, ExperimentsWriting):
         return False
 
     def require_writable(self) -> None:
-        """Raises StoreError where the store was opened for reading only."""
+        """Raise StoreError if the store was opened for reading only."""
         if not self.writable:
             raise StoreError(f"{self.name}: the run store was opened read-only")
 
@@ -155,7 +155,7 @@ def _same_series(run_id: str, one: bytes, other: bytes, where: str) -> bool:
 
 
 def _open_backend(location: StoreLocation, *, write: bool) -> Backend:
-    # Imported one by one: a store in a file needs no psycopg.
+    # Imported separately: a store in a file needs no psycopg.
     if isinstance(location, FileLocation):
         from labconsole.store.sql.sqlite import SqliteBackend
 

@@ -1,8 +1,8 @@
-"""Numbers and foreign words as fixed-width cells.
+"""Numbers and foreign text as fixed-width cells.
 
 Everything a node sends passes ``safe`` before it reaches the screen: control characters, escapes and combining marks
-become a middle dot, and the text is cut first, so a 10 kB name costs no more than a short one. Nothing is ever parsed
-as markup.
+become a middle dot. The text is cut first, so a 10 kB name costs no more than a short one. Nothing is ever parsed as
+markup.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _harmless(char: str) -> bool:
 
 @lru_cache(maxsize=8192)
 def safe(text: str, width: int) -> str:
-    """Foreign text in at most ``width`` cells, harmless to a terminal; what was cut is marked with an ellipsis."""
+    """Return foreign text in at most ``width`` cells, harmless to a terminal. An ellipsis marks a cut."""
     head = text[: width + 1] if width > 0 else ""
     clean = "".join(c if _harmless(c) else "·" for c in head)
     if len(text) <= width and cell_len(clean) <= width:
@@ -42,34 +42,37 @@ def safe(text: str, width: int) -> str:
 
 
 def wrap_text(text: str, width: int, **how: Any) -> list[str]:
-    """Lines as ``textwrap`` makes them, but that a number is not parted from its unit."""
-    held = _UNIT.sub("\\1\N{NO-BREAK SPACE}", text)
-    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in textwrap.wrap(held, width, **how)]
+    """Wrap like ``textwrap``, but never separate a number from its unit."""
+    joined = _UNIT.sub("\\1\N{NO-BREAK SPACE}", text)
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in textwrap.wrap(joined, width, **how)]
 
 
 def fit_wording(wordings: Iterable[str], width: int) -> str:
-    """The first wording that fits, longest first; the last one is cut where none does."""
-    words = ""
-    for words in wordings:
-        if cell_len(words) <= width:
+    """Return the first wording that fits, longest first. If none does, the last one is cut."""
+    wording = ""
+    for wording in wordings:
+        if cell_len(wording) <= width:
             break
-    return safe(words, width)
+    return safe(wording, width)
 
 
 def fit_ends(wordings: Iterable[str], width: int) -> str:
-    """The first wording that fits, longest first; of the last one begin and end where none does: reasons come last."""
-    words = ""
-    for words in wordings:
-        if cell_len(words) <= width:
-            return safe(words, width)
+    """Return the first wording that fits, longest first. If none does, keep both ends of the last one: reasons come
+    last.
+    """
+    wording = ""
+    for wording in wordings:
+        if cell_len(wording) <= width:
+            return safe(wording, width)
     end = max(0, (width - 1) // 2)
-    tail = safe(words[-end:], end).lstrip() if end else ""
-    return safe(words, max(1, width - cell_len(tail))) + tail
+    tail = safe(wording[-end:], end).lstrip() if end else ""
+    return safe(wording, max(1, width - cell_len(tail))) + tail
 
 
 def fit_parts(text: str, width: int) -> str:
-    """Of ``a, b; c`` the first parts, so many as fit whole, and an ellipsis where there is room for it: no number is
-    cut. Of a first part that does not fit, what does.
+    """Fit the first parts of ``a, b; c`` that fit whole, then an ellipsis if there is room. No number is cut.
+
+    If the first part does not fit, as much of it as does.
     """
     if cell_len(text) <= width:
         return safe(text, width)
@@ -98,7 +101,7 @@ def format_mbit(rate_bps: float | None) -> str:
 
 
 def format_percent(ratio: float | None, places: int = 3) -> str:
-    """A ratio in percent. What is not zero never reads as zero."""
+    """Format a ratio in percent. A non-zero ratio never reads as zero."""
     if ratio is None or not math.isfinite(ratio):
         return UNKNOWN
     shown = f"{ratio * 100:.{places}f}"
@@ -118,11 +121,11 @@ def format_duration(seconds: float) -> str:
 
 
 SMALL_OVERRUN_S = 3.0
-"""By so much the expected length of a step may be off before it is worth a word."""
+"""Error in the expected length of a step that is too small to mention."""
 
 
 def format_time_left(left_s: float) -> str:
-    """What of a step's time is left, after a comma; "" while it is about to end."""
+    """Format the time left of a step, after a comma. Empty if the step is about to end."""
     if left_s > 0:
         return f", {format_duration(left_s)} left"
     return f", {format_duration(-left_s)} longer than expected" if left_s < -SMALL_OVERRUN_S else ""
@@ -134,7 +137,7 @@ def format_short_time(stamp: str) -> str:
 
 
 def scale_top(values: Iterable[float]) -> float:
-    """The next 1, 2 or 5 times a power of ten at or above the largest value: a scale that does not shimmer."""
+    """Return the next 1, 2 or 5 times a power of ten at or above the largest value: a scale that does not flicker."""
     largest = max((v for v in values if math.isfinite(v)), default=0.0)
     if largest <= 0:
         return 1.0
@@ -143,7 +146,7 @@ def scale_top(values: Iterable[float]) -> float:
 
 
 def sparkline(values: Iterable[float | None], top: float) -> str:
-    """One cell per value on the scale 0..top: nothing for no sample, the lowest bar only for zero itself."""
+    """Draw one cell per value on the scale 0..top: blank for no sample, the lowest bar only for zero itself."""
     cells = []
     for value in values:
         if value is None or not math.isfinite(value):

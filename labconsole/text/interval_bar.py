@@ -1,6 +1,6 @@
-"""An interval between two bounds on an axis of cells, and the trial that was put somewhere on it. Pure.
+"""An interval between two bounds on an axis of cells, and the trial at its position. Pure.
 
-Nothing here depends on colour: each interval has strokes and ends of its own, a trial has a mark.
+Nothing here depends on colour: each interval has its own strokes and ends, and a trial has a mark.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from itertools import cycle
 from labconsole.text.axis import Axis, format_ticks
 
 STROKES = ("├─┤", "╞═╡", "┝┅┥", "╟┈╢")
-"""Lower end, between, upper end: of the first criterion, of the second, and so on; of the fifth as of the first."""
+"""Lower end, line and upper end of the first criterion, the second, and so on. The fifth looks like the first."""
 
 BEYOND_AXIS = "‹›"
-"""Beyond the axis' ends."""
+"""Marks of a trial beyond either end of the axis."""
 
 
 UNSETTLED = "·"
-"""Between the ends of an interval that more trials may move."""
+"""Stroke of an interval whose bounds more trials may move."""
 
 
 def draw_intervals(axis: Axis, bounds: Sequence[tuple[float | None, float | None, bool]], at: float, mark: str) -> str:
-    """One row: every interval (low, high, settled) as far as it lies on the axis; an end that is not known is open."""
+    """Draw one row: every interval (low, high, settled) as far as it lies on the axis. An unknown end is left open."""
     cells = [" "] * axis.cells
     for strokes, (low, high, settled) in reversed(list(zip(cycle(STROKES), bounds, strict=False))):
         if low is None and high is None:
@@ -43,11 +43,11 @@ def draw_intervals(axis: Axis, bounds: Sequence[tuple[float | None, float | None
 
 
 def axis_title(axis: Axis) -> str:
-    """The axis' labels in one row, each beginning at its tick but for the last, which ends there."""
+    """Return the axis' labels in one row. Each begins at its tick, except the last, which ends there."""
     cells = [" "] * axis.cells
-    words = format_ticks(axis)
+    labels = format_ticks(axis)
     free = 0
-    for (cell, _), word in zip(axis.ticks(), words, strict=True):
+    for (cell, _), word in zip(axis.ticks(), labels, strict=True):
         place = min(cell, axis.cells - len(word))
         if place >= free:
             cells[place : place + len(word)] = word

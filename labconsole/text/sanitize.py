@@ -1,9 +1,9 @@
-"""Foreign words as text for a medium: a terminal, a spreadsheet, Markdown, LaTeX, a figure. The only such place.
+"""Foreign text made safe for a medium: a terminal, a spreadsheet, Markdown, LaTeX, a figure. The only such place.
 
-A record may come from somebody else's export and a message from a node: either may hold escape sequences, overrides
-of the text's direction, half a surrogate pair, or what the medium would run or render. Each writer calls the function
-of its medium; HTML and XML are escaped by their libraries, of text that is ``harmless``. JSON lines need nothing: they
-are ASCII, with everything else escaped. ``tests/house/test_writers.py`` lists the writers.
+A record may come from another site's export and a message from a node. Either may contain escape sequences, overrides
+of the text's direction, half a surrogate pair, or text that the medium would run or render. Each writer calls the
+function of its medium. Libraries escape HTML and XML, after ``sanitize``. JSON lines need nothing: they are ASCII, with
+everything else escaped. ``tests/house/test_writers.py`` lists the writers.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ CellT = TypeVar("CellT")
 
 
 def sanitize(text: str) -> str:
-    """``text`` with a middle dot for every character that is not a printable one, a tab or a line feed."""
+    """Return ``text`` with a middle dot for every character other than printable ones, tabs and line feeds."""
     return _UNUSUAL.sub(_replace_harmful, text)
 
 
 def single_line(text: str) -> str:
-    """The same with a blank for each line feed: nobody's words make a line that reads as one of ours."""
+    """The same with a blank for each line feed, so that foreign text cannot add a line that looks like ours."""
     return sanitize(text).replace("\n", " ")
 
 
@@ -54,9 +54,9 @@ _NUMBER = re.compile(r"[+-]?\d[\d\u2009]*(\.\d+)?([eE][+-]?\d+)?( ?%)?")
 
 
 def sanitize_cell(cell: CellT) -> CellT | str:
-    """A cell of a CSV file: text that a spreadsheet would run as a formula gets an apostrophe before it.
+    """Return a cell of a CSV file. Text that a spreadsheet would run as a formula gets a leading apostrophe.
 
-    Platform names are the operator's and notes anybody's: an imported run may bring a note that begins with "=".
+    Platform names are the operator's and notes anyone's: an imported run may bring a note that begins with "=".
     """
     return _FORMULA.sub(r"\1'", sanitize(cell)) if isinstance(cell, str) else cell
 
@@ -78,7 +78,7 @@ def _pasted_cell(text: str) -> str:
 # -- Markdown ---------------------------------------------------------------------------------------------------------
 
 _INVISIBLE = "\u200b"
-"""Breaks what a forge would make a link of, and is not seen."""
+"""An invisible break in text that a forge would turn into a link."""
 
 _LINKED = re.compile(
     r"(?<=:)//|(?<![\w])@|@(?=[\w-]*\.)|#(?=\d)|(?<=\bGH)-(?=\d)|(?<=\bwww)\.", re.IGNORECASE
@@ -88,15 +88,17 @@ _MARKDOWN = re.compile(
     r"[\\*\[\]|~$]|(?<![^\W_])_|_(?![^\W_])|<(?=[A-Za-z/!?])|&(?=#?\w+;)|^[>#]|^[-+](?=[\s-]*$|\s)"
     rf"|(?:{_NUMBERED})[.)](?=\s|$)|`(?P<code>`*)"
 )
-"""What Markdown reads. An underscore between letters is none, a ``<`` before a number begins no element, and a number
-of up to nine digits numbers a list.
+"""Text with a meaning in Markdown.
+
+An underscore between letters has none, a ``<`` before a number begins no element, and a number of up to nine digits
+numbers a list.
 """
 
 
 def escape_markdown(text: str, *, code_spans: bool = False) -> str:
-    """Foreign text as Markdown shows it literally, in one line: no image, link, heading or list, nobody mentioned.
+    """Escape foreign text so that Markdown shows it literally, in one line: no image, link, heading, list or mention.
 
-    ``code_spans``: words of ours may stand between backticks. In them nothing else is read, either.
+    ``code_spans``: keep code spans in backticks, for text of ours. Markdown reads nothing else inside them.
     """
 
     def escaped(found: re.Match[str]) -> str:
@@ -132,7 +134,7 @@ LATEX_SPECIAL = {
 
 
 def escape_latex(text: str) -> str:
-    """Plain text as LaTeX shows it literally, in one line. It may follow ``\\\\``: it is not taken for its argument."""
+    """Escape plain text so that LaTeX shows it literally, in one line. After ``\\\\`` it is not read as an argument."""
     line = "".join(LATEX_SPECIAL.get(character, character) for character in sanitize_line(text))
     return "{}" + line if line.startswith(("[", "*")) else line
 
@@ -141,7 +143,7 @@ def escape_latex(text: str) -> str:
 
 
 def escape_figure_text(text: str) -> str:
-    """Text as matplotlib draws it literally: no formula, and no label that a legend leaves out."""
+    """Escape text so that matplotlib draws it literally: no formula, and no label that a legend omits."""
     literal = sanitize_line(text).replace("$", r"\$")
     return f" {literal}" if literal.startswith("_") else literal
 
@@ -150,17 +152,17 @@ def escape_figure_text(text: str) -> str:
 
 
 class SanitizingStream:
-    """A text stream that writes only what is harmless; everything else about it is the stream's own."""
+    """A text stream that sanitises what it writes. Everything else is the wrapped stream's own."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
 
     def write(self, text: str) -> int:
-        """Write ``text``, cleaned."""
+        """Write ``text``, sanitised."""
         return self.stream.write(sanitize(text))
 
     def writelines(self, lines: Any) -> None:
-        """Write each of ``lines``, cleaned."""
+        """Write each of ``lines``, sanitised."""
         for line in lines:
             self.write(line)
 
@@ -170,7 +172,7 @@ class SanitizingStream:
 
 @contextmanager
 def sanitized_output() -> Iterator[None]:
-    """All that is written to stdout and stderr inside is harmless."""
+    """Sanitise all output to stdout and stderr in this context."""
     with (
         redirect_stdout(cast(TextIO, SanitizingStream(sys.stdout))),
         redirect_stderr(cast(TextIO, SanitizingStream(sys.stderr))),
@@ -179,5 +181,5 @@ def sanitized_output() -> Iterator[None]:
 
 
 def unwrap_stream(stream: TextIO) -> TextIO:
-    """The stream behind a harmless one, for who draws with escape sequences of its own."""
+    """Return the stream behind a sanitising one, for callers that draw with their own escape sequences."""
     return stream.stream if isinstance(stream, SanitizingStream) else stream

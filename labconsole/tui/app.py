@@ -1,8 +1,8 @@
 """The console: wires a session to screens. It measures nothing and decides nothing about measurements.
 
 The session is made after the first frame is on screen, on the app's own loop, because connecting takes longer than an
-operator should look at nothing. Every way out (q, ctrl+q, SIGTERM, SIGHUP) goes through ``leave``: stop traffic, let
-the engine keep what was counted, close the session.
+operator should look at an empty screen. Every way out (q, ctrl+q, SIGTERM, SIGHUP) goes through ``leave``: stop
+traffic, let the engine keep what was counted, close the session.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class ConsoleApp(HasActions, SearchRunnerApp, FirstStartApp, KeyQueueApp, Saniti
             with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
                 asyncio.get_running_loop().add_signal_handler(number, handler)
         if self._alone and terminal_is_gone(0):
-            self.hang_up()  # it closed before anybody here could be told
+            self.hang_up()  # the terminal closed before any handler was installed
             return
         self.call_after_refresh(self._open)
 
@@ -150,7 +150,7 @@ class ConsoleApp(HasActions, SearchRunnerApp, FirstStartApp, KeyQueueApp, Saniti
         self.end_calling()
 
     def _first_theme(self) -> str:
-        """The settings' theme; if they name none, the one chosen last."""
+        """The settings' theme, or the last chosen one if they name none."""
         chosen = None if "theme" in self.settings.model_fields_set else self.memory.recall_theme()
         return chosen if chosen in themes() else self.settings.theme
 
@@ -182,7 +182,7 @@ class ConsoleApp(HasActions, SearchRunnerApp, FirstStartApp, KeyQueueApp, Saniti
         return entry.load()(self, session, entry)
 
     def bench_is_painted(self) -> None:
-        """The bench is on screen: now there is time for everything slow."""
+        """Start all slow work: the bench is on screen."""
         if self.session is not None and not self._connecting:
             self._connecting = True
             self._freeze_garbage_collector()
@@ -190,8 +190,10 @@ class ConsoleApp(HasActions, SearchRunnerApp, FirstStartApp, KeyQueueApp, Saniti
 
     @work(group="connect")
     async def _connect(self, session: SessionLike) -> None:
-        """Open the store and connect; then import what the first trial's first frame and the first look at another
-        screen would wait for: plotext (0.12 s) and the screens."""
+        """Open the store and connect, then import plotext (0.12 s) and the screens.
+
+        Otherwise the first trial's first frame and the first look at another screen would wait for these imports.
+        """
 
         def import_the_rest() -> None:
             import plotext  # noqa: F401
@@ -216,23 +218,23 @@ class ConsoleApp(HasActions, SearchRunnerApp, FirstStartApp, KeyQueueApp, Saniti
             await self.check_new_testbed()
 
     def _style_screens(self) -> None:
-        """Read the screens' style sheets at once: else each of them, when first shown, styles all there is anew."""
+        """Read the screens' style sheets at once. Otherwise each screen restyles everything when it is first shown."""
         for screen in (entry.load() for entry in SCREENS):
             self.stylesheet.read(Path(inspect.getfile(screen)).with_name(str(screen.CSS_PATH)))
         self.stylesheet.reparse()
         self.stylesheet.update(self)
 
     def _freeze_garbage_collector(self) -> None:
-        """Where the process ends with the console; elsewhere nothing would ever be freed."""
+        """Freeze the garbage collector if the process ends with the console. Elsewhere nothing would ever be freed."""
         if self._alone:
             freeze_garbage_collector()
 
     def can_throttle(self) -> bool:
-        """Whether what nodes tell may wait until there is more of it."""
+        """Whether messages of nodes may wait until more of them have arrived."""
         return self.session is not None and not self._leaving and not self.session.timing_matters
 
     def _on_event(self, event: Event) -> None:
-        """The engine says something; called on the event loop."""
+        """Handle an event of the engine. Called on the event loop."""
         self.state.apply(event, now_s=clock.monotonic_s(), wall_s=clock.wall_s())
         self.heard(event)
         for screen in self.console_screens():
@@ -243,7 +245,7 @@ class ConsoleApp(HasActions, SearchRunnerApp, FirstStartApp, KeyQueueApp, Saniti
             self.tell(event.message, "error", note=False)
 
     def tell(self, message: str, severity: str = "information", *, note: bool = True) -> None:
-        """Say something in the event line and as a toast."""
+        """Show a message in the event line and as a toast."""
         if note:
             self.state.note(clock.wall_s(), message, severity)
         known = severity if severity in ("information", "warning", "error") else "information"
@@ -251,7 +253,7 @@ class ConsoleApp(HasActions, SearchRunnerApp, FirstStartApp, KeyQueueApp, Saniti
 
     @work(exclusive=True, group="runs")
     async def load_runs(self) -> None:
-        """Read the list of runs, in a thread, and give it to the screens."""
+        """Read the list of runs in a thread, and pass it to the screens."""
         if self.session is None:
             return
         store = self.session.store
@@ -264,7 +266,7 @@ class ConsoleApp(HasActions, SearchRunnerApp, FirstStartApp, KeyQueueApp, Saniti
             screen.show_runs(self.runs)
 
     def console_screens(self) -> list[ConsoleScreen]:
-        """The screens that were gone to so far, in sight or not."""
+        """The screens visited so far, visible or not."""
         stacks = [screen for stack in self._screen_stacks.values() for screen in stack]
         return [screen for screen in stacks if isinstance(screen, ConsoleScreen) and screen.is_up]
 
@@ -284,7 +286,7 @@ class ConsoleApp(HasActions, SearchRunnerApp, FirstStartApp, KeyQueueApp, Saniti
 
     @work(group="leave")
     async def leave(self) -> None:
-        """Stop traffic, wait until the engine kept what was measured, close, exit."""
+        """Stop traffic, wait until the engine has kept what was measured, close, exit."""
         if self._leaving:
             return
         self._leaving = True
@@ -307,31 +309,31 @@ class ConsoleApp(HasActions, SearchRunnerApp, FirstStartApp, KeyQueueApp, Saniti
         self.exit(0 if self.failure is None else self.failure.exit_code)
 
     def _ignore_signals(self) -> None:
-        """From here on everything ends by itself: the event loop would give signals back, and the process with them.
+        """Ignore signals from here on: the loop would restore their handlers, and a signal would end the process.
 
-        A closed terminal says so twice, the second time when its shell ends.
+        A closed terminal sends two signals, the second when its shell ends.
         """
-        # As when they were set: not every host of the app lets signals be set.
+        # Not every host of the app lets signals be set, as in on_mount.
         with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
             for number in (signal.SIGTERM, signal.SIGHUP):
                 asyncio.get_running_loop().remove_signal_handler(number)
                 signal.signal(number, signal.SIG_IGN)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer the other screens only, and nothing of a testbed before there is one."""
+        """Offer only the other screens, and nothing of a testbed before there is one."""
         if self.session is None and action in ("mode", "copy_run_id", "since"):
             return False
         return not (action == "mode" and parameters == (self.current_mode,))
 
     def hang_up(self) -> None:
-        """The terminal is gone: leave as with q, painting no more and writing to nobody."""
+        """Leave as with q, but without painting or writing: the terminal is gone."""
         if not self.hung_up:
             self.hung_up = True
             detach()
             self.leave()
 
     def panic(self, *renderables: RenderableType) -> None:
-        """Textual's last words. Its input thread also panics when the terminal goes away; that is a hang-up."""
+        """Handle Textual's panic. Its input thread also panics when the terminal goes away, which is a hang-up."""
         if self.hung_up or terminal_is_gone(0):
             self.hang_up()
         else:
@@ -353,11 +355,11 @@ class ConsoleApp(HasActions, SearchRunnerApp, FirstStartApp, KeyQueueApp, Saniti
         self.notify(f"Copied {safe(run_id, 80)}", markup=False)
 
     def action_toggle_dark(self) -> None:
-        """Light or dark."""
+        """Switch between a light and a dark theme."""
         self.theme = theme.LIGHT.name if self.current_theme.dark else theme.DARK.name
 
     def action_help(self) -> None:
-        """Show every key of the screen in front."""
+        """Show every key of the active screen."""
         self.push_screen(Help(self.help_sections(self.screen)))
 
     def help_sections(self, screen: Screen[Any]) -> Sections:
@@ -365,12 +367,12 @@ class ConsoleApp(HasActions, SearchRunnerApp, FirstStartApp, KeyQueueApp, Saniti
         return help_sections(self.declared_actions(), screen, self.settings.keymap)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Everything that can be done now, each thing once."""
+        """Everything that is possible now, each once."""
         return list_palette_commands(self, self.offered_actions(), screen, self.settings.keymap)
 
 
 def places() -> KeyScopes:
-    """Where which actions have keys. Imports every screen."""
+    """The scopes in which actions have keys. Imports every screen."""
     return collect_key_scopes(ConsoleApp, SCREENS)
 
 
@@ -381,15 +383,15 @@ def run_console(
     *,
     first: FirstStart | None = None,
 ) -> int:
-    """Run the console until it is left; print what was saved and where. Returns the exit status.
+    """Run the console until the operator leaves it, then print what was saved and where. Returns the exit status.
 
-    Without a session's factory it is the ``first`` start, which leads to one.
+    Without a session factory the ``first`` start is shown, which leads to one.
 
-    Raises ConfigError when the settings file is wrong.
+    Raises ConfigError if the settings file is invalid.
     """
     settings = load_settings()
     check_settings(settings, places)
-    gc.disable()  # until the bench is painted; what is made before that is kept anyway
+    gc.disable()  # until the bench is painted; objects made before that live on anyway
     app = ConsoleApp(
         session_factory,
         settings,

@@ -1,4 +1,4 @@
-"""What can be done, told: the help of the screen in front, and the command palette."""
+"""Texts of all actions, for the help of the active screen and for the command palette."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ Sections = list[tuple[str, list[tuple[str, str]]]]
 
 
 def help_sections(everywhere: Sequence[Action], screen: Screen[Any], keymap: Mapping[str, str]) -> Sections:
-    """Keys by where they work, those of the screen in front first; a view over it hides what works everywhere else."""
-    told = {}
+    """Keys by where they work, those of the active screen first. An overlay hides what works everywhere else."""
+    sections = {}
     if isinstance(screen, Overlay):
-        told = {f"In {screen.title_in_help}": screen.declared_actions()}
+        sections = {f"In {screen.title_in_help}": screen.declared_actions()}
         everywhere = [action for action in everywhere if action.priority]
     if isinstance(screen, DocumentedScreen):
-        told = {f"On the {screen.title_in_help} screen": [each for _, each in screen.documented_actions()]}
+        sections = {f"On the {screen.title_in_help} screen": [each for _, each in screen.documented_actions()]}
     parts = {f"In {place}": owner.ACTIONS for place, owner in PARTS.items()}
-    return key_sections({**told, "Everywhere": everywhere, **parts}, keymap)
+    return key_sections({**sections, "Everywhere": everywhere, **parts}, keymap)
 
 
 def list_palette_commands(
     app: App[Any], everywhere: Iterable[Action], screen: Screen[Any], keymap: Mapping[str, str]
 ) -> Iterable[SystemCommand]:
-    """Everything that can be done now, each thing once."""
-    told: list[tuple[DOMNode, Action]] = [(app, action) for action in everywhere]
+    """Everything that is possible now, each once."""
+    documented: list[tuple[DOMNode, Action]] = [(app, action) for action in everywhere]
     if isinstance(screen, DocumentedScreen):
-        told += screen.documented_actions()
+        documented += screen.documented_actions()
     offered: set[tuple[DOMNode, str, tuple[object, ...]]] = set()
-    for node, action in told:
+    for node, action in documented:
         place, name, parameters = parse(action.does)
         does = ({"app": app, "screen": screen}.get(place, node), name, parameters)
         if does not in offered and does[0].check_action(name, parameters):
             offered.add(does)
-            title, words = action.format_palette_entry(keymap)
-            yield SystemCommand(escape(title), escape(words), partial(app.run_action, action.does, node))
+            title, description = action.format_palette_entry(keymap)
+            yield SystemCommand(escape(title), escape(description), partial(app.run_action, action.does, node))

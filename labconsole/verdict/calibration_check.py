@@ -1,4 +1,4 @@
-"""Was a run within what the instrument is known to do? An envelope and a run in, doubts out; no I/O."""
+"""Checks whether a run was within the calibrated range of the instrument: from envelope and run to doubts. No I/O."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from labconsole.verdict.reason_tree import weighed
 CODE = "instrument_limited"
 UNKNOWN = "not_calibrated"
 MARGIN_RATIO = 0.01
-"""A rate beyond a bound by less than this is not beyond it: bounds are as repeatable as short trials are."""
+"""A rate less than this beyond a bound is not beyond it: bounds are only as repeatable as short trials."""
 
 Doubt = tuple[str, str, Figures]
-"""(code, what people read, evidence)."""
+"""(code, readable description, evidence)."""
 
 
 def instrument_reasons(
     envelope: Envelope | None, request: DesignPoint, streams: Sequence[StreamRecord]
 ) -> tuple[Reason, ...]:
-    """One reason per stream that was asked for more than its generator, its sink or its capture was calibrated for.
+    """One reason per stream whose request exceeds the calibration of its generator, its sink or its capture.
 
-    No envelope, no reasons. At target max a generator does what it can, which is no fault of the run: then the most
-    that it offered while it was calibrated is held against the bounds of the sink. Runs beyond them enter no mean, so
-    request and calibration alone decide, which all repetitions share. What a run offered, what it lost and what came to
-    its sink would choose among repetitions by their outcome.
+    Without an envelope there are no reasons. At target max a generator sends what it can, which is no fault of the run:
+    there the most that it offered during calibration is compared with the bounds of the sink. Runs beyond the bounds
+    enter no mean. Therefore request and calibration alone decide, which all repetitions share: deciding by a run's
+    offered load, loss or arrivals would select repetitions by their outcome.
     """
     if envelope is None:
         return ()
@@ -68,7 +68,10 @@ def _doubts(
 def rate_doubts(
     known: StreamEnvelope, point: EnvelopePoint, request: DesignPoint, intended_pps: float | None
 ) -> Iterator[Doubt]:
-    """What of a stream is beyond its envelope, or unknown, at this rate. None: target max."""
+    """The parts of a stream that are beyond its envelope, or unknown, at this rate.
+
+    ``intended_pps`` None: target max.
+    """
     bounds = _sink_bounds(known)
     if intended_pps is None:
         yield from _doubts_flat_out(known, point, request, bounds)
@@ -79,7 +82,7 @@ def rate_doubts(
 
 
 def _sink_bounds(known: StreamEnvelope) -> dict[str, float]:
-    """What of a sink has a bound, in words, and up to which rate it missed nothing."""
+    """The highest rate without misses of each part of a sink that has a bound, by description."""
     found = {
         f"the counters of {known.sink}": sink_bound_pps(known.counters),
         f"the capture at {known.sink}": sink_bound_pps(known.capture),
@@ -90,10 +93,10 @@ def _sink_bounds(known: StreamEnvelope) -> dict[str, float]:
 def _doubts_flat_out(
     known: StreamEnvelope, point: EnvelopePoint, request: DesignPoint, bounds: Mapping[str, float]
 ) -> Iterator[Doubt]:
-    """At target max the generator's calibrated maximum is held against the sink's bounds.
+    """Compare the generator's calibrated maximum with the sink's bounds, for target max.
 
-    A larger frame, and more sources at once, offer fewer packets: a point that covers the request and is another one
-    tells that the sink is too slow, and not that it is fast enough.
+    A larger frame, and more simultaneous sources, offer fewer packets. A point that covers the request without
+    equalling it can therefore show that the sink is too slow, but not that it is fast enough.
     """
     most_pps = point.most_offered_pps(known.stream)
     beyond = []
@@ -136,7 +139,10 @@ def _size(pkt_size_bytes: int, sources: int) -> str:
 
 
 def sink_bound_pps(found: Bounds) -> float | None:
-    """Up to which rate a sink's counters or capture missed nothing; 0: nowhere. None: no trial made them miss any."""
+    """The highest rate at which a sink's counters or capture missed nothing, 0 if there is none.
+
+    None if no trial made them miss any.
+    """
     if found.lossy_pps is None:
         return None
     return 0.0 if found.clean_pps is None else found.clean_pps
@@ -150,7 +156,7 @@ def doubted(verdict: Verdict, reasons: Sequence[Reason]) -> Verdict:
 def select_envelope(
     envelope: Envelope | None, inventory: Inventory, versions: Mapping[str, NodeVersions], now: datetime
 ) -> tuple[Envelope | None, Environment]:
-    """The envelope that a run is to be held against, None where there is none that holds, and what its record says.
+    """The envelope to compare a run with, or None if no valid one exists, and the entries for the run's record.
 
     ``versions``: kernels and drivers of the nodes at both ends of the run's streams.
     """
@@ -162,7 +168,7 @@ def select_envelope(
 
 
 def calibration_facts(envelope: Envelope | None, void: str | None, now: datetime) -> Environment:
-    """What a record's environment says: which calibration the run was held against, or why against none."""
+    """The entries of a record's environment: the calibration that the run was compared with, or why there is none."""
     if envelope is None or void is not None:
         return {"calibration": None, "calibration_void": void}
     age_s = (now - datetime.fromisoformat(envelope.finished_at)).total_seconds()

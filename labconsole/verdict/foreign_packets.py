@@ -1,7 +1,7 @@
-"""Packets on the data ports that are not the streams': what counters have beyond the streams, named by the taps. Pure.
+"""Foreign packets on the data ports: what counters show beyond the streams, with protocols from the taps. Pure.
 
-Control traffic is on every wire (ARP, IPv6 neighbour and listener discovery, LLDP, spanning tree): little of it is told
-and not doubted. What could be mistaken for a stream's packets, or has no name, is doubted.
+Control traffic is on every wire (ARP, IPv6 neighbour and listener discovery, LLDP, spanning tree): a little of it is
+reported without a doubt. Packets that could be mistaken for a stream's, or whose protocol is unknown, cause a doubt.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ from labconsole.verdict.observations import StreamObservations, TappedFrames, Tr
 
 CONTROL_PACKETS = 20
 CONTROL_RATIO = 1e-4
-"""Of the stream's packets, or as many packets if that is more: so much control traffic is no doubt, a port and way."""
+"""The share of the stream's packets up to which control traffic causes no doubt, per port and direction.
 
-WORDS = {
+CONTROL_PACKETS applies if that is more.
+"""
+
+PROTOCOL_NAMES = {
     "arp": "ARP",
     "nd": "IPv6 neighbour discovery",
     "mld": "IPv6 listener discovery",
@@ -43,7 +46,7 @@ WORDS = {
     "other": "of other kinds",
     "unnamed": "without a name",
 }
-"""What the agent's words for protocols mean to people. Another one is an EtherType."""
+"""Readable names for the agent's protocol names. A protocol that is not here is an EtherType."""
 
 MAX_NAMED = 4
 Port = tuple[str, str]
@@ -51,10 +54,10 @@ Port = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """Packets on a data port that are not the stream's. ``direction``: in or out of the port.
+    """Packets on a data port that are not the stream's.
 
-    ``protocols``: how many of which; those that only counters tell of are ``unnamed``. ``stream_packets``: what the
-    stream itself had sent.
+    ``direction``: in or out of the port. ``protocols``: number of packets by protocol; those seen by counters only are
+    ``unnamed``. ``stream_packets``: the packets that the stream itself had sent.
     """
 
     node: str
@@ -65,31 +68,31 @@ class Foreign:
 
     @property
     def packets(self) -> int:
-        """All of them."""
+        """The number of all foreign packets."""
         return sum(self.protocols.values())
 
     @property
     def control_packets(self) -> int:
-        """Of known control traffic."""
+        """The number of packets of known control traffic."""
         return sum(packets for name, packets in self.protocols.items() if name in CONTROL)
 
     def doubtful(self, tolerated_packets: int) -> bool:
-        """Whether there is more of it than every wire has."""
+        """Whether there are more than the usual control traffic and the tolerance."""
         return beyond_usual(self.packets, self.control_packets, self.stream_packets) > tolerated_packets
 
     @property
     def sentence(self) -> str:
-        """For people; begins with the interface."""
+        """Readable description, which begins with the interface."""
         verb = "received" if self.direction == "in" else "sent"
         most = sorted(self.protocols.items(), key=lambda item: (-item[1], item[0]))
-        named = [f"{packets} {WORDS.get(name, f'of type {name}')}" for name, packets in most[:MAX_NAMED]]
+        named = [f"{packets} {PROTOCOL_NAMES.get(name, f'of type {name}')}" for name, packets in most[:MAX_NAMED]]
         rest = sum(packets for _, packets in most[MAX_NAMED:])
-        words = ", ".join([*named, f"{rest} of others"] if rest else named)
-        return f"{self.interface} {verb} {self.packets} packets that do not belong to the stream ({words})"
+        named_counts = ", ".join([*named, f"{rest} of others"] if rest else named)
+        return f"{self.interface} {verb} {self.packets} packets that do not belong to the stream ({named_counts})"
 
     @property
     def figures(self) -> Figures:
-        """For programs."""
+        """The evidence for a reason."""
         return {
             "interface": self.interface,
             "direction": self.direction,
@@ -99,20 +102,20 @@ class Foreign:
 
 
 def beyond_usual(packets: int, control_packets: int, stream_packets: int) -> int:
-    """Of others' packets, those beyond the control traffic that every wire has."""
+    """The number of foreign packets beyond the usual control traffic."""
     usual = max(CONTROL_PACKETS, CONTROL_RATIO * stream_packets)
     return packets - control_packets + max(0, control_packets - int(usual))
 
 
 def foreign(seen: TrialObservations, raw: StreamObservations, record: StreamRecord, uut: str) -> Iterator[Foreign]:
-    """Every port of a stream where others' packets passed, in either direction."""
+    """Every port of a stream where foreign packets passed, in either direction."""
     stream = raw.stream
     source, sink = (stream.source.node, stream.source.interface), (stream.sink.node, stream.sink.interface)
     across = {(uut, stream.uut_in): source, (uut, stream.uut_out): sink} if raw.path.points else {}
     beyond = dict(_beyond(seen, raw, record, uut))
     for place in dict.fromkeys([*beyond, *((end, way) for end in (source, sink) for way in ("in", "out"))]):
         (node, interface), direction = port, way = place
-        # What a port of the unit under test sends, the other end of its cable receives.
+        # The other end of a cable receives what the unit under test's port sends.
         tapped = seen.foreign.get(across.get(port, port))
         named = _named(tapped, way if port not in across else "in" if way == "out" else "out")
         counted = beyond.get(place, 0)
@@ -131,7 +134,7 @@ def _named(tapped: TappedFrames | None, way: str) -> dict[str, int]:
 
 
 def _cap_counts(named: dict[str, int], counted: int) -> dict[str, int]:
-    """Of what the other end named, no more than this port counted; what is doubtful first."""
+    """The protocols that the other end saw, limited to this port's count; doubtful ones first."""
     found = {}
     for name in sorted(named, key=lambda name: (name in CONTROL, name)):
         found[name] = min(named[name], counted)
@@ -147,7 +150,7 @@ def _beyond(
     source, sink = (stream.source.node, stream.source.interface), (stream.sink.node, stream.sink.interface)
     inward, outward = (uut, stream.uut_in), (uut, stream.uut_out)
     sent = record.counters.get("source_tx_packets")
-    # The most that the stream can have brought: what was counted one port earlier.
+    # The upper limit for the stream: the count at the previous port.
     expected: list[tuple[Port, str, int | None]] = [(source, "out", offered), (source, "in", 0)]
     if raw.path.points:
         received = record.counters.get("uut_in_rx_packets")

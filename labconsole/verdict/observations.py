@@ -1,4 +1,4 @@
-"""What one trial saw, before anything is judged or derived: raw counts with the node and the clock they came from."""
+"""One trial's observations, before anything is judged or derived: raw counts with their node and clock."""
 
 from __future__ import annotations
 
@@ -24,9 +24,11 @@ from labconsole.wire.settings import InterfaceSettings, NodeSettings
 
 @dataclass(slots=True)
 class KernelWitness:
-    """What a kernel said of the packets it dropped. ``asked``: auto or on; ``budget_ns`` of a processor's time.
-    ``refused``: a word and a sentence why it does not say. ``host``: the name of the unit under test's host, if it is
-    that one's, with ``carries``: the host's interfaces by which each NIC of the unit under test is reached.
+    """A kernel's report on the packets that it dropped. The first field is auto or on.
+
+    ``budget_ns``: of a processor's time. ``refused``: a code and a sentence on why there is no report. ``host``: the
+    name of the unit under test's host, if the kernel is the host's. ``carries``: the host's interfaces by which each
+    NIC of the unit under test is reached.
     """
 
     asked: str
@@ -40,7 +42,7 @@ class KernelWitness:
 
 @dataclass(slots=True)
 class WorkWitness:
-    """What this node's processors did while traffic ran. ``refused``: a word and a sentence why it does not say."""
+    """This node's processor activity during traffic. ``refused``: a code and a sentence on why there is no report."""
 
     node: str
     done: NodeWork | None = None
@@ -62,8 +64,10 @@ def parse_snapshot(reply: InterfaceCounters) -> Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class TimedStream:
-    """What the sink's kernel counted of one stream's packets, by how much its wall clock was set meanwhile, and what
-    counting all streams took of the node's memory. ``by``: what counted them; ``xdp``: what this changed at the port.
+    """The sink kernel's counts of one stream's packets.
+
+    ``clock_moved_ns``: by how much its wall clock was set meanwhile. ``memory_bytes``: the node's memory for counting
+    all streams. ``by``: the program that counted. ``xdp``: its changes at the port.
     """
 
     counted: StreamTimes
@@ -75,7 +79,7 @@ class TimedStream:
 
 @dataclass(frozen=True, slots=True)
 class UntimedStream:
-    """A word and a sentence why packets that were to be timed were not; how many there were, if they were counted."""
+    """Why packets that were to be timed were not, as a code and a sentence, and their number if it is known."""
 
     code: str
     message: str
@@ -84,7 +88,7 @@ class UntimedStream:
 
 @dataclass(slots=True)
 class NicClockObservation:
-    """The clock of the NIC that stamped a capture, before and after; ``refused``: why it was not read."""
+    """The clock of the NIC that stamped a capture, before and after. ``refused``: why it was not read."""
 
     readings: list[NicClock] = field(default_factory=list)
     refused: str | None = None
@@ -92,7 +96,7 @@ class NicClockObservation:
 
 @dataclass(slots=True)
 class StreamObservations:
-    """One stream: what its generator, its capture and the counters on its way said. None: it did not say."""
+    """One stream: the reports of its generator, its capture and the counters on its path; None for a missing one."""
 
     stream: Stream
     path: StreamPath
@@ -103,17 +107,17 @@ class StreamObservations:
     """(monotonic ns, received packets) of the sink's NIC while the trial ran."""
 
     nic_clock: NicClockObservation | None = None
-    """None: the kernel stamped what was captured."""
+    """None if the kernel stamped the captured packets."""
 
     times: TimedStream | UntimedStream | None = None
-    """None: its packets were not to be timed."""
+    """None if its packets were not to be timed."""
 
 
 @dataclass(slots=True)
 class NodeReading:
-    """What one node said beyond its counters, at the begin or the end of a trial.
+    """One node's report beyond its counters, at the begin or the end of a trial.
 
-    None: it was not asked, or could not say.
+    A field is None if the node was not queried, or could not report it.
     """
 
     drops: DropCounters | None = None
@@ -127,7 +131,7 @@ class NodeReading:
 
 @dataclass(frozen=True, slots=True)
 class TappedFrames:
-    """Frames of a port that are not the streams', by protocol. ``every``: else control traffic only was watched."""
+    """Frames of a port that are not the streams', by protocol. ``every``: False if only control traffic was watched."""
 
     every: bool
     received: dict[str, int]
@@ -136,7 +140,7 @@ class TappedFrames:
 
 @dataclass(slots=True)
 class TrialObservations:
-    """Everything one trial observed. ``start_skew_s`` is between first and last source, clocks reconciled."""
+    """All observations of one trial. ``start_skew_s`` is between first and last source, clocks reconciled."""
 
     run_id: str
     started_at: str
@@ -145,7 +149,7 @@ class TrialObservations:
     """The second guest's own streams."""
 
     second_request: DesignPoint | None = None
-    """What was sent through the second guest; None: nothing."""
+    """The traffic through the second guest, or None."""
 
     before: dict[str, Snapshot] = field(default_factory=dict)
     after: dict[str, Snapshot] = field(default_factory=dict)
@@ -153,28 +157,28 @@ class TrialObservations:
     end: dict[str, NodeReading] = field(default_factory=dict)
     attestation: Attestation = field(default_factory=dict)
     attested_after: Attestation | None = None
-    """What the platform attested after the traffic; None when it was not asked."""
+    """The platform's attestation after the traffic, or None if it was not requested."""
 
     background: Background | None = None
 
     console_clock_moved_ns: int | None = None
-    """By how much this machine's wall clock was set between begin and end."""
+    """The change of this machine's wall clock between begin and end."""
 
     console_cpu_s: float | None = None
     console_boot_id: str | None = None
-    """What this process used of the processors meanwhile, and on which machine."""
+    """This process's processor time meanwhile, and the machine it runs on."""
 
     foreign: dict[tuple[str, str], TappedFrames] = field(default_factory=dict)
-    """(node, interface) to what passed there that is not the streams'; a port that was not watched is not there."""
+    """(node, interface) to the foreign frames there; ports that were not watched are absent."""
 
     kernel: KernelWitness | None = None
-    """Of the unit under test. None: it was not asked why it drops packets."""
+    """For the unit under test, or None if drop reasons were not requested."""
 
     host_kernel: KernelWitness | None = None
-    """Of the host of a unit under test that is a virtual machine."""
+    """For the host of a unit under test that is a virtual machine."""
 
     work: WorkWitness | None = None
-    """None: it was not asked what its processors did."""
+    """None if processor activity was not requested."""
 
     start_skew_s: float | None = None
     drained: bool | None = None
@@ -183,20 +187,20 @@ class TrialObservations:
     aborted: bool = False
     failure: Failure | None = None
     doubts: list[Reason] = field(default_factory=list)
-    """Reasons that whoever takes part in a trial found by itself; they enter the verdict as they are."""
+    """Reasons that participants of the trial found themselves. They enter the verdict unchanged."""
 
     notes: list[Figures] = field(default_factory=list)
     timeline: dict[str, float] = field(default_factory=dict)
 
     @property
     def flows(self) -> list[StreamObservations]:
-        """Every stream, whichever guest it passed."""
+        """Every stream, through either guest."""
         return [*self.streams, *self.second_streams]
 
     def settings(self) -> dict[str, NodeSettings | None]:
-        """How the nodes were set at the begin, by name."""
+        """The nodes' settings at the begin, by node."""
         return {name: reading.settings for name, reading in self.begin.items()}
 
     def readings(self, node: str) -> tuple[NodeReading, NodeReading]:
-        """What a node said at the begin and at the end."""
+        """A node's reports at the begin and at the end."""
         return self.begin.get(node, NodeReading()), self.end.get(node, NodeReading())

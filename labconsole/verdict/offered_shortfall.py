@@ -1,6 +1,6 @@
-"""Why a source offered less than intended, as far as it shows. Pure; causes may come together.
+"""Why a source offered less than intended, as far as it can be observed. Pure. Several causes may apply.
 
-Each is a word, a sentence and its figures: flow_control, queue_full, shaper, link_speed, cpu, unseen_cpu.
+Each is a code, a sentence and its figures: flow_control, queue_full, shaper, link_speed, cpu, unseen_cpu.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from labconsole.verdict.observations import StreamObservations, TrialObservation
 from labconsole.verdict.shared_hosts import machines, unseen
 
 BUSY_RATIO = 0.02
-"""A generator that waited for less than this share of its time had its processor to the full."""
+"""A generator that waited for less than this share of its time used its processor fully."""
 
 PAUSE = re.compile(r"(?<!admin_q_)pause|xoff|flow_control")
-"""Not ena's admin_q_pause: the queue by which the driver gives the NIC orders."""
+"""Excludes ena's admin_q_pause: the queue by which the driver gives the NIC orders."""
 
 BUSY = re.compile(r"^(?!.*(?:(?<![a-z])rx|dequeue)).*(?:busy|requeue|stop)")
-"""Not of the receiving side: mlx5's rx_cache_busy, hv_netvsc's rx_comp_busy."""
+"""Excludes the receiving side: mlx5's rx_cache_busy, hv_netvsc's rx_comp_busy."""
 
 SHAPERS = ("tbf", "htb", "hfsc", "cake", "netem", "fq")
-"""Queueing disciplines that hold packets back; the others' overlimits say nothing."""
+"""Queueing disciplines that delay packets by their rate; the overlimits of others mean nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One thing that held a source back."""
+    """One cause that slowed a source down."""
 
     cause: str
     detail: str
     figures: Figures
 
     def to_json(self) -> Figures:
-        """As plain data."""
+        """The cause as plain data."""
         return {"cause": self.cause, **self.figures}
 
 
 def pauses(seen: TrialObservations, node: str, interface: str) -> dict[str, int]:
-    """The driver's counters of pause frames on a port that moved."""
+    """The driver's counters of pause frames on a port that grew."""
     return {
         name: packets
         for name, packets in driver_growth(seen, node, "", interface).items()
@@ -55,7 +55,7 @@ def pauses(seen: TrialObservations, node: str, interface: str) -> dict[str, int]
 def find_shortfall_causes(
     seen: TrialObservations, raw: StreamObservations, request: DesignPoint, limits: Tolerances
 ) -> Iterator[Cause]:
-    """What is known to have held this stream's source back."""
+    """The known causes that slowed this stream's source down."""
     node, interface = raw.stream.source.node, raw.stream.source.interface
     moved = driver_growth(seen, node, "", interface)
     paused = {name: n for name, n in pauses(seen, node, interface).items() if "tx" not in name.lower()}
@@ -80,7 +80,7 @@ def find_shortfall_causes(
     if idle is not None and idle < BUSY_RATIO:
         yield Cause("cpu", f"the generator's processor was busy {1 - idle:.1%} of the time", {"idle_ratio": idle})
     if raw.generated is not None and raw.generated.error_text:
-        return  # it ended by that, and was not slow
+        return  # that ended it; it was not slow
     for nodes in machines(seen):
         hidden = unseen(seen, nodes) if node in nodes else None
         if hidden is not None and hidden.lower_bound_ratio > limits.other_cpu_ratio:
@@ -89,13 +89,13 @@ def find_shortfall_causes(
 
 
 def idle_ratio(raw: StreamObservations) -> float | None:
-    """Share of its sending time in which the generator waited for the next packet to be due; None: not known."""
+    """Share of its sending time in which the generator waited for the next packet to be due, or None if unknown."""
     sent = raw.generated
     return None if sent is None or sent.idle_ns is None or not sent.elapsed_ns else sent.idle_ns / sent.elapsed_ns
 
 
 def link_speed_bps(seen: TrialObservations, node: str, interface: str) -> int | None:
-    """What the link had negotiated at the end of the trial; None where the driver does not say."""
+    """The link speed negotiated at the end of the trial, or None if the driver does not report it."""
     port = seen.readings(node)[1].port(interface)
     return port.speed_mbps * 1_000_000 if port is not None and port.speed_mbps else None
 

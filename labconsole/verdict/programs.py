@@ -1,4 +1,4 @@
-"""Whether all guests that worked had the same file of a program. Pure."""
+"""Checks whether all working guests had the same file of a program. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from labconsole.verdict.reasons import reason
 
 
 def program_reasons(program: ProgramRecord | None) -> Iterator[Reason]:
-    """Different files, or guests of which it is not known."""
+    """Reasons: different files, or guests whose file is unknown."""
     if program is None:
         return
     if len(program.sha256) > 1:

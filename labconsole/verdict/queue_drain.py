@@ -1,4 +1,4 @@
-"""Was a measured rate the unit under test's, or partly that of a queue that emptied after sending had ended?"""
+"""Decides whether a rate is the unit under test's, or partly that of a queue that emptied after sending had ended."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from labconsole.model.plan.search import QUEUED_S
 from labconsole.model.record.run import Figures, StreamRecord
 
 LATE_RATIO = 0.01
-"""Of the arrivals: as many may come late without a word."""
+"""The share of arrivals that may be late without a doubt."""
 
 COARSE_RATIO = 0.01
-"""Of the forwarding rate: where samples leave more of it open, they tell it too coarsely."""
+"""The share of the forwarding rate above which the uncertainty from sampling is too large."""
 
 
 @dataclass(frozen=True, slots=True)
 class Coarse:
-    """A forwarding rate that samples of a counter leave open within this share of it."""
+    """A forwarding rate that samples of a counter determine only within this share of it."""
 
     rate_error_ratio: float
     resolution_s: float
 
     @property
     def sentence(self) -> str:
-        """For people."""
+        """Readable description."""
         return (
             f"the forwarding rate is known to \u00b1 {self.rate_error_ratio:.1%}: samples of the sink's counter, "
             f"{self.resolution_s:.3g} s apart, are all that shows when packets arrived"
@@ -32,12 +32,12 @@ class Coarse:
 
     @property
     def figures(self) -> Figures:
-        """For programs."""
+        """The evidence for a reason."""
         return {"rate_error_ratio": self.rate_error_ratio, "resolution_s": self.resolution_s}
 
 
 def coarse(record: StreamRecord) -> Coarse | None:
-    """How coarsely the forwarding rate is known; None where it is known well, or not at all."""
+    """How coarsely the forwarding rate is known, or None if it is known well, or not at all."""
     arrivals = record.arrivals
     error_ratio = rate_error_ratio(arrivals, record.offered_duration_s)
     if arrivals is None or error_ratio is None or error_ratio <= COARSE_RATIO:
@@ -47,7 +47,7 @@ def coarse(record: StreamRecord) -> Coarse | None:
 
 @dataclass(frozen=True, slots=True)
 class QueueDrain:
-    """Packets that came after the last one was sent: what the way's buffers held then, in packets and seconds."""
+    """Packets that arrived after the last one was sent: the contents of the path's buffers in packets and seconds."""
 
     late_packets: int
     packets: int
@@ -56,7 +56,7 @@ class QueueDrain:
 
     @property
     def sentence(self) -> str:
-        """For people."""
+        """Readable description."""
         return (
             f"{self.late_packets} of {self.packets} packets arrived late, the last {self.buffer_s:.3f} s after "
             f"sending had ended: a buffer on the way held them, and the trial is short compared with it"
@@ -64,7 +64,7 @@ class QueueDrain:
 
     @property
     def figures(self) -> Figures:
-        """For programs."""
+        """The evidence for a reason."""
         return {
             "late_packets": self.late_packets,
             "packets": self.packets,
@@ -74,7 +74,7 @@ class QueueDrain:
 
 
 def find_queue_drain(record: StreamRecord) -> QueueDrain | None:
-    """What was late, where that is more than a moment's queue; None where it is not, or nothing is known of it."""
+    """The late packets if they are more than a momentary queue, or None if they are not or nothing is known."""
     arrivals, sending_s = record.arrivals, record.offered_duration_s
     if arrivals is None or arrivals.late_packets is None or sending_s is None:
         return None

@@ -1,6 +1,6 @@
-"""One reason a cause: the same code at several places is one reason, and what follows from another stands under it.
+"""One reason per cause: the same code at several places is one reason, and consequences appear below their cause.
 
-Pure. Which code may be a consequence of which others is decided here and nowhere else.
+Pure. Only this module decides which code may be a consequence of which others.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from labconsole.model.record.verdict_codes import WEIGHT
 from labconsole.verdict.reasons import each_place
 
 MAX_NAMED = 3
-"""Places whose own words a sentence has; the others are counted."""
+"""The number of places that a sentence names; the others are counted."""
 
 ENDED = ("lease_taken", "link_lost", "aborted", "failed")
-"""The trial did not come to its end: what it then lacks is not news."""
+"""The trial was not completed: whatever it lacks follows from that."""
 
 CUT_OFF = ("interface_gone", "carrier_changed")
 
@@ -54,11 +54,11 @@ FOLLOWS: dict[str, tuple[str, ...]] = {
     "buffered": ENDED,
     "rate_uncertain": (*ENDED, *CUT_OFF, "capture_incomplete", "capture_missing"),
 }
-"""A code to those that it may be a consequence of, the likeliest first. Of those that a run has, the first counts."""
+"""A code to the codes that it may be a consequence of, the likeliest first. The first of them that a run has counts."""
 
 
 def weighed(reasons: Iterable[Reason]) -> Verdict:
-    """The verdict that these reasons make, arranged."""
+    """The verdict from these reasons, arranged."""
     arranged = arrange(reasons)
     if not arranged:
         return Verdict(status="valid")
@@ -67,7 +67,7 @@ def weighed(reasons: Iterable[Reason]) -> Verdict:
 
 
 def arrange(reasons: Iterable[Reason]) -> tuple[Reason, ...]:
-    """Each code once, its places together; causes first, the most serious first, each before what follows from it."""
+    """Each code once, with all its places: causes first, the most serious first, each before its consequences."""
     by_code: dict[str, list[Reason]] = {}
     for each in reasons:
         by_code.setdefault(each.code, []).append(each)
@@ -107,7 +107,7 @@ def _together(same: list[Reason]) -> Reason:
 
 
 def _sentence(same: list[Reason]) -> str:
-    """Up to three places in their own words, the rest counted; what is said of all alike is said once."""
+    """Up to three places with their own sentences, the rest counted; what all have in common is stated once."""
     said = list(dict.fromkeys(each.detail for each in same))
     more = f" and {len(said) - MAX_NAMED} more" if len(said) > MAX_NAMED else ""
     heads = [text.partition(": ") for text in said]

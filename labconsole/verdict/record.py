@@ -1,4 +1,4 @@
-"""From what a trial saw to its run record. Pure: counts are subtracted here, nothing is read."""
+"""Builds a run's record from the trial's observations. Pure: counts are subtracted here, nothing is read."""
 
 from __future__ import annotations
 
@@ -66,21 +66,21 @@ def build_record(
     set_up: SetUp | None = None,
     in_force: InForce | None = None,
 ) -> RunRecord:
-    """The record of one trial, with its verdict. ``envelope``: the calibration that the run is held against."""
+    """The record of one trial, with its verdict. ``envelope``: the calibration that the run is compared with."""
     counts = [hop_counts(seen, raw, inventory.uut) for raw in seen.flows]
     still = [frozen(moved(hops, raw)) for hops, raw in zip(counts, seen.flows, strict=True)]
     requests = [*(request for _ in seen.streams), *(seen.second_request or request for _ in seen.second_streams)]
     flows = tuple(
         add_timing(
-            _stream_record(seen, raw, mask_counts(hops, frozen_at), inventory, asked),
+            _stream_record(seen, raw, mask_counts(hops, frozen_at), inventory, stream_request),
             raw,
             environment,
             clock_moved_ns(seen, raw.stream.source.node) or 0,
         )
-        for raw, hops, frozen_at, asked in zip(seen.flows, counts, still, requests, strict=True)
+        for raw, hops, frozen_at, stream_request in zip(seen.flows, counts, still, requests, strict=True)
     )
     streams, second_streams = flows[: len(seen.streams)], flows[len(seen.streams) :]
-    stood_still = {
+    frozen_hops = {
         raw.stream.name: [hops[place].hop for place in frozen_at]
         for raw, hops, frozen_at in zip(seen.flows, counts, still, strict=True)
     }
@@ -103,7 +103,7 @@ def build_record(
         total=_total(streams),
         background=seen.background,
         verdict=doubted(
-            judge(seen, flows, request, tolerances, inventory=inventory, stood_still=stood_still),
+            judge(seen, flows, request, tolerances, inventory=inventory, frozen_hops=frozen_hops),
             instrument_reasons(envelope, request, streams),
         ),
         influences=tuple(influences(seen, flows, inventory.uut)),
@@ -122,7 +122,7 @@ def build_record(
 def _background(
     seen: TrialObservations, second_streams: tuple[StreamRecord, ...], request: DesignPoint
 ) -> Background | None:
-    """The load with the second guest's own streams; one of which nothing is known when it was asked for in vain."""
+    """The load with the second guest's own streams. A load that was requested but is missing has only its kind."""
     if seen.background is None:
         return None if request.background == "none" else Background(kind=request.background)
     if not second_streams:
@@ -210,7 +210,7 @@ def _count_at_port(
     statistic: str,
     measured: int | None,
 ) -> int | None:
-    """A port of the UUT: as in the ledger where it is a hop. Elsewhere, too, one that stood still was not read."""
+    """The count at a port of the UUT, from the ledger if it is a hop; None for a counter that should have moved."""
     if hop in at:
         return at[hop]
     grown = growth(seen, node, "", interface, statistic)
@@ -220,7 +220,7 @@ def _count_at_port(
 def _arrivals(
     seen: TrialObservations, raw: StreamObservations, measured: int | None, witness: str | None, sending_s: float | None
 ) -> Arrivals | None:
-    """When what was measured came, by the witness that measured it."""
+    """The arrival times of the measured packets, from the witness that measured them."""
     if measured is None:
         return None
     if witness == "capture" and raw.capture is not None:
@@ -235,12 +235,12 @@ def _arrivals(
 
 
 def _counted(raw: StreamObservations) -> list[CapturedStream]:
-    """What the capture holds, by stream."""
+    """The streams in the capture."""
     return [] if raw.capture is None else raw.capture.analysis.streams
 
 
 def _capture(raw: StreamObservations) -> CaptureCounts | None:
-    """tcpdump's summary and our count of its file; complete only if nothing dropped and both agree."""
+    """tcpdump's summary and our count of its file. It is complete only if nothing was dropped and both agree."""
     if raw.capture is None:
         return None
     dropped = raw.capture.dropped_kernel_packets
@@ -254,7 +254,7 @@ def _capture(raw: StreamObservations) -> CaptureCounts | None:
 
 
 def _sequence(raw: StreamObservations) -> Sequence | None:
-    """The sequence findings of the stream's frames in its capture; None when they do not hold just this stream."""
+    """The sequence findings for the stream's frames in its capture, or None if the capture contains other streams."""
     if raw.capture is None:
         return None
     streams = raw.capture.analysis.streams
@@ -298,9 +298,9 @@ def _total(streams: tuple[StreamRecord, ...]) -> Total:
 
 
 def _forwarded(stream: StreamRecord, unit: str) -> float | None:
-    """What a stream adds to the sum: one of which too little came for a window, what came over the sending time.
+    """A stream's part of the total rate; with too few arrivals for a window, the arrivals over the sending time.
 
-    Without it, a platform that starves a stream would have no rate, and so drop out of every mean.
+    Otherwise a platform that starves a stream would have no rate, and would be missing from every mean.
     """
     few = stream.measured_packets is not None and stream.measured_packets < 2
     rate: float | None = getattr(stream, f"{'measured' if few else 'forwarding'}_{unit}")

@@ -1,8 +1,8 @@
-"""Nodes that are namespaces of one machine: they share its processors, and perhaps none sees all that runs there. Pure.
+"""Nodes that are namespaces of one machine: they share its processors, and maybe none sees all its processes. Pure.
 
-A node in a PID namespace of its own sees the processes in it only. What the machine's processors did for processes,
-less what all of its nodes and the console account for, is the work of processes that no node sees. It is known from
-below only: what the kernel does in interrupts is accounted to whichever process it interrupts as well.
+A node in its own PID namespace sees only the processes in it. The time that the machine's processors spent on
+processes, minus what all of its nodes and the console account for, is the work of processes that no node sees. Only a
+lower bound is known: the kernel's work in interrupts is also accounted to the process that it interrupts.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ INITIAL_PID_NAMESPACE = 0xEFFFFFFC
 """The kernel's own number of the namespace that sees every process (PROC_PID_INIT_INO)."""
 
 TICK_S = 0.01
-"""A processor's time is sampled at least so often; a share of it is known no better than a count of as many samples."""
+"""A processor's time is sampled at least this often, so the error of a share is that of a count of samples."""
 
 SURE_DEVIATIONS = 4.0
 
 
 @dataclass(frozen=True, slots=True)
 class UnseenLoad:
-    """What processes that no node sees used of a machine's processors, at least; in processors."""
+    """The processors that processes which no node sees used of a machine, at least."""
 
     nodes: tuple[str, ...]
     cpu_ratio: float
@@ -32,16 +32,16 @@ class UnseenLoad:
 
     @property
     def lower_bound_ratio(self) -> float:
-        """What it was for certain."""
+        """The certain part of it."""
         return max(0.0, self.cpu_ratio - self.error_ratio)
 
 
 Machine = dict[str, NodeSurroundings]
-"""The nodes that are one machine, with the last reading of each."""
+"""The nodes on one machine, with the last reading of each."""
 
 
 def machines(seen: TrialObservations) -> list[Machine]:
-    """Nodes with their last reading, those of one machine together: namespaces of it share its processors."""
+    """Nodes with their last reading, grouped by machine: namespaces of one machine share its processors."""
     found: dict[str, Machine] = {}
     for node, reading in seen.end.items():
         if reading.surroundings is not None:
@@ -50,14 +50,14 @@ def machines(seen: TrialObservations) -> list[Machine]:
 
 
 def same_machine(seen: TrialObservations, node: str, other: str) -> bool:
-    """Whether two nodes are namespaces of one machine, as far as it is known."""
+    """Whether two nodes are known to be namespaces of one machine."""
     return node == other or any(node in each and other in each for each in machines(seen))
 
 
 def unseen(seen: TrialObservations, nodes: Machine) -> UnseenLoad | None:
-    """Of one machine. None where a node sees every process, or too little is known.
+    """The unseen load of one machine, or None if a node sees every process, or too little is known.
 
-    Too little, too, where some nodes are another machine: that one may be a guest on this one, and its work then ours.
+    Too little is also known if some nodes are on another machine: that may be a guest on this one, with our own work.
     """
     if len(nodes) < len(seen.end):
         return None
@@ -66,7 +66,7 @@ def unseen(seen: TrialObservations, nodes: Machine) -> UnseenLoad | None:
         view = reading.pid_namespace
         if view is None or view == INITIAL_PID_NAMESPACE or reading.window is None:
             return None
-        by_view.setdefault(view, reading.window)  # nodes that see the same processes say the same of them
+        by_view.setdefault(view, reading.window)  # nodes that see the same processes report the same
     reading = next(iter(nodes.values()))
     window, cpus = reading.window, reading.cpus
     if window is None or window.cpu is None or not cpus or not window.elapsed_s:

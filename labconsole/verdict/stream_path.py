@@ -1,4 +1,4 @@
-"""The way of a stream: where its hops count, and the NICs that it uses. Pure."""
+"""The path of a stream: its counting points, and the NICs that it uses. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from labconsole.verdict.observations import StreamObservations
 
 @dataclass(frozen=True, slots=True)
 class CountingPoint:
-    """Where a hop counts: ``statistic`` of an interface, in ``namespace`` of ``node``."""
+    """The counter of a hop: ``statistic`` of an interface, in ``namespace`` of ``node``."""
 
     hop: str
     node: str
@@ -19,12 +19,12 @@ class CountingPoint:
 
     @property
     def label(self) -> str:
-        """The interface, with its namespace where that is not the node's own."""
+        """The interface, with its namespace unless that is the node's own."""
         return f"{self.namespace}/{self.interface}" if self.namespace else self.interface
 
 
 def counting_points(raw: StreamObservations, uut: str) -> list[CountingPoint]:
-    """The stream's way from its source's NIC to its sink's."""
+    """The stream's path from its source's NIC to its sink's."""
     stream = raw.stream
     return [
         CountingPoint("source_nic", stream.source.node, "", stream.source.interface, "tx_packets"),

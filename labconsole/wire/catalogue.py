@@ -1,4 +1,4 @@
-"""All messages, by the words that name them on the wire."""
+"""All messages by their names on the wire."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _TOPICS = (
 
 
 def messages(base: Type[Any]) -> Iterator[Type[Any]]:
-    """Those of one kind: ``Request``, ``AgentEvent``."""
+    """Return all messages of one kind: ``Request`` or ``AgentEvent``."""
     for topic in _TOPICS:
         for each in vars(topic).values():
             if isinstance(each, type) and issubclass(each, base) and each.__module__ == topic.__name__:

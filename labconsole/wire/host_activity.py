@@ -1,4 +1,4 @@
-"""What else goes on at a node: who is logged in, which processes use its processors."""
+"""Other activity on a node: who is logged in, which processes use its processors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Dict, List, Optional
 
 from labconsole.wire.facts import MAX_LOGINS, LoadAverages, Login
 from labconsole.wire.message import Message, Request
-from labconsole.wire.rules import Amount, Count, Index, Most, Name, Word, Words
+from labconsole.wire.rules import Amount, Count, Index, Most, Name, Word, WordList
 
 MAX_OWNERS = 20
 MAX_PROCESSES = 1000
@@ -14,7 +14,7 @@ MAX_GUESTS = 256
 
 
 class CpuShares(Message):
-    """Of the processors' time."""
+    """Shares of the processors' time."""
 
     busy_ratio: Amount
     interrupt_ratio: Amount
@@ -42,7 +42,7 @@ class BusyProcess(Message):
 
 
 class UsageWindow(Message):
-    """Who used the processors since the start of the window; ``processes``: the 20 busiest."""
+    """Processor use since the start of the window; ``processes``: the 20 busiest."""
 
     elapsed_s: Amount
     cpu: Optional[CpuShares]
@@ -84,12 +84,12 @@ class ProcessPlace(Message):
 
 
 class ReadSurroundings(Request[NodeSurroundings], op="surroundings"):
-    """Ask what else is going on; ``own``: processes of our guest that others started.
+    """Request the node's other activity. ``own``: processes of our guest that others started.
 
     ``guests``: patterns for the full names of processes that are guests.
     """
 
     begin: bool
-    guests: Optional[Words] = None
+    guests: Optional[WordList] = None
     own: Optional[Annotated[List[Index], Most(MAX_PROCESSES)]] = None
     console: Optional[ProcessPlace] = None

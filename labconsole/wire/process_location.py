@@ -1,4 +1,4 @@
-"""Where a process runs, as console and agent both say it: so nodes, or a console, that share a kernel are known."""
+"""Where a process runs, as reported by console and agent alike, to recognise nodes or a console that share a kernel."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Optional
 
 
 def boot_id() -> Optional[str]:
-    """The same on all nodes that are namespaces of one machine, and on no others."""
+    """Return an id that is the same on all nodes that are namespaces of one machine, and on no others."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as source:
             return source.read(64).strip()
@@ -16,7 +16,7 @@ def boot_id() -> Optional[str]:
 
 
 def pid_namespace() -> Optional[int]:
-    """Which processes this node sees: the same for all nodes that see the same ones."""
+    """Return the id of the set of processes that this node sees: the same for all nodes that see the same ones."""
     try:
         return os.stat("/proc/self/ns/pid").st_ino
     except OSError:

@@ -23,7 +23,7 @@ FILES = {
     "write_table",
 }
 OUTWARD = {"copy_to_clipboard", "notify", "fdopen", "create_subprocess_exec", "Popen", "check_output"}
-NAMES = {"print", "Console", "undisguised"}
+NAMES = {"print", "Console", "unwrap_stream"}
 STREAMS = ("sys.stdout", "sys.stderr")
 """What is written there is cleaned by the stream (cli/main.py)."""
 

@@ -36,7 +36,7 @@ class WiredNodes:
 
     @asynccontextmanager
     async def hold(self, request: DiscoveryRequest, tell: Tell) -> AsyncIterator[Mapping[str, Any]]:
-        """As labconsole.api.discovery.held_nodes."""
+        """As labconsole.api.discovery.leased_nodes."""
         self.requests.append(request)
         refusal, self.refusal = self.refusal, None
         if refusal is not None:

@@ -1,4 +1,4 @@
-"""Why a kernel does not take a program, as one of three words."""
+"""Why a kernel refuses a program, as one of three codes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LOCKDOWN = "/sys/kernel/security/lockdown"
 
 
 def build_load_error(exc: OSError) -> WireError:
-    """The answer to whoever asked for it."""
+    """Build the reply to a request whose program the kernel refused."""
     said = {"errno": exc.errno}
     if exc.errno in (errno.EPERM, errno.EINVAL, errno.EACCES) and _locked_down():
         return WireError("locked_down", "the kernel is locked down and takes no such program", said)

@@ -64,18 +64,18 @@ class Captures:
 
     @handles(DrainCapture)
     async def drain(self, request: DrainCapture) -> CountedSoFar:
-        return CountedSoFar(packets=await self._told(request).count())
+        return CountedSoFar(packets=await self._find_capture(request).count())
 
     @handles(StopCapture)
     async def stop(self, request: StopCapture) -> CaptureResult:
-        capture = self._told(request)
+        capture = self._find_capture(request)
         try:
             return CaptureResult(**await capture.stop())
         finally:
             await self._drop(capture)
 
     async def close(self) -> None:
-        """Kill all captures and let their files go."""
+        """Kill all captures and release their files."""
         for capture in list(self._running.values()):
             await self._drop(capture)
 
@@ -88,15 +88,15 @@ class Captures:
         await capture.close()
         capture.spool.close()
 
-    def _told(self, request: Union[DrainCapture, StopCapture]) -> RunningCapture:
-        """The capture that is named, which may learn here how long was sent."""
+    def _find_capture(self, request: Union[DrainCapture, StopCapture]) -> RunningCapture:
+        """Find the named capture, and record how long was sent if the request has it."""
         capture = self._named(request.capture)
         if request.sending_ns is not None:
             capture.sending_ns = request.sending_ns
         return capture
 
     async def _tcpdump_version(self) -> Optional[str]:
-        """Asked once: it does not change while we run."""
+        """Queried once: it does not change while we run."""
         if self._version is None:
             self._version = asyncio.ensure_future(facts.tcpdump_version())
         return await self._version

@@ -1,6 +1,6 @@
-"""The operations that only a check asks for: a survey of the node, cleaning up, listening for marked frames.
+"""The operations that only checks use: a survey of the node, cleaning up, listening for marked frames.
 
-What does the work is imported when it is first asked for: most sessions never check.
+Their implementation is imported on first use: most sessions never check.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from labconsole.wire.survey import (
 
 
 class Checking:
-    """``reading`` does work in the node's own network namespace, ``watchdog`` tells how that stands."""
+    """``reading`` does work in the node's own network namespace, ``watchdog`` reports the watchdog's state."""
 
     def __init__(self, reading: Reading, watchdog: Callable[[], Dict[str, Any]]) -> None:
         self._reading, self._watchdog = reading, watchdog
         self._listening: Any = None
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         if self._listening is not None:
             self._listening.close()
 

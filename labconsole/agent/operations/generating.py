@@ -1,4 +1,4 @@
-"""The operations generator.*: one GeneratorSession at a time, its progress as events, its end always told."""
+"""The operations generator.*: one GeneratorSession at a time, its progress as events, its end always reported."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Send = Callable[[Dict[str, Any]], Any]
 
 
 class Generating:
-    """The generator of one session. ``send`` and ``offer`` take events; what is offered may be left out."""
+    """The generator of one session. ``send`` and ``offer`` take events; an offered event may be dropped."""
 
     def __init__(self, journal: UndoJournal, send: Send, offer: Send, clock_ns: Callable[[], int]) -> None:
         self._journal, self._send, self._offer, self._clock_ns = journal, send, offer, clock_ns
@@ -42,7 +42,7 @@ class Generating:
                 raise WireError("busy", "this node's generator is already prepared; close it first")
             from labconsole.agent.sending.generator import GeneratorSession, cleanup_arguments
 
-            # Promised before anything is configured; taking back nothing does no harm.
+            # Promised before anything is configured; withdrawing an unused promise does no harm.
             if any(spec.generator in ("auto", "pktgen") for spec in specs):
                 self._promise = self._journal.promise({"kind": "pktgen", "arguments": cleanup_arguments()})
             self._session = GeneratorSession()
@@ -62,7 +62,7 @@ class Generating:
 
     @handles(WaitForGenerator)
     async def wait(self, request: WaitForGenerator) -> Sent:
-        """The results, when the last stream has ended."""
+        """Return the results, when the last stream has ended."""
         self._prepared()
         if self._runner is None:
             raise WireError("not_started", "the generator was prepared but not started")
@@ -74,7 +74,7 @@ class Generating:
         return Done()
 
     async def stop_traffic(self) -> None:
-        """End early. Raises WireError when no generator is prepared."""
+        """End early. Raises WireError if no generator is prepared."""
         await self._prepared().stop()
 
     @handles(CloseGenerator)
@@ -83,7 +83,7 @@ class Generating:
             return _sent(await self._close())
 
     async def abandon(self) -> None:
-        """The dead-man's way: nobody is interested in results."""
+        """End without results, when the console is gone."""
         async with self._lock:
             await self._close(results=False)
 

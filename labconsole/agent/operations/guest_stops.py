@@ -1,5 +1,5 @@
-"""Guests of an installed hypervisor that a console starts. They do not end with the agent: that they are stopped is
-promised before each start, and done by the keeper if the console does not.
+"""Guests of an installed hypervisor that a console starts. They do not end with the agent: a promise before each start
+makes the keeper stop them if the console does not.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from labconsole.wire.message import Done
 
 
 class GuestStops:
-    """The promises that stand, by the guest's name."""
+    """The current promises, by the guest's name."""
 
     def __init__(self, journal: UndoJournal) -> None:
         self._journal = journal
@@ -42,13 +42,15 @@ class GuestStops:
             self._journal.done(promised["number"])
 
     def stop_for_another(self) -> None:
-        """Somebody else has the node now. Not waited for: a guest that shuts down in order takes its time."""
+        """Stop the guests because another session has the node. Not awaited: a guest takes time to shut down in
+        order.
+        """
         entries = list(self._promised.values())
         threading.Thread(target=self._stop_all, args=(entries,), daemon=True).start()
         self._promised.clear()
 
     def _stop_all(self, entries: List[Dict[str, Any]]) -> None:
-        """All at once, but first what is done inside them."""
+        """Stop all at once, but first run the entries inside them."""
         for inside in (True, False):
             now = [entry for entry in entries if bool(entry.get("inside")) is inside]
             stopping = [threading.Thread(target=self._stop, args=(entry,), daemon=True) for entry in now]
@@ -58,12 +60,14 @@ class GuestStops:
                 each.join()
 
     def _stop(self, entry: Dict[str, Any]) -> None:
-        """Told as done at once: the next holder may start the same guest, and the keeper must not stop that."""
+        """Withdraw the promise at once: the next holder may start the same guest, and the keeper must not stop that
+        one.
+        """
         undo.run(entry, undo.no_namespace)
         self._journal.done(entry["number"])
 
     def close(self) -> None:
-        """The keeper keeps what stands. Should it be gone, all that can be done in time is to ask."""
+        """Leave the promises to the keeper. If it is gone, there is only time to request the shutdown."""
         if os.getppid() != self._keeper:
             for entry in sorted(self._promised.values(), key=lambda each: not each.get("inside")):
                 undo.begin_stopping(entry)

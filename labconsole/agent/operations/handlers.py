@@ -1,7 +1,7 @@
-"""Which method answers which request: the method says so itself, with the request's class above it.
+"""Which method handles which request: the decorator above a method names the request's class.
 
-A method is asynchronous, takes an object of that class and returns one of the class's reply. It is a method of one of
-the agent's parts (agent/parts.py).
+A method is asynchronous, takes an object of that class and returns one of the class's reply. It belongs to one of the
+agent's parts (agent/parts.py).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ F = TypeVar("F", bound=Callable[[Any, Any], Awaitable[Message]])
 
 
 class Operation(NamedTuple):
-    """One thing that can be asked."""
+    """One operation that a console can request."""
 
     request: Type[Request[Any]]
     answer: Callable[[Any], Awaitable[Message]]
     first: Optional[Callable[[], None]]
 
     async def __call__(self, args: Dict[str, Any]) -> Dict[str, Any]:
-        """Plain arguments in, plain data out. Raises WireError."""
+        """Take plain arguments and return plain data. Raises WireError."""
         if self.first is not None:
             self.first()
         try:
@@ -33,7 +33,7 @@ class Operation(NamedTuple):
 
 
 def handles(request: Type[Request[Any]], first: Optional[Callable[[], None]] = None) -> Callable[[F], F]:
-    """Mark a method as the one that answers ``request``. ``first`` imports what the request is read with."""
+    """Mark a method as the handler of ``request``. ``first`` imports the modules that the request needs."""
 
     def mark(method: F) -> F:
         method.request, method.first = request, first  # type: ignore[attr-defined]
@@ -43,7 +43,7 @@ def handles(request: Type[Request[Any]], first: Optional[Callable[[], None]] = N
 
 
 def find_operations(owner: object) -> Dict[str, Operation]:
-    """Every operation that this object answers, by its name on the wire."""
+    """Return every operation that this object handles, by its name on the wire."""
     found: Dict[str, Operation] = {}
     for name, method in vars(type(owner)).items():
         request = getattr(method, "request", None)

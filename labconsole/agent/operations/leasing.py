@@ -1,4 +1,4 @@
-"""The operations lease.*: holding this node, losing it to another session, and keeping still while another measures."""
+"""The operations lease.*: the lease of this node, its loss to another session, and quiet while another measures."""
 
 from __future__ import annotations
 
@@ -36,12 +36,14 @@ CHANGING = (
     "exec",
     "sink_ports.hold",
 )
-"""What a session may not do any more once its lease was taken over."""
+"""Operations that a session may not use any more once its lease was taken over."""
 
 
 class Leasing:
-    """``stop_traffic`` is called when the lease is asked for, ``undo`` if the console has not given it back in time,
-    ``give_up`` when it gives it back; ``keep_still`` with True while another session counts on this node."""
+    """The lease of a session. ``stop_traffic`` is called when another session requests the lease, ``undo`` if the
+    console has not released it in time, ``give_up`` at its release; ``keep_still`` with True while another session
+    counts on this node.
+    """
 
     def __init__(
         self,
@@ -114,11 +116,13 @@ class Leasing:
         return Done()
 
     def mark_quiet(self, quiet: bool) -> None:
-        """A counted window of ours begins, or has ended: other sessions' agents shall keep still."""
+        """Signal that a counted window of ours begins or has ended: other sessions' agents must keep quiet."""
         self._lease.mark_quiet(quiet)
 
     def refuse_if_lost(self, op: str) -> None:
-        """After a take-over nothing may be changed until the console has seen that: it gives back, or takes again."""
+        """Refuse changes after a take-over until the console has noticed it: it releases the lease, or takes it
+        again.
+        """
         if self._lost_to is None or op not in CHANGING:
             return
         if op == "exec" and self._lease.held:
@@ -136,19 +140,19 @@ class Leasing:
         )
 
     def _changed(self, holder: Optional[Dict[str, Any]]) -> None:
-        """Another session took, renewed or gave back this node, or begins or ends to count."""
+        """Handle that another session took, renewed or released this node, or begins or ends counting."""
         quiet = holder is not None and holder["quiet"] is True
-        # Before the window rather than in it: the holder marks it before it lets traffic run.
+        # Before the window rather than in it: the holder marks it before it starts traffic.
         self._send({"event": "lease", "holder": holder, "quiet": quiet})
         self._keep_still(quiet)
 
     def _open_door(self, lease_path: str) -> Callable[[], None]:
         from labconsole.agent.lease.takeover import Door  # only an agent that measures needs it
 
-        return Door(lease_path, self._asked).close
+        return Door(lease_path, self._hand_over).close
 
-    def _asked(self, wish: Dict[str, Any]) -> None:
-        """Another session takes this node over: traffic ends now, the console has a while to end in order."""
+    def _hand_over(self, wish: Dict[str, Any]) -> None:
+        """Hand this node over to another session: traffic ends now, the console has a while to end in order."""
         if self._ending is None:
             self._lost_to = wish
             self._send({"event": "lease_lost", "by": wish["by"], "purpose": wish["purpose"]})
@@ -159,7 +163,7 @@ class Leasing:
 
         await self._stop_traffic()
         await asyncio.sleep(LET_GO_S)
-        # The console has not given the lease back: everything it changed is undone without it.
+        # The console has not released the lease: everything it changed is undone without it.
         await self._undo()
         self._ending = None
         self._lease.release()

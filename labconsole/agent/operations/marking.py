@@ -13,7 +13,7 @@ from labconsole.wire.marks import MarkSeen, SeenMarks, StartMarks, StopMarks, Ti
 from labconsole.wire.message import Done
 
 if TYPE_CHECKING:
-    from labconsole.agent.reading.marks import MarkTap  # imported when it is first asked for
+    from labconsole.agent.reading.marks import MarkTap  # imported on first use
 
 
 class _TakenMarks(NamedTuple):
@@ -55,13 +55,13 @@ class Marking:
         return self._running.pop(request.marks).tap.end()
 
     def follow_namespaces(self, leaving: Optional[str]) -> None:
-        """A socket would keep the namespace that is leaving alive."""
+        """Close sockets in a namespace that is being removed: they would keep it alive."""
         for running in self._running.values():
             if running.namespace and running.namespace == leaving:
                 running.tap.end("the namespace is gone")
 
     def close(self) -> None:
-        """Forget what was seen."""
+        """Discard all marks."""
         for running in self._running.values():
             running.tap.close()
         self._running.clear()

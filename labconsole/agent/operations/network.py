@@ -1,7 +1,7 @@
 """Changes to the node's network, each with its inverse promised before it is made.
 
-``NetworkChanges`` orders them; each is made by its own class (labconsole/network), in a thread inside the namespace
-asked for. A change that fails half-way is undone by its own inverse, which copes with whatever part of it exists.
+``NetworkChanges`` orders them; each is made by its own class (labconsole/network), in a thread inside the requested
+namespace. A change that fails half-way is undone by its own inverse, which copes with whatever part of it exists.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def convert_to_wire_error(what: str, exc: BaseException) -> WireError:
-    """An OSError or NetlinkError as the sentence and stable word for the console."""
+    """Convert an OSError or NetlinkError to the sentence and stable code for the console."""
     if isinstance(exc, WireError):
         return exc
     number = error_number(exc)
@@ -45,7 +45,7 @@ def convert_to_wire_error(what: str, exc: BaseException) -> WireError:
 
 
 def describe(what: Dict[str, Any]) -> str:
-    """``bridge lcb1``: for sentences about a change on the wire or an undo entry."""
+    """Describe a change on the wire or an undo entry for sentences, such as ``bridge lcb1``."""
     kind = what.get("do") or what.get("kind")
     for key in ("name", "interface", "address", "destination"):
         if isinstance(what.get(key), str):
@@ -55,7 +55,7 @@ def describe(what: Dict[str, Any]) -> str:
 
 
 async def _run_to_completion(work: Callable[..., Any], *arguments: Any) -> None:
-    """Run in a thread. Cancelled, it still waits for it: undoing must not overtake the change that it undoes."""
+    """Run in a thread. If cancelled, still wait for it: undoing must not overtake the change that it undoes."""
     running = asyncio.get_running_loop().run_in_executor(None, work, *arguments)
     try:
         await asyncio.shield(running)
@@ -65,7 +65,7 @@ async def _run_to_completion(work: Callable[..., Any], *arguments: Any) -> None:
 
 
 def _load_changes() -> None:
-    """An agent's start would take 6 % longer with them."""
+    """Import the changes, which would make an agent's start take 6 % longer."""
     from labconsole.network import change
 
     change.load_all()
@@ -82,7 +82,7 @@ class _LocalNode:
         self._journal.promise(dict(entry, kind=kind, **self._place))
 
     def make_namespace(self, name: str) -> None:
-        # By the main thread, because it forks.
+        # In the main thread, because it forks.
         asyncio.run_coroutine_threadsafe(self._namespaces.make(name), self._loop).result()
 
     def inside(self, namespace: str, work: Callable[[], Any]) -> None:
@@ -108,7 +108,7 @@ class NetworkChanges:
 
     @handles(ApplyChanges, first=_load_changes)
     async def apply(self, request: ApplyChanges) -> Done:
-        """All of the changes or, when one fails, none of them."""
+        """Apply all of the changes or, if one fails, none of them."""
         async with self._lock:
             before = self._journal.last
             try:
@@ -124,13 +124,13 @@ class NetworkChanges:
 
     @handles(UndoChanges)
     async def undo(self, request: UndoChanges) -> Undone:
-        """Undo what its token did, without one everything."""
+        """Undo the changes of a token; without one, everything."""
         return Undone(failed=await self.take_back(request.token))
 
     async def take_back(self, token: Optional[str]) -> List[str]:
-        """Undo what ``token`` did (None: everything). Returns what could not be undone, a sentence each.
+        """Undo the changes of ``token``, or None for everything. Returns a sentence for each that could not be undone.
 
-        What could not be undone is tried again when its token is asked for again, and in the end; then it is given up.
+        Failed ones are retried when their token is undone again, and at the end; then they are given up.
         """
         async with self._lock:
             try:
@@ -142,7 +142,7 @@ class NetworkChanges:
                 self._on_change(None)
 
     def give_up(self) -> None:
-        """Try nothing again: whoever has the node next may have made things of the same names."""
+        """Stop retrying: the node's next holder may have made things of the same names."""
         while self._stuck:
             self._journal.done(self._stuck.pop())
 
@@ -164,7 +164,7 @@ class NetworkChanges:
                 continue  # not a change of ours: a capture's file or process, which its owner ends
             try:
                 await self._undo_one(entry)
-            except Exception as exc:  # noqa: BLE001 - reported, and the rest is undone all the same
+            except Exception as exc:  # noqa: BLE001 - reported, and the rest is still undone
                 failed.append(convert_to_wire_error("cannot undo %s" % describe(entry), exc).message)
                 self._stuck.add(entry["number"])
             else:
@@ -174,7 +174,7 @@ class NetworkChanges:
 
     async def _undo_one(self, entry: Dict[str, Any]) -> None:
         if entry["kind"] == "namespace":
-            self._on_change(entry["name"])  # sockets inside it would keep it alive
+            self._on_change(entry["name"])  # sockets inside would keep it alive
             self._namespaces.remove(entry["name"])
             return
         await _run_to_completion(undo.run, entry, self._namespaces.resolve)

@@ -13,11 +13,11 @@ from labconsole.wire.execution import Execute, Executed
 
 OUTPUT_BYTES = 1024 * 1024
 AFTER_EXIT_S = 0.5
-"""How long a program's own children may go on writing to its output after it has ended."""
+"""How long a program's own children may write to its output after it has ended."""
 
 
 async def _collect(stream: asyncio.StreamReader) -> Tuple[bytes, bool]:
-    """The first OUTPUT_BYTES of a stream. The rest is read and thrown away, or the program would block on it."""
+    """Return the first OUTPUT_BYTES of a stream. The rest is read and discarded, or the program would block on it."""
     kept = bytearray()
     truncated = False
     while True:
@@ -40,7 +40,7 @@ async def _feed(stream: asyncio.StreamWriter, data: bytes) -> None:
 
 
 class Executor:
-    """The programs that run now. ``find_entry_namespaces`` says what leads into a namespace."""
+    """The running programs. ``find_entry_namespaces`` returns what a child enters for a namespace."""
 
     def __init__(self, to_enter: Callable[[str], Sequence[Any]]) -> None:
         self._to_enter = to_enter
@@ -86,7 +86,7 @@ class Executor:
                 message = "%s had not ended after %g s and was killed" % (name, timeout_s)
                 raise WireError("exec_timeout", message) from None
             await asyncio.wait(tasks[:2], timeout=AFTER_EXIT_S)
-            # What still holds the output open is a stray of the program's.
+            # A process that still has the output open is a stray of the program's.
             children.kill_group(process)
             (out, out_cut), (err, err_cut) = await asyncio.wait_for(asyncio.gather(*tasks[:2]), AFTER_EXIT_S)
         except asyncio.TimeoutError:

@@ -1,4 +1,4 @@
-"""What a console reads of a node. Readers that not every session needs are imported when they are first asked."""
+"""A console's readings of a node. Readers that not every session needs are imported on first use."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class Reading:
         self._work: Any = None
 
     def close(self) -> None:
-        """Count no more at any port, and hold none."""
+        """Stop all counting at ports, and release all ports."""
         for part in (self._taps, self._sink_ports):
             if part is not None:
                 part.close()
 
     async def in_namespace(self, name: Optional[str], work: Callable[[], T]) -> T:
-        """``work()`` beside the event loop, inside this namespace (None: the node's own)."""
+        """Call ``work()`` in a thread inside this namespace, or None for the node's own."""
         namespace = self._namespaces.require(name or "")
         result: T = await _run_in_thread(linux.run_in_namespace, namespace, work)
         return result
@@ -176,5 +176,5 @@ class Reading:
 
 
 async def _run_in_thread(work: Callable[..., Any], *arguments: Any) -> Any:
-    """In a thread, so that the event loop goes on."""
+    """Run in a thread, so that the event loop goes on."""
     return await asyncio.get_running_loop().run_in_executor(None, work, *arguments)

@@ -1,5 +1,5 @@
 """The operations packet_times.* and packet_count.*: every packet of streams counted in the kernel, a trial at a time,
-and timed where it takes a program for that.
+and timed by a program if possible.
 """
 
 from __future__ import annotations
@@ -34,14 +34,16 @@ from labconsole.wire.packet_times import (
 )
 
 if TYPE_CHECKING:
-    from labconsole.agent.reading.clock_offset import ClockOffset  # imported when they are first asked for
+    from labconsole.agent.reading.clock_offset import ClockOffset  # imported on first use
     from labconsole.agent.reading.packet_count import PacketCounter
     from labconsole.agent.reading.packet_times import PacketTimer
     from labconsole.agent.reading.xdp_port import XdpPort
 
 
 LOOK_S = 10.0
-"""Between two questions to what counts only, which has room for 2**32 packets: no link carries them in that time."""
+"""Interval between readings of counters without times, which have room for 2**32 packets: no link carries them in that
+time.
+"""
 
 
 class Timing:
@@ -86,7 +88,7 @@ class Timing:
         )
 
     def _attached(self, request: StartPacketTimes, offset_ns: int) -> List[PacketTimer]:
-        """In a thread: XDP may wait for links, those of all ports together, also where it comes to nothing."""
+        """Attach the programs, in a thread: XDP may wait for links, those of all ports together, also if it fails."""
         from labconsole.agent.reading.packet_times import PacketTimer
         from labconsole.agent.reading.xdp_port import wait_for_links
 
@@ -178,7 +180,7 @@ class Timing:
 
     @asynccontextmanager
     async def _taken(self) -> AsyncIterator[Tuple[List[PacketTimer], ClockOffset]]:
-        """The timers, which are then this request's: nobody closes them while a thread reads them."""
+        """Yield the timers, which then belong to this request: they are not closed while a thread reads them."""
         async with self._using:
             timers, offset = self._timers, self._offset
             if not timers or offset is None:
@@ -187,15 +189,15 @@ class Timing:
             yield timers, offset
 
     def close(self) -> None:
-        """Time no more, and forget what was seen."""
+        """Stop timing, and discard the results."""
         self._closed += 1
         timers, self._timers = self._timers, []
         self._let_go(timers)
         self._close_counters()
 
     def _let_go(self, timers: List[PacketTimer]) -> None:
-        """In a thread where a driver may reset a link for it. If the agent ends before, the kernel does it, and the
-        keeper puts back what was changed at the port.
+        """Detach in a thread if a driver may reset a link for it. If the agent ends before, the kernel detaches, and
+        the keeper restores the port's settings.
         """
         if any(timer.port is not None for timer in timers):
             self._going = asyncio.get_running_loop().run_in_executor(None, _close, timers)
@@ -218,9 +220,9 @@ def _check(ports: Sequence[TimedPort]) -> None:
             raise WireError("no_such_interface", "there is no interface %r" % port.interface) from None
 
 
-def _close(held: Union[List[PacketTimer], List[PacketCounter]]) -> None:
-    while held:
-        held.pop().close()
+def _close(counters: Union[List[PacketTimer], List[PacketCounter]]) -> None:
+    while counters:
+        counters.pop().close()
 
 
 async def _build_timed_packets(timers: List[PacketTimer], offset: ClockOffset) -> TimedPackets:
@@ -241,7 +243,7 @@ def _read_port_delays(timers: List[PacketTimer]) -> List[PortDelays]:
 def _ports(timers: List[PacketTimer]) -> List[PortTimes]:
     from labconsole.agent.reading.xdp_port import wait_for_links
 
-    with suppress(OSError):  # nobody tells: what was counted is told all the same
+    with suppress(OSError):  # unknown changes do not prevent reporting the counts
         wait_for_links([timer.port for timer in timers if timer.port is not None])
     return [
         PortTimes(

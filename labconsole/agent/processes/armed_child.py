@@ -1,7 +1,8 @@
 """A forked child that gets ready, waits for the instant to begin, works, and never outlives the agent.
 
-Its readiness, its failure to get ready and its end all come through one pipe: only the child holds the writing end, so
-the end of file is its death, whatever killed it, and no signal handler or kernel feature is needed to learn of it.
+Its readiness, its failure to get ready and its end are all reported through one pipe: only the child has the writing
+end, so the end of file is its death, whatever killed it, and no signal handler or kernel feature is needed to notice
+it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _AT_ONCE = -1
 
 
 class ChildSide:
-    """What the child sees: it says once that it is ready (or why not), then waits for the word."""
+    """The child's side: it reports once that it is ready (or why not), then waits for the start."""
 
     def __init__(self, reading: int, writing: int) -> None:
         self._reading, self._writing = reading, writing
@@ -38,7 +39,9 @@ class ChildSide:
         os.write(self._writing, json.dumps({"code": code, "message": message}).encode("ascii") + b"\n")
 
     def wait_word(self) -> Optional[int]:
-        """The instant to begin at on CLOCK_MONOTONIC; None for at once. Ends the process when the word never comes."""
+        """Return the instant to begin at on CLOCK_MONOTONIC, or None for at once. Ends the process if there is no
+        start.
+        """
         word = os.read(self._reading, _GO.size)
         if len(word) != _GO.size:
             os._exit(0)
@@ -47,7 +50,7 @@ class ChildSide:
 
 
 def sleep_until(instant_ns: int, stopped: Callable[[], bool]) -> bool:
-    """Sleep until ``instant_ns`` (CLOCK_MONOTONIC), in short pieces. False when stopped before."""
+    """Sleep until ``instant_ns`` (CLOCK_MONOTONIC), in short pieces. Returns False if stopped before."""
     while True:
         if stopped():
             return False
@@ -58,7 +61,7 @@ def sleep_until(instant_ns: int, stopped: Callable[[], bool]) -> bool:
 
 
 class ArmedChild:
-    """The agent's handle on one such child. Make it on the main thread: the kernel ties the child's life to it."""
+    """The agent's handle on one such child. Made on the main thread: the kernel ties the child's life to it."""
 
     def __init__(self, work: Callable[[ChildSide], None]) -> None:
         word_reading, self._word = os.pipe()
@@ -88,7 +91,7 @@ class ArmedChild:
 
     @property
     def last_words(self) -> Optional[str]:
-        """What the child found wrong after it was ready: a sentence, or None."""
+        """Return the child's error after it was ready, a sentence, or None."""
         lines = self._buffer.split(b"\n")[1:-1]
         return str(json.loads(lines[-1])["message"]) if lines else None
 
@@ -99,7 +102,7 @@ class ArmedChild:
         try:
             # Files are closed late in a process's end: this waits for microseconds.
             os.waitpid(self.pid, 0)
-        except ChildProcessError:  # somebody reaped it for us
+        except ChildProcessError:  # another waiter has reaped it
             pass
         self._alive = False
         self._end.set_result(None)
@@ -109,7 +112,7 @@ class ArmedChild:
         return self._alive
 
     async def wait_ready(self) -> None:
-        """Raises WireError with the child's own sentence when it could not get ready."""
+        """Wait until the child is ready. Raises WireError with the child's own sentence if it failed."""
         done, _ = await asyncio.wait([self._first], timeout=READY_LIMIT_S)
         if not done:
             raise WireError("generator_failed", "the sending process was not ready after %g s" % READY_LIMIT_S)
@@ -124,18 +127,18 @@ class ArmedChild:
         if self._alive:
             try:
                 os.write(self._word, _GO.pack(_AT_ONCE if at_monotonic_ns is None else at_monotonic_ns))
-            except BrokenPipeError:  # it died; its end says so
+            except BrokenPipeError:  # it died, which its end of file reports
                 pass
 
     async def wait_end(self) -> None:
         await asyncio.wait([self._end])
 
     def signal(self, number: int) -> None:
-        """The process is not reaped before ``alive`` turns False, so the number cannot mean another one."""
+        """Send a signal. The process is not reaped before ``alive`` turns False, so the id cannot be another's."""
         if self._alive:
             os.kill(self.pid, number)
 
     async def close(self) -> None:
-        """Gone, observed."""
+        """Make sure that the child is gone."""
         self.signal(signal.SIGKILL)
         await self.wait_end()

@@ -1,9 +1,9 @@
-"""How far the node's wall clock may be off, by the word of the program that keeps it: chronyd, or linuxptp's ptp4l.
+"""The error bound of the node's wall clock, from the program that keeps it: chronyd, or linuxptp's ptp4l.
 
-Both know more than an offset. chronyd's |system time| + root dispersion + root delay / 2 bounds the error
-(chronyc(1)). ptp4l found its offset over a path whose delay it tells: no asymmetry makes it wrong by more than that. It
-holds for the clock that ptp4l steers: with stamps of the NIC that is the NIC's, and how far the system's is from it is
-measured here. What cannot be bounded is refused in words.
+Both report more than an offset. chronyd's |system time| + root dispersion + root delay / 2 bounds the error
+(chronyc(1)). ptp4l found its offset over a path whose delay it reports: no asymmetry makes it wrong by more than that.
+It is valid for the clock that ptp4l steers: with stamps of the NIC that is the NIC's, and the system clock's distance
+from it is measured here. A clock without a bound is refused with a message.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _number(text: str, what: str) -> float:
 
 
 def chrony(said: str) -> KeptClock:
-    """From what ``chronyc -c tracking`` printed. Raises WireError: why that bounds nothing."""
+    """Parse the output of ``chronyc -c tracking``. Raises WireError with the reason if it gives no bound."""
     fields = said.strip().split(",")
     if len(fields) != 14:
         raise _refused("chronyc: %s" % (said.strip()[:200] or "no answer"))
@@ -61,23 +61,23 @@ def chrony(said: str) -> KeptClock:
 
 
 def sections(said: str) -> List[Tuple[str, Dict[str, str]]]:
-    """What pmc printed: each answer's name and its fields."""
+    """Parse pmc's output: each answer's name and its fields."""
     found: List[Tuple[str, Dict[str, str]]] = []
     for line in said.splitlines():
         head = re.search(r" RESPONSE MANAGE?MENT (\w+)", line)  # pmc misspelled it up to 1.4
-        words = line.split()
+        fields = line.split()
         if head:
             found.append((head.group(1), {}))
-        elif found and len(words) == 2:
-            found[-1][1][words[0]] = words[1]
+        elif found and len(fields) == 2:
+            found[-1][1][fields[0]] = fields[1]
     return found
 
 
 def ptp4l(said: str) -> KeptClock:
-    """From what pmc printed of the running ptp4l. Raises WireError: why that bounds nothing."""
-    told = sections(said)
-    ports = [fields for name, fields in told if name == "PORT_PROPERTIES_NP"]
-    one = dict(told)
+    """Parse pmc's output for the running ptp4l. Raises WireError with the reason if it gives no bound."""
+    answers = sections(said)
+    ports = [fields for name, fields in answers if name == "PORT_PROPERTIES_NP"]
+    one = dict(answers)
     clock, status, scale = (
         one.get(name, {}) for name in ("CURRENT_DATA_SET", "TIME_STATUS_NP", "TIME_PROPERTIES_DATA_SET")
     )

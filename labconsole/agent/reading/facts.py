@@ -1,4 +1,4 @@
-"""What kind of machine this is, for the record of every run. What cannot be known is None, never a guess."""
+"""Facts about this machine, for the record of every run. An unknown fact is None, never a guess."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def load() -> Optional[List[float]]:
 
 
 def governors() -> Optional[Dict[str, int]]:
-    """Frequency governors and how many CPUs each rules; None where the kernel shows none (most guests)."""
+    """Return frequency governors and the number of CPUs of each, or None if the kernel shows none (most guests)."""
     counted: Dict[str, int] = {}
     for path in glob.glob("/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor"):
         name = read_text(path)
@@ -63,13 +63,13 @@ def governors() -> Optional[Dict[str, int]]:
 
 
 def parse_utmp(data: bytes) -> List[Dict[str, Any]]:
-    """The logins in a utmp file's bytes."""
+    """Parse the logins in a utmp file's bytes."""
     found = []
     for at in range(0, len(data) - UTMP_RECORD.size + 1, UTMP_RECORD.size):
         kind, _, line, _, user, host, _, _, _, since_s, _, *_ = UTMP_RECORD.unpack_from(data, at)
         if kind == UTMP_USER_PROCESS:
-            words = [word.split(b"\0")[0].decode("utf-8", "replace") for word in (user, line, host)]
-            found.append({"user": words[0], "line": words[1], "host": words[2] or None, "since_wall_s": since_s})
+            values = [word.split(b"\0")[0].decode("utf-8", "replace") for word in (user, line, host)]
+            found.append({"user": values[0], "line": values[1], "host": values[2] or None, "since_wall_s": since_s})
     return found
 
 
@@ -86,7 +86,7 @@ def capabilities() -> Optional[List[str]]:
 
 
 def pktgen() -> Tuple[Optional[str], bool]:
-    """(version when loaded, whether it is or could be loaded)."""
+    """Return (version if loaded, whether it is or could be loaded)."""
     control = read_text("/proc/net/pktgen/pgctrl")
     if control or os.path.isdir("/proc/net/pktgen"):
         return _first_match(r"[Vv]er(?:sion)?:?\s*([\w.]+)", control) or "unknown", True
@@ -96,7 +96,7 @@ def pktgen() -> Tuple[Optional[str], bool]:
 
 
 async def tool_version(name: str, *arguments: str) -> Optional[str]:
-    """The first line that a tool says of itself; None when it is absent or slow."""
+    """Return the first line of a tool's version output, or None if it is absent or slow."""
     path = shutil.which(name, path=children.SEARCH_PATH)
     if path is None:
         return None
@@ -145,7 +145,7 @@ async def read() -> Dict[str, Any]:
         "euid": os.geteuid(),
         "clocksource": read_text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
         "uptime_s": float(uptime) if uptime else None,
-        # One kernel, one clock: by this two nodes are known to share it.
+        # One kernel, one clock: equal ids mean that two nodes share it.
         "boot_id": read_text("/proc/sys/kernel/random/boot_id"),
         "network_namespace": os.stat("/proc/self/ns/net").st_ino,
     }

@@ -1,7 +1,7 @@
 """Listening for test frames on all data ports at once: which stream's frames arrive where. Proves the cabling.
 
-A raw socket hears every interface of the namespace, so a frame is also seen where nobody expects it. The kernel filters
-for the payload's magic number: whatever else passes costs nothing.
+A raw socket receives from every interface of the namespace, so frames at unexpected places are seen, too. The kernel
+filters for the payload's magic number: other traffic costs nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ PACKET_OUTGOING = 4
 MAGIC = 0xBE9BE955
 MAGIC_BYTES = struct.pack("!I", MAGIC)
 MAX_FRAMES = 100_000
-"""A listener counts marked frames by the dozen; one that hears a whole run stops before it costs much, and says so."""
+"""Most frames counted: a listener expects them by the dozen; one that receives a whole run stops early, and reports
+that.
+"""
 MAX_PLACES = 1000
 SEEN_BYTES = 96
 
@@ -35,7 +37,7 @@ _SOURCE_IP = slice(26, 30)
 
 
 def _filter(source_ip: bytes) -> bytes:
-    """The socket's program: IPv4, UDP, the payload's magic number and, unless empty, the source address."""
+    """Build the socket's filter: IPv4, UDP, the payload's magic number and, unless empty, the source address."""
     tests = [(_LOAD_HALF, 12, ETH_P_IP), (_LOAD_BYTE, 23, socket.IPPROTO_UDP)]
     if source_ip:
         tests.append((_LOAD_WORD, _SOURCE_IP.start, struct.unpack("!I", source_ip)[0]))
@@ -48,7 +50,7 @@ def _filter(source_ip: bytes) -> bytes:
 
 
 class FrameListener:
-    """One raw socket and what it has heard. Closing it also takes its promiscuous mode away."""
+    """One raw socket and the frames it received. Closing it also ends its promiscuous mode."""
 
     def __init__(self, interfaces: List[str], source_ip: Optional[str] = None) -> None:
         self.heard: Dict[Tuple[str, str, str, int], int] = {}
@@ -63,7 +65,7 @@ class FrameListener:
         filter_ = struct.pack("HP", len(steps) // 8, ctypes.addressof(program))
         try:
             kind = socket.SOCK_RAW | socket.SOCK_CLOEXEC
-            # All protocols: a bridge takes its ports' frames before a socket for IP alone would hear them.
+            # All protocols: a bridge takes its ports' frames before a socket for IP alone would receive them.
             self._socket = socket.socket(socket.AF_PACKET, kind, socket.htons(ETH_P_ALL))
         except PermissionError:
             raise WireError("no_permission", "no permission to listen on a raw socket; CAP_NET_RAW is needed") from None
@@ -81,14 +83,16 @@ class FrameListener:
         self._loop.add_reader(self._socket.fileno(), self.count_waiting)
 
     def count_waiting(self) -> None:
-        """Count the frames that wait in the socket, also before anybody asks: a busy node has not come to them yet."""
+        """Count the frames that wait in the socket, before a request needs them: a busy node may not have read them
+        yet.
+        """
         while self._frames < MAX_FRAMES:
             try:
                 frame, origin = self._socket.recvfrom(SEEN_BYTES)
-            except OSError:  # no more for now, or an interface has gone down: silence then speaks for itself
+            except OSError:  # no more for now, or an interface has gone down: its silence then shows that
                 return
             header = 14 + 4 * (frame[14] & 15) if len(frame) > 14 else 0
-            # What came before the filter was in place has not passed it.
+            # A frame from before the filter was in place has not passed it.
             if origin[2] == PACKET_OUTGOING or frame[header + 8 : header + 12] != MAGIC_BYTES or frame[23] != 17:
                 continue
             if self._source_ip and frame[_SOURCE_IP] != self._source_ip:
@@ -109,7 +113,8 @@ class FrameListener:
 
     def is_complete(self) -> bool:
         """Whether every frame that passed the filter was counted."""
-        _, dropped = struct.unpack("II", self._socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))  # since last asked
+        # The kernel counts since the last call.
+        _, dropped = struct.unpack("II", self._socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))
         self._complete = self._complete and not dropped
         return self._complete
 
@@ -126,18 +131,18 @@ class Listening:
         self._listener: Optional[FrameListener] = None
 
     def start(self, interfaces: List[str], source_ip: Optional[str] = None) -> None:
-        """Begin to listen, promiscuously on these interfaces. A listener that runs is replaced."""
+        """Start to listen, promiscuously on these interfaces. Replaces a running listener."""
         self.close()
         self._listener = FrameListener(interfaces, source_ip)
 
     def stop(self) -> Dict[str, Any]:
-        """What was heard since then."""
+        """Stop, and return the frames received."""
         heard = self.read()
         self.close()
         return heard
 
     def read(self) -> Dict[str, Any]:
-        """What was heard so far."""
+        """Return the frames received so far."""
         if self._listener is None:
             return {"heard": [], "complete": True}
         self._listener.count_waiting()

@@ -1,8 +1,8 @@
-"""What else goes on on this node while it is measured: logins, guests, other sessions, and who used the processors.
+"""Other activity on this node while it is measured: logins, guests, other sessions, and who used the processors.
 
-Taken at the begin and at the end of a window; the agent keeps the begin and tells the differences, because a node may
-have thousands of processes and only those that used a processor matter. One pass over /proc costs some 15 microseconds
-a process. A process that came and went within the window is found in what its parent waited for.
+Read at the beginning and at the end of a window; the agent keeps the first reading and reports the differences, because
+a node may have thousands of processes and only those that used a processor matter. One pass over /proc costs some 15
+microseconds per process. A process that started and ended within the window is part of its parent's waited-for time.
 """
 
 from __future__ import annotations
@@ -20,34 +20,36 @@ from labconsole.wire import process_location
 from labconsole.wire.host_activity import ProcessPlace
 
 MAX_PROCESSES = 20
-"""Named in a reply, the busiest first."""
+"""Most processes named in a reply, the busiest first."""
 MAX_GUESTS = 256
 LEAST_SHARE = 0.01
-"""Of one processor: what used less is in the sums only."""
+"""Least share of one processor: a process that used less is in the sums only."""
 
 _PYTHON = re.compile("python|pypy")
-"""In the name of every interpreter that may run an agent: ``python3.11``, ``platform-python`` (RHEL 8), ``pypy3``."""
+"""Part of the name of every interpreter that may run an agent: ``python3.11``, ``platform-python`` (RHEL 8),
+``pypy3``.
+"""
 AGENT_WORD = b"labconsole-agent"
-"""Every agent's command line holds it, see nodes/archive.py."""
+"""Part of every agent's command line, see nodes/archive.py."""
 SESSION_WORD = b"session-"
-"""How the word begins that the agents of one console have in common: the last one of their command lines."""
+"""Prefix of the argument that the agents of one console share: the last one of their command lines."""
 
 MOST_OF_STAT = 1 << 20
-_CPU_WORDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+_CPU_FIELDS = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 
 
 def parse_cpu(text: str) -> Dict[str, Dict[str, int]]:
-    """ "cpu" (the sum), "cpu0", ... to ticks by kind, from /proc/stat."""
+    """Parse /proc/stat: "cpu" (the sum), "cpu0", ... to ticks by kind."""
     found: Dict[str, Dict[str, int]] = {}
     for line in text.splitlines():
-        words = line.split()
-        if not words or not words[0].startswith("cpu"):
+        fields = line.split()
+        if not fields or not fields[0].startswith("cpu"):
             break
         try:
-            numbers = [int(word) for word in words[1:9]]
+            numbers = [int(word) for word in fields[1:9]]
         except ValueError:
             continue
-        found[words[0]] = dict(zip(_CPU_WORDS, numbers))
+        found[fields[0]] = dict(zip(_CPU_FIELDS, numbers))
     return found
 
 
@@ -73,13 +75,13 @@ def _ancestors(pid: int, all_processes: Dict[int, Process]) -> Set[int]:
 
 
 def _last_word(line: bytes) -> Optional[bytes]:
-    """Which console started an agent, by the agent's command line; None for what says no such thing."""
+    """Return the argument that identifies an agent's console, or None if the command line has none."""
     word = line.rstrip(b"\0").rpartition(b"\0")[2]
     return word if word.startswith(SESSION_WORD) else None
 
 
 class ProcessOwnership:
-    """Whose a process is: "ours", another session's ("labconsole"), a "guest", the "kernel", or "other"."""
+    """The owner of a process: "ours", another session's ("labconsole"), a "guest", the "kernel", or "other"."""
 
     def __init__(
         self,
@@ -88,23 +90,23 @@ class ProcessOwnership:
         roots: Sequence[int] = (),
         console: Optional[int] = None,
     ) -> None:
-        """``guests``: what guests' processes are called. ``roots``: processes that are ours with all that descends from
-        them, though others started them. ``console``: the process of our console, where that can be seen from here.
+        """``guests``: names of guests' processes. ``roots``: processes that, with their descendants, are ours, although
+        others started them. ``console``: the process of our console, if it is visible from here.
         """
         keeper = os.getppid()
         lines = {pid: command_line(pid) for pid, process in seen.items() if _PYTHON.search(process.name)}
         agents = {pid for pid, line in lines.items() if AGENT_WORD in line}
-        # Other nodes that share this kernel: their agents have been started by the same console.
+        # Other nodes that share this kernel: the same console has started their agents.
         session = _last_word(command_line(os.getpid()))
         sisters = {pid for pid in agents if session is not None and _last_word(lines[pid]) == session}
         own = add_descendants({keeper} | sisters | {pid for pid in roots if pid in seen}, seen)
-        # What carries our links: the shell and the SSH server above each agent, and whatever started those.
+        # The processes of our connections: the shell and the SSH server above each agent, and their ancestors.
         self.above = set().union(*(_ancestors(pid, seen) for pid in {keeper} | sisters)) - own
         if console is not None and console in seen and console not in own:
             self.above.add(console)
         self.ours = own | self.above
         agents -= self.ours
-        # Of each session the outermost process.
+        # The outermost process of each session.
         self.agents = {pid for pid in agents if seen[pid].parent not in agents}
         self._theirs = add_descendants(agents, seen)
         self.guests = {
@@ -122,7 +124,7 @@ class ProcessOwnership:
 
 
 class HostActivity:
-    """The begin of the window that is being watched, if any."""
+    """The beginning of the current window, if any."""
 
     def __init__(self) -> None:
         self._begin: Optional[Snapshot] = None
@@ -134,7 +136,7 @@ class HostActivity:
         roots: Sequence[int] = (),
         console: Optional[ProcessPlace] = None,
     ) -> Dict[str, Any]:
-        """One reading; with ``begin`` it opens a window, else it closes the one that is open. Blocks for some ms.
+        """Take one reading; with ``begin`` it opens a window, else it closes the open one. Blocks for some ms.
 
         ``console``: where our console runs.
         """
@@ -164,7 +166,7 @@ class HostActivity:
 
 
 def derive_ticks_used(first: Snapshot, last: Snapshot) -> Dict[int, Tuple[int, int]]:
-    """Ticks that each process used within the window: itself, and its children that ended in it."""
+    """Return the ticks that each process used within the window: itself, and its children that ended in it."""
     ended: Dict[int, int] = {}
     for pid, process in first.processes.items():
         now = last.processes.get(pid)
@@ -176,14 +178,14 @@ def derive_ticks_used(first: Snapshot, last: Snapshot) -> Dict[int, Tuple[int, i
         if before is None or before.started != process.started:
             found[pid] = process.used, process.waited
             continue
-        # What its children had used before the window began comes in one piece when they end.
+        # A child's use before the window is added to its parent all at once when it ends.
         waited = process.waited - before.waited - ended.get(pid, 0)
         found[pid] = process.used - before.used, waited if waited > 0 else 0
     return found
 
 
 def _derive_cpu_ticks(first: Dict[str, int], last: Dict[str, int]) -> Optional[Dict[str, int]]:
-    """Ticks by kind, None where the kernel's own figures went back (idle and iowait may)."""
+    """Return ticks by kind, or None if the kernel's own figures decreased (idle and iowait may)."""
     found = {kind: last[kind] - first[kind] for kind in last if kind in first}
     return None if not found or min(found.values()) < 0 else found
 
@@ -202,7 +204,7 @@ def _shares(ticks: Optional[Dict[str, int]]) -> Optional[Dict[str, float]]:
 
 
 def compare(first: Snapshot, last: Snapshot, belonging: ProcessOwnership) -> Dict[str, Any]:
-    """What happened between two snapshots."""
+    """Return the activity between two snapshots."""
     elapsed_s = (last.monotonic_ns - first.monotonic_ns) / 1e9
     tick_s = 1.0 / os.sysconf("SC_CLK_TCK")
     sums: Dict[str, float] = {}
@@ -211,7 +213,7 @@ def compare(first: Snapshot, last: Snapshot, belonging: ProcessOwnership) -> Dic
         process = last.processes[pid]
         parts = [(own + ended, process, belonging.of(process))]
         if pid in belonging.above:
-            # The SSH server and init are on our way, but what they have waited for was somebody else's.
+            # The SSH server and init belong to our connection, but not the processes they have waited for.
             parts = [(own, process, "ours"), (ended, process._replace(name="ended below " + process.name), "other")]
         for ticks, part, whose in parts:
             sums[whose] = sums.get(whose, 0.0) + ticks * tick_s

@@ -1,6 +1,6 @@
-"""What pktgen is told of a stream, and how it is known that it took that: every value is read back.
+"""pktgen's settings for a stream, and their verification: every value is read back.
 
-The kernel clamps and cuts without a word.
+The kernel clamps and truncates silently.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MAX_DIGITS = 10
 """The kernel reads the first ten digits of a number and ignores the rest."""
 
 _ENOTSUPP = 524
-"""Not in errno: the kernel's own, which some drivers let out."""
+"""Not in errno: the kernel's own, which some drivers return."""
 
 ERRNO_SENTENCES = {
     errno.ENETDOWN: "the interface is down",
@@ -33,7 +33,7 @@ ERRNO_SENTENCES = {
 
 @dataclass(frozen=True)
 class PktgenLine:
-    """One line to write, and under which name and value Params must show it afterwards (None: it does not)."""
+    """One line to write, and the name and value that Params must show afterwards, or None if it shows none."""
 
     line: str
     shown_as: Optional[str] = None
@@ -43,7 +43,7 @@ class PktgenLine:
 
 
 def build_settings(spec: StreamSpec, count: int) -> List[PktgenLine]:
-    """All settings of a stream, in the order in which they are written."""
+    """Return all settings of a stream, in the order in which they are written."""
     numbers = {
         "pkt_size": spec.pkt_size_bytes,
         "count": count,
@@ -64,7 +64,7 @@ def build_settings(spec: StreamSpec, count: int) -> List[PktgenLine]:
         PktgenLine("count %d" % count, "count", str(count)),
         PktgenLine("delay %d" % spec.delay_ns, "delay", str(spec.delay_ns)),
         PktgenLine("clone_skb 0", "clone_skb", "0"),
-        # Before 3.18 there is none. Params shows it only above 1.
+        # Missing before 3.18. Params shows it only above 1.
         PktgenLine("burst 1", optional=True),
         PktgenLine("dst_mac %s" % spec.destination_mac, "dst_mac", spec.destination_mac.lower()),
     ]
@@ -84,7 +84,7 @@ def build_settings(spec: StreamSpec, count: int) -> List[PktgenLine]:
 
 
 def configure(files: ProcFiles, device: str, settings: List[PktgenLine]) -> None:
-    """Write, look at the answer, and read everything back. Raises WireError naming the parameter."""
+    """Write, check the answer, and read everything back. Raises WireError naming the parameter."""
     for setting in settings:
         try:
             files.write(device, setting.line)
@@ -118,13 +118,13 @@ def configure(files: ProcFiles, device: str, settings: List[PktgenLine]) -> None
 
 
 def describe_error(exc: OSError) -> str:
-    """What an error that pktgen answered with means."""
+    """Describe the meaning of an error that pktgen returned."""
     return ERRNO_SENTENCES.get(exc.errno or 0) or exc.strerror or "errno %s" % exc.errno
 
 
 def choose_threads(specs: List[StreamSpec], cpus: List[int]) -> List[int]:
-    """A CPU for each stream: of those asked for the one with the fewest, else one of its own, CPU 0 last, which serves
-    most interrupts.
+    """Return a CPU for each stream: the requested one with the fewest streams, else one of its own; CPU 0, which serves
+    most interrupts, comes last.
     """
     chosen: List[int] = []
     free = sorted(cpus, key=lambda cpu: (cpu == 0, cpu))

@@ -1,7 +1,7 @@
 """Generators of other packages: their node code, which came in the archive, in a process per stream.
 
-Nothing that such a process writes is believed unseen: what it counts must be possible, or the stream has no count.
-It leads a process group, which ends with it; what leaves the group ends with the agent, by its keeper.
+Data that such a process writes is not trusted unchecked: its counts must be possible, or the stream has no count. It
+leads a process group, which ends with it; processes that leave the group end with the agent, through its keeper.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from labconsole.wire.codec import WireError
 from labconsole.wire.stream_spec import StreamSpec
 
 PACKAGE = "labconsole_generators"
-"""Where the archive has them."""
+"""Package of the generators in the archive."""
 
 WATCH_S = 0.1
 STOP_LIMIT_S = 1.0
-"""How long a process that was asked to stop may take."""
+"""How long a process may take to stop on request."""
 
 LEAVE_LIMIT_S = 2.0
 _PR_SET_TIMERSLACK = 29
@@ -54,11 +54,11 @@ def _describe_exception(exc: BaseException) -> str:
 
 
 def run_plugin_sender(name: str, spec: StreamSpec, shared: Shared, side: ChildSide) -> None:
-    """The sending process's life."""
+    """Run the sending process."""
     os.setsid()
     try:
         module = import_module("%s.%s" % (PACKAGE, name))
-    except BaseException as exc:  # noqa: BLE001 - whatever a stranger's module does
+    except BaseException as exc:  # noqa: BLE001 - a foreign module may raise anything
         side.failed(
             "generator_import", "generator %s cannot be imported on this node: %s" % (name, _describe_exception(exc))
         )
@@ -80,45 +80,45 @@ def run_plugin_sender(name: str, spec: StreamSpec, shared: Shared, side: ChildSi
     shared.say(str(getattr(module, "VERSION", "")))
     side.ready()
     at_ns = side.wait_word()
-    words = shared.words
-    if at_ns is not None and not sleep_until(at_ns, lambda: bool(words[STOP])):
-        words[REASON] = REASONS.index("stopped")
+    fields = shared.words
+    if at_ns is not None and not sleep_until(at_ns, lambda: bool(fields[STOP])):
+        fields[REASON] = REASONS.index("stopped")
         return
-    words[STARTED_WALL], words[STARTED] = time.time_ns(), time.monotonic_ns()
+    fields[STARTED_WALL], fields[STARTED] = time.time_ns(), time.monotonic_ns()
     try:
         module.send(job, opened)
     except BaseException as exc:  # noqa: BLE001
         shared.set_error("generator %s failed: %s" % (name, _describe_exception(exc)))
-    words[STOPPED] = words[SEEN] = time.monotonic_ns()
-    if words[REASON] == 0 and (job.ended or not job.more()):
-        words[REASON] = REASONS.index(job.ended)
-    elif words[REASON] == 0:
+    fields[STOPPED] = fields[SEEN] = time.monotonic_ns()
+    if fields[REASON] == 0 and (job.ended or not job.more()):
+        fields[REASON] = REASONS.index(job.ended)
+    elif fields[REASON] == 0:
         shared.set_error("generator %s ended after %d of %d packets" % (name, job.sent_packets, job.total))
 
 
 # -- in the agent -----------------------------------------------------------------------------------------------------
 
 
-def find_contradiction(words: Sequence[int], spec: StreamSpec, before: int, now_ns: int) -> Optional[str]:
-    """What cannot be true of these counts, as the end of a sentence.
+def find_contradiction(fields: Sequence[int], spec: StreamSpec, before: int, now_ns: int) -> Optional[str]:
+    """Return an impossibility in these counts, as the end of a sentence.
 
-    ``before``: what was counted earlier; ``now_ns``: CLOCK_MONOTONIC, read after the counts.
+    ``before``: the earlier count. ``now_ns``: CLOCK_MONOTONIC, read after the counts.
     """
     most, _ = spec.planned_packets()
-    sent, errors, started, stopped = words[SENT], words[ERRORS], words[STARTED], words[STOPPED]
+    sent, errors, started, stopped = fields[SENT], fields[ERRORS], fields[STARTED], fields[STOPPED]
     if not 0 <= sent <= most:
         return "%d packets sent, of %d" % (sent, most)
     if sent < before:
         return "%d packets sent after %d" % (sent, before)
     if errors < 0:
         return "%d errors" % errors
-    if not 0 <= started <= now_ns or (stopped and not started <= stopped <= now_ns) or words[STARTED_WALL] < 0:
+    if not 0 <= started <= now_ns or (stopped and not started <= stopped <= now_ns) or fields[STARTED_WALL] < 0:
         return "a start at %d and an end at %d, and it is %d" % (started, stopped, now_ns)
-    if not 0 <= words[IDLE] <= now_ns - started or not 0 <= words[SEEN] <= now_ns:
-        return "%d ns of waiting, and %d as its latest count's time" % (words[IDLE], words[SEEN])
-    if not 0 <= words[REASON] < len(REASONS):
-        return "%d as the reason of its end" % words[REASON]
-    if words[REASON] == REASONS.index("count") and sent != most:
+    if not 0 <= fields[IDLE] <= now_ns - started or not 0 <= fields[SEEN] <= now_ns:
+        return "%d ns of waiting, and %d as its latest count's time" % (fields[IDLE], fields[SEEN])
+    if not 0 <= fields[REASON] < len(REASONS):
+        return "%d as the reason of its end" % fields[REASON]
+    if fields[REASON] == REASONS.index("count") and sent != most:
         return "all of %d packets sent, and %d" % (most, sent)
     return None
 
@@ -127,19 +127,21 @@ class GroupLeader(ArmedChild):
     """A child that makes itself the leader of a process group, which ends with it."""
 
     async def ends_within(self, limit_s: float) -> bool:
-        """Whether it has ended by then. One that left a process behind, which holds its pipe, ends with that."""
+        """Whether it has ended by then. If it left a process behind that has its pipe open, that process is
+        ended, too.
+        """
         await asyncio.wait([self._end], timeout=limit_s)
         if self._alive and os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
             self._end_group()
         return not self._alive
 
     def give_up(self) -> None:
-        """Do not wait for a pipe that another process holds: one that left the group, and ends with the agent."""
+        """Stop waiting for a pipe that another process has open: one that left the group, and ends with the agent."""
         if self._alive:
             self._reap()
 
     def kill(self) -> None:
-        """It and its group."""
+        """Kill it and its group."""
         if self._alive:
             self._end_group()
             self.signal(signal.SIGKILL)
@@ -149,7 +151,7 @@ class GroupLeader(ArmedChild):
         super()._reap()
 
     def _end_group(self) -> None:
-        """The process is not reaped yet, so its number means no other group."""
+        """End the group. The process is not reaped yet, so its id is no other group's."""
         try:
             os.killpg(self.pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):  # it has not made the group, or only zombies are left in it
@@ -186,14 +188,14 @@ class PluginBackend(AfPacketBackend):
         return None
 
     def _look(self) -> None:
-        """End what counts nonsense."""
+        """End senders with impossible counts."""
         for spec, shared, child in self._streams:
-            words = list(shared.words)
-            trouble = find_contradiction(words, spec, self._before.get(spec.stream, 0), time.monotonic_ns())
+            fields = list(shared.words)
+            trouble = find_contradiction(fields, spec, self._before.get(spec.stream, 0), time.monotonic_ns())
             if trouble is not None and spec.stream not in self._nonsense:
                 self._nonsense[spec.stream] = trouble
                 child.kill()
-            self._before[spec.stream] = words[SENT]
+            self._before[spec.stream] = fields[SENT]
 
     def progress(self) -> List[Dict[str, Any]]:
         self._look()
@@ -228,5 +230,5 @@ class PluginBackend(AfPacketBackend):
         shared.words[REASON] = 0
         shared.words[STARTED_WALL] = shared.words[STARTED] = shared.words[STOPPED] = shared.words[IDLE] = 0
         unknown = dict.fromkeys(("sent_packets", "errors", "elapsed_ns", "idle_ns"))
-        words = "generator %s counts nonsense: %s" % (self.generator, trouble)
-        return {**super()._result(spec, shared), **unknown, "stopped_by": "error", "error_text": words}
+        error_text = "generator %s counts nonsense: %s" % (self.generator, trouble)
+        return {**super()._result(spec, shared), **unknown, "stopped_by": "error", "error_text": error_text}

@@ -1,4 +1,4 @@
-"""``labconsole baseline``: the measurements by name that later ones are judged by. docs/compare.md."""
+"""``labconsole baseline``: named measurements that later ones are compared with. docs/compare.md."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ about = About(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser, "--hosts", "--store", "--json")
     parser.add_argument(
         "action", nargs="?", choices=("list", "set", "show"), default="list", help="action (default: list)"
@@ -58,13 +58,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when it is done."""
+    """Return 0 on success."""
     from labconsole.model.record.baseline import group_baselines
     from labconsole.store.open import open_store
 
     _refuse_strays(args)
     if args.action == "set":
-        open_store(args.store, write=False).close()  # one that is not there has no runs, and is not made
+        open_store(args.store, write=False).close()  # a missing store has no runs, and is not created
     with open_store(args.store, write=args.action == "set") as store:
         if args.action == "set":
             found = _set(store, args)
@@ -77,14 +77,14 @@ def run(args: argparse.Namespace) -> int:
                 raise ConfigError("there is no baseline of this name", value=args.name)
             scatter = _scatter(store, group_baselines(found)[0])
         else:
-            last = {held[0].name: held for held in reversed(group_baselines(found))}
-            found = [each for held in last.values() for each in reversed(held)]
+            last = {of_name[0].name: of_name for of_name in reversed(group_baselines(found))}
+            found = [each for of_name in last.values() for each in reversed(of_name)]
         _tell(found, args, scatter)
     return 0
 
 
 def _scatter(store: RunStore, occasions: list[Baseline]) -> list[PointScatter]:
-    """How far the occasions of a baseline lie apart; nothing where its runs are not there any more."""
+    """Scatter between the occasions of a baseline; empty if its runs are no longer stored."""
     from labconsole.experiments.measured_kinds import load_measured_kinds
     from labconsole.report.baseline_scatter import find_scatter
     from labconsole.report.loading import load_side, select_baseline
@@ -112,12 +112,12 @@ def _refuse_strays(args: argparse.Namespace) -> None:
 
 def _set(store: RunStore, args: argparse.Namespace) -> list[Baseline]:
     from labconsole.model.identity import operator_name
-    from labconsole.model.record.baseline import NAME, NAME_WORDS, Baseline
+    from labconsole.model.record.baseline import ALLOWED_NAMES, NAME, Baseline
     from labconsole.report.occasions import base_name
     from labconsole.store.notes import now_utc
 
     if NAME.fullmatch(args.name) is None:
-        raise ConfigError("is not a name", key="name of the baseline", value=args.name, allowed=NAME_WORDS)
+        raise ConfigError("is not a name", key="name of the baseline", value=args.name, allowed=ALLOWED_NAMES)
     found = [each for named in _named(store, args) for each in _measured(store, named, args.testbed)]
     found = list(dict.fromkeys(found))
     if not found:
@@ -139,7 +139,7 @@ def _set(store: RunStore, args: argparse.Namespace) -> list[Baseline]:
 
 
 class _BaselineName(NamedTuple):
-    """What is meant by a word: a plan's name in the store, or a plan on an occasion."""
+    """The meaning of a word: a plan's name in the store, or a plan on an occasion."""
 
     word: str
     plan: Plan | None = None
@@ -147,7 +147,7 @@ class _BaselineName(NamedTuple):
 
 
 def _named(store: RunStore, args: argparse.Namespace) -> Iterator[_BaselineName]:
-    """Every measurement that is meant, by its name or its plan. Raises ConfigError where a pattern has none."""
+    """Every requested measurement, by its name or its plan. Raises ConfigError if a pattern matches none."""
     from labconsole.api.plan_files import load_plan_on_occasion
     from labconsole.api.stored_plans import find_names_like
 
@@ -166,9 +166,9 @@ def _named(store: RunStore, args: argparse.Namespace) -> Iterator[_BaselineName]
 
 
 def _measured(store: RunStore, named: _BaselineName, testbed: str | None) -> list[_MeasuredPlan]:
-    """The one measurement that a name or a plan means, or none where a pattern has it from another testbed.
+    """The one measurement that a name or a plan refers to.
 
-    Raises ConfigError where it is none otherwise, or several.
+    Empty if a pattern matched one from another testbed. Raises ConfigError if there is otherwise none, or several.
     """
     from labconsole.api.stored_plans import find_names_of_plan
     from labconsole.measure.groups import is_search_trial
@@ -203,7 +203,7 @@ def _measured(store: RunStore, named: _BaselineName, testbed: str | None) -> lis
 
 
 class _MeasuredPlan(NamedTuple):
-    """What is stored of a plan on one occasion, by what a baseline says of it."""
+    """The stored measurement of a plan on one occasion, as a baseline describes it."""
 
     plan_hash: str
     plan_name: str
@@ -212,9 +212,9 @@ class _MeasuredPlan(NamedTuple):
 
 
 def _trials(store: RunStore, name: str, plan: Plan | None) -> list[_MeasuredPlan]:
-    """Of a plan without runs, by its file or else by its name, what its searches and guests came to, newest first.
+    """Searches and guest trials of a plan without runs, by its file or else by its name, newest first.
 
-    Raises ConfigError for searches by name alone, which do not say which plan they are of.
+    Raises ConfigError for searches by name alone, as they do not record their plan.
     """
     from labconsole.model.record.kinds import record_kinds
     from labconsole.model.record.summary import RunFilter
@@ -236,7 +236,7 @@ def _trials(store: RunStore, name: str, plan: Plan | None) -> list[_MeasuredPlan
 
 
 def _tell(found: list[Baseline], args: argparse.Namespace, scatter: list[PointScatter]) -> None:
-    """``scatter``: of the occasions that were set last."""
+    """Print the baselines. ``scatter``: of the occasions that were set last."""
     from labconsole.model.record.baseline import group_baselines
     from labconsole.report.baseline_scatter import describe_scatter
 
@@ -245,10 +245,10 @@ def _tell(found: list[Baseline], args: argparse.Namespace, scatter: list[PointSc
             points = [point.to_json() for point in scatter] if each.set_at == found[0].set_at else []
             print_json_line(each.to_json() | ({"scatter": points} if points else {}))
         return
-    for number, held in enumerate(group_baselines(found)):
-        of, last = ", ".join(each.plan_name for each in held), held[0]
+    for number, occasions in enumerate(group_baselines(found)):
+        of, last = ", ".join(each.plan_name for each in occasions), occasions[0]
         print_lines(f"{last.name}: {of} on {last.testbed}, set by {last.author} at {last.set_at[:19]}Z")
         if number == 0 and args.action != "list":
-            print_lines(*describe_scatter(scatter, len(held)))
+            print_lines(*describe_scatter(scatter, len(occasions)))
     if not found:
         print_lines("no baseline has been set")

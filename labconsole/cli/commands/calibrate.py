@@ -1,4 +1,4 @@
-"""``labconsole calibrate``: bypasses the UUT (a lab by itself, else the operator), calibrates, saves, and shows it."""
+"""``labconsole calibrate``: bypass the UUT (a lab by itself, else by the operator), calibrate, save and show it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ about = About(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser, "--hosts", "--store", "--json")
     parser.add_argument("--show", action="store_true", help="print the last calibration and exit")
     parser.add_argument("--wired", action="store_true", help="the UUT is already bypassed; do not rewire or ask")
@@ -82,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Take a calibration, or show the last one."""
+    """Measure a calibration, or show the last one."""
     from labconsole.api.testbed import load_testbed, open_session
     from labconsole.cli.session_runner import run_session
     from labconsole.engine.calibration.calibration import calibrate
@@ -93,9 +93,7 @@ def run(args: argparse.Namespace) -> int:
         return _show(inventory, store, as_json=args.json)
     wanted = _request(args, inventory)
     with _bypassed(args, inventory, wanted) as how:
-        session = open_session(
-            add_bypass(inventory)[1], store, calibrated=False
-        )  # it is not held against the one before
+        session = open_session(add_bypass(inventory)[1], store, calibrated=False)  # not compared with the previous one
 
         async def work(session: Testbed[RunStore]) -> int:
             envelope = await calibrate(session, wanted, inventory.fingerprint(), how, _progress(args))
@@ -140,7 +138,7 @@ def _request(args: argparse.Namespace, inventory: Inventory) -> CalibrationReque
 
 @contextmanager
 def _bypassed(args: argparse.Namespace, inventory: Inventory, wanted: CalibrationRequest) -> Iterator[Bypass]:
-    """With the UUT out of the way: a lab is rewired and wired back, an operator is told what to connect."""
+    """Keep the UUT bypassed: a lab is rewired and restored, an operator is instructed what to connect."""
     from labconsole.api.testbed import rewiring
     from labconsole.engine.calibration.offer import calibration_offer
 
@@ -168,7 +166,7 @@ def _bypassed(args: argparse.Namespace, inventory: Inventory, wanted: Calibratio
 
 
 def _progress(args: argparse.Namespace) -> Callable[[CalibrationProgress], None]:
-    """One line per trial on stderr; on a terminal, one that is written over."""
+    """One line per trial on stderr; on a terminal, one line that is overwritten."""
     over = sys.stderr.isatty() and not args.verbose
     stream = unwrap_stream(sys.stderr)
 
@@ -189,7 +187,7 @@ def _print(envelope: Envelope, *, as_json: bool) -> None:
 
 
 def _show(inventory: Inventory, store: RunStore, *, as_json: bool) -> int:
-    """The last calibration of this testbed. Raises MeasurementError where there is none that holds."""
+    """Show the last calibration of this testbed. Raises MeasurementError if there is no valid one."""
     from labconsole.model.record.envelope import parse_envelope
 
     record = store.latest_calibration(inventory.fingerprint())

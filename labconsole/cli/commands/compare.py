@@ -1,4 +1,4 @@
-"""``labconsole compare``: what changed between two sets of saved runs, by how much, and what else differs.
+"""``labconsole compare``: changes between two sets of saved runs, their size, and other differences.
 docs/compare.md.
 """
 
@@ -22,7 +22,7 @@ about = About(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser, "--store", "--json")
     parser.add_argument("before", metavar="BEFORE", help="filter in one word, plan.yaml, bundle.tar.gz or store")
     parser.add_argument("after", metavar="AFTER", help="the same, for what is compared with it")
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when it is made."""
+    """Return 0 on success."""
     from labconsole.api.comparison_sides import compare_sides
     from labconsole.report import change_tables
 

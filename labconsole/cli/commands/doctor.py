@@ -1,4 +1,4 @@
-"""``labconsole doctor``: what this machine lacks, and what to type. docs/lab.md."""
+"""``labconsole doctor``: missing prerequisites of this machine, and how to install them. docs/lab.md."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ about = About(
 
 
 class Diagnosis(NamedTuple):
-    """``status``: ok; lacking, where something else works without; failed, where nothing does."""
+    """``status``: ok; lacking if other parts work without it; failed if nothing does."""
 
     subject: str
     status: Literal["ok", "lacking", "failed"]
@@ -31,12 +31,12 @@ class Diagnosis(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser, "--store", "--json")
 
 
 def run(args: argparse.Namespace) -> int:
-    """0, or 1 when something is broken."""
+    """Return 0, or 1 if something is broken."""
     found = [*_program(), *_plugins(), _terminal(), _store(args.store), *_lab()]
     marks = {"ok": "✓", "lacking": "-", "failed": "✗"}
     for each in found:
@@ -56,9 +56,9 @@ def _program() -> Iterator[Diagnosis]:
     from labconsole.wire.version import __version__
 
     yield Diagnosis("labconsole", "ok", f"{__version__}, Python {sys.version.split()[0]}")
-    for extra, told in EXTRAS.items():
+    for extra, details in EXTRAS.items():
         lacking = bool(missing(extra))
-        evidence = f"{'without' if lacking else 'with'} {told.purpose}"
+        evidence = f"{'without' if lacking else 'with'} {details.purpose}"
         yield Diagnosis(
             f"for {extra}", "lacking" if lacking else "ok", evidence, build_install_command(extra) if lacking else ""
         )
@@ -75,7 +75,9 @@ def _plugins() -> Iterator[Diagnosis]:
             try:
                 try_it(name)
             except (LabError, plugins.PluginError) as exc:
-                said = exc.message if isinstance(exc, ConfigError) else str(exc)  # nobody typed what it complains of
+                said = (
+                    exc.message if isinstance(exc, ConfigError) else str(exc)
+                )  # the user did not type the refused value
                 said = said.removeprefix(f"plug-in {name} ")
                 yield Diagnosis(f"plug-in {name}", "failed", said, "mend or uninstall it; all others work")
             else:
@@ -83,7 +85,7 @@ def _plugins() -> Iterator[Diagnosis]:
 
 
 def _list_plugin_checks() -> dict[str, Callable[[str], object]]:
-    """What other packages plug into, each with what loads one and checks it."""
+    """The groups of plug-ins in other packages, each with the function that loads and checks one."""
     from labconsole.experiments.units import ENTRY_POINT_GROUP, load_units
     from labconsole.model.generator import load_generator
     from labconsole.model.generator_names import PACKAGE as GENERATORS
@@ -110,12 +112,12 @@ def _terminal() -> Diagnosis:
     import shutil
 
     size, encoding = shutil.get_terminal_size(), (sys.stdout.encoding or "").lower()
-    words = f"{os.environ.get('TERM', 'no TERM')}, {size.columns}x{size.lines}, {encoding}"
+    description = f"{os.environ.get('TERM', 'no TERM')}, {size.columns}x{size.lines}, {encoding}"
     if encoding not in ("utf-8", "utf8"):
-        return Diagnosis("terminal", "lacking", words, "the console draws with UTF-8: export LANG=C.UTF-8")
+        return Diagnosis("terminal", "lacking", description, "the console draws with UTF-8: export LANG=C.UTF-8")
     if size.columns < 80 or size.lines < 24:
-        return Diagnosis("terminal", "lacking", words, "the console needs 80x24")
-    return Diagnosis("terminal", "ok", words)
+        return Diagnosis("terminal", "lacking", description, "the console needs 80x24")
+    return Diagnosis("terminal", "ok", description)
 
 
 def _store(url: str | None) -> Diagnosis:

@@ -1,4 +1,4 @@
-"""``labconsole gate``: whether a plan measured again stands beside its baseline, for CI. docs/compare.md."""
+"""``labconsole gate``: compare a new measurement of a plan with its baseline, for CI. docs/compare.md."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from labconsole.store.writing import RunStore
 
 MOST_STATUS = 125
-"""What a shell and `git bisect run` leave to commands."""
+"""Highest status that a shell and `git bisect run` leave to commands."""
 
 UNDECIDED_STATUS = 4
-"""That of no other command, so that a pipeline can tell a gate that found nothing from one that found a fall."""
+"""Used by no other command, so that a pipeline can distinguish an undecided gate from one that found a fall."""
 
 about = About(
     116,
@@ -35,7 +35,7 @@ about = About(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser, "--hosts", "--store", "--json")
     parser.add_argument("plan", type=Path, help="plan file, such as nightly.yaml")
     parser.add_argument("--baseline", required=True, metavar="NAME", help="what it is compared with")
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 where all points pass; 1 where one is worse; else what --undecided says."""
+    """Return 0 if all points pass, 1 if one is worse, else the status of --undecided."""
     from labconsole.api.plan_files import load_plan_on_occasion
     from labconsole.cli.text import gate as text
     from labconsole.store.open import open_store
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
         print_json_line(text.to_json(names, args.baseline, found))
     else:
         print_lines(*text.format_lines(names, args.baseline, found))
-    # What was not measured never passes; where the undecided is skipped, so is that.
+    # A plan that was not measured never passes; if the undecided is skipped, so is that.
     not_measured: int = args.undecided or UNDECIDED_STATUS
     status: dict[str, int] = {"passed": 0, "worse": 1, "undecided": args.undecided, "not measured": not_measured}
     return status[found.outcome]
@@ -106,11 +106,11 @@ def _judge(args: argparse.Namespace, plans: list[Plan], store: RunStore) -> Gate
     from labconsole.report.selection import parse_margin
 
     known = store.baselines()
-    occasions = next((held for held in group_baselines(known) if held[0].name == args.baseline), None)
+    occasions = next((each for each in group_baselines(known) if each[0].name == args.baseline), None)
     if occasions is None:
         allowed = ", ".join(dict.fromkeys(each.name for each in known)) or "none: labconsole baseline set NAME PLAN"
         raise ConfigError("there is no such baseline", key="--baseline", value=args.baseline, allowed=allowed)
-    plan = plans[0]  # all are one plan, on an occasion each
+    plan = plans[0]  # all are one plan, on different occasions
     if plan.stop.raising is not None or plan.stop.lowering is not None:
         raise ConfigError(
             f"plan {plan.name} leaves out trials by what others came to (stop.raising, stop.lowering), and a gate "
@@ -118,8 +118,8 @@ def _judge(args: argparse.Namespace, plans: list[Plan], store: RunStore) -> Gate
         )
     baseline, hashes = occasions[0], [each.plan_hash for each in occasions]
     _refuse_elsewhere(args.hosts, baseline)
-    asked, beside = load_file_points(plans), collect_planned_trials(plans)
-    if not asked and not beside:
+    points, planned_trials = load_file_points(plans), collect_planned_trials(plans)
+    if not points and not planned_trials:
         raise ConfigError(f"plan {plan.name} asks for nothing that a gate judges: no points, no load goals")
     if same := next((each for each in plans if each.hash() in hashes), None):
         raise ConfigError(
@@ -136,7 +136,7 @@ def _judge(args: argparse.Namespace, plans: list[Plan], store: RunStore) -> Gate
         if not places:
             of = f"{each.name}: " if len(plans) > 1 else ""
             why = _describe_former_plan(store, each) or (UNMEASURED if args.occasion else _unnamed(store, each))
-            return build_unmeasured_gate(asked, margin_ratio, beside, of + why)
+            return build_unmeasured_gate(points, margin_ratio, planned_trials, of + why)
         if baseline.testbed_fingerprint not in places:
             fingerprint, testbed = next(iter(places.items()))
             raise ConfigError(
@@ -144,22 +144,22 @@ def _judge(args: argparse.Namespace, plans: list[Plan], store: RunStore) -> Gate
                 f"baseline {baseline.name} on {baseline.testbed} ({baseline.testbed_fingerprint})"
             )
     kinds = load_measured_kinds()
-    # Searches and trials of guests do not say which plan they are of but by hashes of their own.
+    # Searches and trials of guests identify their plan only by their own hashes.
     steps = [key for each in plans for key in (*each.search_hashes, *each.step_hashes)]
     trials_of_plan = RunFilter(plan_hash=steps, testbed_fingerprint=baseline.testbed_fingerprint)
-    words = ", ".join(each.name for each in plans)
+    names = ", ".join(each.name for each in plans)
     before, after = load_sides(
         select_baseline(occasions, store),
-        SideSelection(words, store.name, store, of_plan, parse_query(""), trials_of_plan),
+        SideSelection(names, store.name, store, of_plan, parse_query(""), trials_of_plan),
         kinds,
         on_unreadable=print_error,
     )
     found = find_changes(before, after, margin_ratio, kinds, across_factors=False)
-    return judge_gate(found, asked, margin_ratio, beside)
+    return judge_gate(found, points, margin_ratio, planned_trials)
 
 
 def _find_measured_testbeds(store: RunStore, plan: Plan) -> dict[str, str]:
-    """Testbeds on which anything of a plan was measured, by their fingerprints."""
+    """Testbeds on which any part of a plan was measured, by fingerprint."""
     from labconsole.model.record.kinds import record_kinds
     from labconsole.model.record.summary import RunFilter
 
@@ -172,7 +172,7 @@ def _find_measured_testbeds(store: RunStore, plan: Plan) -> dict[str, str]:
 
 
 def _refuse_elsewhere(hosts: Path | None, baseline: Baseline) -> None:
-    """Refuse the file of another testbed than the baseline's. Raises ConfigError."""
+    """Refuse a file of another testbed than the baseline's. Raises ConfigError."""
     from labconsole.model.inventory import load_inventory
 
     if hosts is None:
@@ -189,23 +189,23 @@ def _refuse_elsewhere(hosts: Path | None, baseline: Baseline) -> None:
 
 
 def _describe_former_plan(store: RunStore, plan: Plan) -> str | None:
-    """That what is stored under the name of a plan which has not been measured is of another plan; None: nothing is."""
+    """For an unmeasured plan, report that another plan is stored under its name, or None if there is none."""
     from labconsole.model.record.kinds import record_kinds
     from labconsole.model.record.summary import RunFilter
 
     where = RunFilter(plan_name=plan.name)
     hashes = {run.plan_hash for run in store.list(where) if run.role != "telemetry" and run.plan_hash is not None}
-    told = f"hash {', '.join(sorted(hashes))}, now {plan.hash()}"
+    change = f"hash {', '.join(sorted(hashes))}, now {plan.hash()}"
     if hashes or any(next(iter(store.experiments(kind, where)), None) for kind in record_kinds().values()):
         return (
             f"it has not been measured as the plan is now: the plan has changed since {plan.name} was measured, or the "
-            f"defaults of hosts.yaml have{f' ({told})' if hashes else ''}"
+            f"defaults of hosts.yaml have{f' ({change})' if hashes else ''}"
         )
     return None
 
 
 def _unnamed(store: RunStore, plan: Plan) -> str:
-    """Of a plan that was not measured without an occasion: that it was on one, if so."""
+    """For a plan that was not measured without an occasion, report occasions on which it was, if any."""
     from labconsole.api.stored_plans import find_names_of_plan
     from labconsole.model.record.summary import RunFilter
     from labconsole.report.point_judgements import UNMEASURED

@@ -1,4 +1,4 @@
-"""``labconsole init``: a hosts.yaml to be filled in."""
+"""``labconsole init``: write a hosts.yaml template."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ about = About(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser)
     parser.add_argument(
         "path",
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when it is written. Raises ConfigError."""
+    """Return 0 if the file is written. Raises ConfigError."""
     from labconsole.engine.discovery.blank_hosts import blank_hosts, describe_next_steps
     from labconsole.engine.discovery.hosts_file import write_new
 

@@ -1,4 +1,4 @@
-"""``labconsole lab up|down|wire|status``: the local testbed as a user meets it. docs/lab.md."""
+"""``labconsole lab up|down|wire|status``: commands for the local testbed. docs/lab.md."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ about = About(30, "create and manage a local testbed")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its actions, and the options of each."""
+    """Add the actions, and the options of each."""
     actions = parser.add_subparsers(dest="lab_action", metavar="ACTION", required=True)
     up = actions.add_parser("up", help="build the lab and leave it running")
     add_common(up, "--json")
@@ -104,7 +104,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """One action; returns the exit status."""
+    """Run one action and return the exit status."""
     return {"up": _up, "down": _down, "wire": _wire, "status": _status}[args.lab_action](args)
 
 
@@ -157,7 +157,7 @@ def _up(args: argparse.Namespace) -> int:
 
 
 def _next_lines(hosts_file: Path) -> list[str]:
-    """The next command to type, and whether the hosts.yaml of this directory has to be copied for it."""
+    """The next command to type, and whether this directory's hosts.yaml has to be copied first."""
     from labconsole.model.inventory import DEFAULT_INVENTORY
 
     hosts = shlex.quote(str(hosts_file))
@@ -168,7 +168,7 @@ def _next_lines(hosts_file: Path) -> list[str]:
             return ["next: labconsole check"]
     except FileNotFoundError:
         return [*lines, f"  or, for commands without --hosts: cp {hosts} ."]
-    except OSError:  # the lab is up, whatever is here
+    except OSError:  # the lab is up, regardless of files here
         return lines
     if b"Made by `labconsole lab up`" in here:
         lines.append(f"  {DEFAULT_INVENTORY} here is not of this lab")
@@ -179,8 +179,8 @@ def _down(args: argparse.Namespace) -> int:
     from labconsole.lab import commands as lab
 
     was_up = lab.down(args.name)
-    words = f"lab {args.name} is down" if was_up else f"lab {args.name} was not up"
-    answer({"name": args.name, "was_up": was_up}, [words], as_json=args.json)
+    sentence = f"lab {args.name} is down" if was_up else f"lab {args.name} was not up"
+    answer({"name": args.name, "was_up": was_up}, [sentence], as_json=args.json)
     return 0
 
 
@@ -189,8 +189,8 @@ def _wire(args: argparse.Namespace) -> int:
 
     lab.wire(args.name, args.how)
     way = "every source is connected straight to its sink" if args.how == "direct" else "every stream passes the UUT"
-    words = f"lab {args.name} is now wired {args.how}: {way}"
-    answer({"name": args.name, "wired": args.how}, [words], as_json=args.json)
+    sentence = f"lab {args.name} is now wired {args.how}: {way}"
+    answer({"name": args.name, "wired": args.how}, [sentence], as_json=args.json)
     return 0
 
 

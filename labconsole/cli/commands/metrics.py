@@ -1,4 +1,4 @@
-"""``labconsole metrics``: what a store holds, for Prometheus and Grafana. docs/metrics.md."""
+"""``labconsole metrics``: metrics of a store for Prometheus and Grafana. docs/metrics.md."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ about = About(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser, "--store")
     parser.add_argument(
         "--listen",
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when it is told to end."""
+    """Serve until stopped, then return 0."""
     from labconsole.api.metrics import StoreMetrics
     from labconsole.api.metrics_server import exposition, served
     from labconsole.store.open import open_store

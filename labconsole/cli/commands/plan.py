@@ -1,4 +1,4 @@
-"""``labconsole plan``: how many set-ups and repetitions a plan needs, and the note on it. docs/plans.md."""
+"""``labconsole plan``: the set-ups and repetitions that a plan needs, and its note. docs/plans.md."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ about = About(70, "get advice on plans, and write notes on them")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its actions, and the options of each."""
+    """Add the actions, and the options of each."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     advise = actions.add_parser(
         "advise",
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0. Raises ConfigError, MeasurementError, StoreError."""
+    """Return 0. Raises ConfigError, MeasurementError, StoreError."""
     return _note(args) if args.action == "note" else _advise(args)
 
 
@@ -65,8 +65,8 @@ def _note(args: argparse.Namespace) -> int:
     if args.text is not None:
         store.set_plan_note(*key, args.text, author=operator_name())
     note = store.plan_note(*key)
-    told = {"plan": plan.name, "hash": key[0], "note": None if note is None else note.to_json()}
-    answer(told, note_lines(note) or ["no note"], as_json=args.json)
+    result = {"plan": plan.name, "hash": key[0], "note": None if note is None else note.to_json()}
+    answer(result, note_lines(note) or ["no note"], as_json=args.json)
     return 0
 
 
@@ -89,7 +89,7 @@ def _advise(args: argparse.Namespace) -> int:
     if plan.of_guests is not None:
         return _advise_guests(plan, store, inventory.fingerprint(), accuracy_ratio, as_json=args.json)
     where = RunFilter(plan_hash=plan.hash(), testbed_fingerprint=inventory.fingerprint())
-    # What the report's means rest on.
+    # The runs behind the report's means.
     entered = {run.run_id for run in admit(store.list(where)).entered if run.block} if plan.set_ups else set()
     records = [record for record in store.iterate(where) if record.run_id in entered] if entered else []
     if not records and plan.set_ups:
@@ -124,7 +124,7 @@ def _advise_guests(
 
 
 def _ask_for_occasion(plan: Plan, store: RunStore, testbed_fingerprint: str) -> None:
-    """Of a plan that was measured on occasions alone, name them. Raises ConfigError."""
+    """Name the occasions of a plan that was measured only on occasions. Raises ConfigError."""
     from labconsole.api.stored_plans import find_names_of_plan
     from labconsole.model.plan.occasions import build_occasion_plans
     from labconsole.model.record.summary import RunFilter
@@ -132,12 +132,12 @@ def _ask_for_occasion(plan: Plan, store: RunStore, testbed_fingerprint: str) -> 
     if plan.occasion is not None:
         return
     stored = find_names_of_plan(plan.name, store, RunFilter(testbed_fingerprint=testbed_fingerprint))
-    told = ", ".join(each.occasion or "" for each in build_occasion_plans(plan, stored))
-    if told and plan.name not in stored:
+    occasions = ", ".join(each.occasion or "" for each in build_occasion_plans(plan, stored))
+    if occasions and plan.name not in stored:
         raise ConfigError(
             f"is missing: plan {plan.name} is stored for this testbed on occasions alone",
             key="--occasion",
-            allowed=told,
+            allowed=occasions,
         )
 
 

@@ -1,4 +1,4 @@
-"""``labconsole report``: figures, tables and one page for a reviewer, out of the store. docs/report.md."""
+"""``labconsole report``: figures, tables and one page for a reviewer, from the store. docs/report.md."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ about = About(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser, "--store", "--json")
     parser.add_argument("filter", nargs="*", metavar="FILTER", help="use only runs that match all of these words")
     parser.add_argument(
@@ -92,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when it is made. In the terminal, or into the files of --out, whose names it prints."""
+    """Make the report and return 0. Prints to the terminal, or writes the files of --out and prints their names."""
     from labconsole.experiments.kinds import find_plugin_hashes
     from labconsole.report.files import require, write_report
     from labconsole.report.loading import load_report
@@ -132,7 +132,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _units(args: argparse.Namespace) -> list[Unit]:
-    """Of other packages, none in a bundle: who verifies it may not have them."""
+    """The report's units. A bundle gets none of other packages, which its verifier may not have."""
     from labconsole import plugins
     from labconsole.experiments.units import ENTRY_POINT_GROUP, report_units
 
@@ -143,7 +143,7 @@ def _units(args: argparse.Namespace) -> list[Unit]:
 
 
 def _request(args: argparse.Namespace) -> ReportRequest:
-    """What the options ask for. Raises ConfigError."""
+    """Build the request from the options. Raises ConfigError."""
     from labconsole.api.plan_files import refuse_twice
     from labconsole.model.plan.loader import load_plan
     from labconsole.report.request import ReportRequest
@@ -160,7 +160,7 @@ def _request(args: argparse.Namespace) -> ReportRequest:
     return ReportRequest(
         filter=tuple(args.filter),
         plan_names=tuple(names),
-        plan_files=tuple(sorted(files, key=lambda path: path.name)),  # the order in which a bundle has them
+        plan_files=tuple(sorted(files, key=lambda path: path.name)),  # the order in a bundle
         platforms=None if args.platforms is None else tuple(args.platforms),
         testbed=args.testbed,
         select_by_outcome=args.select_by_outcome,
@@ -172,7 +172,7 @@ def _request(args: argparse.Namespace) -> ReportRequest:
 
 
 def _bundle(args: argparse.Namespace, request: ReportRequest, made: Report) -> None:
-    """``report --bundle FILE``: the report and all that it rests on, for `labconsole verify FILE` elsewhere."""
+    """``report --bundle FILE``: save the report and everything it rests on, for `labconsole verify FILE` elsewhere."""
     from labconsole.bundle.pack import PLANS_SOUGHT, write_bundle
     from labconsole.store.open import open_store
 

@@ -1,4 +1,4 @@
-"""``labconsole run``: one design point, now."""
+"""``labconsole run``: measure one design point now."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ about = About(40, "measure one design point")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser, "--hosts", "--store", "--json", "--take-over")
     add_configuration(parser)
     parser.add_argument(
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when it was measured, 1 when a run is invalid."""
+    """Return 0 if it was measured, 1 if a run is invalid."""
     from labconsole.api.testbed import load_testbed, open_session
     from labconsole.cli.session_runner import build_narrator, run_session, show_set_ups
     from labconsole.cli.text.runs import run_lines

@@ -1,4 +1,4 @@
-"""``labconsole runs``: what is saved and noted, out of the store as a file, and back in without doubles."""
+"""``labconsole runs``: list, annotate, export and import saved runs without duplicates."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ about = About(100, "list, show, annotate, export or import saved runs")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser, "--store", "--json")
     parser.add_argument(
         "action",
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """1 when an import had to leave something out."""
+    """Return 1 if an import had to leave something out."""
     from labconsole.store.open import open_store
 
     _refuse_strays(args)
@@ -99,7 +99,7 @@ def _refuse_strays(args: argparse.Namespace) -> None:
 
 
 def _chosen(store: RunStore, args: argparse.Namespace, *, limit: int | None = None) -> list[RunSummary]:
-    """The runs that ``--where`` means, newest first."""
+    """The runs that ``--where`` selects, newest first."""
     from labconsole.model.query import QueryError, parse_query
 
     if args.where is None:
@@ -177,23 +177,23 @@ def _flat(result: ImportResult | MergeResult) -> dict[str, int]:
 
 
 def _imported(result: ImportResult | MergeResult) -> str:
-    """The same in words."""
+    """The same numbers as a sentence."""
     from labconsole.model.record.kinds import record_kinds
 
     one_of = ONE_OF | {kind.plural: kind.name for kind in record_kinds().values()}
-    words = [f"{result.added} run{'' if result.added == 1 else 's'} added", f"{result.present} already stored"]
+    parts = [f"{result.added} run{'' if result.added == 1 else 's'} added", f"{result.present} already stored"]
     for name, count in _flat(result).items():
         if count and name in one_of:
-            words.append(f"{count} {one_of[name] if count == 1 else name} imported")
-    return ", ".join(words)
+            parts.append(f"{count} {one_of[name] if count == 1 else name} imported")
+    return ", ".join(parts)
 
 
 def _merge(source: RunStore, store: RunStore, args: argparse.Namespace) -> int:
     from labconsole.store.exchange.merging import merge
 
     result = merge(source, store, _warn_skipped)
-    words = _imported(result) + (f", {result.left_out} left out" if result.left_out else "")
-    answer(_flat(result), [words], as_json=args.json)
+    sentence = _imported(result) + (f", {result.left_out} left out" if result.left_out else "")
+    answer(_flat(result), [sentence], as_json=args.json)
     return 1 if result.left_out else 0
 
 

@@ -1,4 +1,4 @@
-"""``labconsole schema``: the JSON Schema of a file that people write, for editors."""
+"""``labconsole schema``: the JSON Schema of a user-written file, for editors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ about = About(130, "print the JSON Schema of a file, for editors")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser)
     parser.add_argument(
         "file", choices=("hosts", "plan", "settings"), help="which file: hosts.yaml, a plan or settings.yaml"
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print it."""
+    """Print the schema."""
     import json
 
     from labconsole.model.plan.file import PlanFile

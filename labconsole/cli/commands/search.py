@@ -48,7 +48,7 @@ about = About(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser, "--hosts", "--store", "--json")
     add_configuration(parser)
     parser.add_argument("--background", default="none", help="load on a second guest, as in run (default: none)")
@@ -91,7 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when every goal has a lower bound and all ended well, 1 when not."""
+    """Return 0 if every goal has a lower bound and all ended well, else 1."""
     if args.list or args.show:
         return _stored(args)
     from labconsole.api.testbed import load_testbed, open_session
@@ -106,14 +106,14 @@ def run(args: argparse.Namespace) -> int:
     from labconsole.model.plan.one_search import one_search, search_purpose
     from labconsole.model.record.search import SearchRecord
 
-    asked = _parse_search(args)
+    search = _parse_search(args)
     inventory, store = load_testbed(hosts_path(args.hosts), args.store)
     request = parse_request(args, inventory)
     try:
-        check_search(asked, request, inventory)
+        check_search(search, request, inventory)
     except ConfigError as exc:
         raise exc if exc.key not in _OPTIONS else _name_option(exc) from None
-    plan = one_search(request, asked, inventory)
+    plan = one_search(request, search, inventory)
     session = open_session(inventory, store)
 
     def on_step(progress: StepProgress) -> None:
@@ -124,7 +124,7 @@ def run(args: argparse.Namespace) -> int:
 
     async def work(session: Testbed[RunStore]) -> int:
         session.check_now(request)
-        # A new search at every call, which nothing resumes: what is to be resumed stands in a plan.
+        # Every call makes a new search that nothing resumes; only a plan can be resumed.
         execution = PlanExecution(plan, session, on_step=on_step, salt=utc_now())
         (outcome,) = await PlanRunner(
             [execution], session, take_over=args.take_over, purpose=search_purpose(plan)
@@ -142,12 +142,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _name_option(exc: ConfigError) -> ConfigError:
-    """The same complaint about the option by which the key was given."""
+    """The same error, naming the option that set the key."""
     return ConfigError(exc.message, key=_OPTIONS[exc.key or ""], value=exc.value, allowed=exc.allowed)
 
 
 def _parse_search(args: argparse.Namespace) -> Search:
-    """What the command line asks for, in a plan's words. Raises ConfigError naming the option."""
+    """Build the search from the command line, in the form of a plan. Raises ConfigError naming the option."""
     from labconsole.model.plan.one_search import build_search
 
     try:
@@ -169,7 +169,7 @@ def _parse_search(args: argparse.Namespace) -> Search:
 
 
 def _stored(args: argparse.Namespace) -> int:
-    """``search --list`` and ``search --show ID``: what was found before, of every testbed in the store."""
+    """``search --list`` and ``search --show ID``: earlier searches of every testbed in the store."""
     from labconsole.cli.text.searches import search_lines, searches_table
     from labconsole.model.record.kinds.search import KIND as SEARCH
     from labconsole.store.open import open_store

@@ -1,4 +1,4 @@
-"""``labconsole settings``: where the console's settings file is, what it says now, what it can say."""
+"""``labconsole settings``: the location, values and possible keys of the console's settings file."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ about = About(140, "show where the console's settings file is and what it can co
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser, "--json")
     parser.add_argument("--keys", action="store_true", help="list every key with the name used in a keymap")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Raises ConfigError when the file is wrong: this is also how one checks it."""
+    """Show the settings. Raises ConfigError if the file is wrong, so the command also checks it."""
     import json
 
     from labconsole.tui.app import places
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _typed(key: str) -> str:
-    """A key as a keymap can have it, and as it is on the keyboard where that is the same."""
+    """A key as a keymap spells it, or its label on the keyboard if a keymap accepts that."""
     from labconsole.tui.parts.action import display_key
 
     word = display_key(key)

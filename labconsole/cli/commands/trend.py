@@ -1,4 +1,4 @@
-"""``labconsole trend``: results over occasions, where they change, and what else changed then. docs/compare.md."""
+"""``labconsole trend``: results over occasions, their changes, and what else changed then. docs/compare.md."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ about = About(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser, "--store", "--json")
     parser.add_argument("plan", help="name of the plan, without an occasion, or its file")
     parser.add_argument(
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when it is made."""
+    """Return 0 on success."""
     from labconsole.api.trends import load_plan_trends
     from labconsole.report.selection import parse_filter, parse_margin
     from labconsole.report.trend_tables import build_json_object, build_tables

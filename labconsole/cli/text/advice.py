@@ -1,4 +1,4 @@
-"""Advice on a plan as plain lines of text: a row for each configuration, and what it could show."""
+"""Advice on a plan as plain lines of text: a row for each configuration, and the changes it could show."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from labconsole.model.plan.plan import Plan
 WIDTHS = (8, 8, 8, 8, 8, 9, 9)
 NEW_PLAN = "completed blocks keep their repetitions; to change repetitions, start a new plan"
 NONE_FOUND = "none"
-NONE_FOUND_WORDS = "between none: the means of set-ups differ no more than the trials of one make likely"
+NO_SPREAD_FOUND = "between none: the means of set-ups differ no more than the trials of one make likely"
 MANY, UNKNOWN = f"> {MOST_SET_UPS}", "unknown"
 
 
@@ -50,7 +50,7 @@ def advice_lines(plan: Plan, found: PlanAdvice) -> list[str]:
 
 
 def guests_advice_lines(plan: Plan, found: GuestsAdvice) -> list[str]:
-    """The same of a plan of guests: what each quantity of each design point needs, and what shows which change."""
+    """Advice on a plan of guests: the needs of each quantity of each design point, and the changes they can show."""
     names = [f"{each.point}: {each.quantity}" for each in found.each]
     width = max(map(len, names))
     headings = zip(("stored", "between", "within", "set-up", "trials", "advised", "takes"), WIDTHS, strict=True)
@@ -95,9 +95,11 @@ def guests_advice_lines(plan: Plan, found: GuestsAdvice) -> list[str]:
         f"set_ups: {found.set_ups}, repetitions: {found.repetitions} is enough for all that is advised on and takes "
         f"about {format_h_mm_ss(found.total_s)}{without}",
     ]
-    asked = plan.of_guests
-    shared = asked is not None and any(point.crew is not None for point in asked.points)  # else set up for each trial
-    if asked is not None and shared and found.repetitions > asked.repetitions:
+    requested = plan.of_guests
+    shared = requested is not None and any(
+        point.crew is not None for point in requested.points
+    )  # else set up for each trial
+    if requested is not None and shared and found.repetitions > requested.repetitions:
         lines.append(NEW_PLAN)
     if any(each.spread is None for each in found.each):
         where = " in a new plan" if shared else ""
@@ -120,19 +122,20 @@ def _name(each: ConfigurationAdvice) -> str:
 def _row(each: ConfigurationAdvice) -> str:
     spread, advised = each.spread, each.advised
     return (
-        f"{_name(each):34}{f'{spread.set_ups} × {spread.repetitions:.3g}':>8} {_format_spread(spread.variance_between):>8} "
-        f"{_percent(spread.variance_within**0.5):>8} {each.setup_s:>6.1f} s {each.trial_s:>6.1f} s "
+        f"{_name(each):34}{f'{spread.set_ups} × {spread.repetitions:.3g}':>8} "
+        f"{_format_spread(spread.variance_between):>8} {_percent(spread.variance_within**0.5):>8} "
+        f"{each.setup_s:>6.1f} s {each.trial_s:>6.1f} s "
         f"{f'{advised.set_ups} × {advised.repetitions}':>9} {format_h_mm_ss(advised.total_s):>9}"
     )
 
 
 def _format_spread(variance: float) -> str:
-    """The root of a variance between set-ups. An estimate below zero has none, and says only that it is not above."""
+    """The root of a variance between set-ups. An estimate below zero has none, and only shows that it is not above."""
     return NONE_FOUND if variance < 0 else _percent(variance**0.5)
 
 
 def _explain(variances: Iterable[float]) -> list[str]:
-    return [NONE_FOUND_WORDS] if any(variance < 0 for variance in variances) else []
+    return [NO_SPREAD_FOUND] if any(variance < 0 for variance in variances) else []
 
 
 def _format_dimension(found: Dimension) -> str:

@@ -1,4 +1,4 @@
-"""Starts of guests as plain lines of text: when all were up, by both clocks, and what they use of the memory."""
+"""Starts of guests as plain lines of text: when all were up, by both clocks, and their memory."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ MIB = 2**20
 
 
 def format_boot_request(record: BootRecord) -> str:
-    """What was asked, in one line."""
-    asked = record.requested
-    return f"{asked.platform}: {asked.guests} guest{'s' if asked.guests > 1 else ''}, {asked.start}"
+    """The request in one line."""
+    request = record.requested
+    return f"{request.platform}: {request.guests} guest{'s' if request.guests > 1 else ''}, {request.start}"
 
 
 def _seconds(value: float | None) -> str:
@@ -33,7 +33,7 @@ def _mib(size_bytes: int | float | None) -> str:
 
 
 def format_boot_result(record: BootRecord) -> str:
-    """How long all took, and how much memory went."""
+    """The time and memory of all guests."""
     used = None if record.memory is None else record.memory.used_bytes
     return f"{_seconds(record.startup_s)}, {_mib(used)}"
 
@@ -55,10 +55,10 @@ def boot_lines(record: BootRecord) -> list[str]:
     if len(in_order) > MAX_GUESTS:
         lines.append(f"  and {len(in_order) - MAX_GUESTS} more guests")
     if record.memory is not None:
-        told = record.memory
+        memory = record.memory
         lines.append(
-            f"  memory after {told.quiet_s:g} s of quiet: {_format_available_memory(told.used_bytes)}; their processes "
-            f"{_mib(told.pss_bytes)}, their control groups {_mib(told.cgroup_bytes)}"
+            f"  memory after {memory.quiet_s:g} s of quiet: {_format_available_memory(memory.used_bytes)}; their "
+            f"processes {_mib(memory.pss_bytes)}, their control groups {_mib(memory.cgroup_bytes)}"
         )
         unknown = [each for each in record.guests if each.cgroup_reason is not None]
         if unknown:
@@ -66,9 +66,11 @@ def boot_lines(record: BootRecord) -> list[str]:
                 f"  control groups of {len(unknown)} of {len(record.guests)} guests are not known; "
                 f"{unknown[0].guest}: {unknown[0].cgroup_reason}"
             )
-        if told.hypervisor_command is not None:
-            lines.append(f"  by the word of the hypervisor ({told.hypervisor_command}) {_mib(told.hypervisor_bytes)}")
-        lines += [f"  the kernel merges equal pages (KSM): {told.ksm_pages_sharing} saved"] if told.ksm_run else []
+        if memory.hypervisor_command is not None:
+            lines.append(
+                f"  by the word of the hypervisor ({memory.hypervisor_command}) {_mib(memory.hypervisor_bytes)}"
+            )
+        lines += [f"  the kernel merges equal pages (KSM): {memory.ksm_pages_sharing} saved"] if memory.ksm_run else []
     lines += _idle_lines(record.idle)
     if record.files is None and record.guests:
         lines.append("  the platform names no files that guests start from: nothing is known of the page cache")
@@ -80,14 +82,14 @@ def boot_lines(record: BootRecord) -> list[str]:
 
 
 def _format_available_memory(used_bytes: int | None) -> str:
-    """What of the memory is used now, by what is available."""
+    """The used memory, by available memory."""
     if used_bytes is not None and used_bytes < 0:
         return f"{_mib(-used_bytes)} more available"
     return f"{_mib(used_bytes)} less available"
 
 
 def _idle_lines(idle: IdleSwitches | None) -> list[str]:
-    """How often the kernel switched while nothing was asked of it."""
+    """The kernel's context switches while idle."""
     if idle is None or (idle.before is None and idle.standing is None):
         return []
     before, standing = [
@@ -105,7 +107,7 @@ def _guest_line(guest: GuestBootRecord) -> str:
 
 
 def _format_guest_entry(guest: GuestBootRecord) -> str:
-    """What its time holds of the way into it."""
+    """How the console got into the guest, as part of its time."""
     way = guest.way_in
     if way is None:
         return ""
@@ -115,7 +117,7 @@ def _format_guest_entry(guest: GuestBootRecord) -> str:
 
 
 def summary_lines(summary: BootsSummary) -> list[str]:
-    """Times and memory of all points, lines over the number of guests, cold against hot."""
+    """Times and memory of all points, fitted lines over the number of guests, cold against hot."""
     names = {key: f"{name}, {key.start}" for key, name in summary.names.items()}
     lines = [
         "until all guests are up, in s by the clock outside, and their memory in MiB; mean over set-ups with its "
@@ -159,15 +161,15 @@ def _plain_seconds(value: float) -> str:
 
 def _format_point(found: BootPointResult, name: str) -> str:
     left_out = ", ".join(f"{many} {code}" for code, many in found.left_out.items())
-    words = f"{name}, {format_noun_count(found.guests, 'guest')}: {_format_mean(found.startup_s)}"
-    words += f"; memory {_format_mean(found.used_bytes, MIB, 1)}, of processes {_format_mean(found.pss_bytes, MIB, 1)}"
+    text = f"{name}, {format_noun_count(found.guests, 'guest')}: {_format_mean(found.startup_s)}"
+    text += f"; memory {_format_mean(found.used_bytes, MIB, 1)}, of processes {_format_mean(found.pss_bytes, MIB, 1)}"
     if found.hypervisor_bytes is not None:
-        words += f", by the hypervisor's word {_format_mean(found.hypervisor_bytes, MIB, 1)}"
+        text += f", by the hypervisor's word {_format_mean(found.hypervisor_bytes, MIB, 1)}"
     if found.before_switches_per_s is not None or found.standing_switches_per_s is not None:
-        words += f"; context switches/s before {_format_mean(found.before_switches_per_s, places=1)}"
-        words += f", with all idle {_format_mean(found.standing_switches_per_s, places=1)}"
-        words += f", more for each guest {_format_mean(found.guest_switches_per_s, places=1)}"
-    return words + (f"; left out: {left_out}" if left_out else "")
+        text += f"; context switches/s before {_format_mean(found.before_switches_per_s, places=1)}"
+        text += f", with all idle {_format_mean(found.standing_switches_per_s, places=1)}"
+        text += f", more for each guest {_format_mean(found.guest_switches_per_s, places=1)}"
+    return text + (f"; left out: {left_out}" if left_out else "")
 
 
 def _format_mean(found: SetUpMean | None, unit: float = 1.0, places: int = 3) -> str:
@@ -180,13 +182,13 @@ def _format_mean(found: SetUpMean | None, unit: float = 1.0, places: int = 3) ->
     return f"{found.mean / unit:.{places}f} ± {found.half_width / unit:.{places}f} ({of}{about})"
 
 
-def _format_line(line: LineInBlocks | None, told: Callable[[float], str]) -> str:
+def _format_line(line: LineInBlocks | None, form: Callable[[float], str]) -> str:
     if line is None:
         return DASH
 
     def part(each: OverBlocks) -> str:
-        bounds = "" if each.low is None or each.high is None else f" ({told(each.low)} to {told(each.high)})"
-        return told(each.mean) + bounds
+        bounds = "" if each.low is None or each.high is None else f" ({form(each.low)} to {form(each.high)})"
+        return form(each.mean) + bounds
 
     bent = "; a line does not describe it" if line.bent else ""
     of = f"{line.blocks} block{'s' if line.blocks > 1 else ''}{f', {line.absent}' if line.absent else bent}"

@@ -14,7 +14,7 @@ from labconsole.text.sanitize import single_line, unwrap_stream
 
 
 def show(changes: Changes) -> None:
-    """Print it on stdout."""
+    """Print the comparison on stdout."""
     console = Console(file=unwrap_stream(sys.stdout), highlight=False, markup=False, emoji=False)
     for sentence in describe_changes(changes):
         console.print(Text(f"• {single_line(sentence)}"))

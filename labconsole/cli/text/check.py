@@ -24,7 +24,7 @@ MAX_WIDTH = 160
 
 
 def terminal_style() -> dict[str, Any]:
-    """Colour only on a terminal, lines as long as it is wide; ASCII where the output can hold no more."""
+    """Colour only on a terminal, lines of its width; ASCII if the output encoding requires it."""
     tty = sys.stdout.isatty()
     try:
         "✓✗→".encode(sys.stdout.encoding or "ascii")
@@ -44,9 +44,9 @@ def report_lines(
     ascii_only: bool = False,
     width: int | None = None,
 ) -> list[str]:
-    """The results for people: node by node, aligned, each with its evidence and, below, what to do.
+    """The results for people: node by node, aligned, each with its evidence and, below, a remedy.
 
-    What did not pass alike on several nodes is shown once for all of them. ``brief``: only warnings and failures.
+    Identical problems of several nodes are shown once for all of them. ``brief``: only warnings and failures.
     """
     results = list(results)
     alike = _group_shared_results(results)
@@ -76,11 +76,11 @@ def report_lines(
 
 
 NODE = "\0"
-"""In the place of the node's name in a hint."""
+"""Placeholder for the node's name in a hint."""
 
 
 class SharedResult(NamedTuple):
-    """What several nodes may say alike, whatever their names are."""
+    """A result that several nodes may share, whatever their names are."""
 
     id: str
     status: CheckStatus
@@ -97,7 +97,7 @@ def _build_shared_result(result: CheckResult) -> SharedResult:
 
 
 def _group_shared_results(results: Sequence[CheckResult]) -> dict[SharedResult, list[CheckResult]]:
-    """What at least two nodes say alike, and did not pass: the nodes of a lab are one machine."""
+    """Problems that at least two nodes share: the nodes of a lab are one machine."""
     found: dict[SharedResult, list[CheckResult]] = {}
     for result in results:
         if result.status is not CheckStatus.PASS and result.node is not None:
@@ -128,16 +128,16 @@ def _wrapped(text: str, width: int | None, indent: int) -> list[str]:
 
 
 def status_counts(results: list[CheckResult]) -> dict[str, int]:
-    """How many came out how."""
+    """The number of results per status."""
     counts = Counter(result.status for result in results)
     return {str(status): counts[status] for status in CheckStatus}
 
 
 def closing_line(results: list[CheckResult], took_s: float, connect_s: float, *, stopped: bool) -> str:
-    """One line to end with. ``took_s`` is the time of the checks, ``connect_s`` that of connecting before them."""
-    words = ", ".join(f"{count} {word}" for word, count in status_counts(results).items() if count)
+    """The last line. ``took_s``: the time of the checks; ``connect_s``: that of connecting before them."""
+    tally = ", ".join(f"{count} {word}" for word, count in status_counts(results).items() if count)
     times = f"{took_s:.1f} s, connecting took {connect_s:.1f} s"
-    text = f"{'stopped; ' if stopped else ''}{len(results)} checks in {times}: {words}"
+    text = f"{'stopped; ' if stopped else ''}{len(results)} checks in {times}: {tally}"
     fixed, fixable = sum(r.fixed for r in results), sum(r.fixable and not r.fixed for r in results)
     if fixed:
         text += f"; {fixed} fixed, and undone now unless marked permanent"

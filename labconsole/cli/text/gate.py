@@ -1,4 +1,4 @@
-"""What a gate found, as lines, JSON, Markdown and JUnit XML."""
+"""The result of a gate as lines, JSON, Markdown and JUnit XML."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ OUTCOME_LABELS: dict[Outcome, str] = {
 
 
 MOST_DIFFERENCES = 12
-"""Told in a line; ``--json`` has all."""
+"""Most differences in a line; ``--json`` has all."""
 
 
 def format_verdict(plan: str, baseline: str, gate: Gate) -> str:
-    """In one sentence."""
+    """The verdict in one sentence."""
     counts = Counter(each.outcome for each in gate.judged)
-    told = ", ".join(f"{many} {outcome}" for outcome, many in counts.items())
-    return f"{plan} against baseline {baseline}: {gate.outcome} ({told})"
+    tally = ", ".join(f"{many} {outcome}" for outcome, many in counts.items())
+    return f"{plan} against baseline {baseline}: {gate.outcome} ({tally})"
 
 
 def format_lines(plan: str, baseline: str, gate: Gate) -> Iterator[str]:
-    """A line a point, then the reservations and the verdict."""
+    """A line per point, then the reservations and the verdict."""
     for each in gate.judged:
         yield f"{OUTCOME_LABELS[each.outcome]:12}  {each.point}: {each.detail}"
     if gate.changes is not None:
@@ -43,16 +43,16 @@ def format_lines(plan: str, baseline: str, gate: Gate) -> Iterator[str]:
 
 
 def _differences(changes: Changes) -> Iterator[str]:
-    """What is not alike around the two sides, in one line."""
-    told = [each.words for each in changes.differences]
-    if told:
-        more = len(told) - MOST_DIFFERENCES
+    """Differences in the environment of the two sides, in one line."""
+    differences = [each.words for each in changes.differences]
+    if differences:
+        more = len(differences) - MOST_DIFFERENCES
         rest = f"; and {more} more, which --json lists" if more > 0 else ""
-        yield f"What else differs: {'; '.join(told[:MOST_DIFFERENCES])}{rest}."
+        yield f"What else differs: {'; '.join(differences[:MOST_DIFFERENCES])}{rest}."
 
 
 def format_markdown(plan: str, baseline: str, gate: Gate) -> Iterator[str]:
-    """For the summary of a CI job: the verdict, a line a point, then the comparison."""
+    """For the summary of a CI job: the verdict, a line per point, then the comparison."""
     yield f"### {escape_markdown(format_verdict(plan, baseline, gate))}"
     yield ""
     yield from (f"- **{each.outcome}**: {escape_markdown(f'{each.point}: {each.detail}')}" for each in gate.judged)
@@ -62,7 +62,7 @@ def format_markdown(plan: str, baseline: str, gate: Gate) -> Iterator[str]:
 
 
 def to_json(plan: str, baseline: str, gate: Gate) -> dict[str, Any]:
-    """All of it as one object."""
+    """The whole result as one object."""
     return {
         "plan": plan,
         "baseline": baseline,

@@ -1,4 +1,4 @@
-"""The kinds of experiment with guests in number, as the command line shows them: a table, so that all are alike."""
+"""The experiments with several guests as the command line shows them: a table, so that all are alike."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ from labconsole.report.assembly import build_figures
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestKindView:
-    """One kind. ``plural``: how its trials are counted; ``purpose``: what they are, in words; ``guess``: by what a dry
-    run reckons; the functions give a record's id, what it was asked and what it came to in words, what it was asked by
-    the headings of a table's columns, its lines, and those of what many come to.
+    """One kind. ``plural``: noun for its trials. ``purpose``: a description of them. ``guess``: assumed durations for a
+    dry run. The functions give a record's id, its request and result as text, its request by the headings of a table's
+    columns, its lines, and the summary lines of several records.
     """
 
     name: str
@@ -64,11 +64,11 @@ class GuestKindView:
     summary_json: Callable[[Any], dict[str, Any]]
 
     def figures(self, records: Sequence[Any]) -> list[Figure]:
-        """Those of a report on these records alone."""
+        """Figures of a report on these records alone."""
         return build_figures(self.name, records, report_units(self.name))
 
     def table(self, records: Sequence[Any]) -> list[str]:
-        """Trials, one a line."""
+        """Trials, one per line."""
         return [
             f"{self.id_of(each)}  {self.words(each)}: {self.found(each)}, {format_verdict(each.verdict)}"
             for each in records
@@ -96,46 +96,48 @@ def _route_id(record: RouteRecord) -> str:
 
 
 def _job_columns(record: JobRecord) -> dict[str, str]:
-    asked = record.requested
-    return JobPoint(0, asked.platform, asked.job, asked.size, asked.guests, asked.working, asked.cpu).in_columns()
+    request = record.requested
+    return JobPoint(
+        0, request.platform, request.job, request.size, request.guests, request.working, request.cpu
+    ).in_columns()
 
 
 def _boot_columns(record: BootRecord) -> dict[str, str]:
-    asked = record.requested
-    return BootPoint(0, asked.platform, asked.guests, asked.start).in_columns()
+    request = record.requested
+    return BootPoint(0, request.platform, request.guests, request.start).in_columns()
 
 
 def _flow_columns(record: FlowRecord) -> dict[str, str]:
-    asked = record.requested
+    request = record.requested
     return FlowPoint(
         0,
-        asked.platform,
-        asked.guests,
-        asked.cpu,
-        asked.offered_bps,
-        asked.limits_bps,
-        asked.greedy,
-        asked.second_after_s,
-        asked.payload_bytes,
-        asked.pattern,
-        asked.weights,
-        asked.disk,
+        request.platform,
+        request.guests,
+        request.cpu,
+        request.offered_bps,
+        request.limits_bps,
+        request.greedy,
+        request.second_after_s,
+        request.payload_bytes,
+        request.pattern,
+        request.weights,
+        request.disk,
     ).in_columns()
 
 
 def _route_columns(record: RouteRecord) -> dict[str, str]:
-    asked = record.requested
-    target: Target = "max" if asked.target_pps is None else asked.target_pps
+    request = record.requested
+    target: Target = "max" if request.target_pps is None else request.target_pps
     return RoutePoint(
         0,
-        asked.platform,
-        asked.guests,
-        asked.cpu,
-        asked.routes,
-        asked.destinations,
-        asked.filters,
+        request.platform,
+        request.guests,
+        request.cpu,
+        request.routes,
+        request.destinations,
+        request.filters,
         target,
-        asked.frame_bytes,
+        request.frame_bytes,
     ).in_columns()
 
 
@@ -210,5 +212,5 @@ _VIEWS = {each.name: each for each in GUEST_KIND_VIEWS}
 
 
 def find_kind_view(plan: Plan) -> GuestKindView | None:
-    """What a plan asks of guests in number; None: it forwards frames."""
+    """The view of a plan's guest experiment, or None if the plan forwards frames."""
     return None if plan.of_guests is None else _VIEWS[plan.of_guests.noun]

@@ -1,4 +1,4 @@
-"""Jobs in guests as plain lines of text: how long each copy took by the clock outside, and what the verdict says."""
+"""Jobs in guests as plain lines of text: the time of each copy by the clock outside, and the verdict."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ MAX_COPIES = 20
 
 
 def format_job_request(record: JobRecord) -> str:
-    """What was asked, in one line."""
-    asked = record.requested
-    job = JOBS.get(asked.job)
-    size = job.words(asked.size) if job is not None else f"{asked.job} ({asked.size})"
-    working = {"one": "1 works", "all": "all work", "one-two": "1 and 2 copies"}[asked.working]
-    guests = f"{asked.guests} guest{'s' if asked.guests > 1 else ''}"
-    return f"{asked.platform}: {size}, {guests}, {working}, cpu {asked.cpu}"
+    """The request in one line."""
+    request = record.requested
+    job = JOBS.get(request.job)
+    size = job.words(request.size) if job is not None else f"{request.job} ({request.size})"
+    working = {"one": "1 works", "all": "all work", "one-two": "1 and 2 copies"}[request.working]
+    guests = f"{request.guests} guest{'s' if request.guests > 1 else ''}"
+    return f"{request.platform}: {size}, {guests}, {working}, cpu {request.cpu}"
 
 
 def job_lines(record: JobRecord) -> list[str]:
@@ -53,28 +53,28 @@ def job_lines(record: JobRecord) -> list[str]:
 
 
 def disk_lines(seen: DiskRecord | None) -> list[str]:
-    """What reached the device, beside what the jobs did."""
+    """Data that reached the device, compared with the work of the jobs."""
     if seen is None:
         return []
 
-    def told(count: int | None) -> str:
+    def form(count: int | None) -> str:
         return "not known" if count is None else format_mib(count)
 
     read = "may have read from memory" if seen.job_read_bytes is None else f"read {format_mib(seen.job_read_bytes)}"
     return [
-        f"disk {seen.device} ({seen.file_system}, {seen.place}) in the window: {told(seen.device_written_bytes)} "
-        f"written, {told(seen.device_read_bytes)} read; the jobs wrote {format_mib(seen.job_written_bytes)}, and {read}"
+        f"disk {seen.device} ({seen.file_system}, {seen.place}) in the window: {form(seen.device_written_bytes)} "
+        f"written, {form(seen.device_read_bytes)} read; the jobs wrote {format_mib(seen.job_written_bytes)}, and {read}"
     ]
 
 
 def _copy_line(copy: CopyRecord) -> str:
-    def told(value: float | None) -> str:
+    def form(value: float | None) -> str:
         return DASH if value is None else f"{value:.3f} s"
 
     name = copy.guest + (f", copy {copy.copy_number}" if copy.copy_number > 1 else "")
     ratio = "" if copy.clock_ratio is None else f" (clock ratio {copy.clock_ratio:.3f})"
-    around = f"between its marks {told(copy.outside_s)}, by the guest's own clock {told(copy.inside_s)}{ratio}"
-    return f"{name:<12} {told(copy.time_s)}; {around}, host {told(copy.host_s)}"
+    around = f"between its marks {form(copy.outside_s)}, by the guest's own clock {form(copy.inside_s)}{ratio}"
+    return f"{name:<12} {form(copy.time_s)}; {around}, host {form(copy.host_s)}"
 
 
 def summary_lines(summary: JobsSummary) -> list[str]:
@@ -100,7 +100,8 @@ def summary_lines(summary: JobsSummary) -> list[str]:
             + ("" if summary.margin_ratio is None else f", equivalent within {summary.margin_ratio:.1%}")
         )
         lines += [
-            f"  {_format_point_key(summary, each.key)}: {each.word}, {format_effect(each.effect)}, {each.effect.blocks} blocks"
+            f"  {_format_point_key(summary, each.key)}: {each.word}, {format_effect(each.effect)}, "
+            f"{each.effect.blocks} blocks"
             for each in summary.overheads
         ]
     for heading, curves in (
@@ -114,13 +115,13 @@ def summary_lines(summary: JobsSummary) -> list[str]:
         lines.append("isolation: the first guest with one copy, the second with two, beside one that works alone")
         for found in summary.isolation:
             ratios = [_format_ratio(each) for each in (found.first, found.second)]
-            told = "" if ratios == [DASH, DASH] else f"; {' and '.join(ratios)} times"
-            lines.append(f"  {_format_point_key(summary, found.key)}: {found.word}{told}")
+            times = "" if ratios == [DASH, DASH] else f"; {' and '.join(ratios)} times"
+            lines.append(f"  {_format_point_key(summary, found.key)}: {found.word}{times}")
     return lines
 
 
 def _format_point_key(summary: JobsSummary, key: PointKey, *, guests: bool = True) -> str:
-    """``lxc wait 5, 2 guests, one, cpu same``, and what else tells it apart."""
+    """``lxc wait 5, 2 guests, one, cpu same``, and other distinguishing factors."""
     many = f", {key.guests} guest{'s' if key.guests > 1 else ''}, {key.working}" if guests else ""
     memory = [] if memory_of(key) is None else [f"{memory_of(key)} MiB"]
     name = f"{key.platform} {key.job} {key.size}{many}, cpu {key.cpu}"
@@ -141,7 +142,7 @@ def _format_fit(curve: GuestsCurve) -> str:
 
 
 def _format_point_times(found: PointTimes) -> str:
-    """Of three copies that are not alike each."""
+    """The time of the copies; of three that work apart, each guest's times."""
     if not found.apart:
         return _format_mean(found.seconds)
     first, second = (" and ".join(map(_format_mean, of)) for of in found.times_by_guest)

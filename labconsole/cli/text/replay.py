@@ -1,4 +1,4 @@
-"""Progress of a replay: a rich bar with rate and time left for people, JSON lines for machines."""
+"""Progress of a replay: a rich bar with rate and remaining time for people, JSON lines for machines."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ReplayScreen:
 
     @contextmanager
     def over(self, executions: Sequence[PlanExecution]) -> Iterator[None]:
-        """The bar, while these run."""
+        """Show the bar while these run."""
         self._executions = executions
         if any(execution.plan.grid for execution in executions):
             self._show()
@@ -60,7 +60,7 @@ class ReplayScreen:
             self._bar.start()
 
     def leave_grid(self, plan: Plan) -> None:
-        """The plan's searches follow: the bar is away until the next trial of a grid."""
+        """Hide the bar until the next trial of a grid, as the plan's searches follow."""
         self._hide()
         if self._as_json and plan.grid:
             self._started(self._execution_of(plan))
@@ -71,7 +71,7 @@ class ReplayScreen:
             self._bar.stop()
 
     def update(self, progress: Progress) -> None:
-        """One trial begins (``last`` is None) or has ended."""
+        """Report that one trial begins (``last`` is None) or has ended."""
         if self._as_json:
             self._lines(progress)
             return
@@ -130,14 +130,14 @@ class ReplayScreen:
             print_json_line({"event": "set_up_broke", "at": utc_timestamp(), **head, "why": progress.broke})
             return
         if progress.last is None:
-            asked = request.columns()
+            columns = request.columns()
             print_json_line(
                 {
                     "event": "trial_started",
                     "at": utc_timestamp(),
                     **head,
                     "warm_up": progress.warm_up,
-                    "requested": asked,
+                    "requested": columns,
                 }
             )
             return
@@ -183,13 +183,13 @@ class ReplayScreen:
         )
 
     def finished(self, execution: PlanExecution, exit_status: int) -> None:
-        """Tell machines how a plan ended."""
+        """Report to machines how a plan ended."""
         self._started(execution)
         print_json_line({"event": "plan_finished", "at": utc_timestamp(), **outcome_json(execution, exit_status)})
 
 
 def outcome_json(execution: PlanExecution, exit_status: int) -> dict[str, Any]:
-    """How a plan ended."""
+    """How a plan ended, as an object."""
     outcome = execution.outcome
     return {
         "plan": execution.plan.name,
@@ -213,15 +213,15 @@ def outcome_json(execution: PlanExecution, exit_status: int) -> dict[str, Any]:
 
 
 def utc_timestamp() -> str:
-    """UTC, as in files."""
+    """The current time in UTC, as in files."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def format_h_mm_ss(seconds: float) -> str:
-    """h:mm:ss."""
+    """Format h:mm:ss."""
     return f"{int(seconds // 3600)}:{int(seconds % 3600 // 60):02d}:{int(seconds % 60):02d}"
 
 
 def format_size(size_bytes: int) -> str:
-    """A size for people."""
+    """Format a size for people."""
     return f"{size_bytes / 1e9:.1f} GB" if size_bytes >= 1e9 else f"{size_bytes / 1e6:.1f} MB"

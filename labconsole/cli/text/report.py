@@ -1,7 +1,7 @@
 """A report in the terminal: the figures by plotext (behind text/charts.py), tables and findings by rich.
 
-As wide as the terminal. Colour is left out where NO_COLOR is set or nobody watches, and never carries meaning: curves
-have marks and bars have fills of their own. Every foreign word is made harmless before rich adds its own sequences.
+As wide as the terminal. Colour is left out if NO_COLOR is set or the output is no terminal, and never carries meaning:
+curves have marks and bars have fills of their own. Foreign words are sanitized before rich adds its own sequences.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from labconsole.units import counted, format_count
 
 COLOURS = ("cyan", "yellow", "green", "magenta", "red", "blue", "bright_cyan", "bright_yellow")
 SIDE_BY_SIDE = 140
-"""Columns from which on two panels stand beside each other."""
+"""Columns from which on two panels are drawn next to each other."""
 
 PANEL_LINES = 17
 
@@ -33,7 +33,7 @@ def show(report: Report) -> None:
     """Print the report on stdout."""
     console = Console(file=unwrap_stream(sys.stdout), highlight=False, markup=False, emoji=False)
     console.print(Text(single_line(report.title), style="bold"))
-    console.print(Text(single_line(f"Selection: {report.selection.words}."), style="dim"))
+    console.print(Text(single_line(f"Selection: {report.selection.description}."), style="dim"))
     for sentence in report.conclusions:
         console.print(Text(f"• {single_line(sentence)}"))
     for name, each in report.plan_notes:
@@ -48,7 +48,7 @@ def show(report: Report) -> None:
 
 
 def show_figure(console: Console, figure: Figure, *, caption: bool = True) -> None:
-    """Print it, with as many panels beside each other as there is room for, and its caption if it is wanted."""
+    """Print a figure, with as many panels in a row as there is room for, and its caption if requested."""
     console.print()
     console.print(Text(single_line(labelled(figure)), style="bold"))
     labels = collect_labels(figure)
@@ -57,10 +57,10 @@ def show_figure(console: Console, figure: Figure, *, caption: bool = True) -> No
     width = min(console.width // columns - (columns - 1), 120)
     panels = [_panel(figure, panel, labels, width) for panel in figure.panels]
     for place in range(0, len(panels), columns):
-        beside = panels[place : place + columns]
-        for one in beside:
-            one[:0] = [Text() for _ in range(max(map(len, beside)) - len(one))]
-        for lines in zip(*beside, strict=True):
+        in_row = panels[place : place + columns]
+        for one in in_row:
+            one[:0] = [Text() for _ in range(max(map(len, in_row)) - len(one))]
+        for lines in zip(*in_row, strict=True):
             row = Text(no_wrap=True, overflow="crop")
             for number, line in enumerate(lines):
                 if number < len(lines) - 1:

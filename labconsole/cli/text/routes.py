@@ -1,4 +1,4 @@
-"""Trials of routers as plain lines of text: what each forwarded, and where the rest was lost."""
+"""Trials of routers as plain lines of text: the forwarded packets of each, and where the rest was lost."""
 
 from __future__ import annotations
 
@@ -16,22 +16,25 @@ from labconsole.text.cells import format_decimal
 
 MAX_ROUTERS = 20
 _ONE = re.compile(r"\b1 (route|filter rule|block)s\b")
-"""In the terminal one is one. In tables of bundles, which have the same words, these stay as they are."""
+"""The terminal uses the singular. Tables of bundles have the same texts and are left unchanged."""
 
 
 def format_route_request(record: RouteRecord) -> str:
-    """What was asked, in one line."""
-    asked = record.requested
-    each = " each" if asked.guests > 1 else ""
-    words = f"{asked.platform}: {format_noun_count(asked.guests, 'router')}, {format_noun_count(asked.routes, 'route')}{each}"
-    words += f", to {asked.destinations} destinations" if asked.destinations > 1 else ""
-    words += f", {format_noun_count(asked.filters, 'filter rule')}" if asked.filters else ""
-    rate = "as much as the source can" if asked.target_pps is None else f"{format_target_pps(asked.target_pps)} in all"
-    return f"{words}, {rate}, {asked.frame_bytes} B" + ("" if asked.cpu == "any" else f", cpu {asked.cpu}")
+    """The request in one line."""
+    request = record.requested
+    each = " each" if request.guests > 1 else ""
+    routes = format_noun_count(request.routes, "route")
+    text = f"{request.platform}: {format_noun_count(request.guests, 'router')}, {routes}{each}"
+    text += f", to {request.destinations} destinations" if request.destinations > 1 else ""
+    text += f", {format_noun_count(request.filters, 'filter rule')}" if request.filters else ""
+    rate = (
+        "as much as the source can" if request.target_pps is None else f"{format_target_pps(request.target_pps)} in all"
+    )
+    return f"{text}, {rate}, {request.frame_bytes} B" + ("" if request.cpu == "any" else f", cpu {request.cpu}")
 
 
 def format_route_result(record: RouteRecord) -> str:
-    """``130,000 packets/s, Jain 0.9999``."""
+    """Format ``130,000 packets/s, Jain 0.9999``."""
     if record.sum_pps is None:
         return DASH
     jain = "" if record.jain is None or len(record.routers) < 2 else f", Jain {record.jain:.4f}"
@@ -74,21 +77,22 @@ def route_lines(record: RouteRecord) -> list[str]:
 def _router_line(each: RouterRecord) -> str:
     rate = DASH if each.forwarded_pps is None else f"{format_decimal(each.forwarded_pps, 0)} packets/s"
     sent = DASH if each.sent_packets is None else each.sent_packets
-    words = f"{each.guest:<6} {rate}; {sent} sent, {DASH if each.to_packets is None else each.to_packets} into it, "
-    words += f"{DASH if each.from_packets is None else each.from_packets} out of it, {each.packets} at the sink"
-    words += build_hops(each).words()
-    words += "" if each.routes is None else f"; {format_noun_count(each.routes, 'route')}"
-    return words + ("" if each.load_s is None else f", given in {each.load_s:.2f} s")
+    text = f"{each.guest:<6} {rate}; {sent} sent, {DASH if each.to_packets is None else each.to_packets} into it, "
+    text += f"{DASH if each.from_packets is None else each.from_packets} out of it, {each.packets} at the sink"
+    text += build_hops(each).words()
+    text += "" if each.routes is None else f"; {format_noun_count(each.routes, 'route')}"
+    return text + ("" if each.load_s is None else f", given in {each.load_s:.2f} s")
 
 
 def summary_lines(summary: RoutesSummary) -> list[str]:
-    """Rates of all points, router by router, and what routes, filters and further routers change."""
+    """Rates of all points, router by router, and the effect of routes, filters and further routers."""
     lines = ["packets/s that came to the sink; mean with its 95 % interval over set-ups; only valid trials enter"]
     for point in summary.points:
         lines.append(f"  {_format_point(point, summary.name_of(point.key))}")
         if point.key.guests > 1:
             lines += [
-                f"    {each.guest}: {_format_mean(each.forwarded_pps)}, lost in it {_format_mean(each.inside_ratio, 0.01, 3)} %"
+                f"    {each.guest}: {_format_mean(each.forwarded_pps)}, "
+                f"lost in it {_format_mean(each.inside_ratio, 0.01, 3)} %"
                 for each in point.routers
             ]
     lines += [f"  {_format_claim(summary, each)}" for each in summary.compared]
@@ -96,20 +100,20 @@ def summary_lines(summary: RoutesSummary) -> list[str]:
 
 
 def _format_claim(summary: RoutesSummary, claim: RouteComparison) -> str:
-    """One comparison; why there is no interval is told once, of a mean and of what differs within it."""
-    absent, words = claim.effect.absent, summary.describe_claim(claim)
+    """One comparison. The reason for a missing interval is given once, for a mean and the differences within it."""
+    absent, text = claim.effect.absent, summary.describe_claim(claim)
     if absent is None or claim.apart is None or claim.apart.absent != absent:
-        return words
-    head, why, rest = words.partition(f" ({absent})")
+        return text
+    head, why, rest = text.partition(f" ({absent})")
     return head + why + rest.replace(why, "")
 
 
 def _format_point(point: RoutePointResult, name: str) -> str:
-    words = f"{name}, {point.key.words}: {'no valid trial' if point.sum_pps is None else _format_mean(point.sum_pps)}"
-    words += f", Jain {_format_mean(point.jain, 1, 4)}" if point.jain is not None and point.key.guests > 1 else ""
-    words += f", lost {_format_mean(point.lost_ratio, 0.01, 3)} %" if point.lost_ratio is not None else ""
+    text = f"{name}, {point.key.words}: {'no valid trial' if point.sum_pps is None else _format_mean(point.sum_pps)}"
+    text += f", Jain {_format_mean(point.jain, 1, 4)}" if point.jain is not None and point.key.guests > 1 else ""
+    text += f", lost {_format_mean(point.lost_ratio, 0.01, 3)} %" if point.lost_ratio is not None else ""
     left_out = ", ".join(f"{count} {code}" for code, count in point.left_out.items())
-    return words + (f"; left out: {left_out}" if left_out else "")
+    return text + (f"; left out: {left_out}" if left_out else "")
 
 
 def _format_mean(found: SetUpMean | None, unit: float = 1.0, digits: int = 0) -> str:

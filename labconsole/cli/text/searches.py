@@ -1,4 +1,4 @@
-"""Searches as plain lines of text: what was found per source, with bounds, and whose limit that is."""
+"""Searches as plain lines of text: the result per source, with bounds, and the limiting side."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ LIMITS = {
 
 def search_lines(record: SearchRecord, *, trials: bool = False) -> list[str]:
     """One search for people; with ``trials`` each of its trials too."""
-    asked = record.requested
-    plural = "source" if asked.sources == 1 else "sources"
+    request = record.requested
+    plural = "source" if request.sources == 1 else "sources"
     lines = [
-        f"{record.search_id}  {record.testbed}{' (emulated)' if record.emulated else ''}  {asked.platform}, "
-        f"{asked.frame.words()}, {asked.sources} {plural}, background {asked.background}: "
+        f"{record.search_id}  {record.testbed}{' (emulated)' if record.emulated else ''}  {request.platform}, "
+        f"{request.frame.words()}, {request.sources} {plural}, background {request.background}: "
         f"{counted(len(record.trials), 'trial')}; loads are per source, bandwidth on the wire"
     ]
     lines += [f"  {_goal_line(found, record)}" for found in record.goals]
@@ -43,8 +43,9 @@ def search_lines(record: SearchRecord, *, trials: bool = False) -> list[str]:
             lost = trial.offered_packets - trial.measured_packets
             queued = f", queued {format_count(trial.queued_packets)}" if trial.queued_packets else ""
             lines.append(
-                f"    {trial.run_id}  {trial.for_test:<12} {format_load(trial.load_pps, record):>36}  {trial.duration_s:g} s  "
-                f"offered {format_count(trial.offered_packets)} of {format_count(trial.intended_packets)}, "
+                f"    {trial.run_id}  {trial.for_test:<12} {format_load(trial.load_pps, record):>36}  "
+                f"{trial.duration_s:g} s  offered {format_count(trial.offered_packets)} of "
+                f"{format_count(trial.intended_packets)}, "
                 f"lost {format_count(lost)}{queued}"
             )
     return lines
@@ -54,8 +55,8 @@ def format_load(pps: float | None, record: SearchRecord) -> str:
     """A load per source, in packets and in bandwidth."""
     if pps is None:
         return DASH
-    asked = record.requested
-    bps = asked.frame.rate_bps(pps)
+    request = record.requested
+    bps = request.frame.rate_bps(pps)
     return f"{format_count(round(pps))} pps ({format_rate_bps(bps)})"
 
 
@@ -105,7 +106,7 @@ def _latency_lines(found: LatencyRecord) -> Sequence[str]:
 
 
 def searches_table(records: Sequence[SearchRecord]) -> list[str]:
-    """Saved searches, newest first: a line each for what was found."""
+    """Saved searches, newest first: a line for each result."""
     if not records:
         return ["no searches saved yet"]
     lines = []

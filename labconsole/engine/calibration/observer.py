@@ -40,7 +40,7 @@ class ObserverRun:
     measured_pps: float | None
 
     def to_json(self) -> dict[str, object]:
-        """The effect as plain data."""
+        """The run as plain data."""
         return {
             "pair": self.pair,
             "observe": self.observe,

@@ -18,7 +18,7 @@ from labconsole.experiments.search.load_class import (
     missing_ratio,
     relevant_bounds,
 )
-from labconsole.model.plan.search import GOAL_WORDS, PRESET_SUM_S, Search, partial_drop_ratio, preset_trial_s
+from labconsole.model.plan.search import ALLOWED_GOALS, PRESET_SUM_S, Search, partial_drop_ratio, preset_trial_s
 from labconsole.model.record.search import Limit
 
 
@@ -53,7 +53,7 @@ def parse_goal(text: str) -> Goal:
         return GOALS[text]
     loss = partial_drop_ratio(text)
     if loss is None:
-        raise ConfigError("is not a goal", key="goals", value=text, allowed=GOAL_WORDS)
+        raise ConfigError("is not a goal", key="goals", value=text, allowed=ALLOWED_GOALS)
     # The draft requires a width of at least the allowed loss.
     return replace(
         GOALS["ndr"],

@@ -1,7 +1,7 @@
-"""Process 1 of a lab: makes the nodes and their links, then answers the control protocol until it is killed.
+"""Process 1 of a lab: makes the nodes and their links, then serves the control protocol until it is killed.
 
-When it ends, the kernel kills every process of its PID namespace, and with the last of them go the network namespaces,
-the veth pairs, shapers and rules. There is nothing to clean up, whatever happened.
+When it ends, the kernel kills every process of its PID namespace, and the network namespaces, veth pairs, shapers and
+rules disappear with the last of them. There is nothing to clean up, whatever happened.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from labconsole.lab.spec import LabSpec
 
 SETUP_STEP_S = 60.0
 MACHINE_STEP_S = 320.0
-"""More than what a machine's case waits for its boot and for the UUT in it."""
+"""More than the longest time a machine's case waits for its boot and for the UUT in it."""
 
 _ANSWER_S = 10.0
 _GRACE_S = 5.0
@@ -33,7 +33,7 @@ _GRACE_S = 5.0
 
 @dataclass(frozen=True)
 class Blueprint:
-    """All that is needed to build a lab, made before the namespaces are entered."""
+    """Everything needed to build a lab, prepared before the namespaces are entered."""
 
     spec: LabSpec
     layout: Layout
@@ -42,7 +42,7 @@ class Blueprint:
     client_key: str
     user: str
     uut_case: Callable[[node.NodeSetup], node.MachineHost] | None
-    """Makes the case of the machine that is the UUT; None where the UUT is a namespace."""
+    """Makes the case of the machine that is the UUT, or None if the UUT is a namespace."""
 
 
 @dataclass
@@ -57,12 +57,12 @@ class _Running:
 
 
 def step_limit_s(spec: LabSpec) -> float:
-    """How long a step of building a node may take."""
+    """Return the time limit of a step of building a node."""
     return MACHINE_STEP_S if spec.uut == "machine" else SETUP_STEP_S
 
 
 class Lab:
-    """The nodes of a lab, seen from process 1."""
+    """The nodes of a lab, as process 1 sees them."""
 
     def __init__(self, blueprint: Blueprint) -> None:
         self._outside = HostListeners()
@@ -76,7 +76,8 @@ class Lab:
         kernel.unshare(kernel.CLONE_NEWNS | kernel.CLONE_NEWNET)
         kernel.make_mounts_private()
         kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
-        # The children share these pages until they write to them; a collector that walks them would copy them all.
+        # The children share these pages until they write to them; a garbage collector that walks them would copy them
+        # all.
         gc.collect()
         gc.freeze()
         for name in self._blueprint.listeners:
@@ -99,7 +100,7 @@ class Lab:
         kernel.unshare(kernel.CLONE_NEWPID)
         pid = os.fork()
         if pid == 0:
-            # A node that is brought back is forked by a process with an event loop; the copy of that is not to run.
+            # A restarted node is forked by a process with an event loop, whose copy must not run.
             asyncio._set_running_loop(None)
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -141,7 +142,7 @@ class Lab:
                 raise LabSetupError(str(message.get("message", message)))
 
     async def answer(self, message: dict[str, Any]) -> dict[str, Any]:
-        """One request of the control protocol."""
+        """Answer one request of the control protocol."""
         op = message["op"]
         if op == "status":
             nodes = {name: {"alive": self._alive(n), "pid": n.pid} for name, n in self._nodes.items()}
@@ -190,9 +191,9 @@ class Lab:
         return running.peer is not None and not running.peer.closed
 
     async def _wire(self, how: str, *, unless_done: bool) -> None:
-        """``through`` the UUT, as built, or ``direct`` from source to sink. All cables are pulled and put in anew.
+        """Wire the lab ``through`` the UUT, as built, or ``direct`` from source to sink. All cables are replaced.
 
-        ``unless_done``: refused where it is so already, because somebody else then counts on it.
+        ``unless_done``: refuse if the lab is already wired so, because another client then relies on it.
         """
         if how not in ("through", "direct"):
             raise control.Refused(f"a lab cannot be wired {how!r}; allowed: through, direct")
@@ -204,7 +205,7 @@ class Lab:
                 return
             alive = {name: running for name, running in self._nodes.items() if self._alive(running)}
             links = _park_dead_ends(bypass_links(layout) if how == "direct" else layout.links, alive)
-            self._wired = "not"  # until it is done: whoever asks after a failure has it done again
+            self._wired = "not"  # until it is done: a request after a failure repeats it
             await self._each(alive, "unplug")
             try:
                 network.make_links(layout, {name: running.pid for name, running in alive.items()}, links)
@@ -216,7 +217,7 @@ class Lab:
             self._wired = how
 
     async def _revive(self, name: str) -> None:
-        """Bring a node back that has ended: empty, as after a reboot, at the same address, with new cables."""
+        """Bring back a node that has ended: empty, as after a reboot, at the same address, with new cables."""
         blueprint, layout = self._blueprint, self._blueprint.layout
         if blueprint.spec.loss:
             raise control.Refused(
@@ -253,7 +254,7 @@ class Lab:
                 self._await_state("configured", new)
                 await self._each(peers, "plug", plugs)
                 control.send(running.channel, {"state": "configured"})
-                # A machine takes its time to boot; whoever asks for the lab's state meanwhile is to be answered.
+                # A machine takes its time to boot; meanwhile, status requests must be answered.
                 await asyncio.to_thread(self._await_state, "ready", new)
             except (LabSetupError, OSError) as exc:
                 raise control.Refused(f"node {name} does not come back: {exc}") from exc
@@ -300,7 +301,7 @@ class Lab:
         }
 
     async def connect(self) -> None:
-        """Start talking with the nodes, and reap them when they end."""
+        """Connect to the nodes, and reap them when they end."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGCHLD, _reap_all)
         for running in self._nodes.values():
@@ -312,7 +313,7 @@ class Lab:
 
 
 def _park_dead_ends(links: Sequence[Link], alive: Mapping[str, object]) -> tuple[Link, ...]:
-    """A node that has ended has no place for an interface: the other end then hangs without a cable."""
+    """Leave links to ended nodes unconnected: such a node has no place for an interface."""
 
     def end(node: str, interface: str) -> tuple[str, str]:
         return (node, interface) if not node or node in alive else ("", f"park-{node}-{interface}"[:15])
@@ -331,10 +332,10 @@ def _reap_all() -> None:
 
 
 async def serve(lab: Lab, listener: socket.socket, lifeline: int) -> None:
-    """Answer on the control socket until the process outside is gone."""
+    """Serve the control socket until the process outside is gone."""
     await lab.connect()
     gone = asyncio.Event()
-    # The kernel kills us when the process outside dies; the pipe closes the moment before that was asked for.
+    # The kernel kills us when the process outside dies; before that was requested, the closing pipe shows its death.
     asyncio.get_running_loop().add_reader(lifeline, gone.set)
     server = await control.serve_socket(listener, lab.answer)
     await gone.wait()
@@ -342,7 +343,7 @@ async def serve(lab: Lab, listener: socket.socket, lifeline: int) -> None:
 
 
 def be_process_one(blueprint: Blueprint, listener: socket.socket, lifeline: int, report: socket.socket) -> None:
-    """What the first process in the namespaces does. Never returns."""
+    """Run the first process in the namespaces. Never returns."""
     try:
         kernel.die_with_parent(signal.SIGKILL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,11 +1,11 @@
-"""Intervals, p values and adjusted p values stated a second time, by another path, for whoever checks a report. Pure.
+"""A second statement of intervals, p-values and adjusted p-values, by another path, to verify a report. Pure.
 
-Nothing is shared with the modules that a report is made by: a check that calls the code it checks finds nothing.
-Student's t is integrated here in its angle (t = sqrt(degrees) · cot φ; doubly exponential quadrature: H. Takahasi,
-M. Mori 1974) and its quantile found by bisection; sums are exact, in rational numbers; Wilson's bounds are the roots
-of the score equation, found by bisection; the binomial bounds are read off a beta distribution summed up by
-Simpson's rule. What is to be checked, and what each number means: ``setups``, ``effects``, ``loss_interval``. All
-numbers come out as plain floats or None, None for what cannot be said.
+It shares nothing with the modules that make a report: a check that calls the code it checks finds nothing. Student's t
+is integrated here in its angle (t = sqrt(degrees) · cot φ; doubly exponential quadrature: H. Takahasi, M. Mori 1974)
+and its quantile found by bisection. Sums are exact, in rational numbers. Wilson's bounds are the roots of the score
+equation, found by bisection. The binomial bounds are read off a beta distribution summed up by Simpson's rule. The
+meaning of each number is in ``set_ups``, ``effects`` and ``loss_interval``. All numbers are returned as plain floats,
+or None if there is no result.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
-"""Of a set-up or block."""
+"""The key of a set-up or block."""
 
 FEWEST = 3
 ROUNDING = 1e-12
@@ -30,7 +30,7 @@ REACH = 40  # standard deviations
 
 @dataclass(frozen=True, slots=True)
 class RecomputedEffect:
-    """Relative change and what supports it; ``equivalence_p``: of the margin given, if one was."""
+    """Relative change and its support. ``equivalence_p``: for the given margin, if any."""
 
     change: float | None
     ci_low: float | None = None
@@ -42,7 +42,7 @@ class RecomputedEffect:
 
 
 def recompute_mean(values: Mapping[Key, Sequence[float]]) -> tuple[float, float | None, float | None]:
-    """Mean over set-ups (with one set-up: over its trials) and its 95 % interval; ``values``: of trials, by set-up."""
+    """Mean over set-ups (with one set-up: over its trials) and its 95 % interval. ``values``: of trials, by set-up."""
     groups = [[Fraction(value) for value in trials] for trials in values.values() if trials]
     units = groups[0] if len(groups) == 1 else [sum(group, Fraction()) / len(group) for group in groups]
     mean = sum(units, Fraction()) / len(units)
@@ -72,7 +72,7 @@ def recompute_paired_effect(
 def recompute_share_effect(
     shares: Mapping[Key, float], streams: int, *, packets: float | None = None, margin_ratio: float | None = None
 ) -> RecomputedEffect:
-    """How far a stream lies from its fair share."""
+    """The deviation of a stream from its fair share."""
     if any(share <= 0 for share in shares.values()):
         return RecomputedEffect(None)
     logs = [Fraction(math.log(share)) + Fraction(math.log(streams)) for share in shares.values()]
@@ -88,7 +88,7 @@ def recompute_unpaired_effect(
     alternative: str = "two-sided",
     margin_ratio: float | None = None,
 ) -> RecomputedEffect:
-    """The effect where no blocks are shared (Welch, on the logarithm)."""
+    """The effect without shared blocks (Welch, on the logarithm)."""
     if not subject or not baseline or min(*subject, *baseline) <= 0:
         return RecomputedEffect(None)
     sides = [[Fraction(math.log(value)) for value in side] for side in (subject, baseline)]
@@ -105,7 +105,7 @@ def recompute_unpaired_effect(
 
 
 def recompute_holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's adjusted p values: each the largest of (number not smaller) × p over those up to it."""
+    """Holm's adjusted p-values: each the largest of (number not smaller) × p over those up to it."""
     ranked = sorted(p_values)
     largest: dict[float, float] = {}
     reached = 0.0
@@ -120,13 +120,13 @@ def recompute_loss(
 ) -> tuple[float | None, float | None, float | None]:
     """Loss ratio and bounds from packets lost and offered by each set-up, or ``of_trials`` of a single one.
 
-    Two set-ups have no bounds: they would be those of packets, which do not tell how set-ups scatter.
+    Two set-ups have no bounds: those of packets would not reflect the spread of set-ups.
     """
     x, n = sum(lost), sum(offered)
     if n == 0:
         return None, None, None
     units = [(some, of) for some, of in zip(lost, offered, strict=True) if of]
-    if 2 * x > n:  # the same of what arrived
+    if 2 * x > n:  # the same for arrived packets
         _, low, high = recompute_loss([of - some for some, of in units], [of for _, of in units], of_trials=of_trials)
         return x / n, None if high is None else 1 - high, None if low is None else 1 - low
     if len(units) == 2 and not of_trials:
@@ -221,7 +221,7 @@ def _root(rising: Callable[[float], float], low: float, high: float) -> float:
 
 
 def _t_tail_of_angle(angle: float, degrees: float) -> float:
-    """Share above sqrt(degrees) · cot(angle): the integral of sin^(degrees - 1) up to it, of that up to both ends."""
+    """Share above sqrt(degrees) · cot(angle): the integral of sin^(degrees - 1) up to it over the whole integral."""
     return 0.5 * _power_of_sine(angle, degrees) / _half_of_all(degrees)
 
 
@@ -231,13 +231,13 @@ def _half_of_all(degrees: float) -> float:
 
 
 def _power_of_sine(end: float, degrees: float) -> float:
-    """Integral of sin(φ)^(degrees - 1) from 0 to ``end``; it rises steeply to the end where there are many degrees."""
+    """Integral of sin(φ)^(degrees - 1) from 0 to ``end``; for many degrees the integrand rises steeply at the end."""
     step = 1 / 32
     parts = []
     for index in range(-130, 131):
         u = step * index
         inner = math.pi / 2 * math.sinh(u)
-        share = 1 / (1 + math.exp(-2 * inner)) if inner > -300 else 0.0  # of the way to the end
+        share = 1 / (1 + math.exp(-2 * inner)) if inner > -300 else 0.0  # position relative to the end
         weight = math.pi / 2 * math.cosh(u) / math.cosh(inner) ** 2 / 2 if abs(inner) < 300 else 0.0
         if share > 0 and weight > 0:
             parts.append(weight * math.sin(end * share) ** (degrees - 1))
@@ -251,7 +251,7 @@ def _recompute_binomial(x: int, n: int) -> tuple[float, float]:
 
 
 def _recompute_beta_quantile(probability: float, a: int, b: int) -> float:
-    """Quantile of the beta distribution of whole parameters, from its density summed up by Simpson's rule."""
+    """Quantile of the beta distribution with integer parameters, from its density summed up by Simpson's rule."""
     mode = (a - 1) / (a + b - 2) if a + b > 2 else 0.5
     sd = math.sqrt(a * b / (a + b + 1)) / (a + b)
     start, end = max(0.0, mode - REACH * sd), min(1.0, mode + REACH * sd)

@@ -1,8 +1,7 @@
-"""What format 2 derives beyond format 1, stated a second time: offered on the wire, the sides of a loss, the forwarding
-rate. Pure.
+"""A second statement of what format 2 adds: offered packets, the sides of a loss, the forwarding rate. Pure.
 
 RFC 2285, section 3.5.2: the offered load is what an external observer sees, so the source's NIC counts and not only the
-generator's word; section 3.6.1: the forwarding rate is over the time in which frames arrive.
+generator; section 3.6.1: the forwarding rate is over the time in which frames arrive.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ Pair = tuple[str, Number, Number]
 
 
 def offered_packets(stream: StreamRecord) -> int | None:
-    """The smaller of what the generator says and what the source's NIC sent."""
+    """The smaller of the generator's count and the source NIC's sent packets."""
     said, sent = stream.generator_packets, stream.counters.get("source_tx_packets")
     if said is None or sent is None:
         return said
@@ -28,7 +27,7 @@ def offered_packets(stream: StreamRecord) -> int | None:
 
 
 def recompute_losses(stream: StreamRecord, measured: int | None) -> Iterator[Pair]:
-    """Losses by side, and as sums where a counter between two sides was not read."""
+    """Losses by side, and as sums if a counter between two sides was not read."""
     sent = stream.counters.get("source_tx_packets")
     said = stream.generator_packets
     counts = [
@@ -49,7 +48,7 @@ def recompute_losses(stream: StreamRecord, measured: int | None) -> Iterator[Pai
 
 
 def _together(counts: list[int | None]) -> list[tuple[str, int]]:
-    """(sides joined by +, packets) of every gap between two counts that a count which was not read lies in."""
+    """(sides joined by +, packets) of every gap between two counts that contains an unread count."""
     known = [place for place, count in enumerate(counts) if count is not None]
     found = []
     for first, last in pairwise(known):
@@ -60,9 +59,9 @@ def _together(counts: list[int | None]) -> list[tuple[str, int]]:
 
 
 def forwarding(stream: StreamRecord, bits: int | None) -> Iterator[Pair]:
-    """N / max(T, W·N/(N-1)): a burst that the unit under test queued does not make it faster than it is.
+    """N / max(T, W·N/(N-1)): packets that the unit under test queued do not increase its rate.
 
-    Samples of a counter tell W to their distance: N / T unless they prove that it took longer.
+    Samples of a counter determine W only to their distance: N / T is used unless they prove a longer time.
     """
     again = _forwarding_pps(stream.arrivals, stream.offered_duration_s)
     yield "forwarding_pps", stream.forwarding_pps, again
@@ -85,7 +84,7 @@ def _sample_gap_s(arrivals: Arrivals) -> float:
 
 
 def find_rate_uncertainty(stream: StreamRecord) -> float | None:
-    """How far off a forwarding rate may be that rests on counter samples: None where it does not, or there is none."""
+    """The possible error of a forwarding rate from counter samples, or None for other rates."""
     seen, sending_s = stream.arrivals, stream.offered_duration_s
     again = _forwarding_pps(seen, sending_s)
     if seen is None or sending_s is None or again is None or seen.window_from != "counters":
@@ -101,12 +100,12 @@ def find_rate_uncertainty(stream: StreamRecord) -> float | None:
 
 
 def recompute_totals(record: RunRecord) -> Iterator[Pair]:
-    """Of the totals, what format 1 does not have."""
+    """The totals that format 1 does not have."""
     total, streams = record.total, record.streams
     for name in ("generator_packets", "source_lost_packets", "uut_lost_packets", "sink_lost_packets"):
         yield name, getattr(total, name), summed(streams, name)
     for unit in ("pps", "bps"):
-        # A stream of which fewer than two packets came has no window; those over the sending time are its share.
+        # A stream with fewer than two arrivals has no window; its rate over the sending time is its share.
         rates = [
             getattr(stream, f"forwarding_{unit}" if (stream.measured_packets or 0) > 1 else f"measured_{unit}")
             for stream in streams

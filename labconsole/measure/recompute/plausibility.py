@@ -1,6 +1,6 @@
-"""Whether what a record says of itself can be true: times, plan, set-up, role, tolerances, conditions. Pure; format 2.
+"""Checks whether a record's own facts can be true: times, plan, set-up, role, tolerances, conditions. Pure; format 2.
 
-What several records say of each other is in cross_record_checks.py.
+Contradictions between records are in cross_record_checks.py.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from labconsole.model.record.run import METHOD, Conditions, InForce, PlanRef, Ru
 from labconsole.model.tolerances import Tolerances
 
 PHASES = ("arm_s", "send_s", "drain_s", "count_s")
-"""Of a trial, in this order; the last ones are absent where it did not come so far."""
+"""The phases of a trial, in this order; the last ones are absent if the trial did not reach them."""
 
 MOST_ATTEMPTS = 101
-"""A plan takes a trial again 100 times at most (max_redo)."""
+"""A plan repeats a trial at most 100 times (max_redo)."""
 
 WALL_CLOCK_S = 0.1
-"""A wall clock that is slewed, and a time stamp in whole milliseconds, differ from a monotonic one by less."""
+"""A slewed wall clock, and a time stamp in whole milliseconds, differ from a monotonic one by less."""
 
 ASIDE_S = 60.0
-"""Beside the trial itself, a record is never so long in the making."""
+"""The longest time for making a record, excluding the trial itself."""
 
 SENDING_SLACK_RATIO, SENDING_SLACK_S = 0.01, 0.1
-"""Two machines' clocks, and how late a console hears of an end."""
+"""Allows for two machines' clocks, and for the delay until a console learns of an end."""
 
 ORDERS = ("blocked-random", "full-random", "as-listed")
 
 
 def contradicting_setting(record: RunRecord) -> Iterator[Discrepancy]:
-    """What cannot be of the record beside its counts."""
+    """Impossible values of the record other than its counts."""
     yield from _times(record)
     yield from _requested(record)
     if record.format == 1:
@@ -57,7 +57,7 @@ def contradicting_setting(record: RunRecord) -> Iterator[Discrepancy]:
 
 
 def moment(text: str) -> datetime | None:
-    """A time stamp with its zone; None where it is not one."""
+    """A time stamp with its zone, or None if the text is no such stamp."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -66,12 +66,12 @@ def moment(text: str) -> datetime | None:
 
 
 def stepped(verdict: Verdict) -> bool:
-    """Whether a clock was set during the trial, so that its times say nothing of each other."""
+    """Whether a clock was set during the trial, so that its times cannot be compared."""
     return any(reason.code == "clock_stepped" for reason in verdict.reasons)
 
 
 def time_problems(started_at: str, finished_at: str, verdict: Verdict) -> Iterator[Discrepancy]:
-    """Times that are none, or an end before its begin."""
+    """Invalid times, or an end before its begin."""
     took_s = trial_s(started_at, finished_at)
     if took_s is None:
         yield against("finished_at", "is not a time in UTC", finished_at[:80])
@@ -80,7 +80,7 @@ def time_problems(started_at: str, finished_at: str, verdict: Verdict) -> Iterat
 
 
 def trial_s(started_at: str, finished_at: str) -> float | None:
-    """How long a trial took by the console's wall clock; None: one of the two is not a time."""
+    """A trial's duration by the console's wall clock, or None if one of the two times is invalid."""
     started, finished = moment(started_at), moment(finished_at)
     return None if started is None or finished is None else (finished - started).total_seconds()
 
@@ -98,26 +98,28 @@ def _times(record: RunRecord) -> Iterator[Discrepancy]:
 
 
 def _requested(record: RunRecord) -> Iterator[Discrepancy]:
-    asked, names = record.requested, [stream.name for stream in record.streams]
+    requested, names = record.requested, [stream.name for stream in record.streams]
     kind = record.background.kind if record.background is not None else "none"
-    if kind != asked.background:
-        yield against("background.kind", f"is {kind}, but {asked.background} was requested", kind)
+    if kind != requested.background:
+        yield against("background.kind", f"is {kind}, but {requested.background} was requested", kind)
     if record.format == 1:
         return
-    if len(names) != asked.sources:
-        yield against("requested.sources", f"is {asked.sources}, but there are {len(names)} streams", asked.sources)
+    if len(names) != requested.sources:
+        yield against(
+            "requested.sources", f"is {requested.sources}, but there are {len(names)} streams", requested.sources
+        )
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield against("streams", f"{name} appears more than once")
-    if not 0 < asked.duration_s < math.inf:
-        yield against("requested.duration_s", "is not a duration", asked.duration_s)
-    if (asked.frame_size_bytes or 64) < 60 or (asked.target_bps != "max" and asked.target_bps < 1):
+    if not 0 < requested.duration_s < math.inf:
+        yield against("requested.duration_s", "is not a duration", requested.duration_s)
+    if (requested.frame_size_bytes or 64) < 60 or (requested.target_bps != "max" and requested.target_bps < 1):
         yield against("requested", "asks for impossible frames or an impossible load")
     load = record.background
     due = FORWARDING_SHARES.get(kind)
     if load is not None and due is not None:
-        told = (load.reference or {}).get("share_ratio")
-        if load.reference is not None and told != due:
-            yield against("background.reference.share_ratio", f"is {told}, and {kind} means {due}")
+        recorded = (load.reference or {}).get("share_ratio")
+        if load.reference is not None and recorded != due:
+            yield against("background.reference.share_ratio", f"is {recorded}, and {kind} means {due}")
 
 
 def _timeline(record: RunRecord) -> Iterator[Discrepancy]:
@@ -141,10 +143,10 @@ def _timeline(record: RunRecord) -> Iterator[Discrepancy]:
         if stream.offered_duration_s is not None and stream.offered_duration_s > longest_s:
             says = f"sent for {stream.offered_duration_s} s in a phase of {send_s} s"
             yield against(f"streams[{place}].offered_duration_s", says, stream.offered_duration_s)
-    held = record.in_force.drain_s if record.in_force is not None else None
+    due_s = record.in_force.drain_s if record.in_force is not None else None
     drain_s = timeline.get("drain_s")
-    if held is not None and drain_s is not None and drain_s < held - 1e-3:
-        yield against("timeline.drain_s", f"is {drain_s}, but the wait had to be {held} s", drain_s)
+    if due_s is not None and drain_s is not None and drain_s < due_s - 1e-3:
+        yield against("timeline.drain_s", f"is {drain_s}, but the wait had to be {due_s} s", drain_s)
 
 
 def _aborted(record: RunRecord) -> bool:
@@ -152,32 +154,32 @@ def _aborted(record: RunRecord) -> bool:
 
 
 def _set_up(record: RunRecord) -> Iterator[Discrepancy]:
-    held = record.set_up
-    if held is None:
+    set_up = record.set_up
+    if set_up is None:
         if record.role == "measured":
             yield against("set_up", "does not say in which set-up of the platform the run was measured")
         return
-    yield from set_up_problems(held, record.started_at, "the trial", record.verdict)
+    yield from set_up_problems(set_up, record.started_at, "the trial", record.verdict)
 
 
-def set_up_problems(held: SetUp, until: str, of: str, verdict: Verdict) -> Iterator[Discrepancy]:
-    """What of a set-up cannot be. ``until``: when it was over at the latest, which is when ``of`` was."""
-    if held.trial < 1:
-        yield against("set_up.trial", "is not counted from 1", held.trial)
-    if not 0 <= held.setup_s < math.inf:
-        yield against("set_up.setup_s", "is not a time", held.setup_s)
-    begun, over = moment(held.started_at), moment(until)
+def set_up_problems(set_up: SetUp, until: str, of: str, verdict: Verdict) -> Iterator[Discrepancy]:
+    """Impossible values of a set-up. ``until``: the latest end of the set-up, which is that of ``of``."""
+    if set_up.trial < 1:
+        yield against("set_up.trial", "is not counted from 1", set_up.trial)
+    if not 0 <= set_up.setup_s < math.inf:
+        yield against("set_up.setup_s", "is not a time", set_up.setup_s)
+    begun, over = moment(set_up.started_at), moment(until)
     if begun is None:
-        yield against("set_up.started_at", "is not a time in UTC", held.started_at[:80])
+        yield against("set_up.started_at", "is not a time in UTC", set_up.started_at[:80])
     elif over is not None and not stepped(verdict):
         before_s = (over - begun).total_seconds()
-        if before_s < held.setup_s * (1 - SENDING_SLACK_RATIO) - WALL_CLOCK_S:
-            says = f"setting up began {before_s:g} s before {of} and took {held.setup_s:g} s"
-            yield against("set_up.started_at", says, held.started_at)
+        if before_s < set_up.setup_s * (1 - SENDING_SLACK_RATIO) - WALL_CLOCK_S:
+            says = f"setting up began {before_s:g} s before {of} and took {set_up.setup_s:g} s"
+            yield against("set_up.started_at", says, set_up.started_at)
 
 
 def _conditions(record: RunRecord) -> Iterator[Discrepancy]:
-    """What runs are grouped by is what the environment shows."""
+    """The conditions by which runs are grouped must equal those in the environment."""
     if record.conditions is None:
         if record.role == "measured":
             yield against("conditions", "does not say under which conditions the run was measured")
@@ -185,11 +187,11 @@ def _conditions(record: RunRecord) -> Iterator[Discrepancy]:
     uut = next((hop.node for stream in record.streams for hop in stream.ledger if hop.hop == "uut_in"), None)
     seen = read_conditions(record.environment, uut)
     for name in Conditions.model_fields:
-        told, shown = getattr(record.conditions, name), getattr(seen, name)
+        recorded, shown = getattr(record.conditions, name), getattr(seen, name)
         if uut is None and name.startswith("uut_"):
             continue
-        if told != shown:
-            yield against(f"conditions.{name}", f"is {told}, and the environment shows {shown}", told)
+        if recorded != shown:
+            yield against(f"conditions.{name}", f"is {recorded}, and the environment shows {shown}", recorded)
 
 
 def _plan(record: RunRecord, plan: PlanRef) -> Iterator[Discrepancy]:
@@ -203,7 +205,7 @@ def _plan(record: RunRecord, plan: PlanRef) -> Iterator[Discrepancy]:
 
 
 def place_problems(plan: PlanRef | CrewTrialRef, least_block: int = 0) -> Iterator[Discrepancy]:
-    """What of a place in a plan cannot be."""
+    """Impossible values of a place in a plan."""
     for name, least in (
         ("point", 0),
         ("repetition", 1),
@@ -231,20 +233,20 @@ def place_problems(plan: PlanRef | CrewTrialRef, least_block: int = 0) -> Iterat
         yield against("plan.margin_ratio", "is not a ratio between 0 and 1", plan.margin_ratio)
 
 
-def in_force_problems(held: InForce) -> Iterator[Discrepancy]:
-    """What of tolerances and waits cannot be."""
+def in_force_problems(in_force: InForce) -> Iterator[Discrepancy]:
+    """Impossible values of tolerances and waits."""
     known = set(Tolerances.model_fields)
-    for name in sorted(set(held.tolerances) - known):
+    for name in sorted(set(in_force.tolerances) - known):
         yield against(f"in_force.tolerances.{name[:80]}", "is not a tolerance known to this version")
-    for name in sorted(known - set(held.tolerances)):
+    for name in sorted(known - set(in_force.tolerances)):
         yield against(f"in_force.tolerances.{name}", "is not recorded")
     try:
-        Tolerances.model_validate({name: value for name, value in held.tolerances.items() if name in known})
+        Tolerances.model_validate({name: value for name, value in in_force.tolerances.items() if name in known})
     except ValidationError as exc:
         for problem in exc.errors(include_url=False):
             name = str(problem["loc"][0])
-            yield against(f"in_force.tolerances.{name}", f"cannot be: {problem['msg']}", held.tolerances[name])
+            yield against(f"in_force.tolerances.{name}", f"cannot be: {problem['msg']}", in_force.tolerances[name])
     for name in ("settle_s", "drain_s", "sample_interval_s"):
-        value = getattr(held, name)
+        value = getattr(in_force, name)
         if value is not None and not 0 <= value < math.inf:
             yield against(f"in_force.{name}", "is not a time", value)

@@ -1,7 +1,7 @@
-"""What runs say that they rest on: trials of a plan's pilot, and the maximum that a load is a share of. Pure; format 2.
+"""Checks the runs that other runs rest on: a pilot's trials, and the maximum that a load is a share of. Pure; format 2.
 
-Of every run a few words are kept. A pilot belongs to its plan, so that it has to be there and to have given what is
-said to follow from it; a maximum that was stored before may be elsewhere.
+A few fields of every run are kept. A pilot belongs to its plan, so it must be there and must have given the results
+that others derive from it. A maximum that was stored before may be elsewhere.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from labconsole.measure.recompute.discrepancy import Discrepancy, against, same
 from labconsole.model.design_point import BACKGROUND_FRAME_BYTES
 from labconsole.model.record.run import RunRecord
 
-Told = tuple[str, Discrepancy]
+RecordDiscrepancy = tuple[str, Discrepancy]
 
 IDLE_BACKGROUND = "idle"
-"""Beside such a second guest the maximum is taken that a forwarding one's load is a share of."""
+"""The background of the second guest when the maximum for a forwarding guest's load is measured."""
 
 
 def setting_of(record: RunRecord) -> str:
-    """All that was asked for but the load."""
+    """The request without the load."""
     return record.requested.model_dump_json(exclude={"target_bps"})
 
 
@@ -32,7 +32,7 @@ class _ReferenceRun:
     role: str
     testbed: str
     platform: str
-    beside_idle: bool
+    is_idle_reference: bool
     setting: int
     target_bps: int | str
     rates_pps: tuple[float | None, float | None]
@@ -40,13 +40,13 @@ class _ReferenceRun:
 
     @property
     def rate_pps(self) -> float | None:
-        """By which the pilot compares."""
+        """The rate that the pilot compares."""
         return self.rates_pps[0] if self.rates_pps[0] is not None else self.rates_pps[1]
 
 
 @dataclass(frozen=True, slots=True)
 class _Fixed:
-    """What one run says that the pilot, or runs stored before, fixed for it."""
+    """One run's values that the pilot, or runs stored before, fixed for it."""
 
     run_id: str
     role: str
@@ -60,7 +60,7 @@ class _Fixed:
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """Of whose maximum one run's second guest forwarded a share."""
+    """The maximum of which one run's second guest forwarded a share."""
 
     run_id: str
     of: str
@@ -72,7 +72,7 @@ class _Share:
 
 
 class ReferenceCheck:
-    """Takes record after record; when all are there, ``ending`` tells what is not as it is said to be."""
+    """Takes record after record; when all are there, ``ending`` yields wrong references."""
 
     def __init__(self) -> None:
         self.elsewhere = 0
@@ -81,13 +81,17 @@ class ReferenceCheck:
         self._shares: list[_Share] = []
 
     def add(self, record: RunRecord) -> None:
-        """One more record."""
-        asked, total, bed = record.requested, record.total, record.testbed_fingerprint
+        """Add one more record."""
+        requested, total, bed = record.requested, record.total, record.testbed_fingerprint
         setting = hash(setting_of(record))
-        idle = (asked.background, asked.frame_size_bytes, asked.sources) == (IDLE_BACKGROUND, BACKGROUND_FRAME_BYTES, 1)
+        idle = (requested.background, requested.frame_size_bytes, requested.sources) == (
+            IDLE_BACKGROUND,
+            BACKGROUND_FRAME_BYTES,
+            1,
+        )
         rates = (total.forwarding_pps, total.measured_pps)
         self._runs[record.run_id] = _ReferenceRun(
-            record.role, bed, asked.platform, idle, setting, asked.target_bps, rates
+            record.role, bed, requested.platform, idle, setting, requested.target_bps, rates
         )
         fixed = record.plan.fixed if record.plan is not None else None
         if fixed is not None and fixed.run_ids and record.role != "pilot":
@@ -98,7 +102,7 @@ class ReferenceCheck:
                     role,
                     fixed.run_ids,
                     bed,
-                    asked.platform,
+                    requested.platform,
                     setting,
                     fixed.maximum_target_bps,
                     fixed.reference_pps,
@@ -107,10 +111,10 @@ class ReferenceCheck:
         reference = record.background.reference if record.background is not None else None
         if reference is not None and isinstance(reference.get("run_id"), str):
             figures = [reference.get(name) for name in ("runs", "measured_pps", "target_bps")]
-            self._shares.append(_Share(record.run_id, str(reference["run_id"]), bed, asked.platform, *figures))
+            self._shares.append(_Share(record.run_id, str(reference["run_id"]), bed, requested.platform, *figures))
 
-    def ending(self) -> Iterator[Told]:
-        """What is not there, or is not what it is said to be."""
+    def ending(self) -> Iterator[RecordDiscrepancy]:
+        """Yield references to missing runs, and references whose values do not follow."""
         for fixed in self._fixed:
             for found in self._check_pilot(fixed):
                 yield fixed.run_id, found
@@ -138,7 +142,7 @@ class ReferenceCheck:
         if best is not None and fixed.maximum_target_bps not in (None, best.target_bps):
             says = f"is {fixed.maximum_target_bps}, and these runs forwarded most at {best.target_bps}"
             yield against("plan.fixed.maximum_target_bps", says, fixed.maximum_target_bps)
-        rates = [run.rate_pps for run in runs.values() if run.beside_idle and run.rate_pps is not None]
+        rates = [run.rate_pps for run in runs.values() if run.is_idle_reference and run.rate_pps is not None]
         if fixed.reference_pps is not None and rates and not same(fixed.reference_pps, max(rates)):
             says = f"is {fixed.reference_pps}, and the highest of these runs beside an idle guest is {max(rates)}"
             yield against("plan.fixed.reference_pps", says, fixed.reference_pps)
@@ -150,7 +154,7 @@ class ReferenceCheck:
             return
         if (run.testbed, run.platform) != (share.testbed, share.platform):
             yield against(f"{where}.run_id", f"{share.of[:80]} was measured on another testbed or platform")
-        elif not run.beside_idle:
+        elif not run.is_idle_reference:
             yield against(f"{where}.run_id", f"{share.of[:80]} was not one stream of 64 B beside an idle second guest")
         elif run.target_bps != share.target_bps:
             yield against(f"{where}.target_bps", f"is not the load of {share.of[:80]}, {run.target_bps}")

@@ -1,8 +1,8 @@
-"""The numbers of a report's tables against the runs, by a path of their own. Pure.
+"""Checks the numbers of a report's tables against the runs, by an independent path. Pure.
 
-Nothing of what made the tables is called: runs are grouped here by what a row of the table says, and means, intervals
-and p values come from intervals.py. A row whose group of runs cannot be found has no support. What a second
-guest and the streams of one trial gave is in the records only, so that of their claims the adjustment is checked.
+It calls nothing of what made the tables: runs are grouped here by the columns of a table's row, and means, intervals
+and p-values come from intervals.py. A row whose group of runs cannot be found has no support. The results of a second
+guest and of one trial's streams are in the records only, so of their claims only the adjustment is checked.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Tables = Mapping[str, Sequence[Row]]
 """By name without ``.csv``, rows by column."""
 
 OF_GUESTS = ("job-overheads", "quetier-2-compared", "flow-overheads", "route-changes")
-"""Tables of other trials than runs, whose claims are of the same family."""
+"""Tables of other trials than runs, whose claims are in the same family."""
 
 ABSTRACTS = (
     "quetier-abstract-jobs",
@@ -36,20 +36,20 @@ ABSTRACTS = (
     "mattos-abstract-network",
     "mattos-abstract-routers",
 )
-"""Tables whose rows have p values of the family, and words of their own."""
+"""Tables whose rows have p-values of the family, and classifications of their own."""
 
 CLAIMING = ("table-1", "figure-5-numbers", "table-2", "table-3", "ranking", "collapse", "streams")
-"""All that one report claims is one family (Holm 1979)."""
+"""All claims of one report are one family (Holm 1979)."""
 
 CLOSE = 1e-6
-"""Two quadratures of Student's t agree so well."""
+"""The agreement of two quadratures of Student's t."""
 
 SIGNIFICANCE = 0.05
 COLLAPSED = 0.98
-"""Of the maximum: less at the highest load is a collapse."""
+"""A rate at the highest load below this share of the maximum is a collapse."""
 
 OWN_PACKETS, OWN_RATIO = 20, 1e-4
-"""So many more may come out of a unit under test than went in, or that share of it, by frames of its own."""
+"""The surplus that a unit under test may forward by frames of its own, or as a share of offered packets."""
 
 FEWEST_BOOTS = 3
 ALONE = "one set-up"
@@ -62,15 +62,15 @@ CONDITIONS: dict[str, Callable[[RunRow], object]] = {
     "generator": lambda run: run.generator,
     "method": lambda run: run.method,
 }
-"""What has to be equal beside the factors, by the name under which a report pools it."""
+"""Conditions that must be equal in addition to the factors, by the name under which a report pools them."""
 
 
 def wrong_cells(
     tables: Tables, entered: Iterable[RunRow], pool: Collection[str], stored: Iterable[RunRow]
 ) -> Iterator[str]:
-    """Cells that the runs which enter do not give, each as a sentence that begins with its table and row.
+    """Cells that do not follow from the runs which enter, each as a sentence that begins with its table and row.
 
-    ``stored``: all runs, also those that enter nothing: they say which set-ups of a block were taken in one go.
+    ``stored``: all runs, including those that enter nothing: they show which set-ups of a block are contiguous.
     """
     groups = _Groups(entered, pool, _Begun(stored))
     for number, row in enumerate(tables.get("results", ()), 2):
@@ -95,7 +95,7 @@ def _format_mismatches(
 
 
 class _Begun:
-    """When the set-ups of each plan on each testbed began, and so whether two of them were taken in one go."""
+    """The start of each plan's set-ups on each testbed, which shows whether two of them are contiguous."""
 
     def __init__(self, stored: Iterable[RunRow]) -> None:
         self._earliest: dict[tuple[object, ...], str] = {}
@@ -127,7 +127,7 @@ class _SetUpTrials:
         return {block: values for block, values in found.items() if values}
 
     def losses(self) -> list[list[tuple[int, int]]]:
-        """Packets lost and offered by each trial whose counters were read, by set-up; of none where one cannot be."""
+        """Packets lost and offered by each trial whose counters were read, by set-up; empty if one is impossible."""
         sides = all((run.method or 1) > 1 for runs in self.runs.values() for run in runs)
         known = [[pair for run in runs if (pair := _counted(run, sides)) is not None] for runs in self.runs.values()]
         if not all(_possible(*pair) for pairs in known for pair in pairs):
@@ -136,7 +136,7 @@ class _SetUpTrials:
 
     @property
     def mixed(self) -> bool:
-        """Whether runs without a set-up stand beside set-ups: then no interval is over set-ups."""
+        """Whether there are runs with and without a set-up: then no interval is over set-ups."""
         return len(self.runs) > 1 and ALONE in self.runs
 
     @property
@@ -145,7 +145,7 @@ class _SetUpTrials:
 
     @property
     def packets(self) -> float | None:
-        """The fewest that arrived in one trial."""
+        """The fewest arrivals in one trial."""
         arrived = [
             None if run.offered_packets is None or run.loss_packets is None else run.offered_packets - run.loss_packets
             for runs in self.runs.values()
@@ -156,14 +156,14 @@ class _SetUpTrials:
 
 
 class _Pair:
-    """Which two groups a row compares. ``of``: a row as one of them, ``against``: as the other."""
+    """The two groups that a row compares. ``of``: a row as one of them; ``against``: as the other."""
 
     def __init__(self, of: Row, against: Row, null: float = 1.0, alternative: str = "two-sided") -> None:
         self.of, self.against, self.null, self.alternative = of, against, null, alternative
 
     @classmethod
     def background(cls, row: Row) -> _Pair:
-        """The same platform beside another background."""
+        """The same platform with another background."""
         return cls(row, {**row, "background": row["baseline"], "target_bps": row["baseline_target_bps"]})
 
     @classmethod
@@ -179,7 +179,7 @@ class _Pair:
 
 
 class _Groups:
-    """Runs that enter, by everything that has to be equal."""
+    """Runs that enter, by everything that must be equal."""
 
     def __init__(self, entered: Iterable[RunRow], pool: Collection[str], begun: _Begun) -> None:
         self._begun = begun
@@ -201,7 +201,7 @@ class _Groups:
             group.runs.setdefault(block, []).append(run)
 
     def _of(self, row: Row) -> list[tuple[tuple[object, ...], _SetUpTrials]]:
-        """With their conditions: a platform is told apart by them behind its name."""
+        """The groups for a row with their conditions, which follow a platform's name if they distinguish it."""
         factors = ("frame_size_bytes", INCLUDES_FCS, "sources", "target_bps", "background")
         cell = row.get("platform", "")
         names = {key[0] for key in self._groups if cell == key[0] or cell.startswith(f"{key[0]} (")}
@@ -212,26 +212,26 @@ class _Groups:
         ]
 
     def check_point(self, row: Row) -> list[tuple[str, str | float | None]]:
-        """Cells of a design point that differ, of the group that comes closest."""
+        """Differing cells of a design point, compared with the closest group."""
         checks = [_differing(row, _recompute_point(group)) for _, group in self._of(row)]
         return min(checks, key=len) if checks else [("", None)]
 
     def check_effect(self, pair: _Pair, row: Row) -> list[tuple[str, str | float | None]]:
-        """The same of a comparison. One that claims no effect shows none that could be wrong."""
+        """Differing cells of a comparison. A row without a claim has none."""
         if not row.get("p"):
             return []
         checks = [
             _differing(row, cells)
-            for held, one in self._of(pair.of)
-            for other_held, other in self._of(pair.against)
-            if _alike(held, other_held)
+            for conditions, one in self._of(pair.of)
+            for other_conditions, other in self._of(pair.against)
+            if _alike(conditions, other_conditions)
             for cells in _recompute_effects(one, other, pair, self._begun)
         ]
         return min(checks, key=len) if checks else [("", None)]
 
 
 def _alike(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
-    """Whether only what belongs to a platform differs."""
+    """Whether only conditions of a platform differ."""
     own = ("kernel", "hypervisor")
     return all(a == b or name in own for name, a, b in zip(CONDITIONS, one, other, strict=True))
 
@@ -241,7 +241,7 @@ def _plain(text: str) -> str:
 
 
 def rate_bps(run: RunRow) -> float | None:
-    """Over the window of arrivals; over the sending time by method 1, or where not even two packets came a stream."""
+    """The rate over the window of arrivals; over the sending time by method 1, or with under two arrivals a stream."""
     if run.forwarding_bps is not None:
         return run.forwarding_bps
     if (run.method or 1) == 1:
@@ -253,13 +253,13 @@ def rate_bps(run: RunRow) -> float | None:
 
 
 def _counted(run: RunRow, sides: bool) -> tuple[int, int] | None:
-    """Packets lost and offered as counters say; None where one was not read."""
+    """Packets lost and offered by the counters, or None if one was not read."""
     lost, offered = run.uut_lost_packets if sides else run.loss_packets, run.offered_packets
     return None if lost is None or offered is None else (lost, offered)
 
 
 def _possible(lost: int, offered: int) -> bool:
-    """Whether so many were lost, or so few more came out that the unit under test sent them itself."""
+    """Whether the loss is at most the offered packets, and a surplus can be the unit under test's own packets."""
     return -max(OWN_PACKETS, offered * OWN_RATIO) <= lost <= offered
 
 
@@ -300,9 +300,9 @@ def _recompute_effects(
 ) -> Iterator[dict[str, float | None]]:
     """Cells of a claim: over all blocks, and without the first, on which a load may have been chosen.
 
-    Two set-ups of a block are a pair where they are known to share a boot and were taken in one go. Of a collapse both
-    sides are one set-up. Boots are compared where no block that a value is read from has one boot on both sides, and no
-    boot is on both.
+    Two set-ups of a block are a pair if they are known to share a boot and are contiguous. For a collapse both sides
+    are one set-up. Boots are compared if no block that a value is read from has one boot on both sides, and no boot is
+    on both.
     """
     counts = [group.packets for group in (one, other)]
     packets = None if None in counts else min(count for count in counts if count is not None) or None
@@ -315,7 +315,7 @@ def _recompute_effects(
     common, within = sorted(means[0].keys() & means[1].keys(), key=repr), pair.alternative == "less"
     of_one_boot = [b for b in common if within or (boots[0][b] is not None and boots[0][b] == boots[1][b])]
     shared = [b for b in of_one_boot if within or begun.is_contiguous([*one.runs[b], *other.runs[b]])]
-    for ours, theirs in product(*(_block_subsets(held) for held in means)):
+    for ours, theirs in product(*(_block_subsets(side_means) for side_means in means)):
         if not within and not any(block in ours and block in theirs for block in of_one_boot):
             sides = [_average_by_boot(ours, boots[0]), _average_by_boot(theirs, boots[1])]
             if sides[0].keys().isdisjoint(sides[1]) and min(len(side) for side in sides) >= FEWEST_BOOTS:
@@ -329,7 +329,7 @@ def _recompute_effects(
 
 
 def _block_subsets(means: Mapping[Any, float]) -> Iterator[Mapping[Any, float]]:
-    """All set-ups of a point, and those that are left where its load was chosen on the first block."""
+    """All set-ups of a point, and those that remain if its load was chosen on the first block."""
     yield means
     if means:
         first = min(means)
@@ -342,7 +342,7 @@ def _average_by_boot(means: Mapping[object, float], boots: Mapping[object, str |
         boot = boots[block]
         if boot is not None:
             found.setdefault(boot, []).append(mean)
-    return {boot: sum(held) / len(held) for boot, held in found.items()}
+    return {boot: sum(boot_means) / len(boot_means) for boot, boot_means in found.items()}
 
 
 def _claim_cells(effect: RecomputedEffect) -> dict[str, float | None]:
@@ -368,7 +368,7 @@ def _close(cell: str, value: float | None) -> bool:
 
 
 def _family(tables: Tables) -> Iterator[str]:
-    """Adjusted p values over all claims, and the word that each allows."""
+    """Adjusted p-values over all claims, and the classification that each allows."""
     claims = [
         (name, number, row)
         for name in (*CLAIMING, *OF_GUESTS)
@@ -377,13 +377,13 @@ def _family(tables: Tables) -> Iterator[str]:
     ]
     try:
         own = [float(row["p"]) for _, _, row in claims]
-        beside = [
+        other_claims = [
             float(p) for name in ABSTRACTS for row in tables.get(name, ()) for p in row.get("claims_p", "").split()
         ]
     except ValueError:
         yield "report: a claim has an adjusted p and no p"
         return
-    for (name, number, row), again in zip(claims, recompute_holm([*own, *beside]), strict=False):
+    for (name, number, row), again in zip(claims, recompute_holm([*own, *other_claims]), strict=False):
         if not _close(row["adjusted_p"], again):
             yield f"report/{name}.csv: line {number}, adjusted_p: is {row['adjusted_p']}, the claims give {again}"
         if row.get("word", "").startswith("different") != (again <= SIGNIFICANCE):

@@ -1,11 +1,11 @@
-"""What it takes to show that nothing has become worse: the margin that a spread allows, and how many occasions. Pure.
+"""The requirements for showing that nothing has become worse: margin by spread, and number of occasions. Pure.
 
 A gate passes where a one-sided t at 5 % shows that a fall is smaller than the margin. With no change at all that is a
 test with a noncentral t, as in ``effects``: its noncentrality is ln(1 + margin) in standard errors.
 
-A single occasion of a side has no mean that would be about normal. It is judged beside six others at least, and by
-Cantelli's inequality (F. P. Cantelli, Atti del Congresso Internazionale dei Matematici 6, 1928): of any distribution at
-most 1 in 1 + k² values lies k deviations or more to one side of its mean.
+The mean of a single occasion is not about normal. A single occasion is compared with at least six others, by Cantelli's
+inequality (F. P. Cantelli, Atti del Congresso Internazionale dei Matematici 6, 1928): of any distribution, at most 1 in
+1 + k² values lies k deviations or more to one side of its mean.
 """
 
 from __future__ import annotations
@@ -23,26 +23,27 @@ from labconsole.measure.statistics.distributions import (
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, POWER, SIGNIFICANCE, Effect, fall_p, noncentrality
 
 MOST_OCCASIONS: Final = 60
-"""Of one side: more is nothing that a plan could ask for."""
+"""Per side: a plan cannot reasonably have more."""
 
 FEWEST_BESIDE_ONE: Final = 6
-"""Occasions of one side that a single one of the other is judged beside. Where they are of two kinds, m of one kind and
-the single one of the other come about in p·(1 - p)^m of cases: up to 10.5 % beside three, 6.7 % beside five, 5.7 %
-beside six.
+"""The fewest occasions of one side with which a single one of the other is compared.
+
+If occasions are of two kinds, m of one kind and the single one of the other occur in p·(1 - p)^m of cases: up to 10.5 %
+with three, 6.7 % with five, 5.7 % with six.
 """
 
 ONE_ERRORS: Final = math.sqrt(1 / SIGNIFICANCE - 1)
 """Standard errors that a single occasion has to differ by: 4.36."""
 
 _LEAST_ERRORS: Final = 2.48
-"""Standard errors that a margin must have to pass with 80 % power by however many degrees of freedom: normal, 2.486."""
+"""Standard errors that a margin needs to pass with 80 % power for any degrees of freedom: 2.486 for normal."""
 
 _SPREADS: Final = 16
 _HALVINGS: Final = 30
 
 
 class OccasionCounts(NamedTuple):
-    """How many occasions each side has."""
+    """The number of occasions on each side."""
 
     baseline: int
     later: int
@@ -58,7 +59,7 @@ class OccasionCounts(NamedTuple):
 
     @property
     def are_enough(self) -> bool:
-        """Whether anything is concluded from so many."""
+        """Whether these numbers suffice for a conclusion."""
         return max(self) >= (FEWEST_BESIDE_ONE if self.is_single else MINIMUM_BLOCKS)
 
     @property
@@ -68,14 +69,14 @@ class OccasionCounts(NamedTuple):
 
     @property
     def degrees(self) -> float:
-        """Of Student's t, or of Welch's with equal spreads where both sides have three."""
+        """The degrees of Student's t, or of Welch's with equal spreads if both sides have three."""
         if min(self) < MINIMUM_BLOCKS:
             return float(sum(self) - 2)
         return self.error_ratio**4 / math.fsum(1 / (many * many * (many - 1)) for many in self)
 
 
 def occasion_fall_p(effect: Effect, margin_ratio: float, counts: OccasionCounts) -> tuple[float, float] | None:
-    """As ``effects.fall_p``, of an effect over so many occasions: of a single one p is no smaller than Cantelli's."""
+    """As ``effects.fall_p``, for an effect over these occasions. For a single one, p is at least Cantelli's bound."""
     found = fall_p(effect, margin_ratio)
     if found is None or not counts.is_single:
         return found
@@ -87,21 +88,21 @@ def occasion_fall_p(effect: Effect, margin_ratio: float, counts: OccasionCounts)
 
 
 def _cantelli(deviations: float) -> float:
-    """What share lies so many deviations or more above the mean, at most."""
+    """The largest share of a distribution that can lie this many deviations or more above its mean."""
     return 1 / (1 + max(deviations, 0.0) ** 2)
 
 
 def passing_margin_ratio(effect: Effect, counts: OccasionCounts) -> float | None:
-    """The margin that passes with 80 % power at the spread of ``effect`` if nothing has changed; None: no spread, or
-    nothing passes by so few occasions.
+    """The margin that passes with 80 % power at the spread of ``effect`` if nothing has changed, or None
+    without a spread or if nothing can pass with this few occasions.
 
-    With one later occasion the spread is that of a baseline that stays. Else later occasions estimate it again, and it
-    may come out larger: the power is then a mean over what this many degrees of freedom may show.
+    With one later occasion the spread is that of a baseline that stays. Otherwise the later occasions estimate it once
+    more, perhaps as larger: the power is then a mean over what this many degrees of freedom may show.
     """
     if effect.error_log is None or effect.degrees is None or not counts.are_enough:
         return None
     degrees = effect.degrees
-    # Welch's degrees are never the same twice, and the mean over spreads takes a while.
+    # Welch's degrees are never equal twice, and the mean over spreads takes a while.
     errors = (
         noncentrality_of_known_spread(counts)
         if counts.later == 1
@@ -114,14 +115,14 @@ def passing_margin_ratio(effect: Effect, counts: OccasionCounts) -> float | None
 def deciding_counts(
     sd_log: float, margin_ratio: float, least: OccasionCounts, *, least_error_log: float = 0.0
 ) -> OccasionCounts | None:
-    """The fewest occasions, of each side no fewer than ``least``, with which an unchanged plan passes with 80 % power.
+    """The fewest occasions, at least ``least`` per side, with which an unchanged plan passes with 80 % power.
 
-    ``sd_log``: of an occasion, on the logarithm; ``least_error_log``: what no number of them takes from the error of a
-    change. Of equally many in all, those with the fewest later ones, since they are measured for every change. None:
-    more than 60 a side.
+    ``sd_log``: of an occasion, on the logarithm. ``least_error_log``: the part of a change's error that more occasions
+    do not reduce. Among equal totals it has the fewest later ones, since they are measured for every change. None above
+    60 per side.
     """
     bound, fewest = math.log1p(margin_ratio), max(least.baseline, MINIMUM_BLOCKS)
-    evenly = math.ceil(4 * (_LEAST_ERRORS * sd_log / bound) ** 2)  # fewer would not do, however they are spread
+    evenly = math.ceil(4 * (_LEAST_ERRORS * sd_log / bound) ** 2)  # fewer are not enough, however they are distributed
     for total in range(max(fewest + least.later, evenly), 2 * MOST_OCCASIONS + 1):
         for later in range(max(least.later, total - MOST_OCCASIONS), min(total - fewest, MOST_OCCASIONS) + 1):
             counts = OccasionCounts(total - later, later)

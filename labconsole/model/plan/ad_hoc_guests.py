@@ -1,4 +1,4 @@
-"""Jobs, starts, flows or routes of guests of one design point, or a few, asked for at the command line."""
+"""A plan of jobs, boots, flows or routes for a few design points, from the command line."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def build_guest_plan(
     set_ups: int = 1,
     repetitions: int = 1,
 ) -> Plan:
-    """The plan that has guests do this, and nothing else; its name is that of the kind. Raises ConfigError."""
+    """Build a plan of this one guest experiment, named after its kind. Raises ConfigError."""
     for platform in platforms:
         if platform not in inventory.platforms:
             raise ConfigError(
@@ -45,17 +45,17 @@ def build_guest_plan(
         )
         for platform in platforms
     ]
-    asked = planned(factors, (tuple(platforms), set_ups, repetitions, 0, False))
-    at_points = plan_from_requests(asked.noun, at_no_load, inventory)
-    plan = replace(at_points, seed=0, of_guests=asked, grid=False, ad_hoc=True)
-    if (trials := len(asked.points) * set_ups * repetitions) > MAX_TRIALS:
+    experiment = planned(factors, (tuple(platforms), set_ups, repetitions, 0, False))
+    at_points = plan_from_requests(experiment.noun, at_no_load, inventory)
+    plan = replace(at_points, seed=0, of_guests=experiment, grid=False, ad_hoc=True)
+    if (trials := len(experiment.points) * set_ups * repetitions) > MAX_TRIALS:
         raise ConfigError(f"asks for {trials} trials", key="--repetitions", allowed=f"at most {MAX_TRIALS}; or a plan")
     return plan
 
 
 def parse_factors(of: type[Factors], given: dict[str, Any]) -> Factors:
-    """What is asked for, by the names of a plan; None is left out. Raises ConfigError with the name as its key, and
-    after a dot the name within what holds several: jobs.size.
+    """Parse factors by the names of a plan; None values are left out. Raises ConfigError with the name as its key, and
+    for nested factors with the inner name after a dot: jobs.size.
     """
     try:
         return of.model_validate({key: value for key, value in given.items() if value is not None})

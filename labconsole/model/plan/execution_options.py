@@ -1,6 +1,6 @@
-"""How a plan is carried out beside its points: warm-up, retries, when to stop, commands before and after.
+"""How a plan is executed apart from its points: warm-up, retries, stop conditions, commands before and after.
 
-None of this is in a plan's hash: it decides which trials are taken and when, not what a single one measures.
+None of this is in a plan's hash: it decides which trials run and when, not the meaning of a single one.
 """
 
 from __future__ import annotations
@@ -46,22 +46,22 @@ INVALID_CODES = (
     "reader_missing",
     "routes_missing",
 )
-"""The codes that make a run invalid (model/record/verdict_codes.py, which a test holds this to)."""
+"""The codes that make a run invalid (model/record/verdict_codes.py; a test compares the two)."""
 
 
 class WarmUp(StrictModel):
-    """A trial that is taken and thrown away whenever the unit under test was set up anew."""
+    """A discarded trial after each new set-up of the unit under test."""
 
     target: Literal["max", "same"] = "max"
-    """max: no delay between packets, so that every table and cache fills; same: as the trial that follows."""
+    """max: no delay between packets, so that every table and cache fills; same: the target of the next trial."""
 
     duration_s: Annotated[Positive, Field(le=3600)] | None = None
-    """None: as long as the trial that follows."""
+    """Duration, or None for that of the next trial."""
 
     @model_validator(mode="before")
     @classmethod
     def _short(cls, value: Any) -> Any:
-        """``warm_up: true`` for all of the defaults."""
+        """Accept ``warm_up: true`` for all of the defaults."""
         return {} if value is True else value
 
 
@@ -72,23 +72,23 @@ def _code(value: str) -> str:
 
 
 class Retry(StrictModel):
-    """Which invalid trials are taken again (max_redo says how often), and after which pause."""
+    """Which invalid trials are repeated (max_redo says how often), and after which pause."""
 
     codes: tuple[Annotated[str, AfterValidator(_code)], ...] | None = None
-    """Only those with one of these reasons; None: all."""
+    """Codes of which a trial needs one to be repeated, or None for all."""
 
     pause_s: Annotated[float, Field(strict=True, ge=0, le=3600, allow_inf_nan=False)] = 0.0
 
 
 class Raising(StrictModel):
-    """Leave out what is above a target that loses more than this share in so many repetitions."""
+    """Skip targets above one that loses more than this share in this number of repetitions."""
 
     loss_ratio: Annotated[float, Field(strict=True, ge=0, lt=1, allow_inf_nan=False)]
     repetitions: Few = 1
 
 
 class Lowering(StrictModel):
-    """Leave out what is below so many targets in a row that lost nothing in this repetition (RFC 2544, 26.3)."""
+    """Skip targets below this number of loss-free targets in a row in this repetition (RFC 2544, 26.3)."""
 
     lossless: Few = 2
 
@@ -106,7 +106,7 @@ def _clock(value: str) -> str:
 
 
 class Stop(StrictModel):
-    """When to end before everything is measured. What is missing then is measured by the next replay."""
+    """Conditions for an early end. The next replay measures the missing trials."""
 
     invalid_in_a_row: Few | None = None
     at: Annotated[str, AfterValidator(_clock)] | None = None
@@ -115,7 +115,7 @@ class Stop(StrictModel):
     lowering: Lowering | None = None
 
     def deadline(self, now: datetime) -> datetime | None:
-        """The wall-clock time at which to begin no further trial, for a replay that begins ``now`` (local time)."""
+        """The wall-clock time after which no trial begins, for a replay that begins ``now`` (local time)."""
         if self.at is None:
             return None
         for form in CLOCK_FORMS:
@@ -131,14 +131,14 @@ class Stop(StrictModel):
 
 
 def _allow_bare_command(schema: dict[str, Any]) -> None:
-    """For editors: a command may be its words alone."""
+    """Schema for editors: a command may be just its list of words."""
     whole = dict(schema)
     schema.clear()
     schema["anyOf"] = [whole, whole["properties"]["run"]]
 
 
 class HookCommand(StrictModel):
-    """One command on the operator's machine: its words, no shell."""
+    """One command on the operator's machine, as a list of words, without a shell."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_allow_bare_command)
 
@@ -148,5 +148,5 @@ class HookCommand(StrictModel):
     @model_validator(mode="before")
     @classmethod
     def _short(cls, value: Any) -> Any:
-        """``[./tune.sh, --quiet]`` for ``{run: [./tune.sh, --quiet]}``."""
+        """Accept ``[./tune.sh, --quiet]`` for ``{run: [./tune.sh, --quiet]}``."""
         return {"run": value} if isinstance(value, (list, tuple)) else value

@@ -1,4 +1,4 @@
-"""A plan's file as written, checked word by word. What it means is in plan.py, its rules in rules.py."""
+"""A plan's file as written, with every value checked. plan.py has its meaning, rules.py its rules."""
 
 from __future__ import annotations
 
@@ -47,18 +47,19 @@ NON_GUEST_KEYS = (
     "drop_reasons",
     "packet_times",
 )
-"""What a plan of guests in number does not have: no frames are forwarded."""
+"""Keys that plans of multiple guests do not have: they forward no frames."""
 
 GUEST_KEYS = ("job", "boot", "flow", "route")
-"""The keys that ask for guests in number: a plan has one of them, or frames to forward."""
+"""The keys of guest experiments: a plan has one of them, or frames to forward."""
 
 RULE_KEYS = ("include", "exclude", "overrides")
-"""What shapes a matrix, and therefore does not go with a list of points."""
+"""Keys that modify a matrix, and so exclude a list of points."""
 
 
 def _target(value: Any) -> TargetWish:
     try:
-        # As text, so that a bare number is refused: 100, meant as 100 Mbit/s, would send one packet in seven seconds.
+        # Parsed as text, so that a bare number is refused: 100, written for 100 Mbit/s, would send one packet in seven
+        # seconds.
         return parse_target(str(value))
     except ValueError as exc:
         raise ValueError(f"is not a valid target | allowed: {exc}") from None
@@ -76,27 +77,27 @@ def _margin(value: Any) -> float:
     return ratio
 
 
-def _build_choice_check(words: Sequence[str]) -> Callable[[str], str]:
+def _build_choice_check(choices: Sequence[str]) -> Callable[[str], str]:
     def check(value: str) -> str:
-        if value not in words:
-            raise ValueError(f"is not one of the known words | allowed: {', '.join(words)}")
+        if value not in choices:
+            raise ValueError(f"is not one of the known words | allowed: {', '.join(choices)}")
         return value
 
     return check
 
 
 def _several(value: Any) -> Any:
-    """One value, or a list of them."""
+    """Accept one value or a list of values."""
     return value if isinstance(value, (list, tuple)) else (value,)
 
 
 def _no(value: Any) -> Any:
-    """``warm_up: false`` is a way to say that there is none."""
+    """Accept ``warm_up: false`` for no warm-up."""
     return None if value is False else value
 
 
 def _or_one(schema: dict[str, Any]) -> None:
-    """For editors: where a list may stand in an entry, one value may."""
+    """Schema for editors: one value is allowed in place of a list."""
     for prop in schema["properties"].values():
         lists = [prop, *prop.get("anyOf", ())]
         found = next((each for each in lists if each.get("type") == "array"), None)
@@ -115,7 +116,7 @@ Generator = Annotated[str, AfterValidator(known_generator)]
 Observe = Annotated[str, AfterValidator(_build_choice_check(OBSERVE))]
 Claim = Annotated[str, AfterValidator(_build_choice_check(tuple(CLAIMS)))]
 Margin = Annotated[float, PlainValidator(_margin, json_schema_input_type=str | float)]
-# Strict: YAML's true is no count.
+# Strict: YAML's true is not a count.
 Count = Annotated[int, Field(strict=True, ge=1, le=100_000)]
 Seconds = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Duration = Annotated[Seconds, Field(gt=0, le=MAX_DURATION_S)]
@@ -126,7 +127,7 @@ Several = Annotated[tuple[T, ...], Field(min_length=1, max_length=10_000), Befor
 
 
 class PointEntry(StrictModel):
-    """One entry of ``points``. What is left out is as at the top of the file."""
+    """One entry of ``points``. Missing keys are taken from the top of the file."""
 
     platform: Name
     frame_size: Count
@@ -141,7 +142,7 @@ class PointEntry(StrictModel):
 
 
 class IncludeEntry(StrictModel):
-    """Points beside the matrix: every combination of these values. No platform: every one of the plan."""
+    """Points added to the matrix: every combination of these values. Without a platform: every one of the plan."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_or_one)
 
@@ -155,7 +156,7 @@ class IncludeEntry(StrictModel):
 
 
 class ExcludeEntry(StrictModel):
-    """Points of the matrix that are left out: those that agree in every factor named here."""
+    """Points removed from the matrix: those that agree in every factor named here."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_or_one)
 
@@ -167,7 +168,7 @@ class ExcludeEntry(StrictModel):
 
 
 class Override(StrictModel):
-    """What one platform has in place of what the plan says."""
+    """Values of one platform that replace the plan's."""
 
     frame_sizes: Annotated[tuple[Count, ...], Field(min_length=1, max_length=10_000)] | None = None
     targets: Annotated[tuple[FileTarget, ...], Field(min_length=1, max_length=10_000)] | None = None
@@ -251,7 +252,7 @@ class PlanFile(BaseModel):
     route: RouteFactors | None = None
 
     def frame(self, size_bytes: int, entry: PointEntry | None = None) -> FrameSize:
-        """A frame size in the convention of the file, or of the entry where that says its own."""
+        """A frame size in the convention of the entry, or of the file if the entry has none."""
         own = None if entry is None else entry.frame_size_includes_fcs
         return FrameSize(size_bytes, self.frame_size_includes_fcs if own is None else own)
 

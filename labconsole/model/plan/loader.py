@@ -1,4 +1,4 @@
-"""A plan read from its file and checked: against itself word by word, and against the testbed it is meant for."""
+"""Reads a plan from its file and checks it, first by itself and then against its testbed."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from labconsole.model.yaml_file import KNOWN_KEYS, find_line, key_text, load_yam
 from labconsole.units import counted, format_rate_bps, format_target
 
 AlsoCheck = Callable[[DesignPoint], None]
-"""Raises ConfigError for what a point's platform cannot have; asked once for each platform and background."""
+"""Check of a point's platform, once for each platform and background. Raises ConfigError."""
 
 MAX_TRIALS = 1_000_000
-"""A plan beyond this is a slip of the keyboard: at one second each it would take eleven days."""
+"""A larger plan is a typing error: at one second per trial it would take eleven days."""
 
 
 def load_plan(
@@ -37,9 +37,9 @@ def load_plan(
     also: AlsoCheck | None = None,
     only: Collection[str] | None = None,
 ) -> Plan:
-    """Read a plan; with an inventory also check it against that testbed and take over its defaults (check_plan).
+    """Read a plan; with an inventory also check it against that testbed and adopt its defaults (check_plan).
 
-    Raises ConfigError naming file, line, key, value and what is allowed.
+    Raises ConfigError naming file, line, key, value and the allowed ones.
     """
     data = load_yaml(path)
     written = validate(PlanFile, data, path)
@@ -60,9 +60,9 @@ def load_plan(
         plan = _matrix_plan(file)
     if find_guest_kind(file) is not None:
         how = (written.set_ups or 1, file.repetitions, file.seed, file.order == "as-listed")
-        asked = planned(_find_guest_factors(file), (file.platforms or (), *how))
-        plan = replace(plan, of_guests=asked)
-        if (trials := len(asked.points) * asked.set_ups * asked.repetitions) > MAX_TRIALS:
+        experiment = planned(_find_guest_factors(file), (file.platforms or (), *how))
+        plan = replace(plan, of_guests=experiment)
+        if (trials := len(experiment.points) * experiment.set_ups * experiment.repetitions) > MAX_TRIALS:
             raise _too_large(path, trials)
     plan = replace(plan, experiments=_load_plugin_factors(file, data, path))
     return plan if inventory is None else check_plan(plan, inventory, path, data, file, also=also, only=only)
@@ -72,9 +72,9 @@ def _load_plugin_factors(file: PlanFile, data: Any, path: Path) -> tuple[tuple[s
     if file.experiments and file.search is not None:
         raise _build_error(data, path, ("experiments",), "cannot be combined with search: a plan has one of them")
 
-    def refuse(where: tuple[str | int, ...], words: str, value: object, allowed: str | None) -> ConfigError:
+    def refuse(where: tuple[str | int, ...], problem: str, value: object, allowed: str | None) -> ConfigError:
         line = find_line(data, where)
-        return ConfigError(words, file=str(path), line=line, key=key_text(where), value=value, allowed=allowed)
+        return ConfigError(problem, file=str(path), line=line, key=key_text(where), value=value, allowed=allowed)
 
     return load_plugin_factors(file.experiments, refuse)
 
@@ -101,7 +101,7 @@ def _matrix_plan(file: PlanFile) -> Plan:
 
 
 def _collect_common_options(file: PlanFile) -> dict[str, Any]:
-    """What every kind of plan says in the same words."""
+    """Options that all kinds of plan share."""
     names = (
         "order",
         "seed",
@@ -137,12 +137,12 @@ def _ruled_plan(file: PlanFile, data: Any, path: Path) -> Plan:
     listed, excluded = unfold(file, refuse)
     if (trials := sum(each.repetitions for each in listed) * (file.set_ups or 1)) > MAX_TRIALS:
         raise _too_large(path, trials)
-    words = [f"{name} has its own {', '.join(sorted(own.model_fields_set))}" for name, own in file.overrides.items()]
-    words += [f"not measured: {describe_exclusion(rule)}" for rule in file.exclude]
+    rules = [f"{name} has its own {', '.join(sorted(own.model_fields_set))}" for name, own in file.overrides.items()]
+    rules += [f"not measured: {describe_exclusion(rule)}" for rule in file.exclude]
     if excluded:
-        words.append(f"{counted(excluded, 'point')} of the matrix {'is' if excluded == 1 else 'are'} excluded")
+        rules.append(f"{counted(excluded, 'point')} of the matrix {'is' if excluded == 1 else 'are'} excluded")
     if added := sum(bool(each.where) for each in listed):
-        words.append(f"{counted(added, 'point')} {'is' if added == 1 else 'are'} added to the matrix")
+        rules.append(f"{counted(added, 'point')} {'is' if added == 1 else 'are'} added to the matrix")
     own_tolerances = tuple(
         (name, file.tolerances.model_copy(update=own.tolerances.model_dump(exclude_unset=True)))
         for name, own in file.overrides.items()
@@ -150,7 +150,7 @@ def _ruled_plan(file: PlanFile, data: Any, path: Path) -> Plan:
     )
     return Plan(
         listed=listed,
-        rules=tuple(words),
+        rules=tuple(rules),
         platform_tolerances=own_tolerances,
         **factors(listed),
         **_collect_common_options(file),
@@ -205,10 +205,10 @@ def check_plan(
     also: AlsoCheck | None = None,
     only: Collection[str] | None = None,
 ) -> Plan:
-    """The plan resolved for this testbed. Raises ConfigError at the first point that cannot be asked of it.
+    """The plan resolved for this testbed. Raises ConfigError at the first point that it cannot run.
 
-    ``only``: the platforms whose points are asked; what the others need may be somewhere else. None: all.
-    OtherTestbed where nothing is wrong but that this testbed lacks something: it was written for another one.
+    ``only``: the platforms whose points are checked, since others may be elsewhere, or None for all. Raises
+    OtherTestbed if this testbed only lacks something: the plan was written for another one.
     """
     plan = plan.resolved(inventory)
     elsewhere = set() if only is None else set(plan.platforms) - set(only)
@@ -221,10 +221,10 @@ def check_plan(
             continue
         try:
             check_request(point.request, inventory)
-            beside = (point.request.platform, point.request.background)
-            if also is not None and beside not in had:
+            configured = (point.request.platform, point.request.background)
+            if also is not None and configured not in had:
                 also(point.request)
-                had.add(beside)
+                had.add(configured)
         except MissingOnTestbed as exc:
             needs[exc.need] = None
             lacking = lacking or _placed(exc, plan, point, path, data, file)
@@ -248,7 +248,7 @@ def platforms_needed(names: Sequence[str]) -> str:
 
 
 def describe_testbed(inventory: Inventory) -> list[str]:
-    """What a testbed has of what plans most often lack."""
+    """The parts of a testbed that plans most often lack."""
     streams = inventory.streams
     fastest = format_rate_bps(max(stream.link_speed_bps for stream in streams))
     many = f"{len(streams)} stream{'s' if len(streams) > 1 else ''} of at most {fastest}"
@@ -258,7 +258,7 @@ def describe_testbed(inventory: Inventory) -> list[str]:
 def _placed(
     exc: ConfigError, plan: Plan, point: PlannedPoint, path: Path | None, data: Any, file: PlanFile | None
 ) -> ConfigError:
-    """What is wrong with a point, with the place in the file."""
+    """Add the place in the file to an error about a point."""
     where = _location(plan, point, exc.key or "", file)
     return ConfigError(
         exc.message,
@@ -276,10 +276,10 @@ def _refuse_mixed_set_ups(
     elsewhere: Collection[str],
     placed: Callable[[ConfigError, PlannedPoint], ConfigError],
 ) -> None:
-    """Points of one platform x background that different set-ups are needed for: a block sets it up once for all.
+    """Refuse points of one platform x background that need different set-ups: a block sets it up once for all.
 
-    A second guest has a stream of its own where the sources leave it free. One without is another second guest, so
-    that its points belong neither into this set-up nor into a mean with the others.
+    A second guest has a stream of its own if the sources leave one free. Without one it is a different second guest, so
+    its points belong neither into this set-up nor into a mean with the others.
     """
     if plan.set_ups is None or not plan.grid:
         return
@@ -289,14 +289,16 @@ def _refuse_mixed_set_ups(
             continue
         before = first.setdefault(configuration(point.request), point)
         request = point.request
-        stands, stood = (set_up_key(each, inventory).second_stream for each in (request, before.request))
-        if stands == stood:
+        stream, stream_before = (set_up_key(each, inventory).second_stream for each in (request, before.request))
+        if stream == stream_before:
             continue
         guests = {
             sources: "without a stream of its own" if own is None else f"with stream {own}"
-            for sources, own in ((before.request.sources, stood), (request.sources, stands))
+            for sources, own in ((before.request.sources, stream_before), (request.sources, stream))
         }
-        named = ", ".join(_describe_points(plan, request, sources) + f": {words}" for sources, words in guests.items())
+        named = ", ".join(
+            _describe_points(plan, request, sources) + f": {connection}" for sources, connection in guests.items()
+        )
         message = (
             f"needs platform {request.platform} beside {request.background} to be set up again within one set-up, "
             f"because the second guest would be connected differently ({named})"
@@ -306,27 +308,27 @@ def _refuse_mixed_set_ups(
 
 
 def _describe_points(plan: Plan, request: DesignPoint, sources: int) -> str:
-    """``points 3, 4 with 1 source``: of one platform and background."""
-    asked = configuration(request)
+    """``points 3, 4 with 1 source``, for one platform and background."""
+    wanted = configuration(request)
     indexes = [
         str(point.index)
         for point in plan.points
-        if configuration(point.request) == asked and point.request.sources == sources
+        if configuration(point.request) == wanted and point.request.sources == sources
     ]
     many = f"s {', '.join(indexes[:5])}{', …' if len(indexes) > 5 else ''}" if len(indexes) > 1 else f" {indexes[0]}"
     return f"point{many} with {sources} source{'s' if sources > 1 else ''}"
 
 
 def find_missing_platforms(plan: Plan, inventory: Inventory) -> list[str]:
-    """The platforms of a plan that a testbed does not have, in the plan's order."""
+    """The platforms of a plan that a testbed lacks, in the plan's order."""
     return [name for name in plan.platforms if name not in inventory.platforms]
 
 
 def _location(plan: Plan, point: PlannedPoint, key: str, file: PlanFile | None) -> tuple[str | int, ...]:
-    """Where the file says what is wrong with this point."""
+    """Where the file has the wrong value of this point."""
     factor = "duration_s" if key == "duration" else key
     if point.index >= len(plan.points):
-        return ("set_ups",)  # what only its pilot takes
+        return ("set_ups",)  # a pilot-only point
     if plan.listed:
         listed = plan.listed[point.index]
         if file is not None and file.points is None:
@@ -339,7 +341,7 @@ def _location(plan: Plan, point: PlannedPoint, key: str, file: PlanFile | None) 
 
 
 def _refuse_empty(data: Any, path: Path) -> None:
-    """A key that says what is measured, and has nothing under it: it would count as not written."""
+    """Refuse an empty key that defines measurements: it would count as absent."""
     for key in GUEST_KEYS:
         if key in data and data[key] is None:
             known = KNOWN_KEYS[(PlanFile.__name__, (key,))]
@@ -349,13 +351,13 @@ def _refuse_empty(data: Any, path: Path) -> None:
 
 
 def _refuse_half_and_half(file: PlanFile, data: Any, path: Path) -> None:
-    """Either the factors of a matrix or points, and whichever it is, whole."""
+    """Require either a complete matrix or points."""
     if file.points is None:
         for key in MATRIX_NEEDS:
             if getattr(file, key) is None:
                 instead = "" if key == "duration_s" or file.platforms else " (or points, instead of a matrix)"
-                words = ("is empty" if key in data else "is required") + instead
-                raise ConfigError(words, file=str(path), line=find_line(data, (key,)), key=key)
+                problem = ("is empty" if key in data else "is required") + instead
+                raise ConfigError(problem, file=str(path), line=find_line(data, (key,)), key=key)
         return
     for key in (*MATRIX_KEYS, *RULE_KEYS):
         if key in file.model_fields_set:
@@ -384,7 +386,7 @@ def _refuse_duplicates(file: PlanFile, data: Any, path: Path) -> None:
 
 
 def _refuse_what_blocks_cannot(file: PlanFile, data: Any, path: Path) -> None:
-    """What contradicts a plan in blocks."""
+    """Refuse options that contradict a plan in blocks."""
     if file.claims is not None and len(set(file.claims)) < len(file.claims):
         raise _build_error(data, path, ("claims",), "lists a table twice")
     if file.set_ups is None:
@@ -405,7 +407,7 @@ def _refuse_what_blocks_cannot(file: PlanFile, data: Any, path: Path) -> None:
 
 
 def _refuse_too_large(file: PlanFile, path: Path) -> None:
-    """Before anything is unfolded: the matrix, each platform's own, and what is added to it."""
+    """Check the number of points before they are expanded: the matrix, each platform's own, and added points."""
     if file.points is not None:
         trials = sum(entry.repetitions or file.repetitions for entry in file.points)
     else:

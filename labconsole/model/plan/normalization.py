@@ -1,6 +1,4 @@
-"""A plan's file without targets, that searches or has guests in number: what stands in their place, so that it is a
-matrix like any other.
-"""
+"""Completes a plan's file without targets (searches, guest experiments) to an ordinary matrix."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ from labconsole.errors import ConfigError
 from labconsole.model.plan.file import GUEST_KEYS, NON_GUEST_KEYS, PlanFile
 
 ANY_FRAME_BYTES = 64
-"""What a plan of guests in number has for a frame size: it forwards none."""
+"""Placeholder frame size of guest experiments, which forward no frames."""
 
 
 _KIND_NOUNS = {
@@ -20,7 +18,7 @@ _KIND_NOUNS = {
 
 
 def searches_only(file: PlanFile) -> bool:
-    """Whether no point of the matrix is measured: the search, or a plug-in's experiment, alone says which loads are."""
+    """Whether no point of the matrix is measured, because the search or a plug-in's experiment chooses the loads."""
     return (
         (file.search is not None or bool(file.experiments))
         and file.points is None
@@ -34,27 +32,25 @@ def has_no_grid(file: PlanFile) -> bool:
 
 
 def normalize_file(file: PlanFile) -> PlanFile:
-    """The file with what a matrix needs, where it measures no grid: with a search, the loads and durations that this
-    may use at most.
-    """
+    """Complete a file that measures no grid to a matrix: for a search, with its maximum loads and durations."""
     if (kind := find_guest_kind(file)) is not None:
         return _normalize_guests(file, kind)
     if not searches_only(file):
         return file
     longest_s = 1.0 if file.search is None else file.search.longest_trial_s
-    # fields_set stays as written: model_copy would add what is put in.
+    # fields_set stays as written: model_copy would include the updated keys.
     made = file.model_copy(update={"targets": ("max",), "duration_s": file.duration_s or longest_s})
     made.model_fields_set.discard("targets")
     return made
 
 
 def find_guest_kind(file: PlanFile) -> str | None:
-    """By which key it asks for guests in number; None: it forwards frames."""
+    """The key of the file's guest experiment, or None if it forwards frames."""
     return next((key for key in GUEST_KEYS if getattr(file, key) is not None), None)
 
 
 def _normalize_guests(file: PlanFile, kind: str) -> PlanFile:
-    """Raises ConfigError for a key that goes with forwarding, or with another kind."""
+    """Raises ConfigError for a key of forwarding plans or of another kind."""
     wrong = next((key for key in NON_GUEST_KEYS if key in file.model_fields_set), None)
     if wrong is not None:
         raise ConfigError(

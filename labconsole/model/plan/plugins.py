@@ -1,7 +1,8 @@
-"""Kinds of experiment of other packages: what a plan asks of them, under ``experiments``, checked by their own factors.
+"""Experiments of other packages: a plan's entries under ``experiments``, validated by their own factors.
 
-A plug-in's module has ``EXPERIMENT``, called with the store, ``FACTORS``, a model of what a plan may say, and perhaps
-``RECOMPUTE``, by which its records are verified. Its record and its units plug in by themselves. docs/plugins.md.
+A plug-in's module has ``EXPERIMENT``, called with the store, ``FACTORS``, a model of its entry in a plan, and
+optionally ``RECOMPUTE``, which verifies its records. Its record and its report units are plug-ins of their own.
+docs/plugins.md.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ Refuse = Callable[[tuple[str | int, ...], str, object, str | None], ConfigError]
 
 
 def load_experiment(name: str) -> ModuleType:
-    """The module of a kind of another package. Raises PluginError, which names it and says what is wrong."""
+    """Load another package's kind of experiment. Raises PluginError, which names it and the problem."""
     if name not in plugins.find_external_names(PACKAGE):
         raise plugins.UnknownPlugin(name, plugins.find_external_names(PACKAGE))
     return checked_experiment(plugins.load(PACKAGE, name), name)
 
 
 def checked_experiment(module: ModuleType, name: str) -> ModuleType:
-    """The same module, if it has what a kind needs. Raises PluginError."""
+    """Return the module if it has everything a kind needs. Raises PluginError."""
     factors = getattr(module, "FACTORS", None)
     if not callable(getattr(module, "EXPERIMENT", None)):
         raise plugins.PluginError(f"plug-in {name} cannot be used: it has no EXPERIMENT that can be called")
@@ -43,9 +44,10 @@ def checked_experiment(module: ModuleType, name: str) -> ModuleType:
 
 
 def load_plugin_factors(written: Mapping[str, Mapping[str, Any]], refuse: Refuse) -> tuple[tuple[str, BaseModel], ...]:
-    """What a plan's file asks for, kind by kind, as each kind's own factors. Raises what ``refuse`` makes of a problem.
+    """The requested experiments of a plan's file, each with its kind's own factors. Problems are raised through
+    ``refuse``.
 
-    What nobody has here is left out while stored plans are read, whose kinds may be elsewhere.
+    Kinds that are not installed are left out while stored plans are read: they may exist elsewhere.
     """
     found: list[tuple[str, BaseModel]] = []
     for name, said in written.items():
@@ -53,8 +55,8 @@ def load_plugin_factors(written: Mapping[str, Mapping[str, Any]], refuse: Refuse
             found.append((name, load_experiment(name).FACTORS.model_validate(said)))
         except plugins.UnknownPlugin as exc:
             if not taken_from_elsewhere():
-                words = "is a kind of experiment that no installed package has"
-                raise refuse(("experiments", name), words, name, ", ".join(exc.known) or "(none)") from None
+                problem_text = "is a kind of experiment that no installed package has"
+                raise refuse(("experiments", name), problem_text, name, ", ".join(exc.known) or "(none)") from None
         except plugins.PluginError as exc:
             raise refuse(("experiments", name), str(exc), None, None) from None
         except ValidationError as exc:
@@ -66,5 +68,5 @@ def load_plugin_factors(written: Mapping[str, Mapping[str, Any]], refuse: Refuse
 
 
 def find_factors(plan: Plan, kind: str) -> BaseModel | None:
-    """What a plan asks of this kind; None: nothing."""
+    """A plan's factors for this kind, or None."""
     return dict(plan.experiments).get(kind)

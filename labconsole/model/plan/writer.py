@@ -1,6 +1,6 @@
-"""What was done, as a plan that repeats it: exactly the points that were measured, each as often as it was.
+"""Writes measured trials as a plan that repeats them: exactly the measured points, each as often as before.
 
-Written as a matrix where the points are one, else as a list: never with points that nobody asked for.
+The points form a matrix if possible, else a list, so that no other point is added.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from labconsole.units import format_target
 LINE = 120
 
 Done = tuple[DesignPoint, int]
-"""A trial that was asked for, and how often."""
+"""A requested trial, and the number of times."""
 
 
 def plan_from_requests(name: str, done: Sequence[Done], inventory: Inventory) -> Plan:
-    """A plan of exactly these points. Raises ConfigError when there are none or the name is not usable.
+    """A plan of exactly these points. Raises ConfigError without points or for an invalid name.
 
-    The waits are the testbed's of now, written down so that a repetition waits as long.
+    It has the testbed's current waits, so that a repetition waits as long.
     """
     if not NAME.match(name):
         raise ConfigError(
@@ -145,7 +145,7 @@ def _describe_repetitions(plan: Plan) -> str:
 
 
 def _point_rows(plan: Plan) -> tuple[list[str], set[str]]:
-    """One line per point, and the keys that all share, which are said once."""
+    """One line per point, and the shared keys, which are written once."""
     entries = []
     for point in plan.points:
         r = point.request
@@ -166,21 +166,21 @@ def _point_rows(plan: Plan) -> tuple[list[str], set[str]]:
     always = ("platform", "frame_size", "target", "sources")
     own = ("duration_s", "repetitions", INCLUDES_FCS, "generator", "observe")
     shared = {key for key in own if len({entry[key] for entry in entries}) == 1}
-    told = [
+    shown = [
         key
         for key in entries[0]
         if key in always or (key not in shared and (key in own or any(e[key] != "none" for e in entries)))
     ]
-    return ["  - {" + ", ".join(f"{key}: {entry[key]}" for key in told) + "}" for entry in entries], shared
+    return ["  - {" + ", ".join(f"{key}: {entry[key]}" for key in shown) + "}" for entry in entries], shared
 
 
 def _word(name: str) -> str:
-    """A name as YAML reads it back: 12 and 2026-01-02 would come back as a number and a date."""
+    """A name quoted for YAML where needed: 12 and 2026-01-02 would be read as a number and a date."""
     return name if YAML(typ="safe", pure=True).load(name) == name else f'"{name}"'
 
 
 def write_plan(path: Path, text: str, *, overwrite: bool = False) -> None:
-    """Write a plan file, whole or not at all. Raises ConfigError; a file that is there only gives way if told so."""
+    """Write a complete plan file or none. Raises ConfigError; an existing file is only replaced with ``overwrite``."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -202,7 +202,7 @@ def write_plan(path: Path, text: str, *, overwrite: bool = False) -> None:
 
 
 def _link(staged: Path, path: Path) -> None:
-    """Give the file its name. Unlike a rename, this fails when something has that name."""
+    """Give the file its name. Unlike a rename, this fails if the name exists."""
     try:
         os.link(staged, path)
     except FileExistsError:

@@ -1,7 +1,7 @@
-"""What the unit under test's kernel tells of the packets it dropped, beside the ledger's rows: an extension of a run.
+"""The packets that the UUT's kernel reports as dropped, besides the ledger's rows: an extension of a run.
 
 ``extensions["kernel_drops"]`` of a run whose ``drop_reasons`` are not off, and ``extensions["host_kernel_drops"]`` of
-the machine on which the unit under test is a virtual one. Pure.
+the machine that runs the unit under test as a virtual one. Pure.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ Word = Annotated[str, Field(max_length=400)]
 
 
 class DroppedElsewhere(StrictModel):
-    """Test packets that were dropped at no hop of a stream. ``namespace`` "": the node's own. None of ``interface``:
-    it is gone; of ``stream``: they were none's; of ``reason`` and ``function``: this kernel does not say.
+    """Test packets that were dropped at no hop of a stream. ``namespace``: "" for the node's own. None of
+    ``interface``: it no longer exists; of ``stream``: they belong to none; of ``reason`` and ``function``: this kernel
+    does not report it.
     """
 
     namespace: Word
@@ -33,15 +34,15 @@ class DroppedElsewhere(StrictModel):
 
 
 class DropsRefusal(StrictModel):
-    """A word and a sentence."""
+    """Why there are no drops: a code and a sentence."""
 
     code: Word
     message: Word
 
 
 class DropsRequest(StrictModel):
-    """How the kernel was asked. It did not answer, and ``refused`` says why unless the node was lost.
-    ``node``: the host that was asked, if it is not the unit under test.
+    """A request to the kernel for its drops. It gave no answer, and ``refused`` says why unless the node was lost.
+    ``node``: the queried host, if it is not the unit under test.
     """
 
     version: Literal[1] = VERSION
@@ -54,7 +55,7 @@ class DropsRequest(StrictModel):
 
 
 class DropsRecord(DropsRequest):
-    """And what it said. ``complete``: from begin to end; where it is not, counts are lower bounds."""
+    """A request with its answer. ``complete``: from begin to end; otherwise counts are lower bounds."""
 
     passed_packets: Count
     looked_packets: Count

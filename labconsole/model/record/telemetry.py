@@ -1,7 +1,6 @@
-"""What a trial for telemetry tells of the unit under test's processors: an extension of a run's record. Pure.
+"""Processor work of the UUT in a telemetry trial: an extension of a run's record. Pure.
 
-``extensions["telemetry"]`` of a run with the role ``telemetry``. It says why there is none where the node could not
-tell.
+``extensions["telemetry"]`` of a run with the role ``telemetry``. It gives the reason if the node could not report it.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ Word = Annotated[str, Field(max_length=400)]
 
 class ProcessorRecord(StrictModel):
     """One processor while traffic ran, in whole ticks of the kernel. ``system_ns``: without interrupts; ``guest_ns`` is
-    in ``user_ns``, too. ``received_softirqs``, ``sent_softirqs``: how often NET_RX and NET_TX ran. ``stack_packets``:
-    how often a packet was handed to the stack here, once more behind each virtual port that it passes;
-    ``backlog_dropped_packets``: others, that found no room in the backlog. ``squeezed``: NET_RX ended for want of time
-    or budget with work left. None: the kernel does not say.
+    also in ``user_ns``. ``received_softirqs``, ``sent_softirqs``: runs of NET_RX and NET_TX. ``stack_packets``: packets
+    passed to the stack here, once more behind each virtual port on their path; ``backlog_dropped_packets``: further
+    packets that found the backlog full. ``squeezed``: runs of NET_RX that ended for lack of time or budget with work
+    left. None if the kernel does not report it.
     """
 
     number: Count
@@ -43,7 +42,7 @@ class ProcessorRecord(StrictModel):
 
 
 class InterruptRecord(StrictModel):
-    """``by_processor``: (processor, how often)."""
+    """One interrupt line. ``by_processor``: (processor, number of interrupts)."""
 
     line: Word
     what: Word
@@ -60,7 +59,7 @@ class QueueRecord(StrictModel):
 
 
 class ProcessRecord(StrictModel):
-    """One of the processes that used the processors most. ``kernel``: a thread of the kernel."""
+    """One of the processes that used the processors most. ``kernel``: a kernel thread."""
 
     pid: Count
     name: Word
@@ -69,8 +68,8 @@ class ProcessRecord(StrictModel):
 
 
 class WorkRecord(StrictModel):
-    """From right before the traffic to right after it. ``tick_ns``: how finely the kernel counts time.
-    ``unlisted_interrupts``: of lines that are not told one by one.
+    """Work from right before the traffic to right after it. ``tick_ns``: the kernel's unit of time.
+    ``unlisted_interrupts``: on lines that are not listed individually.
     """
 
     version: Literal[1] = VERSION
@@ -85,14 +84,14 @@ class WorkRecord(StrictModel):
 
 
 class WorkRefusal(StrictModel):
-    """A word and a sentence."""
+    """Why there is no telemetry: a code and a sentence."""
 
     code: Word
     message: Word
 
 
 class WorkRefused(StrictModel):
-    """In place of it."""
+    """In place of the telemetry."""
 
     version: Literal[1] = VERSION
     node: Word

@@ -1,7 +1,7 @@
-"""A platform that only one of the UUT's systems has: ``boot: xen`` in hosts.yaml, on a lab whose UUT boots several.
+"""A platform of only one of the UUT's systems: ``boot: xen`` in hosts.yaml, on a lab whose UUT boots several.
 
-The machine says itself what it booted. Without the question, ``raw`` would be measured on Xen's first domain and stand
-beside the real one under the same name.
+The machine itself reports what it booted. Without this check, ``raw`` would be measured on Xen's first domain and
+appear next to the real one under the same name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _READ_S = 10.0
 
 
 def take_boot(platform: str, options: dict[str, Any]) -> str | None:
-    """Take the option away from the driver's. Raises ConfigError."""
+    """Remove the option from the driver's options. Raises ConfigError."""
     boot = options.pop(OPTION, None)
     if boot is None or boot in BOOTS:
         return None if boot is None else str(boot)
@@ -33,7 +33,7 @@ def take_boot(platform: str, options: dict[str, Any]) -> str | None:
 
 
 class BootedDriver(DriverWrapper):
-    """Another driver, for what runs under one of the UUT's systems."""
+    """A wrapped driver for a platform of one of the UUT's systems."""
 
     said_as = "machine"
 
@@ -42,11 +42,11 @@ class BootedDriver(DriverWrapper):
         self._boot = boot
 
     async def ensure_setting(self, uut: AgentLink, nics: Sequence[str]) -> None:
-        """Refused when the UUT has booted something else."""
+        """Raises NodeError if the UUT has booted another system."""
         await self.seen(uut, nics)
 
     async def seen(self, uut: AgentLink, nics: Sequence[str]) -> Attestation:
-        """What the machine says of itself. Raises NodeError when it is not what the platform needs."""
+        """The machine's own report. Raises NodeError if the platform needs another system."""
         read = await uut.ask(Execute(argv=["cat", DESCRIPTION], timeout_s=_READ_S))
         try:
             said = read_json(read.stdout)

@@ -1,4 +1,4 @@
-"""What holds guests that the agent started: where each may run, and its control group's limits, by the UUT's kernel."""
+"""Limits of guests that the agent started: allowed CPUs and control group limits, from the UUT's kernel."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ for guest; do
     done
   done <"/proc/$pid/cgroup"
 done"""
-"""What holds a guest, or what it started first: a container's first process is below the program that made it."""
+"""Limits of a guest or of its first child: a container's first process is below the program that made it."""
 
 
 async def read_limits(uut: AgentLink, pids: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Process to file to what it says (``cpus``: where it may run). Raises NodeError."""
+    """Contents of each file by process (``cpus``: the allowed CPUs). Raises NodeError."""
     read = await uut.ask(Execute(argv=["sh", "-c", _LOOK, "sh", *pids], timeout_s=_ASK_S))
     seen: dict[str, dict[str, str]] = {pid: {} for pid in pids}
     for pid, key, value in _SEEN.findall(read.stdout):

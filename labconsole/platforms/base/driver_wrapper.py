@@ -1,4 +1,4 @@
-"""A platform of which more is made sure than its driver does: by an option that any driver's platform may have."""
+"""Adds an enforced setting to a platform, by an option that platforms of all drivers have."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Made = TypeVar("Made", Prepared, Crew)
 
 
 class DriverWrapper(ABC):
-    """Another driver, and what is made sure before it prepares. ``said_as``: under which key the attestation has it."""
+    """A wrapped driver with a setting that is enforced before it prepares. ``said_as``: its key in the attestation."""
 
     said_as: str
 
@@ -30,14 +30,14 @@ class DriverWrapper(ABC):
 
     @abstractmethod
     async def ensure_setting(self, uut: AgentLink, nics: Sequence[str]) -> None:
-        """Before the platform is set up on these NICs of the UUT. Raises NodeError."""
+        """Apply the setting before the platform is set up on these NICs of the UUT. Raises NodeError."""
 
     async def revert(self, uut: AgentLink) -> None:  # noqa: B027  # most have nothing to undo
-        """Undo made_sure(). Safe to call twice."""
+        """Undo ensure_setting(). Safe to call twice."""
 
     @abstractmethod
     async def seen(self, uut: AgentLink, nics: Sequence[str]) -> Attestation:
-        """What the attestation says of it, before and after each trial. Raises NodeError."""
+        """The attestation's value before and after each trial. Raises NodeError."""
 
     def commands(self, wirings: Sequence[StreamWiring], second: Sequence[StreamWiring] | None = None) -> list[str]:
         return self._driver.commands(wirings, second)
@@ -48,7 +48,7 @@ class DriverWrapper(ABC):
         """See Driver."""
         async with restored_on_failure(self.revert, uut):
             await self.ensure_setting(uut, nics := find_uut_nics(wirings, second))
-            if second is None:  # a driver from elsewhere may know nothing of second guests
+            if second is None:  # a driver of another package may not know second guests
                 prepared = await self._driver.prepare(uut, wirings)
             else:
                 prepared = await self._driver.prepare(uut, wirings, second=second)
@@ -56,7 +56,7 @@ class DriverWrapper(ABC):
             return await self._add_attestation(uut, nics, prepared)
 
     async def _prepare_crew(self, uut: AgentLink, wanted: CrewWanted) -> Crew:
-        """See CrewDriver: of a driver that is one."""
+        """See CrewDriver; only for drivers that are one."""
         nics = [port for port in (wanted.port, wanted.inbound_port) if port is not None]
         async with restored_on_failure(self.revert, uut):
             await self.ensure_setting(uut, nics)
@@ -73,7 +73,7 @@ class DriverWrapper(ABC):
         )
 
     def _attested(self, attest: Attest | None, once: Attestation, nics: Sequence[str]) -> Attest:
-        """What is added is asked again even of a driver that cannot ask."""
+        """The added setting is read again even for a driver without a repeatable attestation."""
 
         async def both(uut: AgentLink) -> Attestation:
             driver = once if attest is None else await attest(uut)

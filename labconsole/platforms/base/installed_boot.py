@@ -1,8 +1,8 @@
-"""Starts of guests that the operator has installed, timed: all at once, each up when it has sent its mark.
+"""Timed starts of the operator's installed guests: all at once, each up when it has sent its mark.
 
-A guest's shell is opened by the way in that jobs use, which is tried from the end of its start command on. It finds
-its own NIC, sets it up and sends the mark, so that nothing is asked across the network meanwhile; its first word comes
-after that. What else its time holds is kept with it (WayIn).
+A guest's shell is opened by the entry that jobs use, which is tried from the end of its start command on. The shell
+finds its own NIC, sets it up and sends the mark, so that nothing crosses the network meanwhile; its first output comes
+after that. The other parts of its boot time are stored with it (GuestEntry).
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ from labconsole.wire.guests import MAX_WAIT_S, GuestStarted
 from labconsole.wire.session import Ping
 
 TRY_S = 0.1
-"""Between two tries of what leads into a guest: ``ssh`` may cost the processors that guests boot on a hundredth of a
-second each time."""
+"""Interval of attempts to enter a guest: ``ssh`` may take a hundredth of a second each time from the processors that
+guests boot on.
+"""
 
 _MARKED = re.compile(r"^mark (\d{1,6})\r?$", re.MULTILINE)
 
@@ -39,26 +40,26 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class InstalledGuest:
-    """One of a crew: what was wanted, and the guest that it is."""
+    """One guest of a crew: its request, and the installed guest."""
 
     member: CrewMember
     guest: str
 
     @property
     def limits(self) -> Limits:
-        told = self.member
+        member = self.member
         return Limits(
-            group=told.name,
-            cpu_shares=told.cpu_shares,
-            cpu_quota_ratio=told.cpu_quota_ratio,
-            memory_mib=told.memory_mib,
+            group=member.name,
+            cpu_shares=member.cpu_shares,
+            cpu_quota_ratio=member.cpu_quota_ratio,
+            memory_mib=member.memory_mib,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartedGuest:
-    """One that stands, its NIC, the shell in it, what it is held to. ``started_ns``, ``way_in``: of a start that was
-    timed; ``inbound``: the NIC at which its streams come in, if it forwards.
+    """A running guest, its NIC, the shell in it, its limits. ``started_ns``, ``way_in``: for a timed start;
+    ``inbound``: the NIC at which its streams arrive, if it forwards.
     """
 
     nic: GuestNic
@@ -70,50 +71,50 @@ class StartedGuest:
 
 
 class InstalledBoot(ResourceLimits):
-    """What a crew of named guests needs beside when its start is timed."""
+    """Timed starts for crews of installed guests."""
 
     CREW_IN_NAMESPACES: ClassVar[bool] = False
-    """As CrewMaking has it."""
+    """See CrewMaking."""
 
     def __init__(self, name: str, options: Mapping[str, object]) -> None:
         super().__init__(name, options)
         self._shells: list[str] = []
 
     def crew_offer(self, wanted: CrewWanted) -> CrewOffer:
-        """What they start from is the operator's, and told in hosts.yaml. What they are given nobody knows."""
+        """The guests' files are the operator's, named in hosts.yaml. Their other settings are unknown."""
         files: dict[str, str] = {}
-        for number, told in enumerate(self.options.guest_files or ()):
-            for guest in self.options.guests[: len(wanted.members)] if GUEST_PLACE in told else [""]:
+        for number, file in enumerate(self.options.guest_files or ()):
+            for guest in self.options.guests[: len(wanted.members)] if GUEST_PLACE in file else [""]:
                 key = f"guest_files[{number}]" + (f" {guest}" if guest else "")
-                files[key] = told.replace(GUEST_PLACE, guest)
+                files[key] = file.replace(GUEST_PLACE, guest)
         return CrewOffer(
             place=USUAL_DISK_PLACE,
             files=files,
             memory_mib=None,
             installed=True,
             in_namespaces=self.CREW_IN_NAMESPACES,
-            # With ssh they are another machine's.
+            # With ssh the interfaces are another machine's.
             own_interfaces=self.about.capabilities.statistics and self.options.ssh is None,
         )
 
     def _find_shell_command(self, guest: str) -> list[str] | None:
-        told = self.options.guest_shell
-        return self.way_in(guest, None if told is None else [word.replace(GUEST_PLACE, guest) for word in told])
+        lead = self.options.guest_shell
+        return self.way_in(guest, None if lead is None else [word.replace(GUEST_PLACE, guest) for word in lead])
 
     @abstractmethod
     async def find_nic(self, shell: Shell, guest: str) -> GuestNic:
-        """The NIC of a guest that runs."""
+        """The NIC of a running guest."""
 
     @abstractmethod
     async def join(self, shell: Shell, interface: str) -> None:
-        """Make the other end of a guest's NIC a port of the bridge that labconsole has made."""
+        """Make the other end of a guest's NIC a port of labconsole's bridge."""
 
     async def start_timed(
         self, shell: Shell, crew: Sequence[InstalledGuest], nics: Sequence[GuestNic]
     ) -> list[StartedGuest]:
         """Start all of them at once; returns when each has sent its mark.
 
-        ``nics``: theirs, as far as that is known of guests that are off. Raises NodeError.
+        ``nics``: their NICs, as far as they are known for stopped guests. Raises NodeError.
         """
         self.poll_s = TRY_S
         deadline = self.now() + self.options.start_s
@@ -121,37 +122,41 @@ class InstalledBoot(ResourceLimits):
             self._await_start(shell, each, nic, deadline) for each, nic in zip(crew, nics, strict=True)
         )
 
-    async def _await_start(self, shell: Shell, each: InstalledGuest, told: GuestNic, deadline: float) -> StartedGuest:
+    async def _await_start(
+        self, shell: Shell, each: InstalledGuest, expected: GuestNic, deadline: float
+    ) -> StartedGuest:
         started_ns, began = (await shell.uut.ask(Ping())).monotonic_ns, self.now()
         answer = await report_as_missing(self.begin(shell, each.guest))
 
         async def outside() -> tuple[GuestNic, float | None, Settings]:
-            early = await self._join_early(shell, told)
+            early = await self._join_early(shell, expected)
             joined_s = self.now() - began if early else None
             await report_as_missing(self._wait_until(shell, each.guest, State.RUNNING, self.options.start_s, answer))
             nic = await self.find_nic(shell, each.guest)
-            if told.mac not in (None, nic.mac) or (early and told.host_interface != nic.host_interface):
-                raise shell.error(f"guest {each.guest} was to have NIC {_format_nic(told)}, and has {_format_nic(nic)}")
+            if expected.mac not in (None, nic.mac) or (early and expected.host_interface != nic.host_interface):
+                raise shell.error(
+                    f"guest {each.guest} was to have NIC {_format_nic(expected)}, and has {_format_nic(nic)}"
+                )
             if self.options.bridges == "made" and not early:
                 await self.join(shell, str(nic.host_interface))
                 joined_s = self.now() - began
             return nic, joined_s, await self.hold(shell, each.guest, each.limits)
 
-        if told.mac is None:
-            nic, joined_s, held = await outside()
+        if expected.mac is None:
+            nic, joined_s, limits = await outside()
             opened, way_in = await self._enter(shell.uut, each, str(nic.mac), deadline)
         else:
-            entering = self._enter(shell.uut, each, told.mac, deadline)
-            (nic, joined_s, held), (opened, way_in) = await gather_both(outside(), entering)
+            entering = self._enter(shell.uut, each, expected.mac, deadline)
+            (nic, joined_s, limits), (opened, way_in) = await gather_both(outside(), entering)
         way_in = way_in.model_copy(update={"joined_s": joined_s})
-        return StartedGuest(nic=nic, shell=opened, held=held, started_ns=started_ns, way_in=way_in)
+        return StartedGuest(nic=nic, shell=opened, held=limits, started_ns=started_ns, way_in=way_in)
 
-    async def _join_early(self, shell: Shell, told: GuestNic) -> bool:
-        """Whether its NIC is on the bridge already, because what it is called was known beforehand."""
-        if self.options.bridges == "found" or told.host_interface is None:
+    async def _join_early(self, shell: Shell, expected: GuestNic) -> bool:
+        """Whether its NIC is on the bridge already, because its name was known in advance."""
+        if self.options.bridges == "found" or expected.host_interface is None:
             return False
         try:
-            await self.join(shell, told.host_interface)
+            await self.join(shell, expected.host_interface)
         except AgentError as exc:
             if exc.code != "no_such_interface":
                 raise
@@ -161,7 +166,7 @@ class InstalledBoot(ResourceLimits):
     async def _enter(
         self, uut: AgentLink, each: InstalledGuest, mac: str, deadline: float
     ) -> tuple[GuestStarted, GuestEntry]:
-        """Try what leads inside until it does, and the mark is sent."""
+        """Try the entry until it leads inside and the mark is sent."""
         name, lead, mark = each.member.name, self._find_shell_command(each.guest), each.member.boot_mark
         assert lead is not None and mark is not None
         argv = [*lead, "sh", "-c", installed_loop(mark, mac, each.member.address)]
@@ -192,7 +197,7 @@ def _format_nic(nic: GuestNic) -> str:
 
 
 async def report_as_missing(work: Awaitable[T]) -> T:
-    """A guest that its hypervisor does not bring up is one that did not come, as one whose program ends."""
+    """Report a guest that its hypervisor does not start as missing, like one whose program ends."""
     try:
         return await work
     except (AgentError, NodeLost, CapabilityMissing):
@@ -205,7 +210,7 @@ S = TypeVar("S")
 
 
 async def gather_both(first: Coroutine[Any, Any, T], second: Coroutine[Any, Any, S]) -> tuple[T, S]:
-    """Side by side. When one fails, the other is given up, and has ended before that is raised."""
+    """Run both side by side. If one fails, the other is cancelled, and has ended before the error is raised."""
     tasks = asyncio.ensure_future(first), asyncio.ensure_future(second)
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
@@ -220,7 +225,7 @@ async def gather_both(first: Coroutine[Any, Any, T], second: Coroutine[Any, Any,
 
 
 async def gather_all(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """All of it side by side, each to its end; then the first failure is raised."""
+    """Run all side by side, each to its end; then raise the first failure."""
     done = await asyncio.gather(*work, return_exceptions=True)
     for each in done:
         if isinstance(each, BaseException):

@@ -1,7 +1,7 @@
-"""A crew (contracts/crew.py) of guests that the operator has installed, and names in hosts.yaml (``guests``).
+"""A crew (contracts/crew.py) of the operator's installed guests, named in hosts.yaml (``guests``).
 
-They are found, started if need be, pinned, attested and left as they were, as those that forward are. In each a shell
-is opened; the address that it is to have for its job is put on its NIC through that, and taken away again.
+They are found, started if needed, pinned, attested and left as found, like guests that forward. A shell is opened in
+each one; it puts the address for the job on the guest's NIC, and removes it afterwards.
 """
 
 from __future__ import annotations
@@ -40,21 +40,22 @@ from labconsole.wire.session import Ping
 
 SETTLED_TRIES = 5
 REMOVE_S = 300.0
-"""For what jobs have written to a guest's disk."""
+"""Time limit for removing files that jobs have written to a guest's disk."""
 
 GONE = "LABCONSOLE-GONE"
-"""What a guest says that has removed it; quoted apart, for a console may echo what it is given."""
+"""Printed by a guest after the removal; split by quotes, for a console may echo its input."""
 
 LAST_S = 3.0
-"""For the same where the console is gone: everything else that is to be undone waits for that."""
+"""The same without a console: all other changes wait for it to be undone."""
 
 _LINK = re.compile(r"^\d{1,6}: (\S{1,40}?)(?:@\S{1,40})?: <(\S{0,200})> .*\slink/ether ([0-9a-f:]{17})\s", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class GuestUndo:
-    """A line that undoes what was done in a guest. ``kept``: the directory on its disk that it removes, there when the
-    guest has been stopped; ``lost``: with its agent, whose keeper may have removed that."""
+    """A line that undoes a change in a guest. ``kept``: the directory on its disk that it removes, which survives a
+    stop of the guest; ``lost``: the agent is lost, and its keeper may have removed that.
+    """
 
     each: InstalledGuest
     line: str
@@ -71,26 +72,28 @@ class InstalledCrew(InstalledNics):
 
     @abstractmethod
     async def attested(self, shell: Shell, ports: Sequence[str]) -> Attestation:
-        """What runs now, of the guests that are planned. ``ports``: the node's NICs that lead to them."""
+        """The running state of the planned guests. ``ports``: the node's NICs that lead to them."""
 
     @abstractmethod
     async def restore(self, uut: AgentLink) -> None:
-        """Undo all that was done."""
+        """Undo all changes."""
 
     # The contract ---------------------------------------------------------------------------------------------------
 
     @property
     def crew_cpus(self) -> Sequence[int] | None:
-        """The CPUs that guests are spread over; None: those that the UUT's system has. A hypervisor may have more."""
-        told = cpu_set(self.options.guest_cpus or "")
-        return None if told is None else sorted(told)
+        """The CPUs that guests are spread over, or None for those of the UUT's system. A hypervisor may have more."""
+        cpus = cpu_set(self.options.guest_cpus or "")
+        return None if cpus is None else sorted(cpus)
 
     def crew_refusal(self, wanted: CrewWanted) -> str | None:
-        told, many = self.options.guests, len(wanted.members)
-        if not told:
+        guests, many = self.options.guests, len(wanted.members)
+        if not guests:
             return f"platform {self.name} has no `guests` in hosts.yaml, the names of its guests for jobs"
-        if not 1 <= many <= len(told):
-            names = f"{len(told)} guest{'' if len(told) == 1 else 's'} for jobs in hosts.yaml ({format_names(told)})"
+        if not 1 <= many <= len(guests):
+            names = (
+                f"{len(guests)} guest{'' if len(guests) == 1 else 's'} for jobs in hosts.yaml ({format_names(guests)})"
+            )
             return f"platform {self.name} has {names}, not {many}"
         if (refusal := self.nics_refusal(wanted)) is not None:
             return refusal
@@ -103,7 +106,7 @@ class InstalledCrew(InstalledNics):
         for member in wanted.members:
             if (refusal := self.limits_refusal(InstalledGuest(member, "").limits)) is not None:
                 return refusal
-        if self._find_shell_command(told[0]) is None:
+        if self._find_shell_command(guests[0]) is None:
             return (
                 f"driver {self.about.name} cannot run a program inside a guest{self.where()}; if a command opens a "
                 f"shell in each, give it in hosts.yaml, such as guest_shell: [ssh, -o, BatchMode=yes, "
@@ -112,7 +115,7 @@ class InstalledCrew(InstalledNics):
         return None
 
     def crew_commands(self, wanted: CrewWanted) -> list[str]:
-        """What prepare_crew() does on the UUT, as lines of a shell, as far as that can be told without asking it."""
+        """The commands of prepare_crew() on the UUT, as lines of a shell, as far as they are known without a query."""
         shell, crew = RecordingShell(self.name, self.options.ssh), self._plan(wanted)
         for each in crew:
             shell.record(self.start(shell, each.guest))
@@ -133,10 +136,10 @@ class InstalledCrew(InstalledNics):
         return [*shell.lines, *shell_lines(self.bridges_of_crew(wanted, ends)), *shells, *made]
 
     async def check_node(self, uut: AgentLink) -> None:
-        """What runs is found, and refused, when they are made ready."""
+        """Does nothing: prepare_crew() finds and refuses running guests."""
 
     async def prepare_crew(self, uut: AgentLink, wanted: CrewWanted) -> Crew:
-        """Refuse what cannot be, start what does not run, pin it, find each one's NIC, open a shell in it, attest."""
+        """Refuse impossible requests, start and pin the guests, find each one's NIC, open a shell in it, attest."""
         shell, crew = self.shell(uut), self._plan(wanted)
         if wanted.limit_s is not None:
             self.options = self.options.model_copy(update={"start_s": wanted.limit_s})
@@ -151,34 +154,36 @@ class InstalledCrew(InstalledNics):
                 else "guests are made to forward, and given routes, only where all of that ends with them"
             )
             raise shell.error(
-                f"{format_names(runs)} run{'s' if len(runs) == 1 else ''} already, and {why}: stop what runs; labconsole "
-                "stops no guest that it did not start"
+                f"{format_names(runs)} run{'s' if len(runs) == 1 else ''} already, and {why}: stop what runs; "
+                "labconsole stops no guest that it did not start"
             )
         disks = InstalledDisks(str(self.options.guest_directory))
         below = await find_installed_disks(uut, self.name, self.options, crew)
-        told = not idle or self.about.capabilities.idle_nics
-        before = await self.nics_of_crew(shell, crew, idle) if told else []
+        nics_known = not idle or self.about.capabilities.idle_nics
+        before = await self.nics_of_crew(shell, crew, idle) if nics_known else []
         started_ns = (await uut.ask(Ping())).monotonic_ns
         async with restored_on_failure(self.restore, uut):
             if all(each.member.boot_mark is not None for each in crew):
                 nics = [each.own for each in before] or [await self.nic_to_be(shell, each.guest) for each in crew]
                 await self.apply_changes(shell, self.bridges_of_crew(wanted, []))
-                stood = await self.start_timed(shell, crew, nics)
-                self.tell_apart(shell, crew, [NicPair(each.nic) for each in stood])
-                started_ns = min(each.started_ns for each in stood if each.started_ns is not None)
+                started = await self.start_timed(shell, crew, nics)
+                self.tell_apart(shell, crew, [NicPair(each.nic) for each in started])
+                started_ns = min(each.started_ns for each in started if each.started_ns is not None)
             else:
-                stood = await self._start_crew(shell, crew, idle, wanted)
+                started = await self._start_crew(shell, crew, idle, wanted)
                 await gather_all(self._make_disk(uut, each, disks) for each in crew if each.member.disk_mib)
             pids = [await self.pid(shell, each.guest) if shell.ssh is None else None for each in crew]
-            shells = {each.member.name: there.shell.pid for each, there in zip(crew, stood, strict=True)}
+            shells = {each.member.name: there.shell.pid for each, there in zip(crew, started, strict=True)}
             ports = [port for port in (wanted.port, wanted.inbound_port) if port is not None]
-            held = {each.guest: there.held for each, there in zip(crew, stood, strict=True)}
+            set_limits = {each.guest: there.held for each, there in zip(crew, started, strict=True)}
 
             async def attest(link: AgentLink) -> Attestation:
                 await gather_all(self._same_shell(link, each, shells[each.member.name]) for each in crew)
                 there = await self.attested(self.shell(link), ports)
                 limits = {
-                    name: await self.settings(self.shell(link), name, list(told)) for name, told in held.items() if told
+                    name: await self.settings(self.shell(link), name, list(names))
+                    for name, names in set_limits.items()
+                    if names
                 }
                 members = {each.member.name: each.guest for each in crew}
                 return {**there, "members": members, **({"limits": limits} if limits else {})}
@@ -191,7 +196,7 @@ class InstalledCrew(InstalledNics):
                         pid=pid,
                         host_interface=there.nic.host_interface,
                         started_ns=there.started_ns,
-                        # One that ran before had no start to be timed.
+                        # A guest that ran before had no timed start.
                         ready_ns=there.shell.ready_ns if each.guest in idle else None,
                         mac=there.nic.mac,
                         way_in=there.way_in,
@@ -201,7 +206,7 @@ class InstalledCrew(InstalledNics):
                         in_namespace=self.CREW_IN_NAMESPACES,
                         disk=disks.path(each.member) if each.member.disk_mib else None,
                     )
-                    for each, pid, there in zip(crew, pids, stood, strict=True)
+                    for each, pid, there in zip(crew, pids, started, strict=True)
                 ),
                 started_ns=started_ns,
                 attestation=await attest(uut),
@@ -211,7 +216,7 @@ class InstalledCrew(InstalledNics):
             )
 
     async def hypervisor_memory(self, uut: AgentLink, wanted: CrewWanted) -> HypervisorWord | None:
-        """What the hypervisor itself says, with the guests by the names that they have in the crew. None: nothing."""
+        """The hypervisor's own report, with the guests by their names in the crew, or None without one."""
         names = {each.guest: each.member.name for each in self._plan(wanted)}
         said = await self.memory_word(self.shell(uut), list(names))
         if said is None:
@@ -219,8 +224,8 @@ class InstalledCrew(InstalledNics):
         return replace(said, guest_bytes={names[guest]: count for guest, count in said.guest_bytes.items()})
 
     async def end_named_crew(self, uut: AgentLink) -> list[NodeError]:
-        """Take addresses away from guests that go on running, and end the shells. All is tried; what failed is
-        returned, and what a lost node kept from being done is still to do.
+        """Remove addresses from guests that go on running, and end the shells. All are tried; failures are returned,
+        and changes on a lost node remain to be undone.
         """
         failures: list[NodeError] = []
         shell = self.shell(uut)
@@ -242,15 +247,15 @@ class InstalledCrew(InstalledNics):
                     failures.append(exc)
                 self._shells.pop()
         except NodeLost as exc:
-            self._shells.clear()  # they went with their agent, whose keeper does what was promised
+            self._shells.clear()  # they ended with their agent, whose keeper undoes the registered changes
             self._inside_undo = [replace(undo, lost=True) for undo in self._inside_undo]
             failures.append(exc)
         return failures
 
-    # How ------------------------------------------------------------------------------------------------------------
+    # Implementation -----------------------------------------------------------------------------------------------
 
     def _plan(self, wanted: CrewWanted) -> list[InstalledGuest]:
-        """Which guest is which; what is planned from now on."""
+        """The installed guest of each member; they are the planned ones from now on."""
         crew = [
             InstalledGuest(member, guest) for member, guest in zip(wanted.members, self.options.guests, strict=False)
         ]
@@ -260,24 +265,24 @@ class InstalledCrew(InstalledNics):
     async def _start_crew(
         self, shell: Shell, crew: Sequence[InstalledGuest], idle: Sequence[str], wanted: CrewWanted
     ) -> list[StartedGuest]:
-        """Start those that are off, and set each up through the shell that is opened in it."""
+        """Start those that are off, and set each up through the shell opened in it."""
         await gather_all(self.bring_up(shell, name) for name in idle)
         await self.pin_planned(shell)
-        held = [await self.hold(shell, each.guest, each.limits) for each in crew]
+        limits = [await self.hold(shell, each.guest, each.limits) for each in crew]
         nics = await self.nics_of_crew(shell, crew)
         await self.apply_changes(shell, self.bridges_of_crew(wanted, nics))
         opened = await gather_all(self._open_shell(shell, each) for each in crew)
         await gather_all(self._put_addresses(shell.uut, each, nic) for each, nic in zip(crew, nics, strict=True))
-        of_each = zip(nics, opened, held, strict=True)
+        of_each = zip(nics, opened, limits, strict=True)
         return [
             StartedGuest(nic=nic.own, inbound=nic.inbound, shell=started, held=settings)
             for nic, started, settings in of_each
         ]
 
     async def _open_shell(self, shell: Shell, each: InstalledGuest, *, comes: bool = True) -> GuestStarted:
-        """A shell inside. What leads there may have to be tried until a guest that was just started takes it.
+        """Open a shell inside. The entry may have to be tried until a guest that was just started accepts it.
 
-        Not ``comes``: it is up, or gone.
+        Without ``comes``, the guest is either up or gone.
         """
         lead = self._find_shell_command(each.guest)
         assert lead is not None
@@ -299,7 +304,7 @@ class InstalledCrew(InstalledNics):
         return started[name]
 
     async def _settle(self, shell: Shell, name: str) -> None:
-        """A console may still print what was asked before: by somebody else, or by a crew that stood earlier."""
+        """Wait for a console's pending output of earlier commands, by other users or an earlier crew."""
         for tried in range(1, SETTLED_TRIES + 1):
             try:
                 await ask_on_console(name)(shell.uut, ":")
@@ -317,7 +322,7 @@ class InstalledCrew(InstalledNics):
             await self._put_address(uut, each, str(nics.inbound.mac), each.member.inbound.address)
 
     async def _put_address(self, uut: AgentLink, each: InstalledGuest, mac: str, address: str) -> None:
-        """Set its NIC up with the address that it is to have."""
+        """Set its NIC up with the given address."""
         ask = ask_on_console(each.member.name)
         links = {found[2]: (found[0], found[1]) for found in _LINK.findall(await ask(uut, "ip -o link"))}
         name, flags = links.get(mac, ("-", ""))
@@ -336,7 +341,7 @@ class InstalledCrew(InstalledNics):
         await ask(uut, f"{add}ip link set {link} up")
 
     async def _make_disk(self, uut: AgentLink, each: InstalledGuest, disks: InstalledDisks) -> None:
-        """It stays when the guest is stopped: so the keeper is told as well how to remove it."""
+        """Make its disk directory. It survives a stop of the guest, so the keeper also gets the line to remove it."""
         line, lead = disks.removing(each.member), self._find_shell_command(each.guest)
         assert lead is not None
         await uut.ask(
@@ -349,8 +354,9 @@ class InstalledCrew(InstalledNics):
         await disks.make(uut, ask, f"platform {self.name}: guest {each.guest}", each.member)
 
     async def _undo_in_guest(self, shell: Shell, undo: GuestUndo) -> None:
-        """What ends with a guest that is stopped need not be undone. What was promised stands until it is done, or the
-        guest is off: then only the keeper of a lost agent may have done it."""
+        """Changes that end with a stopped guest need no undoing. A registered change stays registered until it is
+        undone or the guest is off: then only the keeper of a lost agent may have undone it.
+        """
         each = undo.each
         if each.guest in self._started:
             if not undo.kept:
@@ -364,14 +370,14 @@ class InstalledCrew(InstalledNics):
                     "wrote; the next jobs of the disk in this guest remove it"
                 )
         try:
-            # By another shell: the one that was open may be gone, or still have a job to do, which ends with it.
+            # Through another shell: the open one may be gone, or still run a job, which ends with it.
             await close_shell(shell.uut, each.member.name)
             await self._open_shell(shell, each, comes=False)
             await ask_on_console(each.member.name, REMOVE_S if undo.kept else ASK_S)(shell.uut, undo.line)
         except NodeLost:
             raise
         except NodeError:
-            # Who has lost the lease may open no shell any more, and still execute.
+            # A console that has lost the lease may open no shell any more, but may still execute.
             if not undo.kept or not await self._alone(shell, undo):
                 raise
         if undo.kept:
@@ -380,9 +386,9 @@ class InstalledCrew(InstalledNics):
     async def _alone(self, shell: Shell, undo: GuestUndo) -> bool:
         lead = self._find_shell_command(undo.each.guest)
         assert lead is not None
-        # The status may be a console's, which says nothing of the line.
-        told = f"{{ {undo.line}; }} && echo {GONE[:4]}''{GONE[4:]}"
-        return GONE in (await shell.run(build_single_command(lead, told), limit_s=REMOVE_S)).stdout
+        # The status may be a console's, which is independent of the line.
+        command = f"{{ {undo.line}; }} && echo {GONE[:4]}''{GONE[4:]}"
+        return GONE in (await shell.run(build_single_command(lead, command), limit_s=REMOVE_S)).stdout
 
     async def _runs(self, shell: Shell, guest: str) -> bool:
         try:
@@ -391,7 +397,7 @@ class InstalledCrew(InstalledNics):
             return False
 
     async def _same_shell(self, uut: AgentLink, each: InstalledGuest, pid: int) -> None:
-        """Raises NodeError when it is no longer the one that was opened: the guest was begun anew, or has ended."""
+        """Raises NodeError if it is no longer the opened shell: the guest was restarted, or has ended."""
         state = await guest_state(uut, each.member.name)
         if state is None or not state.running or state.pid != pid:
             raise NodeError(
@@ -401,5 +407,5 @@ class InstalledCrew(InstalledNics):
 
 
 def _format_disk_name(each: InstalledGuest) -> str:
-    """By what the keeper knows what is to be removed of this guest's disk."""
+    """The keeper's name for the disk files of this guest to remove."""
     return f"the disk of {each.guest}"

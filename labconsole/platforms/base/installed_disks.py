@@ -1,8 +1,8 @@
-"""Disks of guests that the operator has installed: in each a directory on the disk that it has, made through its shell.
+"""Disks of the operator's installed guests: in each a directory on its own disk, made through its shell.
 
-hosts.yaml names the directory (``guest_directory``) in which ours is made, and what holds the guests' disks on the UUT
-(``guest_disk``), whose counters say what reached it. Ours is removed with all that is in it; should both console and
-agent be killed, the next crew that works there removes it.
+hosts.yaml names the parent directory (``guest_directory``), and the UUT's device below the guests' disks
+(``guest_disk``), whose counters show the data that reached it. The directory is removed with its contents; if both
+console and agent are killed, the next crew that works there removes it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from labconsole.platforms.base.options import ManagedOptions
 from labconsole.wire.execution import Execute
 
 _IN_MEMORY = ("rootfs", "tmpfs", "ramfs", "devtmpfs", "hugetlbfs")
-"""File systems of which nothing reaches a disk."""
+"""File systems whose data reach no disk."""
 
 _NAME = "labconsole-disk"
 _LOOK_S = 10.0
@@ -34,17 +34,17 @@ _BLOCK_DEVICE = re.compile(r"^block special file ([0-9a-f]{1,8}) ([0-9a-f]{1,8})
 
 
 def disks_refusal(platform: str, options: ManagedOptions) -> str | None:
-    """Why its guests cannot work on disks; None: they can."""
+    """Why its guests cannot work on disks, or None if they can."""
     if options.ssh is not None:
         return (
             f"platform {platform} is commanded by ssh: the disks of its guests are another node's, and whether what "
             "jobs write reaches them could not be told"
         )
-    told = {
+    missing = {
         "guest_directory": "the directory in each guest, on its disk, in which jobs may work",
         "guest_disk": "the directory or block device on the UUT that holds the guests' disks",
     }
-    for key, what in told.items():
+    for key, what in missing.items():
         if getattr(options, key) is None or key not in options.model_fields_set:
             return f"platform {platform} has no `{key}` in hosts.yaml, {what}"
     return None
@@ -53,7 +53,7 @@ def disks_refusal(platform: str, options: ManagedOptions) -> str | None:
 @dataclass(frozen=True, slots=True)
 class InstalledDisks:
     """The directories of one crew, below ``place`` in each guest, which guests of one UUT may share; ``crew``: a word
-    that no other crew has.
+    unique to the crew.
     """
 
     place: str
@@ -63,9 +63,7 @@ class InstalledDisks:
         return f"{self.place.rstrip('/')}/{_NAME}-{self.crew}-{member.name}"
 
     def making(self, member: CrewMember) -> str:
-        """A line that removes what other crews left, makes the directory, and says on which file system it is and what
-        room that has.
-        """
+        """A line that removes other crews' leftovers, makes the directory, prints its file system and free space."""
         others = f'for d in {_NAME}-*; do case $d in {_NAME}-{self.crew}-*) ;; *) rm -rf -- "$d" ;; esac; done'
         kind = 'while read -r d p t r; do [ "$p" = "${m##* }" ] && f=$t; done </proc/mounts'
         return (
@@ -74,15 +72,13 @@ class InstalledDisks:
         )
 
     def removing(self, member: CrewMember) -> str:
-        """A line that removes it, also where the guest is ended at once. Twice: a job that is being ended may still
-        write.
-        """
+        """A line that removes it, even if the guest is about to end. Twice: a job may still write as it ends."""
         path = self.path(member)
         return f"rm -rf -- {path} || rm -rf -- {path}; busybox sync -f {self.place} && ! test -e {path}"
 
     async def make(self, uut: AgentLink, ask: Ask, guest: str, member: CrewMember) -> None:
-        """In this ``guest``, as messages name it. Raises NodeError where it cannot be, would be in memory, or has no
-        room.
+        """Make the directory in this ``guest``, as messages name it. Raises NodeError if it is impossible, would be in
+        memory, or has no space.
         """
         try:
             found = _FOUND.search(await ask(uut, self.making(member)))
@@ -114,8 +110,8 @@ class InstalledDisks:
 async def find_installed_disks(
     uut: AgentLink, platform: str, options: ManagedOptions, crew: Sequence[InstalledGuest]
 ) -> DisksBelow | None:
-    """What holds the disks of these guests on the UUT; None: none of them needs one. Raises NodeError where that is no
-    device.
+    """The device below the disks of these guests on the UUT, or None if no guest needs one. Raises NodeError if it is
+    no device.
     """
     place = options.guest_disk
     if place is None or not any(each.member.disk_mib for each in crew):

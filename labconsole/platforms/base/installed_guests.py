@@ -1,8 +1,8 @@
-"""Guests of a hypervisor that the operator has installed: found, started if need be, attested, and left as they were.
+"""The operator's installed guests of a hypervisor: found, started if needed, attested, and left as found.
 
-A driver declares what its hypervisor can and gives a handful of questions and commands; the engine's contract is here,
-once. Nothing is believed that was not read back: after every change the state is asked until it is reached or a limit
-passes. That the guests forward is the operator's set-up; only the frames that come through prove it.
+A driver declares the capabilities of its hypervisor and supplies a few queries and commands; the engine's contract is
+implemented here, once. Every change is read back: the state is polled until it is reached or a limit passes. Forwarding
+by the guests is the operator's set-up; only the frames that pass through prove it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from labconsole.platforms.base.shell import RecordingShell, Shell
 
 TOKEN = "platform"
 SHELL = "second"
-"""What the agent calls the shell inside the second guest."""
+"""The agent's name for the shell inside the second guest."""
 
 
 class InstalledGuestDriver(InstalledCrew, GuestStreams):
-    """See labconsole.contracts.driver.Driver. A driver overrides what labconsole.platforms.base.hypervisor names."""
+    """See labconsole.contracts.driver.Driver. A driver overrides methods of labconsole.platforms.base.hypervisor."""
 
     outlives_agent = True
-    """The guests are their hypervisor's: what was begun when the UUT was lost has to be undone when it is back."""
+    """The guests are their hypervisor's: changes begun when the UUT was lost have to be undone when it is back."""
 
     def __init__(self, name: str, options: Mapping[str, object]) -> None:
         super().__init__(name, options)
@@ -52,7 +52,7 @@ class InstalledGuestDriver(InstalledCrew, GuestStreams):
         )
 
     def _lead(self) -> list[str] | None:
-        """What leads into the second guest, to a shell that ``open_shell`` puts behind it."""
+        """The command that leads into the second guest, to a shell that ``open_shell`` appends."""
         second = self.options.second_guest
         return None if second is None else self.way_in(second, self.options.second_shell)
 
@@ -65,7 +65,7 @@ class InstalledGuestDriver(InstalledCrew, GuestStreams):
         return SecondGuest(name=name, cpus=self.options.second_cpu, ask=ask, cannot=cannot, pid=pid)
 
     async def _open(self, shell: Shell, lead: Sequence[str]) -> tuple[Ask | None, str]:
-        """A shell inside, or why there is none: a guest that only has to be there needs none."""
+        """A shell inside, or the reason why there is none: a guest that only has to run needs none."""
         self._inside = True
         try:
             return await open_shell(shell.uut, SHELL, lead), ""
@@ -75,7 +75,7 @@ class InstalledGuestDriver(InstalledCrew, GuestStreams):
     # The engine's contract ----------------------------------------------------------------------------------------
 
     def _streams(self, wirings: Sequence[StreamWiring], second: Sequence[StreamWiring] | None) -> Streams:
-        """Guest to its streams; what is planned from now on."""
+        """The streams of each guest; these guests are the planned ones from now on."""
         streams = {self.options.guest: tuple(wirings)}
         if second is not None:
             if self.options.second_guest is None:
@@ -87,7 +87,7 @@ class InstalledGuestDriver(InstalledCrew, GuestStreams):
     async def prepare(
         self, uut: AgentLink, wirings: Sequence[StreamWiring], *, second: Sequence[StreamWiring] | None = None
     ) -> Prepared:
-        """Refuse what cannot be, start what does not run, pin it, find the NICs of every stream, attest."""
+        """Refuse impossible requests, start and pin the guests, find the NICs of every stream, attest."""
         shell, streams = self.shell(uut), self._streams(wirings, second)
         await self.probe(shell)
         found = await self.survey(shell)
@@ -115,23 +115,23 @@ class InstalledGuestDriver(InstalledCrew, GuestStreams):
         return Prepared(paths=paths, inside=inside, second=second_guest, attestation=attestation, attest=attest)
 
     async def apply_changes(self, shell: Shell, changes: Sequence[NetworkChange]) -> None:
-        """Have the agent make them; undone by restore()."""
+        """Have the agent make the changes; restore() undoes them."""
         if changes:
             self._applied = True
             await apply(shell.uut, TOKEN, changes)
 
     async def _restore_after(self, uut: AgentLink, exc: BaseException) -> None:
-        """Restore after a failure; when that fails too, both are said."""
+        """Restore after a failure; if that fails too, both errors are reported."""
         try:
             await self.restore(uut)
         except NodeLost:
-            return  # what came before says more; what is left to do is done when the node is back
+            return  # the first error is more useful; the rest is undone when the node is back
         except NodeError as also:
             if isinstance(exc, NodeError) and not isinstance(exc, NodeLost):
                 raise NodeError(uut.name, f"{exc.message}; then restoring failed: {also.message}") from exc
 
     async def restore(self, uut: AgentLink) -> None:
-        """Take bridges away, put pinning back and stop what we started. All is tried; the first failure is raised."""
+        """Remove bridges, restore pinning, stop guests we started. All are tried; the first failure is raised."""
         failures = await self.end_named_crew(uut)
         for there, end in ((self._inside, close_shell(uut, SHELL)), (self._applied, undo(uut, TOKEN))):
             if not there:
@@ -147,7 +147,7 @@ class InstalledGuestDriver(InstalledCrew, GuestStreams):
             raise next((each for each in failures if isinstance(each, NodeLost)), failures[0])
 
     def commands(self, wirings: Sequence[StreamWiring], second: Sequence[StreamWiring] | None = None) -> list[str]:
-        """What prepare() does on the UUT, as lines of a shell, as far as that can be told without asking it."""
+        """The commands of prepare() on the UUT, as lines of a shell, as far as they are known without a query."""
         shell, streams = RecordingShell(self.name, self.options.ssh), self._streams(wirings, second)
         for name in streams:
             shell.record(self.start(shell, name))
@@ -160,13 +160,13 @@ class InstalledGuestDriver(InstalledCrew, GuestStreams):
     # Attestation --------------------------------------------------------------------------------------------------
 
     async def attestation(self, shell: Shell, streams: Streams) -> Attestation:
-        """What runs now, where frames are forwarded."""
+        """The running state, including the forwarding interfaces."""
         return await self.attested(
             shell, [n for wiring in flatten_wirings(streams) for n in (wiring.uut_in, wiring.uut_out)]
         )
 
     async def attested(self, shell: Shell, ports: Sequence[str]) -> Attestation:
-        """What runs now. Equal as long as nothing was changed, so no times, no counters, no identities per start."""
+        """The running state. Equal as long as nothing changed, so without times, counters and identities of a start."""
         versions = await self.probe(shell)
         found = await self.guests(shell)
         machines: Attestation = {}
@@ -205,7 +205,7 @@ class InstalledGuestDriver(InstalledCrew, GuestStreams):
         }
 
     async def _kernel(self, shell: Shell, name: str) -> str | None:
-        """What ``uname -r`` says inside, where something can be run there and has it."""
+        """Output of ``uname -r`` inside, if programs can run there and it exists."""
         if not self.about.capabilities.exec:
             return None
         answer = await self.execute(shell, name, ["/bin/uname", "-r"])

@@ -1,5 +1,5 @@
-"""Which NICs of the operator's guests are meant: the one that a crew shares the UUT's NIC by, and of guests that
-forward the one that their streams come in at; and the bridges that labconsole makes for both.
+"""The used NICs of the operator's guests: the one that shares the UUT's NIC, and for guests that forward the one at
+which their streams arrive; and labconsole's bridges for both.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from labconsole.platforms.base.shell import Shell
 
 @dataclass(frozen=True, slots=True)
 class NicPair:
-    """The NICs of a guest that are used. ``inbound`` None: it does not forward."""
+    """The used NICs of a guest. ``inbound`` is None if it does not forward."""
 
     own: GuestNic
     inbound: GuestNic | None = None
 
 
 class InstalledNics(InstalledBoot):
-    """What a crew of named guests needs to find them."""
+    """Finds the NICs of a crew of installed guests."""
 
     @abstractmethod
     async def apply_changes(self, shell: Shell, changes: Sequence[NetworkChange]) -> None:
-        """Have the agent make them; undone by restore()."""
+        """Have the agent make the changes; restore() undoes them."""
 
     def nics_refusal(self, wanted: CrewWanted) -> str | None:
-        """Why these guests cannot forward, where that is wanted; None: they can."""
+        """Why these guests cannot forward as requested, or None if they can."""
         if not any(member.inbound for member in wanted.members):
             return None
         if self.options.guest_nic is None or self.options.guest_inbound_nic is None:
@@ -49,7 +49,7 @@ class InstalledNics(InstalledBoot):
         return None
 
     def bridges_of_crew(self, wanted: CrewWanted, nics: Sequence[NicPair]) -> list[NetworkChange]:
-        """Those that labconsole makes: of the guests' NICs and the UUT's."""
+        """Bridges that labconsole makes for the guests' NICs and the UUT's."""
         if self.options.bridges == "found":
             return []
         made: list[NetworkChange] = [Bridge(name=BRIDGE, ports=[wanted.port, *(_end(nic.own) for nic in nics)])]
@@ -59,19 +59,19 @@ class InstalledNics(InstalledBoot):
         return made
 
     async def find_nic(self, shell: Shell, guest: str) -> GuestNic:
-        """See NamedStarts."""
+        """See InstalledBoot."""
         return await self._nic(shell, guest, "guest_nic")
 
     async def join(self, shell: Shell, interface: str) -> None:
-        """See NamedStarts."""
+        """See InstalledBoot."""
         await self.apply_changes(shell, [BridgePort(name=BRIDGE, port=interface)])
 
     async def nics_of_crew(
         self, shell: Shell, crew: Sequence[InstalledGuest], idle: Sequence[str] = ()
     ) -> list[NicPair]:
-        """Each one's NICs. Raises NodeError when it cannot be told which, or two would be mistaken for one another.
+        """Each one's NICs. Raises NodeError if they are ambiguous, or if two could be confused with each other.
 
-        ``idle``: guests that do not run, so that their NICs need not have another end yet.
+        ``idle``: guests that are off, so that their NICs need no other end yet.
         """
         found = []
         for each in crew:
@@ -84,13 +84,13 @@ class InstalledNics(InstalledBoot):
         return found
 
     async def nic_to_be(self, shell: Shell, guest: str) -> GuestNic:
-        """As far as that is known of a guest that is off."""
+        """The NIC of a stopped guest, as far as known."""
         nics, number = list(await self.nics_to_be(shell, guest)), self.options.guest_nic
         known = number is not None or len(nics) == 1
         return nics[(number or 1) - 1] if known and (number or 1) <= len(nics) else GuestNic(mac=None)
 
     def tell_apart(self, shell: Shell, crew: Sequence[InstalledGuest], nics: Sequence[NicPair]) -> None:
-        """Raise NodeError where two NICs have one MAC address."""
+        """Raise NodeError if two NICs have one MAC address."""
         owners: dict[str, str] = {}
         for each, found in zip(crew, nics, strict=True):
             for nic in (found.own, *([] if found.inbound is None else [found.inbound])):

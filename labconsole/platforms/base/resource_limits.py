@@ -1,6 +1,6 @@
-"""Guests of an installed hypervisor held to limits (weight, quota, memory), each read back, and put back afterwards.
+"""Resource limits of installed hypervisors' guests (weight, quota, memory), each read back, and restored afterwards.
 
-What a limit is called differs: a setting is a name and a value in the hypervisor's own words.
+Names of limits differ: a setting is a name and a value in the hypervisor's own terms.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ KINDS = ("cpu_shares", "cpu_quota_ratio", "memory_mib")
 
 
 class ResourceLimits(Lifecycle):
-    """A hypervisor's guests, some of them held to limits."""
+    """A hypervisor's guests, some of them with limits."""
 
     def __init__(self, name: str, options: Mapping[str, object]) -> None:
         super().__init__(name, options)
         self._held: dict[str, Settings] = {}
 
     def limits_refusal(self, wanted: Limits) -> str | None:
-        """Why a guest cannot be held to these, in a sentence; None: it can."""
+        """Why a guest cannot have these limits, in a sentence, or None if it can."""
         for kind in KINDS:
             if getattr(wanted, kind) is not None and kind not in self.limits_it_has():
                 return f"driver {self.about.name} cannot hold a guest{self.where()} to {kind}; set it up there"
         return None
 
     async def hold(self, shell: Shell, name: str, wanted: Limits) -> Settings:
-        """Hold it, and keep what it was held to before. Returns what is read back."""
+        """Set limits, and keep the earlier ones. Returns the values read back."""
         if all(getattr(wanted, kind) is None for kind in KINDS):
             return {}
         settings = await self.limit_settings(shell, name, wanted)
@@ -42,7 +42,7 @@ class ResourceLimits(Lifecycle):
         return settings
 
     async def put_back(self, shell: Shell) -> list[NodeError]:
-        """Limits, too, of guests that go on running."""
+        """Restore limits, too, of guests that go on running."""
         failures: list[NodeError] = []
         while self._held:
             name, before = next(reversed(self._held.items()))
@@ -50,7 +50,7 @@ class ResourceLimits(Lifecycle):
                 if name not in self._started:
                     await self._set(shell, name, before)
             except UnknownGuest:
-                pass  # transient: with its end its limits are forgotten
+                pass  # transient: its limits end with it
             except NodeLost as exc:
                 return [exc]
             except NodeError as exc:

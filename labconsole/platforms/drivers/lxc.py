@@ -1,8 +1,8 @@
 """``lxc``: containers of LXC's own tools (``lxc-start`` and its family).
 
-A container that is started here is a child of the agent's keeper and ends with it: whatever becomes of the console,
-nothing stays. LXC's tools talk through a socket that belongs to a network namespace, so a container that was started in
-another one looks stopped: ``lxc-start`` then says "already running", with exit status 0.
+A container that is started here is a child of the agent's keeper and ends with it, so nothing remains if the console
+fails. LXC's tools talk through a socket that belongs to a network namespace, so a container that was started in another
+one looks stopped: ``lxc-start`` then prints "already running", with exit status 0.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ CPUS = "cpuset.cpus"
 EFFECTIVE_CPUS = "cpuset.cpus.effective"
 
 NETWORKS = ("lxc.network", "lxc.net")
-"""What a setting's name begins with: LXC 1.0 to 2.1, and LXC 2.1 to 6. Which one is not known is "invalid"."""
+"""Prefixes of a setting's name: LXC 1.0 to 2.1, and LXC 2.1 to 6. The unknown one gives "invalid"."""
 
 WITHOUT_INTERFACE = ("empty", "none")
 
@@ -72,7 +72,7 @@ class LxcOptions(ManagedOptions):
 
 
 def configured(text: str) -> dict[int, dict[str, str]]:
-    """``lxc-info -c lxc.net…``: what each network of a container is configured as. "invalid": there is no such one."""
+    """``lxc-info -c lxc.net…``: the configuration of each network of a container. "invalid": it does not exist."""
     found: dict[int, dict[str, str]] = {}
     for index, key, value in _SETTING.findall(text):
         if value:
@@ -81,7 +81,7 @@ def configured(text: str) -> dict[int, dict[str, str]]:
 
 
 class LxcDriver(LxcCrew, InstalledGuestDriver):
-    """Option ``path``: where the containers are, when not where LXC looks by itself (``lxc-ls -P``)."""
+    """Option ``path``: the containers' location, if it is not LXC's default (``lxc-ls -P``)."""
 
     about = DriverInfo(
         name="lxc",
@@ -108,22 +108,22 @@ class LxcDriver(LxcCrew, InstalledGuestDriver):
         self.crew_root, self.elsewhere = self.options.crew_root, self.options.ssh is not None
         self.guest_disk = self.options.guest_disk
 
-    def tool(self, tool: str, *words: str) -> list[str]:
+    def tool(self, tool: str, *args: str) -> list[str]:
         path = [] if self.options.path is None else ["-P", self.options.path]
-        return [tool, *path, *words]
+        return [tool, *path, *args]
 
     async def probe(self, shell: Shell) -> dict[str, str]:
         return {"lxc": (await shell.must(["lxc-start", "--version"])).strip()[:40]}
 
-    async def _names(self, shell: Shell, *words: str) -> list[str]:
-        """One name a line: a name may hold blanks."""
-        lines = (await shell.must(self.tool("lxc-ls", "-1", *words))).splitlines()
+    async def _names(self, shell: Shell, *args: str) -> list[str]:
+        """One name a line: a name may contain blanks."""
+        lines = (await shell.must(self.tool("lxc-ls", "-1", *args))).splitlines()
         return [line.strip() for line in lines if line.strip()]
 
     async def guests(self, shell: Shell) -> dict[str, HypervisorGuest]:
-        """Those with a configuration, and those that run without one. What is not listed as stopped may run.
+        """Guests with a configuration, and running ones without. A guest that is not listed as stopped may run.
 
-        `--active` leaves out running containers whose names hold blanks (5.0).
+        `--active` leaves out running containers whose names contain blanks (5.0).
         """
         stopped = await self._names(shell, "--stopped")
         found = {
@@ -161,15 +161,15 @@ class LxcDriver(LxcCrew, InstalledGuestDriver):
         return await shell.run(self.tool("lxc-stop", "-n", name, "-k"))
 
     async def nics(self, shell: Shell, name: str) -> Sequence[GuestNic]:
-        """From the configuration; the host's end, where it has no name there, from what the running container says."""
-        asked = [
+        """NICs from the configuration; a host end without a name there is read from the running container."""
+        args = [
             word
             for network in NETWORKS
             for index in range(MAX_NICS)
             for key in ("type", "hwaddr", "link", "veth.pair")
             for word in ("-c", f"{network}.{index}.{key}")
         ]
-        networks = configured(await shell.must(self.tool("lxc-info", "-n", name, *asked)))
+        networks = configured(await shell.must(self.tool("lxc-info", "-n", name, *args)))
         shown = _LINK.findall(await shell.must(self.tool("lxc-info", "-n", name)))
         # One line for each network from number 0 on, up to the first without an interface (lxc_info.c, 1.0 to 6.0).
         ends: dict[int, str] = {}
@@ -190,7 +190,7 @@ class LxcDriver(LxcCrew, InstalledGuestDriver):
 
     async def pinning(self, shell: Shell, name: str) -> Pinning | None:
         cpus = (await shell.must(self.tool("lxc-cgroup", "-n", name, CPUS))).strip()
-        if not cpus:  # control groups of version 2: as the group above, until it is told something else
+        if not cpus:  # control groups of version 2 without a setting of their own use the parent group's
             cpus = (await shell.must(self.tool("lxc-cgroup", "-n", name, EFFECTIVE_CPUS))).strip()
         return {"all": cpus} if cpus else None
 
@@ -201,7 +201,7 @@ class LxcDriver(LxcCrew, InstalledGuestDriver):
         return KINDS
 
     async def limit_settings(self, shell: Shell, name: str, wanted: Limits) -> Settings:
-        """As files of control groups, of whichever version."""
+        """The limits as control group files, for the version in use."""
         second = (await shell.run(["test", "-e", SECOND_VERSION])).exit_status == 0
         return {file: value for each in CONTROLLERS for file, value in wanted.files(each, second=second).items()}
 
@@ -229,7 +229,7 @@ class LxcDriver(LxcCrew, InstalledGuestDriver):
 
     @property
     def _crews(self) -> type[LxcCrew | InstalledGuestDriver]:
-        """Whose crews it makes: of containers that are named, or of its own."""
+        """The class that makes its crews: of installed containers, or temporary ones."""
         return InstalledGuestDriver if self.options.guests else LxcCrew
 
     def crew_refusal(self, wanted: CrewWanted) -> str | None:
@@ -248,7 +248,7 @@ class LxcDriver(LxcCrew, InstalledGuestDriver):
         return await self._crews.prepare_crew(self, uut, wanted)
 
     async def restore(self, uut: AgentLink) -> None:
-        """Undo a crew, or what was done for guests that forward."""
+        """Undo a crew, or the set-up of guests that forward."""
         if self._standing is None:
             await InstalledGuestDriver.restore(self, uut)
             return

@@ -1,7 +1,8 @@
-"""Records that a store does not take from elsewhere: places that no plan has, and set-ups that cannot be one.
+"""Records that a store refuses to import: impossible places in a plan, and impossible set-ups.
 
-A run that claims a set-up it was not taken in would be averaged with those that were. What only shows beside all
-other runs (a place that whole set-ups took twice, one capture in two runs) is taken, and `labconsole verify` tells it.
+A run that claims a set-up in which it was not measured would be averaged with the runs that were. What shows only in
+comparison with all other runs (a place that whole set-ups filled twice, one capture in two runs) is imported, and
+`labconsole verify` reports it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from labconsole.store.records import json_object
 from labconsole.store.sql.schema import runs
 
 MOST_ATTEMPTS = 101
-"""A plan takes a trial again 100 times at most (max_redo)."""
+"""A plan repeats a trial at most 100 times (max_redo)."""
 
 COUNTED = {
     "point": 0,
@@ -32,17 +33,17 @@ COUNTED = {
     "repetitions": 1,
     "set_up_trials": 1,
 }
-"""Of a plan's place: what each number counts from."""
+"""The lowest value of each number in a plan's place."""
 
 OF_ONE_SET_UP = ("testbed_fingerprint", "platform")
 OF_ONE_BLOCK = ("plan_hash", "block", "background")
-"""Columns that are the same for all runs of a set-up; the latter where it belongs to a block of a plan."""
+"""Columns that are equal for all runs of a set-up; OF_ONE_BLOCK only if the set-up belongs to a block of a plan."""
 
 Row = Mapping[str, Any]
 
 
 def refuse_implausible(record: RunRecord, where: str) -> None:
-    """Raises StoreError for a record whose place in its plan or its set-up cannot be."""
+    """Raise StoreError for a record whose place in its plan or whose set-up is impossible."""
     if record.format == 1:
         return
     sentence = (
@@ -71,22 +72,22 @@ def _find_implausible_plan(plan: PlanRef) -> str | None:
 
 
 def _find_implausible_set_up(record: RunRecord) -> str | None:
-    held, plan = record.set_up, record.plan
-    if held is None:
+    set_up, plan = record.set_up, record.plan
+    if set_up is None:
         return "is in a block of its plan but in no set-up" if plan is not None and plan.block else None
-    if held.trial < 1:
-        return f"set_up.trial is {held.trial}; allowed: 1 or more"
+    if set_up.trial < 1:
+        return f"set_up.trial is {set_up.trial}; allowed: 1 or more"
     return None
 
 
 def trial_number_of(record: RunRecord) -> int | None:
-    """The how-manyth trial of its set-up."""
+    """The number of the trial within its set-up, from 1, or None without a set-up."""
     return record.set_up.trial if record.set_up is not None else None
 
 
 @dataclass(slots=True)
 class _StoredSetUp:
-    """A set-up: what its first run said of it, and who took which trial."""
+    """A set-up: the facts of its first run, and the run id of each of its trials."""
 
     run_id: str
     facts: dict[str, Any]
@@ -94,34 +95,35 @@ class _StoredSetUp:
 
 
 class SetUps:
-    """Takes runs, those that are stored and those that are to be, and refuses what cannot be one set-up."""
+    """Receives stored runs and new runs, and refuses runs that cannot share a set-up."""
 
     def __init__(self, where: str) -> None:
         self._where = where
         self._seen: dict[str, _StoredSetUp] = {}
 
     def take(self, row: Row, trial: int | None) -> None:
-        """One more run. ``row``: its columns. Raises StoreError naming both runs."""
+        """Add one more run. ``row``: its columns. Raises StoreError naming both runs."""
         name, run_id = row["set_up"], row["run_id"]
         if name is None or trial is None:
             return
         columns = (*OF_ONE_SET_UP, *(OF_ONE_BLOCK if row["block"] else ()))
         facts = {column: row[column] for column in columns}
-        held = self._seen.setdefault(name, _StoredSetUp(run_id, facts))
+        stored = self._seen.setdefault(name, _StoredSetUp(run_id, facts))
         for column, value in facts.items():
-            first = held.facts.setdefault(column, value)
+            first = stored.facts.setdefault(column, value)
             if first != value:
-                said = f"{column} is {value} here but {first} in run {held.run_id}"
+                said = f"{column} is {value} here but {first} in run {stored.run_id}"
                 raise StoreError(f"{self._where}: run {run_id}: claims to belong to set-up {name}, but {said}")
-        other = held.trials.setdefault(trial, run_id)
+        other = stored.trials.setdefault(trial, run_id)
         if other != run_id:
             said = f"claims to be trial {trial} of set-up {name}, which is run {other}"
             raise StoreError(f"{self._where}: run {run_id}: {said}")
 
 
 class StoreSetUps:
-    """``SetUps`` of a store and of what is being written to it. The store's runs of a set-up are read once, when a row
-    first names it, however many rows of it follow.
+    """The set-ups of a store and of the runs that are written to it.
+
+    The stored runs of a set-up are read once, when a row first names it, however many rows of it follow.
     """
 
     def __init__(self, where: str) -> None:
@@ -129,7 +131,7 @@ class StoreSetUps:
         self._read: set[str] = set()
 
     def read(self, connection: Connection, rows: Iterable[Row]) -> None:
-        """Read what the store holds of the set-ups that these rows are the first to name."""
+        """Read the stored runs of the set-ups that these rows are the first to name."""
         names = {row["set_up"] for row in rows} - {None} - self._read
         if not names:
             return
@@ -140,12 +142,12 @@ class StoreSetUps:
             _add_stored_run(self._set_ups, row._asdict())
 
     def take(self, row: Row, trial: int | None) -> None:
-        """One more run. Raises StoreError naming both runs."""
+        """Add one more run. Raises StoreError naming both runs."""
         self._set_ups.take(row, trial)
 
 
 def _add_stored_run(set_ups: SetUps, row: Row) -> None:
-    """A stored run. One that was forged before, or cannot be read, keeps nobody else out."""
+    """Add a stored run. One that was forged earlier, or cannot be read, does not exclude others."""
     try:
         set_ups.take(row, json_object(row["record"], "a stored run")["set_up"]["trial"])
     except (StoreError, ValueError, TypeError, KeyError):

@@ -1,8 +1,8 @@
-"""One store taken into another: runs with series and notes, calibrations and experiments, without doubles, both ways.
+"""Merges one store into another: runs with series and notes, calibrations and experiments, without duplicates.
 
-Unlike the import of a file this is not all or nothing: every run is complete or absent, and a merge that broke off is
-begun again. What cannot be read, and a run that the other store has with different content, is told and left out: it
-would keep all the others out for ever.
+Merging works both ways. Unlike the import of a file it is not all or nothing: every run is complete or absent, and an
+interrupted merge is started again. Records that cannot be read, and runs that the other store has with different
+content, are reported and left out: otherwise they would block all the others for ever.
 """
 
 from __future__ import annotations
@@ -28,12 +28,15 @@ from labconsole.store.sql.schema import build_row, calibrations, runs
 from labconsole.store.writing import RunStore
 
 BATCH_RUNS = 100
-"""Runs of a transaction: so long does a console that wants to save have to wait."""
+"""Runs per transaction. It determines how long another console has to wait until it can save."""
 
 
 @dataclass(slots=True)
 class MergeResult:
-    """What came over. ``series``: of runs that were there without; ``left_out``: runs and series that were told."""
+    """Counts of what was merged.
+
+    ``series``: series added to runs that the target had without them. ``left_out``: runs and series that were reported.
+    """
 
     added: int = 0
     present: int = 0
@@ -65,13 +68,13 @@ class _WantedRows:
     known: bool
 
 
-def merge(source: StoredRuns, target: RunStore, told: Callable[[StoreError], None]) -> MergeResult:
-    """Take everything of ``source`` into ``target``. ``told`` hears of what is left out, and why."""
+def merge(source: StoredRuns, target: RunStore, report: Callable[[StoreError], None]) -> MergeResult:
+    """Merge everything of ``source`` into ``target``. ``report`` is called with everything left out, and why."""
     result = MergeResult()
 
     def leave_out(problem: StoreError) -> None:
         result.left_out += 1
-        told(problem)
+        report(problem)
 
     set_ups = StoreSetUps(target.name)
     for page in _pages(source):
@@ -108,7 +111,7 @@ def merge(source: StoredRuns, target: RunStore, told: Callable[[StoreError], Non
 def _select_plausible(
     target: RunStore, set_ups: StoreSetUps, wanted: list[_WantedRows], leave_out: Callable[[StoreError], None]
 ) -> list[_WantedRows]:
-    """Those that can be what they say they are, beside the stored ones and beside each other."""
+    """The runs whose set-ups and places are possible, compared with the stored runs and with one another."""
     rows = [build_row(item.record, "", has_series=False) for item in wanted]
     with target.writing("look for set-ups") as connection:
         set_ups.read(connection, rows)
@@ -125,7 +128,7 @@ def _select_plausible(
 
 
 def _pages(source: StoredRuns) -> Iterator[Sequence[Row[Any]]]:
-    """All runs, the first saved first, so that they keep their order."""
+    """Yield all runs in the order of saving, so that they keep it."""
     place = source.backend.saved_order.label("saved")
     statement = select(runs.c.run_id, runs.c.record, runs.c.has_series, place).order_by(place).limit(BATCH_RUNS)
     page = source.rows(statement, "read runs")
@@ -144,7 +147,10 @@ def _same_ids(target: StoredRuns, page: Sequence[Row[Any]]) -> Sequence[Row[Any]
 def _wanted(
     source: StoredRuns, row: Row[Any], there: Row[Any] | None, leave_out: Callable[[StoreError], None]
 ) -> _WantedRows | None:
-    """What the target lacks of a run. Raises StoreError when the run cannot be read, or is another one there."""
+    """The parts of a run that the target lacks, or None.
+
+    Raises StoreError if the run cannot be read, or if the target has another run of that id.
+    """
     if there is not None and there.record == row.record and (there.has_series or not row.has_series):
         return None
     record = source.parsed(row.run_id, row.record)
@@ -155,7 +161,7 @@ def _wanted(
         try:
             packed = source.packed_series(row.run_id)
             if packed is not None:
-                check_series(packed, row.run_id, f"in {source.name}")  # what is damaged is not handed on
+                check_series(packed, row.run_id, f"in {source.name}")  # damaged series are not passed on
         except StoreError as exc:
             packed = None
             leave_out(exc)
@@ -165,7 +171,7 @@ def _wanted(
 
 
 def _merge_notes(source: StoredRuns, target: RunStore, leave_out: Callable[[StoreError], None]) -> int:
-    """Of two notes on one run or plan the newer stays."""
+    """Merge the notes; the newer of two notes on one run or plan is kept."""
     written = 0
     there = target.notes()
     newer = {run_id: note for run_id, note in source.notes(unreadable=leave_out).items() if there.get(run_id) != note}
@@ -178,7 +184,10 @@ def _merge_notes(source: StoredRuns, target: RunStore, leave_out: Callable[[Stor
 
 
 def _merge_calibrations(source: StoredRuns, target: RunStore, leave_out: Callable[[StoreError], None]) -> int:
-    """Those that the target lacks, with the time at which they were saved: which is the newest stays true."""
+    """Merge the calibrations that the target lacks.
+
+    They keep their time of saving, which decides which is the newest.
+    """
     columns = (calibrations.c.testbed_fingerprint, calibrations.c.saved_at, calibrations.c.record)
     if source.version < 2:
         return 0

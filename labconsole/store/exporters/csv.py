@@ -1,4 +1,4 @@
-"""Comma-separated values: a row per run."""
+"""Comma-separated values: one row per run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BINARY = False
 
 
 def parts(runs: ChosenRuns) -> Iterator[str]:
-    """A header, then the rows, oldest first, in UTF-8; truth is ``true`` and ``false``."""
+    """Yield a header, then the rows, oldest first, in UTF-8. Booleans are ``true`` and ``false``."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)

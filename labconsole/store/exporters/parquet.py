@@ -1,4 +1,4 @@
-"""Parquet: a row per run, in columns with types."""
+"""Parquet: one row per run, in typed columns."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ BINARY = True
 
 
 def parts(runs: ChosenRuns) -> Iterator[bytes]:
-    """Oldest first; times are instants in UTC, reason codes are lists, text is harmless. Raises ConfigError without
-    pyarrow.
+    """Yield the file, with rows oldest first. Raises ConfigError without pyarrow.
+
+    Times are instants in UTC, reason codes are lists, and text is sanitized.
     """
     try:
         import pyarrow

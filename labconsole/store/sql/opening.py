@@ -1,6 +1,6 @@
-"""What happens when a store is opened: is it one, of a known version; else made, or brought up to date.
+"""Opens a store: checks that it is one, of a known version; otherwise creates it, or migrates it.
 
-Two consoles may open an old or an empty database at once: everything is looked at again under the write lock.
+Two consoles may open an old or an empty database at once: everything is checked again under the write lock.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from labconsole.wire.version import __version__
 
 
 def open_for_writing(backend: Backend) -> int:
-    """Open for writing: afterwards the store has the present version, which is returned."""
+    """Open for writing. Afterwards the store has the present version, which is returned."""
     backend.check_place()
     with backend.reading() as connection:
         present = _tables(connection)
@@ -51,8 +51,9 @@ def open_for_writing(backend: Backend) -> int:
 
 
 def open_read_only(backend: Backend, *, foreign: bool = False) -> int:
-    """Open for reading only: the version that the store has. ``foreign``: all of it will be read, and anybody may have
-    written it, so its pages are looked at first.
+    """Open for reading only, and return the store's version.
+
+    ``foreign``: the file is untrusted and all of it will be read, so its pages are checked first.
     """
     backend.check_place()
     with backend.reading() as connection, connection.begin():

@@ -1,6 +1,6 @@
-"""Whether somebody is there, and what happened since they were last: for one who comes back in the morning.
+"""The operator's presence, and a digest of events for an operator returning later.
 
-Pure: events and readings of the wall clock in. What is kept is bounded, and counts what it dropped.
+Pure: takes events and wall clock readings. The events kept are bounded, and dropped ones are counted.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Literal
 from labconsole.model.record.run import RunRecord
 
 AWAY_AFTER_S = 120.0
-"""Without a key or a click for this long, whoever sat here has left."""
+"""Time without a key or click after which the operator counts as away."""
 
 MOST_RUNS = 100_000
 MOST_EVENTS = 2_000
@@ -22,7 +22,7 @@ Kind = Literal["plan", "node", "trouble"]
 
 @dataclass(frozen=True, slots=True)
 class NotableEvent:
-    """One thing worth knowing afterwards. ``severity``: information, warning or error."""
+    """An event worth knowing afterwards. ``severity``: information, warning or error."""
 
     at_wall_s: float
     kind: Kind
@@ -32,7 +32,7 @@ class NotableEvent:
 
 @dataclass(frozen=True, slots=True)
 class EndedRun:
-    """What is kept of a run."""
+    """The facts kept of a run."""
 
     at_wall_s: float
     status: str
@@ -42,7 +42,7 @@ class EndedRun:
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """From the last key to the first one after it; ``until_wall_s`` None: nobody is back yet."""
+    """The time from the last key to the first one after it. ``until_wall_s`` is None while the operator is away."""
 
     from_wall_s: float
     until_wall_s: float | None
@@ -50,7 +50,7 @@ class Absence:
 
 @dataclass(slots=True, kw_only=True)
 class AbsenceDigest:
-    """What happened in a span of time. ``away``: nobody was there at its begin. ``reasons``: codes, with their runs."""
+    """Events in a span of time. ``away``: it began with an absence. ``reasons``: codes, with counts of runs."""
 
     from_wall_s: float
     until_wall_s: float
@@ -63,18 +63,18 @@ class AbsenceDigest:
 
     @property
     def runs(self) -> int:
-        """How many ended."""
+        """Number of runs that ended."""
         return self.verdicts.total()
 
     @property
     def nothing(self) -> bool:
-        """Whether there is nothing to tell."""
+        """Whether there is nothing to report."""
         return not (self.runs or self.happenings)
 
 
 @dataclass(slots=True)
 class PresenceWatch:
-    """``seen`` with every key and click; ``tell`` and ``ended`` with what happens."""
+    """Call ``seen`` with every key and click, ``tell`` and ``ended`` with what happens."""
 
     opened_wall_s: float
     last_seen_wall_s: float = field(init=False)
@@ -88,7 +88,7 @@ class PresenceWatch:
         self.last_seen_wall_s = self.opened_wall_s
 
     def seen(self, wall_s: float) -> Absence | None:
-        """Somebody is there; the absence that this ends, if it ends one. One that nobody has read about goes on."""
+        """Note that the operator is here. Returns the absence that this ends, or None. An unread absence goes on."""
         before, self.last_seen_wall_s = self.last_seen_wall_s, wall_s
         if wall_s - before < AWAY_AFTER_S:
             return None
@@ -98,26 +98,26 @@ class PresenceWatch:
         return self.absence
 
     def read(self) -> None:
-        """What happened in the last absence is known now."""
+        """Mark the last absence as read."""
         self._read = True
 
     def idle_s(self, wall_s: float) -> float:
-        """How long nobody has done anything here."""
+        """Time since the operator's last key or click."""
         return max(0.0, wall_s - self.last_seen_wall_s)
 
     def tell(self, happening: NotableEvent) -> None:
-        """Something happened."""
+        """Keep an event."""
         self.dropped += len(self.happenings) == MOST_EVENTS
         self.happenings.append(happening)
 
     def ended(self, wall_s: float, record: RunRecord, *, saved: bool) -> None:
-        """A run ended."""
+        """Keep a run that ended."""
         self.dropped += len(self.runs) == MOST_RUNS
         codes = tuple(dict.fromkeys(reason.code for reason in record.verdict.reasons))
         self.runs.append(EndedRun(wall_s, record.verdict.status, codes, saved))
 
     def digest(self, wall_s: float) -> AbsenceDigest:
-        """Since they left: of the last absence and all after it; when there was none, since the console was opened."""
+        """Digest of the last absence and all after it, or since the start of the console if there was no absence."""
         from_s = self.absence.from_wall_s if self.absence is not None else self.opened_wall_s
         runs = [run for run in self.runs if run.at_wall_s >= from_s]
         happenings = [each for each in self.happenings if each.at_wall_s >= from_s]

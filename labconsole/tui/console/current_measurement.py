@@ -1,6 +1,6 @@
-"""What is being measured at this moment, where in its plan, how long it still takes, and by whom.
+"""The current measurement: what, where in its plan, how much longer, and by whom.
 
-Pure: the state in, words out. The line that every screen shows is made of it (``parts/measuring_line.py``).
+Pure: turns the state into text for the line that every screen shows (``parts/measuring_line.py``).
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from labconsole.tui.console.state import PHASE_WORDS, ConsoleState
 from labconsole.units import format_target
 
 Wordings = tuple[str, ...]
-"""The same thing said several times, the longest first; an empty last one may be left out."""
+"""Wordings of the same fact, longest first. An empty last one may be left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrentMeasurement:
-    """``step``: what happens, with its own time left; ``left_s``: of all that was asked for, None: not known.
+    """``step``: the present step, with its own time left. ``left_s``: time left of the whole request, or None if
+    unknown.
 
-    ``done_ratio``: how much of it is measured. ``by`` is empty where it is this console. ``progress``: seconds
-    spent and expected in the step.
+    ``done_ratio``: share of the request already measured. ``by`` is empty if this console measures. ``progress``:
+    seconds spent and expected in the step.
     """
 
     what: Wordings
@@ -37,25 +38,25 @@ class CurrentMeasurement:
     progress: tuple[float, float] | None = None
     left_s: float | None = None
     done_ratio: float | None = None
-    held_up: bool = False
+    halted: bool = False
     by: str = ""
 
 
 def format_point(point: DesignPoint) -> Wordings:
-    """A design point, from a whole line down to platform and frame size."""
+    """Format a design point, from a whole line down to platform and frame size."""
     target, size = format_target(point.wish), f"{point.frame.bytes} B"
-    beside = "" if point.background == "none" else f" beside {point.background}"
+    background = "" if point.background == "none" else f" beside {point.background}"
     return (
-        f"{point.platform}, {size}, {point.sources_text} at {target}{beside}",
-        f"{point.platform} {size} {point.sources}×{target}{beside}",
+        f"{point.platform}, {size}, {point.sources_text} at {target}{background}",
+        f"{point.platform} {size} {point.sources}×{target}{background}",
         f"{point.platform} {size} {point.sources}×{target}",
         f"{point.platform} {size}",
     )
 
 
 def build_current_measurement(state: ConsoleState, now_s: float, wall_s: float) -> CurrentMeasurement | None:
-    """What this console measures, or is about to; else what the one that it watches does. None: nobody measures."""
-    if state.trial is None and not state.asked:
+    """The measurement of this console, running or about to start, or that of a watched one. None if there is none."""
+    if state.trial is None and not state.requested:
         return _observed(state.observed, wall_s) if state.observed is not None else None
     execution = state.execution if state.execution is not None and state.execution.running else None
     what, place = _trial(state, execution)
@@ -76,12 +77,12 @@ def build_current_measurement(state: ConsoleState, now_s: float, wall_s: float) 
         progress=state.phase_progress(now_s),
         left_s=left_s,
         done_ratio=_done_ratio(state, execution),
-        held_up=state.held,
+        halted=state.halted,
     )
 
 
 def _observed(trial: ObservedTrial, wall_s: float) -> CurrentMeasurement:
-    words = PHASE_WORDS[trial.phase] if trial.phase is not None else "measuring"
+    phase = PHASE_WORDS[trial.phase] if trial.phase is not None else "measuring"
     progress, time = None, ""
     if trial.phase_started is not None and trial.phase_until is not None:
         spent_s = wall_s - trial.phase_started.timestamp()
@@ -95,7 +96,7 @@ def _observed(trial: ObservedTrial, wall_s: float) -> CurrentMeasurement:
         what=format_point(trial.request) if guests is None else (guests, guests.partition(",")[0]),
         place=_place(trial.repetition, trial.repetitions, block),
         plan=_observed_plan(trial),
-        step=(words + time, words.split()[0] + time, words.split()[0]),
+        step=(phase + time, phase.split()[0] + time, phase.split()[0]),
         progress=progress if progress is not None and progress[0] >= 0 and progress[1] > 0 else None,
         left_s=until_s - wall_s if until_s > wall_s else None,
         by=trial.operator,
@@ -121,22 +122,22 @@ def _done_ratio(state: ConsoleState, execution: PlanExecution | None) -> float |
             return (execution.steps.number_of(execution.steps.current) - 1) / execution.steps.asked
         if execution.steps.current is None and not execution.plan.grid and execution.steps.asked:
             return 1 - len(execution.steps.remaining) / execution.steps.asked
-        done, asked = execution.outcome.taken + execution.outcome.skipped, execution.total
-        return done / asked if asked and execution.steps.current is None else None
+        done, requested = execution.outcome.taken + execution.outcome.skipped, execution.total
+        return done / requested if requested and execution.steps.current is None else None
     trial = state.trial
     return (trial.repetition - 1) / trial.repetitions if trial is not None and trial.repetitions > 1 else None
 
 
 def _trial(state: ConsoleState, execution: PlanExecution | None) -> tuple[Wordings, Wordings]:
-    if state.held and execution is not None:  # the trial that the console knows is over
+    if state.halted and execution is not None:  # the trial that the console knows is over
         following = execution.open_requests[:1]
-        return tuple(f"next: {words}" for request in following for words in format_point(request)) or ("",), ("",)
+        return tuple(f"next: {text}" for request in following for text in format_point(request)) or ("",), ("",)
     if execution is not None and execution.plan.of_guests is not None and execution.steps.current is not None:
-        words = execution.steps.current.step.describe()
-        return (words, words.partition(",")[0]), ("",)
+        text = execution.steps.current.step.describe()
+        return (text, text.partition(",")[0]), ("",)
     trial = state.trial
     if trial is None:
-        waits = state.asked and state.connecting and not state.stopping
+        waits = state.requested and state.connecting and not state.stopping
         return ("about to start" if waits else "",), ("",)
     number, of, block = trial.repetition, trial.repetitions, ""
     if execution is not None and execution.current is not None:
@@ -168,7 +169,7 @@ def _plan(execution: PlanExecution) -> Wordings:
         return f"search, trial {trial}", f"search {trial}"
     if steps.current is None and not execution.plan.grid:
         if not steps.asked:
-            return f"plan {name}", name  # what the store holds is not known yet
+            return f"plan {name}", name  # the store's contents are not known yet
         begun, kind = steps.asked - len(steps.remaining), step_noun(execution.plan)
         long, short = f"{kind} {begun} of {steps.asked}", f"{kind} {begun}/{steps.asked}"
         if is_ending_guests(execution):

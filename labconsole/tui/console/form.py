@@ -1,6 +1,6 @@
-"""The set-up panel without a screen: what was typed, what it means, what is wrong with it.
+"""The set-up panel without a screen: its text, its meaning, its errors.
 
-Whether a testbed can do something is decided by ``model.limits_check`` alone; here are only the words.
+``model.limits_check`` alone decides whether a testbed can do something. This module only has the wordings.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NUMBER_PREFIX = re.compile(r"\d{0,6}")
 SECONDS_PREFIX = re.compile(r"\d{0,5}(\.\d{0,3})?")
 MAX_REPETITIONS = 1000
 
-BACKGROUND_WORDS = {
+BACKGROUND_HINTS = {
     "none": ("no second guest",),
     "idle": ("an idle second guest", "a second, idle guest"),
     "light": ("second guest: stress --cpu 1", "stress --cpu 1"),
@@ -63,7 +63,7 @@ class FormValues:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with a field: a few words beside it, what is allowed below, all of it when Run refuses."""
+    """An error in a field: a short text next to it, what is allowed below it, all of it when Run refuses."""
 
     short: str
     sentence: str
@@ -72,7 +72,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class FormReading:
-    """What a form means. ``request`` is None while anything is wrong; hints go from longest to shortest wording."""
+    """The meaning of a form. ``request`` is None if any field is wrong. Hints go from longest to shortest wording."""
 
     request: DesignPoint | None
     repetitions: int
@@ -83,7 +83,7 @@ class FormReading:
 def initial_values(inventory: Inventory) -> FormValues:
     """A first trial that every testbed can do: small frames far below the slowest link, all streams."""
     slowest_bps = min(s.link_speed_bps for s in inventory.streams)
-    # The nodes of an emulated testbed share their CPUs with each other.
+    # The nodes of an emulated testbed share their CPUs.
     modest_bps = slowest_bps // (100 if inventory.emulated else 10)
     target = next((p for p in reversed(TARGET_PRESETS[:-1]) if parse_rate_bps(p) <= modest_bps), TARGET_PRESETS[0])
     return FormValues(next(iter(inventory.platforms)), "64", str(len(inventory.streams)), target, "none", "5", "1")
@@ -134,7 +134,7 @@ def _refused(exc: ConfigError) -> tuple[str, Problem]:
 def read_form(
     values: FormValues, inventory: Inventory, also: Callable[[DesignPoint], None] | None = None
 ) -> FormReading:
-    """Parse, check and explain a form. ``also``: what raises ConfigError for what a platform cannot do."""
+    """Parse, check and explain a form. ``also``: raises ConfigError for anything a platform cannot do."""
     problems: dict[str, Problem] = {}
     frame_size, sources, target, duration_s, repetitions = _parse(values, problems)
     frame = inventory.defaults.frame(frame_size)
@@ -166,12 +166,12 @@ def _hints(
     hints: dict[str, tuple[str, ...]] = {"background": _background_hint(request, inventory, problems)}
     platform = inventory.platforms.get(request.platform)
     if platform is not None:
-        # Where something lies on the unit under test tells no platforms apart.
-        told = {k: v for k, v in platform.options.items() if isinstance(v, str | int) and not str(v).startswith("/")}
-        options = ", ".join(f"{k} {v}" for k, v in told.items())
-        words = f"driver {platform.driver}" + (f", {options}" if options else "")
-        # Two platforms of one driver differ in their options: of the two, these are worth more.
-        hints["platform"] = tuple(safe(text, 60) for text in (words, options or words))
+        # Paths on the unit under test do not distinguish platforms.
+        shown = {k: v for k, v in platform.options.items() if isinstance(v, str | int) and not str(v).startswith("/")}
+        options = ", ".join(f"{k} {v}" for k, v in shown.items())
+        driver = f"driver {platform.driver}" + (f", {options}" if options else "")
+        # Two platforms of one driver differ in their options, so options come before the driver's text.
+        hints["platform"] = tuple(safe(text, 60) for text in (driver, options or driver))
     if "sources" not in problems:
         names = ", ".join(s.name for s in inventory.streams[: request.sources])
         many = counted(len(inventory.streams), "stream")
@@ -192,11 +192,11 @@ def _hints(
 
 
 def _background_hint(request: DesignPoint, inventory: Inventory, problems: dict[str, Problem]) -> tuple[str, ...]:
-    words = BACKGROUND_WORDS.get(request.background, ("",))
+    wordings = BACKGROUND_HINTS.get(request.background, ("",))
     if request.background == "none" or "sources" in problems:
-        return words
+        return wordings
     own = inventory.second_stream(request.sources)
-    return (f"{words[0]}; second stream: {own.name if own is not None else 'none free'}", *words)
+    return (f"{wordings[0]}; second stream: {own.name if own is not None else 'none free'}", *wordings)
 
 
 def _target_hint(request: DesignPoint, inventory: Inventory) -> tuple[str, ...]:

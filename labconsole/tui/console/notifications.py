@@ -1,9 +1,9 @@
-"""Reaching one who looks elsewhere: the terminal's bell, its notifications, its title and its progress bar.
+"""Notify an operator who is not looking: the terminal's bell, notifications, title and progress bar.
 
-These are escape sequences, so every word in them is made harmless first: names and notes come from files, nodes and
-other people. Which terminal understands which sequence is told by its environment; where that says nothing, both
-kinds of notification are sent, because a terminal passes over what it does not know. A progress bar is sent only to
-those known to have one: others show its numbers as a notification.
+All text in these escape sequences is sanitised first: names and notes come from files, nodes and other people. The
+environment says which terminal understands which sequence. If it does not, both kinds of notification are sent, because
+a terminal ignores unknown sequences. A progress bar is sent only to terminals known to have one. Others show its
+numbers as a notification.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from labconsole.text.cells import safe
 
 BELL = "\a"
 END = "\x1b\\"
-"""Ends a progress report: some terminals take no bell there."""
+"""Ends a progress report: some terminals do not accept a bell there."""
 
 MOST_CHARACTERS = 200
 SAVE_TITLE, RESTORE_TITLE = "\x1b[22;2t", "\x1b[23;2t"
@@ -23,12 +23,12 @@ VTE_WITH_PROGRESS = 8000
 
 
 def _clean_text(text: str) -> str:
-    """Harmless, and without the separator of OSC 777's fields."""
+    """Sanitise, and remove the separator of OSC 777's fields."""
     return safe(" ".join(text.split()), MOST_CHARACTERS).replace(";", ",")
 
 
 class TerminalNotifier:
-    """``write`` sends to the terminal. ``notify``: what the operator's settings ask for."""
+    """``write`` sends to the terminal. ``notify``: the channels chosen in the operator's settings."""
 
     def __init__(self, write: Callable[[str], None], notify: str, environ: Mapping[str, str]) -> None:
         self.write, self._notify = write, notify
@@ -39,46 +39,46 @@ class TerminalNotifier:
         self._title, self._progress = "", NO_PROGRESS
 
     def begin(self) -> None:
-        """Keep the title that the terminal has."""
+        """Save the terminal's title."""
         if not self._bare:
             self.write(SAVE_TITLE)
 
     def end(self) -> None:
-        """Give the title back, and take the progress bar away."""
+        """Restore the title, and remove the progress bar."""
         self.progress(None)
         if not self._bare:
             self.write(RESTORE_TITLE)
 
     def title(self, text: str) -> None:
-        """What the terminal's window or tab is called."""
+        """Set the title of the terminal's window or tab."""
         if text != self._title and not self._bare:
             self._title = text
             self.write(f"\x1b]2;{_clean_text(text)}{BELL}")
 
-    def progress(self, ratio: float | None, *, held_up: bool = False, failed: bool = False) -> None:
-        """How far it is; None: nothing is under way."""
+    def progress(self, ratio: float | None, *, halted: bool = False, failed: bool = False) -> None:
+        """Show progress, or none if ``ratio`` is None."""
         percent = 0 if ratio is None else max(0, min(100, round(ratio * 100)))
-        state = 2 if failed else 0 if ratio is None else 4 if held_up else 1
+        state = 2 if failed else 0 if ratio is None else 4 if halted else 1
         if self._has_progress and self._notify != "off" and (state, percent) != self._progress:
             self._progress = (state, percent)
             self.write(self._wrap_for_tmux(f"\x1b]9;4;{state};{percent}{END}"))
 
     def call(self, title: str, text: str) -> None:
-        """Ring, and have the terminal or the desktop show a notification."""
+        """Ring the bell, and have the terminal or the desktop show a notification."""
         if self._notify == "off":
             return
         if self._notify == "auto" and not self._bare:
             for kind in self._kinds:
-                words = (
+                message = (
                     f"{_clean_text(title)}: {_clean_text(text)}"
                     if kind == 9
                     else f"notify;{_clean_text(title)};{_clean_text(text)}"
                 )
-                self.write(self._wrap_for_tmux(f"\x1b]{kind};{words}{BELL}"))
+                self.write(self._wrap_for_tmux(f"\x1b]{kind};{message}{BELL}"))
         self.write(BELL)
 
     def _wrap_for_tmux(self, sequence: str) -> str:
-        """Through tmux to the terminal around it, where its allow-passthrough is on."""
+        """Pass a sequence through tmux to the outer terminal, if its allow-passthrough is on."""
         return f"\x1bPtmux;{sequence.replace(chr(27), chr(27) * 2)}\x1b\\" if self._tmux else sequence
 
 

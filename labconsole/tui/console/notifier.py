@@ -1,4 +1,4 @@
-"""What is worth calling the operator for, and in which words. The terminal's part is ``attention.py``."""
+"""The events worth notifying the operator of, and their texts. ``notifications.py`` does the terminal's part."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from labconsole.tui.console.notifications import TerminalNotifier
 from labconsole.tui.console.state import ConsoleState, PlanEnd
 
 ELSEWHERE_AFTER_S = 20.0
-"""Who pressed a key less than this ago, in a terminal that has the focus, sees it anyway."""
+"""An operator who pressed a key more recently, in a terminal with focus, needs no notification."""
 
 PAUSE_S = 10.0
-"""Between two calls that are no end of a plan: ten lost nodes are one reason to look."""
+"""Minimum time between two notifications, except at the end of a plan: ten lost nodes are one reason to look."""
 
 
 class OperatorNotifier:
-    """Hears what happens, keeps it for the digest, calls where nobody looks. ``focused``: the terminal has it."""
+    """Keeps events for the digest, and notifies an absent operator. ``focused``: the terminal has the focus."""
 
     def __init__(self, state: ConsoleState, attention: TerminalNotifier, testbed: str) -> None:
         self._state, self._attention, self._testbed = state, attention, testbed
@@ -27,7 +27,7 @@ class OperatorNotifier:
         self.focused = True
 
     def engine_event(self, event: Event) -> None:
-        """The engine said something."""
+        """Handle an event of the engine."""
         wall_s = clock.wall_s()
         if isinstance(event, NodeChanged):
             self._node(wall_s, event)
@@ -44,64 +44,64 @@ class OperatorNotifier:
                 self._state.watch.tell(NotableEvent(wall_s, "node", "information", f"{event.node} is back"))
             self._connected.add(event.node)
         elif event.state is NodeState.LOST and event.node in self._connected:
-            words = f"{event.node} was lost" + (f": {event.message}" if event.message else "")
-            self._state.watch.tell(NotableEvent(wall_s, "node", "error", words))
-            self._call(words)
+            message = f"{event.node} was lost" + (f": {event.message}" if event.message else "")
+            self._state.watch.tell(NotableEvent(wall_s, "node", "error", message))
+            self._call(message)
 
-    def _trouble(self, wall_s: float, words: str) -> None:
-        self._state.watch.tell(NotableEvent(wall_s, "trouble", "error", words))
-        self._call(words)
+    def _trouble(self, wall_s: float, message: str) -> None:
+        self._state.watch.tell(NotableEvent(wall_s, "trouble", "error", message))
+        self._call(message)
 
-    def failed(self, words: str) -> None:
-        """Something that was asked for ended with this error."""
-        self._trouble(clock.wall_s(), words)
+    def failed(self, message: str) -> None:
+        """Handle a request that ended with this error."""
+        self._trouble(clock.wall_s(), message)
 
     def plan_over(self, over: PlanEnd) -> None:
-        """A plan has ended."""
+        """Handle the end of a plan."""
         self._state.plan_over = over
         self._state.revision += 1
-        self._state.watch.tell(NotableEvent(over.at_wall_s, "plan", over.severity, over.words))
-        self._call(over.words, always=True)
+        self._state.watch.tell(NotableEvent(over.at_wall_s, "plan", over.severity, over.text))
+        self._call(over.text, always=True)
         if over.failed:
             self._attention.progress(1.0, failed=True)
 
-    def _call(self, words: str, *, always: bool = False) -> None:
+    def _call(self, message: str, *, always: bool = False) -> None:
         now_s = clock.monotonic_s()
         looks = self.focused and self._state.watch.idle_s(clock.wall_s()) < ELSEWHERE_AFTER_S
         if looks or (now_s - self._called_s < PAUSE_S and not always):
             return
         self._called_s = now_s
-        self._attention.call(f"labconsole on {self._testbed}", words)
+        self._attention.call(f"labconsole on {self._testbed}", message)
 
     def tick(self) -> None:
-        """Now and then: the title and the progress bar."""
+        """Update the title and the progress bar. Called periodically."""
         now = build_current_measurement(self._state, clock.monotonic_s(), clock.wall_s())
         over = self._state.plan_over
         if now is not None:
             left = f", {format_duration(now.left_s)} left" if now.left_s is not None else ""
-            mark = "◌" if now.held_up else "▶"
+            mark = "◌" if now.halted else "▶"
             self._attention.title(f"{mark} {now.plan[0] or now.what[0] or now.step[0]}{left}")
-            self._attention.progress(now.done_ratio, held_up=now.held_up)
+            self._attention.progress(now.done_ratio, halted=now.halted)
         elif over is not None:
-            self._attention.title(f"{over.look[0]} {over.words}")
+            self._attention.title(f"{over.look[0]} {over.text}")
             self._attention.progress(1.0 if over.failed else None, failed=over.failed)
         else:
             self._attention.title(f"labconsole: {self._testbed}")
             self._attention.progress(None)
 
     def seen(self) -> AbsenceDigest | None:
-        """A key or a click. What happened meanwhile, if somebody comes back after a while and something did."""
+        """Handle a key or click. Returns the digest if the operator was away and something happened, or None."""
         wall_s = clock.wall_s()
         if self._state.watch.seen(wall_s) is None:
             return None
         digest = self._state.watch.digest(wall_s)
         if digest.nothing:
-            self._state.watch.read()  # there is nothing to read: the next absence is one by itself
+            self._state.watch.read()  # there is nothing to read: the next absence is separate
             return None
         return digest
 
     def read(self) -> AbsenceDigest:
-        """The digest is read now: what had been kept in sight for that is no news any more."""
+        """Return the digest and mark it as read. Notes kept on screen for it are no longer new."""
         self._state.plan_over = None
         self._state.watch.read()
         self._state.revision += 1

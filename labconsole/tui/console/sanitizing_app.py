@@ -1,4 +1,4 @@
-"""Text that leaves the console by another way than its screens: the clipboard, toasts, Textual's last words."""
+"""Sanitising of text that leaves the console other than by its screens: clipboard, toasts, Textual's panic text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from labconsole.text.sanitize import sanitize, single_line, unwrap_stream
 
 
 class SanitizingApp(App[int]):
-    """An app that cleans all of it in one place, whoever asks: names and messages are other people's."""
+    """An app that sanitises all such text in one place, whatever its origin: names and messages are foreign."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -22,7 +22,7 @@ class SanitizingApp(App[int]):
         self.error_console.push_render_hook(SanitizingSegments(self.error_console))
 
     def copy_to_clipboard(self, text: str) -> None:
-        """Textual's own. What is pasted is obeyed like what is typed."""
+        """Copy, sanitised: a terminal obeys pasted text like typed text."""
         super().copy_to_clipboard(sanitize(text))
 
     def copy_line(self, text: str) -> None:
@@ -38,18 +38,18 @@ class SanitizingApp(App[int]):
         timeout: float | None = None,
         markup: bool = False,
     ) -> None:
-        """Textual's own, but that nothing is markup."""
+        """Notify like Textual, but with ``markup`` off by default."""
         super().notify(sanitize(message), title=sanitize(title), severity=severity, timeout=timeout, markup=False)
 
 
 class SanitizingSegments(RenderHook):
-    """Cleans what a console prints, before it adds its own sequences: a traceback quotes its exception's words."""
+    """Sanitises what a console prints before it adds its own sequences: a traceback quotes its exception's text."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
 
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
-        """The same, rendered."""
+        """Return the renderables as sanitised segments."""
         return [
             Segments([Segment(sanitize(text), style, control) for text, style, control in self._console.render(each)])
             for each in renderables

@@ -1,4 +1,4 @@
-"""A small file in which the console keeps something between sessions: written whole or not at all, read in bounds."""
+"""A small file that the console keeps between sessions: written whole or not at all, read with a size limit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_BYTES = 1_000_000
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Put this in the place of what was there. Raises OSError; what was there stays then."""
+    """Replace the file's contents. Raises OSError and then keeps the old contents."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary.write_text(text, encoding="utf-8")
@@ -21,7 +21,7 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def read_mapping(path: Path) -> dict[str, object]:
-    """The JSON object in it; empty where there is none, or none that can be read, which only the log says."""
+    """Return the file's JSON object, or an empty one if it is missing or unreadable. Only the log reports that."""
     try:
         if path.stat().st_size > MOST_BYTES:
             return {}

@@ -1,8 +1,8 @@
-"""A selector for the console's event loop that looks for what nodes tell a hundred times a second at most.
+"""A selector for the console's event loop that polls messages of nodes at most a hundred times a second.
 
-A hundred nodes send a thousand lines a second. Waking up for each of them costs more than the lines: taken a few at a
-time, they need an eighth less of a processor (docs/performance.md). Keys, timers, signals and what threads have done
-are not kept waiting.
+A hundred nodes send a thousand lines a second. Waking up for each of them costs more than handling the lines: in
+batches they need an eighth less of a processor (docs/performance.md). Keys, timers, signals and results of threads do
+not wait.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ REST_S = 0.01
 
 
 class ThrottledSelector(selectors.DefaultSelector):
-    """Waits between two looks, but only while ``can_throttle`` says that nothing hangs on being heard at once.
+    """Pauses between two polls, but only while ``can_throttle`` says that no message is urgent.
 
-    What is registered first is the event loop's own pipe, by which threads and signal handlers call it: that ends a
-    rest, and the terminal is read by a thread.
+    The event loop registers its own pipe first, by which threads and signal handlers wake it. That pipe ends a pause,
+    and a thread reads the terminal.
     """
 
     def __init__(self, may_rest: Callable[[], bool]) -> None:
@@ -30,7 +30,7 @@ class ThrottledSelector(selectors.DefaultSelector):
         self._calls: select.poll | None = None
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        """As every selector does."""
+        """Register, remembering the first one."""
         key = super().register(fileobj, events, data)
         if self._calls is None:
             self._calls = select.poll()
@@ -38,8 +38,8 @@ class ThrottledSelector(selectors.DefaultSelector):
         return key
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """What is ready, as of a look that comes no later than the timeout; None waits for the first."""
-        if timeout is None or timeout > 0.0:  # else the loop has work to do, and only looks
+        """Return what is ready within the timeout. A timeout of None waits for the first."""
+        if timeout is None or timeout > 0.0:  # else the loop has work to do, and only polls
             rest_s = self._looked_s + REST_S - time.monotonic()
             if timeout is not None:
                 rest_s = min(rest_s, timeout)

@@ -1,6 +1,6 @@
-"""Named views of the list of runs, kept between sessions: which runs, in which order, with which columns.
+"""Named views of the list of runs, kept between sessions: filter, order and columns.
 
-Losing them costs some typing, never more: a file that cannot be read is passed over, except for the log.
+Losing them costs some typing, never more: a file that cannot be read is only reported in the log.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NAME_CHARACTERS = 40
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A filter as typed, the column that it is sorted by, and the columns that are not shown."""
+    """A filter as typed, the column to sort by, and the hidden columns."""
 
     filter: str
     sort: str = "started"
@@ -32,25 +32,25 @@ class View:
 
 
 class SavedViews:
-    """``path`` None: they last as long as the console."""
+    """If ``path`` is None, they last as long as the console."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._views: dict[str, View] = {}
 
     def all(self) -> dict[str, View]:
-        """Every view by its name. Another console may have kept or removed some, so the file is read each time."""
+        """Every view by its name. Reads the file each time, since another console may have changed it."""
         return dict(self._views) if self._path is None else self._read()
 
     def keep(self, name: str, view: View) -> str:
-        """Keep one under a name, over an older one of that name. Returns why it could not be written, "" if it was."""
+        """Keep a view, replacing one of that name. Returns why it could not be written, or ""."""
         views = {**self.all(), name: view}
         if len(views) > MOST_VIEWS:
             return f"there are {MOST_VIEWS} views already; remove one first"
         return self._write(views)
 
     def remove(self, name: str) -> str:
-        """Forget one. Returns why it could not be written."""
+        """Remove a view. Returns why it could not be written, or ""."""
         return self._write({key: view for key, view in self.all().items() if key != name})
 
     def _write(self, views: dict[str, View]) -> str:
@@ -70,12 +70,12 @@ class SavedViews:
 
 
 def is_name(name: str) -> bool:
-    """It can be the name of a view."""
+    """Whether the text can be the name of a view."""
     return bool(name.strip()) and name.isprintable() and len(name) <= NAME_CHARACTERS
 
 
 def _view(value: object) -> View | None:
-    """A view as it was written, or None where it is none."""
+    """Read a view as written, or None if it is none."""
     if not isinstance(value, dict):
         return None
     text, sort, descending, hidden = (value.get(key) for key in ("filter", "sort", "descending", "hidden"))

@@ -1,4 +1,4 @@
-"""What to search for at the set-up of the Bench: the goal, and what of its parameters is to be other than usual."""
+"""Dialog for a search from the set-up of the Bench: the goal, and search parameters other than the defaults."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ FIELDS: dict[str, tuple[str, re.Pattern[str], tuple[str, ...], str, str]] = {
     "repetitions": ("repeat", _NUMBER, ("1", "5", "20", "50"), "", "of bursts and latency"),
     "max_trials": ("at most", _NUMBER, ("20", "50", "100", "500", "2000"), "2000", "trials, then it ends"),
 }
-"""Label, what may be typed, what + and − offer, what stands there first, what it means."""
+"""Label, allowed text, choices for + and −, initial text, explanation."""
 
 _LABEL_OF_KEY = {**{name: label for name, (label, *_) in FIELDS.items()}, "width_ratio": "width %", "goals": "loss %"}
 _KEYS = re.compile("trial_s|duration_sum_s|width_ratio|^(repetitions|max_trials|goals)")
-"""What a complaint calls the fields; the last three are words of the language elsewhere."""
+"""Names of the fields in validation messages. The last three are common words elsewhere."""
 
 
 class AskSearch(HasActions, ModalScreen[Plan | None]):
-    """Dismisses with the plan that makes the search, or None. What cannot be asked stays open, and says why."""
+    """Dismisses with the plan of the search, or None. With an invalid field it stays open and shows why."""
 
     CSS_PATH = "ask_search.tcss"
     ACTIONS: ClassVar = (
@@ -93,12 +93,12 @@ class AskSearch(HasActions, ModalScreen[Plan | None]):
         return float(text) if text and self.query_one(f"#row-{name}").display else None
 
     def _plan(self) -> Plan:
-        """Raises ConfigError."""
+        """Build the plan. Raises ConfigError."""
         goals, loss = KINDS[self._kind], self._number("loss")
         if goals == ("pdr",):
             goals = (f"pdr-{loss or 0:.6f}".rstrip("0").rstrip(".") + "%",)
         width, times, most = self._number("width"), self._number("repetitions"), self._number("max_trials")
-        asked = build_search(
+        search = build_search(
             goals,
             trial_s=self._number("trial_s"),
             duration_sum_s=self._number("duration_sum_s"),
@@ -106,12 +106,12 @@ class AskSearch(HasActions, ModalScreen[Plan | None]):
             repetitions=None if times is None else int(times),
             max_trials=None if most is None else int(most),
         )
-        return one_search(self._request.loadless(), asked, self._session.inventory)
+        return one_search(self._request.loadless(), search, self._session.inventory)
 
     @on(Input.Changed)
     @on(Choice.Changed)
     def changed(self) -> None:
-        """Other parameters matter, and it takes another time."""
+        """Update after an input: other parameters matter, and the duration changes."""
         goals = KINDS[self._kind]
         for name, shown in (
             ("loss", goals == ("pdr",)),
@@ -124,7 +124,7 @@ class AskSearch(HasActions, ModalScreen[Plan | None]):
 
     @work(exclusive=True, group="look ahead")
     async def update_forecast(self) -> None:
-        """Say how long it takes, or why it cannot be: the same checks as when it begins."""
+        """Show how long the search takes, or why it is impossible. The checks are those at its start."""
         await self._looked()
 
     async def _looked(self) -> Plan | None:

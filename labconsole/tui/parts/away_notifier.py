@@ -1,4 +1,4 @@
-"""The console's side of reaching one who is away: keys seen, terminal told, the digest of the time between shown."""
+"""The console's side of notifying an absent operator: keys seen, terminal notified, digest shown."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TELL_EVERY_S = 1.0
 
 
 class AwayNotifierApp(_Base):
-    """Mixed in before Textual's App. ``caller`` is None until there is a testbed to speak of."""
+    """Mixed in before Textual's App. ``caller`` is None until there is a testbed."""
 
     state: ConsoleState
     settings: Settings
@@ -47,14 +47,14 @@ class AwayNotifierApp(_Base):
     _attention: TerminalNotifier | None = None
 
     def begin_calling(self, testbed: str) -> None:
-        """From now on the terminal is told what goes on."""
+        """Start notifying the terminal."""
         self._attention = TerminalNotifier(self._write_to_terminal, self.settings.notify, os.environ)
         self._attention.begin()
         self.caller = OperatorNotifier(self.state, self._attention, testbed)
         self.set_interval(TELL_EVERY_S, self.caller.tick)
 
     def end_calling(self) -> None:
-        """Give the terminal back as it was."""
+        """Restore the terminal's title and progress bar."""
         if self._attention is not None:
             self._attention.end()
 
@@ -63,22 +63,22 @@ class AwayNotifierApp(_Base):
             self._driver.write(sequence)
 
     def heard(self, event: Event) -> None:
-        """The engine said something."""
+        """Handle an event of the engine."""
         if self.caller is not None:
             self.caller.engine_event(event)
 
-    def failed(self, words: str) -> None:
-        """What was asked for ended with an error."""
+    def failed(self, message: str) -> None:
+        """Handle a request that ended with an error."""
         if self.caller is not None:
-            self.caller.failed(words)
+            self.caller.failed(message)
 
     def plan_over(self, over: PlanEnd) -> None:
-        """A plan has ended; that stays in sight until it was read."""
+        """Handle the end of a plan, which stays visible until the operator has read it."""
         if self.caller is not None:
             self.caller.plan_over(over)
 
     async def on_event(self, event: events.Event) -> None:
-        """Textual's own, noting that somebody is there."""
+        """Handle an event like Textual, and note that the operator is present."""
         if isinstance(event, events.Key | events.MouseDown | events.MouseScrollUp | events.MouseScrollDown):
             self._note_presence()
         await super().on_event(event)
@@ -91,22 +91,24 @@ class AwayNotifierApp(_Base):
         news = [each.text for each in digest.happenings if each.kind == "plan"][-1:]
         errors = sum(each.severity == "error" for each in digest.happenings)
         trouble = f"{errors} error{'s' if errors != 1 else ''}" if errors else ""
-        words = "; ".join(word for word in (*news, runs, trouble) if word) or "nodes came and went"
+        summary = "; ".join(word for word in (*news, runs, trouble) if word) or "nodes came and went"
         away = format_duration(digest.until_wall_s - digest.from_wall_s)
         key = SINCE.keys_now(self.settings.keymap)[0]
-        self.notify(safe(f"While you were away ({away}): {words}. {key} shows it all.", 400), markup=False, timeout=15)
+        self.notify(
+            safe(f"While you were away ({away}): {summary}. {key} shows it all.", 400), markup=False, timeout=15
+        )
 
     def watch_app_focus(self, focus: bool) -> None:
-        """Who looks elsewhere may be called."""
+        """Note the focus: an operator in another window may be notified."""
         if self.caller is not None:
             self.caller.focused = focus
 
     def action_since(self) -> None:
-        """Show the digest, and take what it tells as read."""
+        """Show the digest, and mark its contents as read."""
         if self.caller is None:
             return
         now = build_current_measurement(self.state, clock.monotonic_s(), clock.wall_s())
-        words = (
+        status = (
             " · ".join(word for word in (now.what[0], now.plan[0], now.place[0], now.step[0]) if word) if now else ""
         )
-        self.push_screen(SinceYouLeft(self.caller.read(), words or "ready, nothing is measured"))
+        self.push_screen(SinceYouLeft(self.caller.read(), status or "ready, nothing is measured"))

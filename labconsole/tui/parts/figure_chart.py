@@ -17,13 +17,13 @@ from labconsole.text.cells import safe
 from labconsole.tui.parts.lines import Span, Tones
 
 TONES = ("accent", "warn", "good", "second", "bad", "strong")
-"""Tones of the first curves; then again from the beginning, as the glyphs tell them apart."""
+"""Tones of the first curves, repeated for later ones, which differ by their glyphs."""
 
 LABEL_CELLS = 28
-"""Of a name in a legend that would otherwise be too long."""
+"""Width of a name in a legend that would otherwise be too long."""
 
 LEAST_ROWS = 8
-"""Of the picture itself; a legend that would leave less is cut, and says by how much."""
+"""Minimum rows of the picture itself. A legend that would leave less is cut, and shows by how much."""
 
 
 def curve_tone(index: int) -> str:
@@ -32,17 +32,17 @@ def curve_tone(index: int) -> str:
 
 
 class FigureChart(Tones):
-    """``show`` takes a figure and which of its panels, or a sentence why there is none."""
+    """``show`` takes a figure and the index of a panel, or a sentence why there is none."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self._shown: tuple[Figure, int] | None = None
-        self._words = ""
+        self._sentence = ""
         self._rows: list[list[Span]] = []
 
-    def show(self, shown: tuple[Figure, int] | None, words: str = "") -> None:
-        """Draw this."""
-        self._shown, self._words = shown, words
+    def show(self, shown: tuple[Figure, int] | None, sentence: str = "") -> None:
+        """Draw a panel or a sentence."""
+        self._shown, self._sentence = shown, sentence
         self._draw()
 
     def on_resize(self) -> None:
@@ -53,7 +53,7 @@ class FigureChart(Tones):
         if not width or not height:
             return
         if self._shown is None:
-            self._rows = [[], [(f"  {safe(self._words, width - 2)}", "muted")]]
+            self._rows = [[], [(f"  {safe(self._sentence, width - 2)}", "muted")]]
         else:
             figure, place = self._shown
             panel, labels = figure.panels[place], collect_labels(figure)
@@ -70,8 +70,9 @@ class FigureChart(Tones):
 
 
 def _legend(figure: Figure, labels: list[str], drawn: list[int], width: int, most_rows: int) -> list[list[Span]]:
-    """Glyph and name of every curve that is drawn, in as few lines as they take: in full where that leaves room for the
-    picture, else shortened; how many found no room is said.
+    """Build the legend: glyph and name of every drawn curve, in as few lines as possible.
+
+    Names are in full if that leaves room for the picture, and otherwise shortened. Curves without room are counted.
     """
     own = [labels[number] for number in drawn]
     for names in (own, build_legend_names(own, LABEL_CELLS)):
@@ -88,16 +89,16 @@ def _legend(figure: Figure, labels: list[str], drawn: list[int], width: int, mos
 
 
 def _legend_rows(named: list[tuple[int, str]], width: int, most_rows: int) -> tuple[list[list[Span]], int]:
-    """The lines, and how many curves are not named in them."""
+    """Return the lines, and how many curves are not named in them."""
     rows: list[list[Span]] = [[("  ", "")]]
     used = 2
-    for place, (number, words) in enumerate(named):
-        if used + len(words) + 3 > width and used > 2:
+    for place, (number, text) in enumerate(named):
+        if used + len(text) + 3 > width and used > 2:
             if len(rows) == most_rows:
                 rows[-1][-1] = (f" … {len(named) - place} more", "muted")
                 return rows, len(named) - place
             rows.append([("  ", "")])
             used = 2
-        rows[-1] += [(words, curve_tone(number)), ("   ", "")]
-        used += len(words) + 3
+        rows[-1] += [(text, curve_tone(number)), ("   ", "")]
+        used += len(text) + 3
     return rows, 0

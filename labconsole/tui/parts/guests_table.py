@@ -1,5 +1,6 @@
-"""A row for each guest of the step under way: what it does, its marks, and how long it has worked or what it took; of
-a trial that is over and in which no guest takes a time, what each came to.
+"""A row for each guest of the running step: its activity, its marks, and its working time or result.
+
+For a finished trial without times per guest, the row has each guest's result.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ LOOKS = {
 NAME, DOES = Column("name", "guest", 6, right=False, grow_to=20), Column("state", "does", 8, right=False)
 RESULT_PREFIX, MOST_CELLS = "found ", 40
 NUMBERS = f"0123456789<>-+{UNKNOWN}"
-"""What a number may begin with."""
+"""Characters at the start of a number."""
 
 
 def build_result_columns(guests: Sequence[PictureGuest]) -> tuple[Column, ...]:
-    """A column for each heading under which any guest came to something, as wide as its words; the last leave first."""
-    words: dict[str, list[str]] = {}
+    """A column for each heading with a result of any guest, as wide as its values. The last leave first."""
+    texts: dict[str, list[str]] = {}
     for guest in guests:
         for heading, word in guest.found:
-            words.setdefault(heading, []).append(word)
+            texts.setdefault(heading, []).append(word)
     return tuple(
         Column(
             RESULT_PREFIX + heading,
@@ -45,12 +46,12 @@ def build_result_columns(guests: Sequence[PictureGuest]) -> tuple[Column, ...]:
             rank=rank,
             right=all(word[:1] in NUMBERS for word in said),
         )
-        for rank, (heading, said) in enumerate(words.items())
+        for rank, (heading, said) in enumerate(texts.items())
     )
 
 
 class GuestsTable(LineTable):
-    """Rows are places in the crew's order; a picture is replaced, never changed, so the same one is painted once."""
+    """Rows are places in the crew's order. A picture is replaced, never changed, so the same one is painted once."""
 
     EMPTY = "no guest stands"
     COLUMNS: ClassVar[tuple[Column, ...]] = (
@@ -61,7 +62,7 @@ class GuestsTable(LineTable):
         Column("seconds", "seconds", 10),
     )
     OVER_TIME: ClassVar[tuple[Column, ...]] = (NAME, DOES)
-    """Of guests of which a chart beside has what they do."""
+    """Columns if a chart next to the table shows the guests' activity."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
@@ -71,9 +72,9 @@ class GuestsTable(LineTable):
         self.border_title = "Guests"
 
     def show(self, picture: StepPicture | None) -> None:
-        """Take what a step shows, None: no step; painted when it is another, and once a second while somebody works."""
+        """Take a step's picture, or None for no step. Paints if it changed, and once a second while guests work."""
         if not self.is_mounted or not self.size.width or not self.display:
-            return  # out of sight, rows and guests stay those that were painted last
+            return  # out of sight, rows and guests stay as last painted
         guests = picture.guests if picture is not None else ()
         over_time = picture is not None and picture.over_time is not None
         working = any(guest.state is CopyState.WORKS for guest in guests)
@@ -123,18 +124,18 @@ class GuestsTable(LineTable):
 
 
 def format_guest_counts(guests: tuple[PictureGuest, ...]) -> str:
-    """``Guests: 57 of 100 done, 43 work``, those that have nothing to do counted apart."""
+    """Format ``Guests: 57 of 100 done, 43 work``. Guests without work are counted separately."""
     states = Counter(guest.state for guest in guests)
-    asked = states[CopyState.WAITS] + states[CopyState.WORKS] + states[CopyState.DONE]
-    words = [f"{format_rounded(states[CopyState.DONE])} of {format_rounded(asked)} done"] if asked else []
+    with_work = states[CopyState.WAITS] + states[CopyState.WORKS] + states[CopyState.DONE]
+    parts = [f"{format_rounded(states[CopyState.DONE])} of {format_rounded(with_work)} done"] if with_work else []
     for state, verb in (
         (CopyState.WORKS, "at work"),
         (CopyState.WAITS, "waiting"),
         (CopyState.STANDS, "standing by"),
         (CopyState.STARTS, "starting, or standing already"),
     ):
-        words += [f"{format_rounded(states[state])} {verb}"] if states[state] else []
-    return f"Guests: {', '.join(words)}" if words else "Guests"
+        parts += [f"{format_rounded(states[state])} {verb}"] if states[state] else []
+    return f"Guests: {', '.join(parts)}" if parts else "Guests"
 
 
 def _seconds(value: float | None) -> str:

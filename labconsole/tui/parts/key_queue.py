@@ -1,7 +1,7 @@
-"""Keys one at a time: each is done with before the next is looked at.
+"""A queue of keys: each is handled completely before the next.
 
-Textual hands a key to the widget that has the focus now, and lets it climb from queue to queue up to its binding. Keys
-that come in one burst (a paste in tmux, a busy machine, a fast hand) go to that widget too, although the first of them
+Textual passes a key to the widget that has the focus now, and then from queue to queue up to its binding. Keys that
+arrive in one burst (a paste in tmux, a busy machine, a fast hand) go to that widget too, although the first of them
 moves the focus or opens a dialog.
 """
 
@@ -20,18 +20,18 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 LOOK_S = 0.05
-"""How often it is looked whether the widget that has the key is still there."""
+"""Interval for checking whether the widget that has the key still exists."""
 
 LIMIT_S = 2.0
-"""A widget that takes longer is busy with something else; then all keys that wait go on, as they would without us."""
+"""Maximum time for one key. A slower widget is busy, and then all waiting keys go on, as they would without a queue."""
 
 
 class Passed(Message, namespace="keys"):
-    """Climbs behind a key, through the same queues: where it arrives, the key is done with."""
+    """Follows a key through the same queues. Its arrival shows that the key was handled."""
 
 
 class KeyQueueApp(App[int]):
-    """An application that takes keys in turn."""
+    """An application that handles keys one at a time."""
 
     _under_way: Passed | None = None
     _seen: Screen[object] | None = None
@@ -43,9 +43,9 @@ class KeyQueueApp(App[int]):
         self._keys: deque[events.Key | events.Paste] = deque()
 
     async def on_event(self, event: events.Event) -> None:
-        """Textual's own, but for keys and pasted text from the terminal."""
+        """Handle events like Textual, but queue keys and pasted text from the terminal."""
         if isinstance(event, events.Key | events.Paste):
-            if not self.screen_stack:  # it is being left
+            if not self.screen_stack:  # the application is closing
                 return
             if not event.is_forwarded:
                 self._keys.append(event)
@@ -62,7 +62,7 @@ class KeyQueueApp(App[int]):
                 continue
             if self._seen is not self.screen:
                 self._seen = self.screen
-                self._wait_for(self.screen)  # a new screen first puts the focus where it belongs
+                self._wait_for(self.screen)  # a new screen first sets the focus
                 continue
             event = self._keys.popleft()
             await super().on_event(event)
@@ -84,9 +84,9 @@ class KeyQueueApp(App[int]):
             await self._done(at_once=busy)
 
     async def on_keys_passed(self, message: Passed) -> None:
-        """The key before it has arrived, or was used up on its way."""
+        """Handle the next key: the one before has arrived, or was used up on its way."""
         if message is self._under_way:
-            await asyncio.sleep(0)  # a worker that opens a dialog begins with the loop's next turn
+            await asyncio.sleep(0)  # a worker that opens a dialog starts with the loop's next turn
             await self._done()
 
     async def _done(self, *, at_once: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""What the screens of results share: they follow the saved runs, and look anew when something changed."""
+"""Base of the screens of results: they follow the saved runs, and update when something changed."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from labconsole.tui.parts.status import Tab
 from labconsole.tui.parts.stored_trials import StoredTrials
 
 FOLLOW_EVERY_S = 5.0
-"""How often to look for runs that somebody else saved: two small questions to the store, in a thread."""
+"""Interval for runs saved by other consoles: two small queries to the store, in a thread."""
 
 
 class LiveResultsScreen(ConsoleScreen):
-    """Subclasses say in ``look`` what they make of the runs."""
+    """Subclasses implement ``look``, which uses the runs."""
 
     def __init__(self, app: Application, session: SessionLike, tab: Tab) -> None:
         super().__init__(app, session, tab)
@@ -32,7 +32,7 @@ class LiveResultsScreen(ConsoleScreen):
         self.set_interval(FOLLOW_EVERY_S, self.follow_if_visible)
 
     def follow_if_visible(self) -> None:
-        """Look for runs of others, while there is somebody to see them."""
+        """Look for other consoles' runs, while the screen is visible."""
         if self.is_in_view and not self.paused:
             self.follow()
 
@@ -40,28 +40,28 @@ class LiveResultsScreen(ConsoleScreen):
     def saved(self) -> SavedRuns:
         """All saved runs, as far as they were read."""
         saved = self.console_app.saved
-        assert saved is not None  # a screen exists only once there is a session
+        assert saved is not None  # a screen exists only with a session
         return saved
 
     async def look(self) -> None:
-        """Take the runs as they are now, and show what follows from them: each screen defines it itself."""
+        """Take the present runs and show the results. Each screen implements it."""
         raise NotImplementedError
 
     def show_runs(self, runs: Sequence[RunSummary]) -> None:
-        """Something was saved: read what came."""
+        """Read the new runs: something was saved."""
         self.follow()
 
     @work(group="follow")
     async def follow(self, *, again: bool = False) -> None:
-        """Read what is not known yet; every page is shown as it comes."""
+        """Read what is not known yet. Every page is shown as it arrives."""
         await self.refresh_saved(again=again)
 
     async def refresh_saved(self, *, again: bool) -> None:
-        """Read all that is not known; a screen that needs less may do less."""
+        """Read all that is not known. A screen that needs less may override it."""
         await self.saved.refresh(self.request_update, again=again)
 
     def request_update(self) -> None:
-        """Look anew. While that is under way, the next time waits for it and stands for all since."""
+        """Update. Further requests during an update are merged into one more."""
         self._wanted += 1
         if not self._looking and not self.paused and self.is_up:
             self._looking = True
@@ -74,7 +74,7 @@ class LiveResultsScreen(ConsoleScreen):
                 self._done = self._wanted
                 await self.look()
         except NoMatches:
-            if self.is_up:  # else it was left while the runs were read
+            if self.is_up:  # else the screen was left while the runs were read
                 raise
         finally:
             self._looking = False
@@ -83,7 +83,7 @@ class LiveResultsScreen(ConsoleScreen):
         self.request_update()
 
     def show_stored_trials(self, *, drawn: bool = False) -> None:
-        """The stored trials of guests, which are no runs; ``drawn``: their curves."""
+        """Show the stored trials of guests, which are no runs. ``drawn``: their curves."""
 
         def saved() -> int:
             execution = self.state.execution

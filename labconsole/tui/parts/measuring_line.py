@@ -1,7 +1,7 @@
-"""The line that every screen has: what is being measured now, where in its plan, for how long, and by whom.
+"""The line of every screen with the present measurement: what, where in its plan, how long, and by whom.
 
-On a tall terminal it has a second line for the step. What does not fit is said in fewer words, then left out by rank;
-the time left goes last. While nothing is measured: how the last plan ended until that was read, and the last run.
+On a tall terminal a second line shows the step. Parts that do not fit get a shorter wording, then leave by rank, the
+time left last. If nothing is measured, the line shows how the last plan ended, until that was read, and the last run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SEPARATOR = " · "
 BAR_CELLS = 40
 WHO, WHAT, PLAN, PLACE, STEP, LEFT = range(6)
 SHORTEN = (WHAT, STEP, PLACE, PLAN, WHAT, STEP, PLACE, WHAT, STEP, PLAN, LEFT, PLACE, WHAT, PLAN, STEP, LEFT)
-"""What says less, one wording at a time, where the line is too narrow."""
+"""The part to shorten by one wording, in turn, if the line is too narrow."""
 
 
 def fitting(parts: Sequence[Wordings], room: int, order: Sequence[int] = SHORTEN) -> list[str]:
@@ -33,8 +33,8 @@ def fitting(parts: Sequence[Wordings], room: int, order: Sequence[int] = SHORTEN
         return [wordings[place] for wordings, place in zip(parts, at, strict=True)]
 
     for index in order:
-        words = [word for word in chosen() if word]
-        if sum(map(cell_len, words)) + len(SEPARATOR) * (len(words) - 1) <= room:
+        texts = [word for word in chosen() if word]
+        if sum(map(cell_len, texts)) + len(SEPARATOR) * (len(texts) - 1) <= room:
             break
         if index < len(parts):
             at[index] = min(at[index] + 1, len(parts[index]) - 1)
@@ -42,11 +42,11 @@ def fitting(parts: Sequence[Wordings], room: int, order: Sequence[int] = SHORTEN
 
 
 class MeasuringLine(Lines):
-    """What is measured now; else what was measured last."""
+    """The present measurement, or the last one."""
 
-    def __init__(self, state: ConsoleState, start_words: str = "") -> None:
+    def __init__(self, state: ConsoleState, start_hint: str = "") -> None:
         super().__init__(classes="measuring-line")
-        self._state, self._start_words = state, start_words
+        self._state, self._start_hint = state, start_hint
 
     def lines(self, width: int) -> list[list[Span]]:
         now_s = clock.monotonic_s()
@@ -60,20 +60,20 @@ class MeasuringLine(Lines):
         if over is not None:
             glyph, tone = over.look
             at = f"{datetime.fromtimestamp(over.at_wall_s, UTC):%H:%M} "
-            first: list[Span] = [(f" {glyph} ", tone), (at, "muted"), (safe(over.words, width - 10), tone)]
+            first: list[Span] = [(f" {glyph} ", tone), (at, "muted"), (safe(over.text, width - 10), tone)]
             return [first, self._last_run(width)] if self.size.height > 1 and last is not None else [first]
         if self._state.read_only:
             announcer = self._state.announcer
             blind = announcer and announcer not in self._state.connected
-            words = f"{announcer} is not connected, so no trial can be seen" if blind else "no trial is announced"
-            words = safe(f"   {words}; this console only watches: --read-only", width - 12)
-            return [[(" ◇ ", "accent"), ("watching", "strong"), (words, "muted")]]
+            text = f"{announcer} is not connected, so no trial can be seen" if blind else "no trial is announced"
+            text = safe(f"   {text}; this console only watches: --read-only", width - 12)
+            return [[(" ◇ ", "accent"), ("watching", "strong"), (text, "muted")]]
         if last is not None:
             return [self._last_run(width)]
         if self._state.connecting:
-            words = f"   to {', '.join(sorted(self._state.connecting))}"
-            return [[(" ◌ ", "warn"), ("connecting", "strong"), (safe(words, width - 14), "muted")]]
-        return [[(" ■ ", "muted"), ("ready", "strong"), (safe(f"   {self._start_words}", width - 10), "muted")]]
+            text = f"   to {', '.join(sorted(self._state.connecting))}"
+            return [[(" ◌ ", "warn"), ("connecting", "strong"), (safe(text, width - 14), "muted")]]
+        return [[(" ■ ", "muted"), ("ready", "strong"), (safe(f"   {self._start_hint}", width - 10), "muted")]]
 
     def _last_run(self, width: int) -> list[Span]:
         last = self._state.last
@@ -100,15 +100,15 @@ def _format_time_left(now: CurrentMeasurement) -> Wordings:
     if now.left_s is None:
         return ("",)
     about = format_duration(now.left_s)
-    return (f"stands still at {about} left", f"{about} left", "") if now.held_up else (f"about {about} left", about, "")
+    return (f"stands still at {about} left", f"{about} left", "") if now.halted else (f"about {about} left", about, "")
 
 
 def _mark(now: CurrentMeasurement) -> Span:
-    return (" ◇ ", "second") if now.by else (" ◌ ", "warn") if now.held_up else (" ▶ ", "accent")
+    return (" ◇ ", "second") if now.by else (" ◌ ", "warn") if now.halted else (" ▶ ", "accent")
 
 
-def _joined(words: Sequence[str]) -> str:
-    return SEPARATOR.join(word for word in words if word)
+def _joined(parts: Sequence[str]) -> str:
+    return SEPARATOR.join(word for word in parts if word)
 
 
 def _one_line(now: CurrentMeasurement, width: int) -> list[Span]:

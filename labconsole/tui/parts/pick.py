@@ -1,4 +1,4 @@
-"""One of many, by typing a part of its name: nodes to jump to."""
+"""Choosing one of many by typing a part of its name: nodes to jump to."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Rows(LineTable, can_focus=False):
     EMPTY = "no name matches"
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("name", "name", 16, right=False, grow_to=32),
-        Column("words", "", 10, right=False, grow_to=60),
+        Column("text", "", 10, right=False, grow_to=60),
     )
 
     def __init__(self, choices: Mapping[str, str]) -> None:
@@ -33,13 +33,13 @@ class _Rows(LineTable, can_focus=False):
 
     def keys(self) -> list[str]:
         wanted = self.wanted.casefold().split()
-        rows = [(key, f"{key} {words}".casefold()) for key, words in self._choices.items()]
+        rows = [(key, f"{key} {description}".casefold()) for key, description in self._choices.items()]
         return [key for key, text in rows if all(word in text for word in wanted)]
 
     def cell_name(self, key: str, width: int) -> Span:
         return safe(key, width), ""
 
-    def cell_words(self, key: str, width: int) -> Span:
+    def cell_text(self, key: str, width: int) -> Span:
         return safe(self._choices[key], width), "muted"
 
 

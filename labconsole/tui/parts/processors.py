@@ -1,4 +1,4 @@
-"""How busy a node's processors are, in words: their mean, and the busiest with what takes most of it."""
+"""Processor load of a node as text: the mean, and the busiest processor with its main kind of work."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from labconsole.tui.parts.lines import Span
 from labconsole.wire.processors import ProcessorsSampled, ProcessorUse
 
 MIN_KIND_RATIO = 0.5
-"""Of what the busiest is busy with: less than this of one kind is not told apart."""
+"""Minimum share of one kind in the work of the busiest processor. Smaller kinds are not named."""
 FULL_RATIO = 0.9
 LONG_NS = 2_500_000_000
-"""A sample over more than this had a quiet window in it."""
+"""A longer sample contains a quiet window."""
 
 
 def processors_span(live: NodeLive, *, short: bool = False) -> Span:
-    """``34 % · busiest 98 % softirq``; a quiet node says nothing until its window is over."""
+    """Format ``34 % · busiest 98 % softirq``. A quiet node has no text until its window is over."""
     seen = live.processors
     if live.quiet:
         return "quiet", "muted"
@@ -31,19 +31,19 @@ def processors_span(live: NodeLive, *, short: bool = False) -> Span:
 
 
 def processors_line(telemetry: Telemetry, nodes: Iterable[str], width: int) -> list[Span]:
-    """Those of several nodes; what finds no room is left out and counted."""
+    """Format the load of several nodes. Nodes without room are left out and counted."""
     spans: list[Span] = [(" cpu now", "muted")]
     names = list(dict.fromkeys(nodes))
     left = width - 8
     for place, name in enumerate(names):
         live = telemetry.nodes.get(name)
-        words, tone = processors_span(live) if live is not None else (UNKNOWN, "muted")
+        text, tone = processors_span(live) if live is not None else (UNKNOWN, "muted")
         label = f"  {safe(name, 12)} "
         after = len(names) - place - 1
-        if len(label) + len(words) + (len(f"  + {after} more") if after else 0) > left:
+        if len(label) + len(text) + (len(f"  + {after} more") if after else 0) > left:
             return [*spans, (f"  + {after + 1} more"[:left], "muted")]
-        spans += [(label, "strong"), (words, tone)]
-        left -= len(label) + len(words)
+        spans += [(label, "strong"), (text, tone)]
+        left -= len(label) + len(text)
     return spans
 
 

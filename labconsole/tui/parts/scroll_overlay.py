@@ -1,4 +1,4 @@
-"""A text over the screen that is scrolled and closed, nothing else: the help, the digest of an absence."""
+"""A text over the screen that only scrolls and closes: the help, the digest of an absence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from labconsole.tui.parts.lines import Lines, set_border_titles
 
 
 class ScrollOverlay(HasActions, ModalScreen[None]):
-    """Leave with esc or q. Subclasses add the key that opened them."""
+    """Closes with esc or q. Subclasses add the key that opened them."""
 
     ACTIONS: ClassVar[Sequence[Action]] = (
         Action("escape,q", "dismiss", "Close", "Close it.", id="help-close", common=True),

@@ -1,4 +1,4 @@
-"""The console's side of a single search: begin when nothing runs, ask before others are disturbed, tell the result."""
+"""Running a single search from the console: begin if nothing runs, ask before disturbing others, show the result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SearchRunnerApp(TrialRunnerApp):
     """Mixed in before Textual's App."""
 
     def start_search(self, plan: Plan) -> PlanExecution | None:
-        """Begin the search that this plan makes, a new one each time; None where something else runs."""
+        """Begin the search of this plan, a new one each time, or return None if something else is running."""
         if self.session is None or self._leaving or self.busy():
             return None
         return self._begin(self.session, plan)
@@ -33,12 +33,12 @@ class SearchRunnerApp(TrialRunnerApp):
     @work(group="trial")
     async def _search(self, session: SessionLike, execution: PlanExecution, *, take_over: bool) -> None:
         what = f"search of {execution.plan.points[0].request.format_without_load()}"
-        held: LeaseHeld | None = None
+        refusal: LeaseHeld | None = None
         self.state.note(clock.wall_s(), f"{what} begins")
         try:
             outcome = await session.execute(execution, take_over=take_over)
         except LeaseHeld as exc:
-            held = exc
+            refusal = exc
         except LabError as exc:
             self._over("error", f"{what} failed: {exc}", failed=True)
         else:
@@ -56,19 +56,19 @@ class SearchRunnerApp(TrialRunnerApp):
                 self._over(severity, f"{what}: {found}{failure}")
         finally:
             self.state.run_ended()
-        if held is not None and take_over:
-            self.tell(str(held), "error")
-        elif held is not None:
-            self._ask_take_over_for(held, execution.plan)
+        if refusal is not None and take_over:
+            self.tell(str(refusal), "error")
+        elif refusal is not None:
+            self._ask_take_over_for(refusal, execution.plan)
 
-    def _over(self, severity: str, words: str, *, failed: bool = False) -> None:
-        self.plan_over(PlanEnd(clock.wall_s(), severity, words, failed=failed))
-        self.tell(words, severity)
+    def _over(self, severity: str, text: str, *, failed: bool = False) -> None:
+        self.plan_over(PlanEnd(clock.wall_s(), severity, text, failed=failed))
+        self.tell(text, severity)
 
     @work(group="ask", exclusive=True)
-    async def _ask_take_over_for(self, held: LeaseHeld, plan: Plan) -> None:
-        """Somebody else has the testbed: say who, and take it only if the operator says so."""
-        self.state.note(clock.wall_s(), str(held), "warning")
-        wanted = await self.push_screen_wait(take_over_question(held))
+    async def _ask_take_over_for(self, refusal: LeaseHeld, plan: Plan) -> None:
+        """Ask before taking the testbed from another operator, and name them. Takes it only on a yes."""
+        self.state.note(clock.wall_s(), str(refusal), "warning")
+        wanted = await self.push_screen_wait(take_over_question(refusal))
         if wanted and self.session is not None and not self.trial_runs():
             self._begin(self.session, plan, take_over=True)

@@ -1,4 +1,4 @@
-"""Since you left: plans, runs, nodes and trouble of the time in which nobody was at this console, on one screen."""
+"""Since you left: plans, runs, nodes and trouble during the operator's absence, on one screen."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def _clock(wall_s: float, *, day: bool = False) -> str:
     return f"{datetime.fromtimestamp(wall_s, UTC):{'%Y-%m-%d ' if day else ''}%H:%M:%S}"
 
 
-def _cut(words: str, room: int) -> list[str]:
-    """Wrapped at blanks."""
+def _cut(text: str, room: int) -> list[str]:
+    """Wrap at blanks."""
     rows: list[str] = []
-    rest = safe(words, 600)
+    rest = safe(text, 600)
     while rest and len(rows) < 3:
         cut = rest if len(rest) <= room else rest[: rest.rfind(" ", 0, room + 1)] or rest[:room]
         rows.append(cut)
@@ -36,9 +36,9 @@ def _cut(words: str, room: int) -> list[str]:
 class DigestText(Lines):
     """The digest as lines."""
 
-    def __init__(self, digest: AbsenceDigest, now_words: str) -> None:
+    def __init__(self, digest: AbsenceDigest, now: str) -> None:
         super().__init__()
-        self._digest, self._now = digest, now_words
+        self._digest, self._now = digest, now
 
     def lines(self, width: int) -> list[list[Span]]:
         digest = self._digest
@@ -90,10 +90,10 @@ class DigestText(Lines):
 
 
 class SinceYouLeft(ScrollOverlay):
-    """Leave with the key that opened it, too."""
+    """Closes with the key that opened it, too."""
 
     ACTIONS = (Action("0,f10", "dismiss", "Close", "Close it.", id="since", shown=False, common=True),)
 
-    def __init__(self, digest: AbsenceDigest, now_words: str) -> None:
+    def __init__(self, digest: AbsenceDigest, now: str) -> None:
         title = "Since you left" if digest.away else "Since the console was opened"
-        super().__init__(title, DigestText(digest, now_words))
+        super().__init__(title, DigestText(digest, now))

@@ -1,4 +1,4 @@
-"""One-line instruments: who and where (top), what just happened (events)."""
+"""One-line instruments: who and where (top), recent events (bottom)."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ SEVERITY_MARK = {"information": ("·", ""), "warning": ("!", "warn"), "error": (
 
 BRAND = " labconsole "
 LEAVING = ("brand", "time", "emulated", "words", "nodes", "testbed", "titles")
-"""What leaves the top line one after the other until it fits: the program's name, the time, "emulated", the words
-around the nodes' numbers, their name and that of the testbed, the titles of the screens that are not in front."""
+"""The order in which parts leave the top line until it fits.
+
+They are the program's name, the time, "emulated", the text around the nodes' numbers, their name and that of the
+testbed, the titles of inactive screens.
+"""
 
 
 class Tab(Protocol):
@@ -61,7 +64,7 @@ class TopBar(Lines):
         return [self._fitting(width)[1]]
 
     def _fitting(self, width: int) -> tuple[frozenset[str], list[Span]]:
-        """What stays in the line, and the line."""
+        """Return the parts that stay in the line, and the line."""
         kept, line = frozenset(LEAVING), list[Span]()
         for leaving in range(len(LEAVING) + 1):
             kept = frozenset(LEAVING[leaving:])
@@ -90,7 +93,7 @@ class TopBar(Lines):
 
     def _left(self, kept: frozenset[str]) -> list[Span]:
         left: list[Span] = [(BRAND, "accent")] if "brand" in kept else []
-        left += [(words, "tab" if tab is self._here else "muted") for tab, words in self._format_tabs(kept)]
+        left += [(text, "tab" if tab is self._here else "muted") for tab, text in self._format_tabs(kept)]
         if "testbed" in kept:
             left.append((f"  {safe(self._inventory.testbed, 24)}", ""))
         if self._inventory.emulated and "emulated" in kept:
@@ -108,10 +111,10 @@ class TopBar(Lines):
         """Go to the screen whose name is under the mouse."""
         kept, _ = self._fitting(self.size.width)
         at = cell_len(BRAND) if "brand" in kept else 0
-        for tab, words in self._format_tabs(kept):
-            if at <= event.x < at + cell_len(words):
+        for tab, text in self._format_tabs(kept):
+            if at <= event.x < at + cell_len(text):
                 self.post_message(self.Wanted(tab))
-            at += cell_len(words)
+            at += cell_len(text)
 
 
 WRAPPED, WRAPPED_CHARACTERS = ("warning", "error"), 600
@@ -126,7 +129,7 @@ class EventLines(Lines):
         self._state = state
 
     def on_resize(self) -> None:
-        """The number of lines follows the height, which is not known when the first are made."""
+        """Make the lines: their number follows the height, which is unknown at first."""
         self.repaint()
 
     def lines(self, width: int) -> list[list[Span]]:
@@ -136,10 +139,10 @@ class EventLines(Lines):
             mark, tone = SEVERITY_MARK.get(note.severity, SEVERITY_MARK["information"])
             clock = f"{datetime.fromtimestamp(note.at_wall_s, UTC):%H:%M:%S}"
             wraps = note.severity in WRAPPED and not note.brief
-            words = wrap_text(safe(note.text, WRAPPED_CHARACTERS), room) if wraps else []
-            if not 0 < len(words) <= most - len(rows):
-                words = [fit_ends((note.text, note.brief or note.text), room)]
-            first, *more = words
+            wrapped = wrap_text(safe(note.text, WRAPPED_CHARACTERS), room) if wraps else []
+            if not 0 < len(wrapped) <= most - len(rows):
+                wrapped = [fit_ends((note.text, note.brief or note.text), room)]
+            first, *more = wrapped
             rows[:0] = [
                 [(f" {clock} ", "muted"), (f"{mark} ", tone), (first, tone)],
                 *([(" " * (len(clock) + 4), ""), (line, tone)] for line in more),

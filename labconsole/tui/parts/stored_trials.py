@@ -1,6 +1,6 @@
-"""The trials of crews that are stored, over the whole screen: one kind at a time, in the words of the command line.
+"""The stored trials of crews, over the whole screen: one kind at a time, in the wording of the command line.
 
-What there is to know of a kind it is told (cli/text/guest_kinds.py): here none is known by name.
+Views of the kinds are passed in (cli/text/guest_kinds.py): this module knows none by name.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ VERDICTS = {"valid": ("✓", "good"), "suspect": ("?", "warn"), "invalid": ("✗
 
 
 class TrialKindView(Protocol):
-    """How a kind is called, and what its records say in words."""
+    """The name of a kind, and its records as text."""
 
     @property
     def name(self) -> str: ...
@@ -77,20 +77,20 @@ class _StoredTable(FactorTable):
         super().__init__(id="stored-trials")
         self.nothing = "reading the store …"
         self.records: Mapping[str, Any] = {}
-        self._words: dict[str, tuple[str, str]] = {}
+        self._texts: dict[str, tuple[str, str]] = {}
         self._found: list[str] = []
         self._wanted: tuple[str, ...] = ()
         self.take_columns((*self.BEFORE, *self.AFTER))
 
     @property
     def empty_text(self) -> str:
-        """Why there is nothing to see."""
+        """Explain why the table is empty."""
         return self.nothing
 
     def show(
-        self, records: Mapping[str, Any], words: dict[str, tuple[str, str]], factors: Mapping[str, dict[str, str]]
+        self, records: Mapping[str, Any], texts: dict[str, tuple[str, str]], factors: Mapping[str, dict[str, str]]
     ) -> None:
-        self.records, self._words, self.factors = records, words, factors
+        self.records, self._texts, self.factors = records, texts, factors
         self._cells.clear()
         self._find()
 
@@ -99,13 +99,13 @@ class _StoredTable(FactorTable):
         self._find()
 
     def _find(self) -> None:
-        """Those that are listed, found once; another list is another object."""
+        """The listed trials, found once. Another list is another object."""
         wanted = self._wanted
         self._found = [key for key in self.records if not wanted or all(word in self._text(key) for word in wanted)]
-        told = factor_columns([self.factors[key] for key in self._found])
+        factors = factor_columns([self.factors[key] for key in self._found])
         plan = min(MOST_CELLS, max((len(self.records[key].plan.name or "") for key in self._found), default=0))
         named = [Column("plan", "plan", max(4, plan), right=False, rank=2)] if plan else []
-        self.take_columns((*self.BEFORE, *told, *self.AFTER, *named))
+        self.take_columns((*self.BEFORE, *factors, *self.AFTER, *named))
         self.paint()
 
     def keys(self) -> list[str]:
@@ -114,7 +114,7 @@ class _StoredTable(FactorTable):
     def _text(self, key: str) -> str:
         record = self.records[key]
         judged = [record.verdict.status, *(each.code for each in record.verdict.reasons)]
-        return " ".join([*self._words[key], *judged, record.plan.name or "", key]).casefold()
+        return " ".join([*self._texts[key], *judged, record.plan.name or "", key]).casefold()
 
     def cell_verdict(self, key: str, width: int) -> Span:
         return VERDICTS[self.records[key].verdict.status]
@@ -123,14 +123,14 @@ class _StoredTable(FactorTable):
         return safe(self.records[key].started_at[:16].replace("T", " "), width), "muted"
 
     def cell_found(self, key: str, width: int) -> Span:
-        return fit_parts(self._words[key][1], width), ""
+        return fit_parts(self._texts[key][1], width), ""
 
     def cell_plan(self, key: str, width: int) -> Span:
         return safe(self.records[key].plan.name or "", width), "muted"
 
 
 class StoredTrials(Overlay):
-    """The list, and beneath it the trial under the cursor or what all in the list come to."""
+    """The list, and below it the trial under the cursor or the summary of all listed trials."""
 
     title_in_help = "stored trials of guests"
     CSS_PATH = "stored_trials.tcss"
@@ -184,14 +184,14 @@ class StoredTrials(Overlay):
         super().__init__()
         self.console_app, self._store, self._kinds, self._saved = app, store, kinds, saved
         self._index: int | None = None
-        """Which of the kinds; None: not chosen yet."""
+        """Index of the kind, or None if not chosen yet."""
         self._sums, self._seen = False, -1
         self._figure: int | None = 0 if drawn else None
         self._of: tuple[str, list[str]] = "", []
         self._summed: list[str] | None = None
         self._panels: list[tuple[Figure, int]] | None = None
-        self._asked: set[bool] = set()
-        """Of the list as it is: whether its sums (False) and its figures (True) are being computed."""
+        self._requested: set[bool] = set()
+        """Whether sums (False) and figures (True) of the present list are being computed."""
 
     def compose(self) -> ComposeResult:
         with Container(id="stored-box"):
@@ -208,7 +208,7 @@ class StoredTrials(Overlay):
         self.call_after_refresh(self._follow)
 
     def _follow(self) -> None:
-        """Read again when a trial of this console was saved."""
+        """Read again when this console saved a trial."""
         if self._seen != (saved := self._saved()):
             self._seen = saved
             self.action_reload()
@@ -218,11 +218,11 @@ class StoredTrials(Overlay):
         return self._kinds[self._index or 0]
 
     def _newest(self) -> int:
-        """The place of the kind that was measured last; the first where there is none, or the store cannot say so."""
+        """The index of the kind measured last, or 0 if there is none or the store is unreadable."""
         try:
             begun = self._store.newest_experiments()
         except LabError:
-            return 0  # whoever reads the trials themselves tells why
+            return 0  # the reader of the trials themselves reports why
         each = [begun.get(kind.of.name, "") for kind in self._kinds]
         return each.index(max(each))
 
@@ -242,27 +242,27 @@ class StoredTrials(Overlay):
 
         def read() -> tuple[dict[str, Any], dict[str, tuple[str, str]], dict[str, dict[str, str]]]:
             records = {kind.id_of(each): each for each in self._store.experiments(kind.of, RunFilter())}
-            words = {key: (kind.words(each), kind.found(each)) for key, each in records.items()}
-            return records, words, {key: kind.in_columns(each) for key, each in records.items()}
+            texts = {key: (kind.words(each), kind.found(each)) for key, each in records.items()}
+            return records, texts, {key: kind.in_columns(each) for key, each in records.items()}
 
         try:
-            records, words, factors = await asyncio.to_thread(read)
+            records, texts, factors = await asyncio.to_thread(read)
         except LabError as exc:
             table.nothing = str(exc)
-            records, words, factors = {}, {}, {}
+            records, texts, factors = {}, {}, {}
         else:
             table.nothing = f"No {kind.plural} are stored yet: run a plan that asks for them (Plans)."
         if self._taken_apart:
             return
-        table.show(records, words, factors)
+        table.show(records, texts, factors)
         self._tell()
 
     @on(LineTable.Chosen, "#stored-trials")
     def _tell(self) -> None:
         kind, table, box = self._kind, self.query_one(_StoredTable), self.query_one("#stored-scroll")
         listed = table.keys()
-        if self._of[0] != kind.name or self._of[1] is not listed:  # another list, whose sums and figures are others
-            self._of, self._summed, self._panels, self._asked = (kind.name, listed), None, None, set()
+        if self._of[0] != kind.name or self._of[1] is not listed:  # another list, with other sums and figures
+            self._of, self._summed, self._panels, self._requested = (kind.name, listed), None, None, set()
         many = f"{format_rounded(len(listed))} of {format_rounded(len(table.records))}"
         set_border_titles(table, f"Stored {kind.plural}: {many}")
         chart = self.query_one(FigureChart)
@@ -278,8 +278,8 @@ class StoredTrials(Overlay):
             set_border_titles(box, f"The {kind.name}")
             self._say(kind.lines(table.records[table.cursor_key]) if table.cursor_key in table.records else [])
 
-    def _say(self, told: list[str]) -> None:
-        self.query_one(WrappedLines).say(told)
+    def _say(self, lines: list[str]) -> None:
+        self.query_one(WrappedLines).say(lines)
 
     def _show_figure(self, chart: FigureChart) -> None:
         kind, panels = self._kind, self._panels
@@ -297,14 +297,14 @@ class StoredTrials(Overlay):
             chart.show(panels[self._figure])
 
     def _ask_for(self, *, drawn: bool) -> None:
-        """Once for each list: a thread that has begun cannot be stopped."""
-        if drawn not in self._asked:
-            self._asked.add(drawn)
+        """Compute once for each list: a running thread cannot be stopped."""
+        if drawn not in self._requested:
+            self._requested.add(drawn)
             self._compute(drawn)
 
     @work(group="stored-computed")
     async def _compute(self, drawn: bool) -> None:
-        """What the list comes to, in words or as figures, in a thread."""
+        """Compute the summary of the list, as text or figures, in a thread."""
         kind, of = self._kind, self._of
         records = self.query_one(_StoredTable).records
         chosen = [records[key] for key in of[1]]
@@ -322,12 +322,12 @@ class StoredTrials(Overlay):
             else:
                 summed = await asyncio.to_thread(sums)
                 self._summed = summed if self._of is of else self._summed
-        except Exception as exc:  # a plan may run on this console: a fault in what is stored does not end it
+        except Exception as exc:  # a plan may run on this console: a fault in stored data must not end it
             _log.exception("what the stored %s come to", kind.plural)
-            words = f"What these {kind.plural} come to cannot be told: {exc!r}"
-            self.console_app.tell(words, "error")
+            problem = f"What these {kind.plural} come to cannot be told: {exc!r}"
+            self.console_app.tell(problem, "error")
             if self._of is of and not drawn:
-                self._summed = [words]
+                self._summed = [problem]
         if self._of is of and not self._taken_apart:
             self._tell()
 
@@ -363,7 +363,7 @@ class StoredTrials(Overlay):
 
     def action_copy(self) -> None:
         if self._sums:
-            self._copy("\n".join(map(single_line, self.query_one(WrappedLines).told)), "the summary")
+            self._copy("\n".join(map(single_line, self.query_one(WrappedLines).text_lines)), "the summary")
         elif self._chosen is not None:
             self._copy(single_line(self._kind.id_of(self._chosen)), "the id")
 
@@ -383,6 +383,8 @@ class StoredTrials(Overlay):
         def text() -> str:
             return "".join(json.dumps({kind.name: each.to_json()}) + "\n" for each in records)
 
-        words = f"{format_rounded(len(records))} {kind.plural}, a record a line."
-        ask = new_file.ask(f"the {kind.plural}", f"{kind.plural}.jsonl", words, {".jsonl": text}, self.console_app.tell)
+        explanation = f"{format_rounded(len(records))} {kind.plural}, a record a line."
+        ask = new_file.ask(
+            f"the {kind.plural}", f"{kind.plural}.jsonl", explanation, {".jsonl": text}, self.console_app.tell
+        )
         self.app.push_screen(ask)

@@ -1,4 +1,4 @@
-"""The console's side of taking trials: begin when nothing runs, ask before others are disturbed, stop when told."""
+"""Running trials from the console: begin if nothing runs, ask before disturbing others, stop on request."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class TrialRunnerApp(AwayNotifierApp):
     if TYPE_CHECKING:
 
         def tell(self, message: str, severity: str = "information", *, note: bool = True) -> None:
-            """Say something in the event line and as a toast."""
+            """Show a message in the event line and as a toast."""
 
     def start_run(self, request: DesignPoint, repetitions: int) -> None:
-        """Start, unless something runs already."""
+        """Start, unless something is running already."""
         if self.session is None or self._leaving:
             return
         if self.busy():
@@ -36,11 +36,11 @@ class TrialRunnerApp(AwayNotifierApp):
 
     @work(group="trial")
     async def _run(self, session: SessionLike, request: DesignPoint, repetitions: int, take_over: bool = False) -> None:
-        held: LeaseHeld | None = None
+        refusal: LeaseHeld | None = None
         try:
             await session.run(request, repetitions, take_over=take_over)
         except LeaseHeld as exc:
-            held = exc
+            refusal = exc
         except Aborted as exc:
             self.tell(str(exc), "warning")
         except LabError as exc:
@@ -49,16 +49,16 @@ class TrialRunnerApp(AwayNotifierApp):
             self.failed(str(exc))
         finally:
             self.state.run_ended()
-        if held is not None and not take_over:
-            self._ask_take_over(held, request, repetitions)
-        elif held is not None:
-            self.tell(str(held), "error")
+        if refusal is not None and not take_over:
+            self._ask_take_over(refusal, request, repetitions)
+        elif refusal is not None:
+            self.tell(str(refusal), "error")
 
     @work(group="ask", exclusive=True)
-    async def _ask_take_over(self, held: LeaseHeld, request: DesignPoint, repetitions: int) -> None:
-        """Somebody else has the testbed: say who, and take it only if the operator says so."""
-        self.state.note(clock.wall_s(), str(held), "warning")
-        question = take_over_question(held)
+    async def _ask_take_over(self, refusal: LeaseHeld, request: DesignPoint, repetitions: int) -> None:
+        """Ask before taking the testbed from another operator, and name them. Takes it only on a yes."""
+        self.state.note(clock.wall_s(), str(refusal), "warning")
+        question = take_over_question(refusal)
         if await self.push_screen_wait(question) and self.session is not None and not self.trial_runs():
             self.state.ask()
             self._run(self.session, request, repetitions, True)
@@ -66,7 +66,7 @@ class TrialRunnerApp(AwayNotifierApp):
     @work(group="ask", exclusive=True)
     async def ask_abort(self) -> None:
         """Ask once, then stop."""
-        if self.session is None or not (self.state.asked or self.session.running):
+        if self.session is None or not (self.state.requested or self.session.running):
             only = self.session is not None and self.session.read_only
             self.tell(str(OnlyWatches()) if only else "Nothing is running.")
             return
@@ -75,7 +75,7 @@ class TrialRunnerApp(AwayNotifierApp):
             await self.stop_traffic(self.session)
 
     async def stop_traffic(self, session: SessionLike) -> None:
-        if not (self.state.asked or session.running):
+        if not (self.state.requested or session.running):
             return
         self.state.stopping = True
         self.state.revision += 1
@@ -85,10 +85,10 @@ class TrialRunnerApp(AwayNotifierApp):
             self.tell(str(exc), "error")
 
     def busy(self) -> bool:
-        """Whether something runs already; then it says so."""
+        """Whether something is running already. If so, a message says what."""
         if self.trial_runs():
             self.tell(f"A {self.state.what_runs} is running. Wait, or abort it.", "warning")
         return self.trial_runs()
 
     def trial_runs(self) -> bool:
-        return self.session is not None and (self.state.asked or self.session.running)
+        return self.session is not None and (self.state.requested or self.session.running)

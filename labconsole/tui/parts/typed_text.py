@@ -1,4 +1,4 @@
-"""Textual's field for a line of text, for all that is typed, pasted or given to be edited."""
+"""A field for one line of text that is typed, pasted or edited."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from labconsole.text.sanitize import single_line
 
 
 class TypedText(Input):
-    """Keeps only what a terminal shows as text: Textual paints a value as it is, and a note may be somebody else's."""
+    """Keeps only what a terminal shows as text: Textual paints a value unchanged, and a note may be foreign."""
 
     def validate_value(self, value: str) -> str:
-        """The same, in as many characters. Textual calls it before every change."""
+        """Clean the value, without a change of its length. Textual calls this before every change."""
         return single_line(value).replace("\t", " ")

@@ -1,4 +1,4 @@
-"""Lines of words as they are, those too long for the room going on beneath."""
+"""Lines of text as they are, wrapped if too long for the room."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from labconsole.tui.parts.lines import Lines, Span
 
 
 class WrappedLines(Lines):
-    """``say`` shows other words."""
+    """``say`` replaces the text."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
-        self.told: list[str] = []
+        self.text_lines: list[str] = []
 
-    def say(self, told: list[str]) -> None:
-        """These from now on."""
-        self.told = told
+    def say(self, text_lines: list[str]) -> None:
+        """Show these lines."""
+        self.text_lines = text_lines
         self.paint()
         self.refresh(layout=True)
 
@@ -25,6 +25,6 @@ class WrappedLines(Lines):
         room = max(8, width - 1)
         return [
             [(safe(row, room), "")]
-            for line in self.told
+            for line in self.text_lines
             for row in textwrap.wrap(line, room, subsequent_indent="  ", break_on_hyphens=False) or [""]
         ]

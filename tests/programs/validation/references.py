@@ -108,7 +108,7 @@ def words_of(kind: str, paper_name: str, records: Sequence[ExperimentRecord]) ->
     material = Material(
         kept=select_sample((), admission),
         digest=Digest(set(), {}),
-        evaluation=evaluate((), admission=admission, beside=p_values),
+        evaluation=evaluate((), admission=admission, other_p_values=p_values),
         experiments=experiments,
         paper=paper,
         paper_names=match_platforms((HOST, *TOOLS), paper, {}),

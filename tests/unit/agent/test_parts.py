@@ -367,7 +367,7 @@ UNDONE = """
 import ctypes, sys
 assert ctypes.CDLL(None, use_errno=True).unshare(0x40000000) == 0 or sys.exit(77)  # CLONE_NEWNET
 from labconsole.agent import undo
-undo.import_for("route")
+undo.import_undo_modules("route")
 
 class Dead:
     def find_spec(self, name, path=None, target=None):
@@ -396,8 +396,8 @@ def test_the_keeper_undoes_without_importing_once_it_was_told_what_there_may_be_
 
 @pytest.mark.parametrize("kind", [*undo.AGENT_UNDO_ACTIONS, "bridge"])
 def test_all_that_undoing_imports_by_itself_is_imported_before(kind: str) -> None:
-    """Both the modules of undo.py's functions, and that each kind is known to import_for."""
-    code = f"from labconsole.agent import undo; undo.import_for({kind!r})"
+    """Both the modules of undo.py's functions, and that each kind is known to import_undo_modules."""
+    code = f"from labconsole.agent import undo; undo.import_undo_modules({kind!r})"
     wanted = {
         "path": "shutil",
         "pktgen": "labconsole.agent.sending.pktgen_files",

@@ -14,14 +14,14 @@ from labconsole.cli.output import print_json_line
 
 SAYING = """
 import asyncio, signal
-from labconsole.cli.output import json_line
+from labconsole.cli.output import print_json_line
 
 async def say():
     asked = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked.set)
     number = 0
     while not asked.is_set():
-        json_line({"number": number, "pad": "x" * %d})
+        print_json_line({"number": number, "pad": "x" * %d})
         number += 1
         await asyncio.sleep(0)
 

@@ -15,7 +15,7 @@ import pytest
 from scipy import stats
 
 from labconsole.cli.main import main
-from labconsole.cli.text.advice import NONE_FOUND_WORDS, _explain, _format_spread
+from labconsole.cli.text.advice import NO_SPREAD_FOUND, _explain, _format_spread
 from labconsole.measure.statistics.components import Components, fewest_set_ups, upper_variance_of_mean
 from labconsole.model.inventory import load_inventory
 from labconsole.model.plan.loader import load_plan
@@ -373,4 +373,4 @@ def test_too_few_are_refused_with_what_to_take_first(
 
 def test_a_variance_estimated_below_zero_is_no_negative_deviation() -> None:
     assert [_format_spread(variance) for variance in (-3e-7, 0.0, 4e-4)] == ["none", "0 %", "2 %"]
-    assert (_explain([4e-4, -3e-7]), _explain([0.0])) == ([NONE_FOUND_WORDS], [])
+    assert (_explain([4e-4, -3e-7]), _explain([0.0])) == ([NO_SPREAD_FOUND], [])

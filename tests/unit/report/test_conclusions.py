@@ -1190,5 +1190,5 @@ def test_delays_stand_in_results_and_over_load(tmp_path: Path) -> None:
 
 def test_a_selection_repeats_what_was_typed() -> None:
     chosen = Selection(text="loss<1", by_outcome=("loss",), pool=("kernel",), options=("testbed t",))
-    assert chosen.words == "testbed t; filter loss<1"
+    assert chosen.description == "testbed t; filter loss<1"
     assert len(chosen.warnings) == 2

@@ -47,7 +47,7 @@ async def test_a_testbed_is_taken_over_only_by_the_key_for_yes(answer: str) -> N
         await pilot.press("r")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         await pilot.press(answer)
-        await until(pilot, lambda: isinstance(app.screen, BenchScreen) and not app.state.asked)
+        await until(pilot, lambda: isinstance(app.screen, BenchScreen) and not app.state.requested)
         await settle(app, pilot)
         assert session.taken_over == (answer == "y")
 

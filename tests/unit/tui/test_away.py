@@ -66,7 +66,7 @@ def test_a_progress_bar_only_where_it_is_known_and_once_per_change() -> None:
     caller, sent = attention(WT_SESSION="1")
     for ratio in (0.5, 0.5004, 0.51):
         caller.progress(ratio)
-    caller.progress(0.51, held_up=True)
+    caller.progress(0.51, halted=True)
     caller.progress(1.0, failed=True)
     caller.progress(None)
     caller.progress(None)

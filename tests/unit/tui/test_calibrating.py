@@ -51,7 +51,7 @@ async def test_it_asks_tells_every_trial_and_shows_what_each_source_and_sink_can
         gate.release()
         await shown(app, pilot, "src1 sends up to 100\u2009000", "loses nothing up to 60\u2009000", "calibrated")
         assert session.calibrated == 1
-        assert not app.state.asked
+        assert not app.state.requested
 
 
 async def test_it_is_aborted_by_a_key_and_keeps_nothing():

@@ -54,7 +54,7 @@ async def test_a_hundred_guests_are_counted_and_scrolled(size):
         await pilot.press("G")
         await shown(app, pilot, "g100", "▶ works")
         session.release.set()
-        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: not app.state.requested)
         await until(pilot, lambda: app.screen.query_one(StreamsTable).display)
         await until(pilot, lambda: not app.screen.has_class("-crew"))
         assert "57 of 100" not in text(app)
@@ -75,7 +75,7 @@ async def test_on_a_small_terminal_every_view_shows_something_while_guests_work(
             await until(pilot, partial(has_room, app, part))
             await shown(app, pilot, "v View")
         session.release.set()
-        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: not app.state.requested)
 
 
 @pytest.mark.asyncio
@@ -87,7 +87,7 @@ async def test_a_step_over_the_whole_screen_shows_its_guests():
         await shown(app, pilot, "57 of 100 done", "2.500")
         assert "no trial yet" not in text(app)
         session.release.set()
-        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: not app.state.requested)
 
 
 @pytest.mark.asyncio
@@ -107,7 +107,7 @@ async def test_the_same_picture_is_painted_once(monkeypatch):
             bench.tick()
         assert not painted
         session.release.set()
-        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: not app.state.requested)
 
 
 def over(record: FlowRecord | RouteRecord) -> StepSelection:
@@ -169,7 +169,7 @@ async def test_guests_that_send_have_no_times():
         await shown(app, pilot, "Sent: Mbit/s", "▶ works")
         await until(pilot, lambda: "+s" not in text(app))
         session.release.set()
-        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: not app.state.requested)
 
 
 def test_those_that_only_stand_are_counted_apart():

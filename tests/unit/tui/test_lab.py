@@ -174,7 +174,7 @@ async def test_what_another_console_measured_while_a_plan_ran_here_is_seen_when_
         assert app.state.execution is not None and app.state.execution.plan.name == "own"
         monkeypatch.setattr(app, "load_runs", lambda: None)  # read long before all is undone that was set up
         await app.state.execution.abort()
-        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: not app.state.requested)
         await rescanned(app)
         await shown(app, pilot, "✓ stored")
 
@@ -207,7 +207,7 @@ async def test_a_plan_that_ended_here_says_so_also_after_it_was_left(monkeypatch
         await shown(app, pilot, "pair.yaml", "ready")
         await rescanned(app)
         await pilot.press("r", "1")
-        await until(pilot, lambda: state(app) is ExecutionStatus.DONE and not app.state.asked)
+        await until(pilot, lambda: state(app) is ExecutionStatus.DONE and not app.state.requested)
         await pilot.press("4")
         await until(pilot, lambda: isinstance(app.screen, PlansScreen))
         for _ in range(2):
@@ -317,7 +317,7 @@ async def test_an_abort_asks_once_keeps_what_was_measured_and_running_again_goes
         await pilot.press("y")
         await until(pilot, lambda: state(app) is ExecutionStatus.STOPPED)
         assert not session.running
-        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: not app.state.requested)
         await pilot.press("r")
         await until(pilot, lambda: state(app) is ExecutionStatus.DONE)
         await shown(app, pilot, "1 stored before", "■")
@@ -329,7 +329,7 @@ async def test_a_plan_of_which_all_is_stored_says_so_when_it_is_run_again():
         await shown(app, pilot, "pair.yaml", "ready")
         for _ in range(2):
             await pilot.press("r")
-            await until(pilot, lambda: state(app) is ExecutionStatus.DONE and not app.state.asked)
+            await until(pilot, lambda: state(app) is ExecutionStatus.DONE and not app.state.requested)
         assert len(session.store.records) == 6
         told = "plan pair: nothing left to take: all is stored (6 trials); to measure it again: labconsole replay --occasion"
         assert any(note.text.startswith(told) for note in app.state.notes)
@@ -534,7 +534,7 @@ async def test_a_refused_plan_says_why_and_can_be_run_again(monkeypatch):
         await pilot.press("r")
         await shown(app, pilot, "✗ failed", "eth5 carries 1400 bytes")
         monkeypatch.undo()
-        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: not app.state.requested)
         await pilot.press("r")
         await until(pilot, lambda: state(app) is ExecutionStatus.DONE)
 
@@ -547,7 +547,7 @@ async def test_a_held_testbed_is_taken_over_for_a_plan_only_after_a_question():
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         assert "eve@desk" in text(app)
         await pilot.press("n")
-        await until(pilot, lambda: state(app) is ExecutionStatus.FAILED and not app.state.asked)
+        await until(pilot, lambda: state(app) is ExecutionStatus.FAILED and not app.state.requested)
         assert session.store.records == []
         await pilot.press("r")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
@@ -561,7 +561,7 @@ async def test_what_was_done_in_a_session_becomes_a_plan_of_exactly_that(plans):
         await pilot.press("4", "s")
         await shown(app, pilot, "nothing has been measured yet")
         await pilot.press("1", "r")
-        await until(pilot, lambda: len(session.store.records) == 1 and not app.state.asked)
+        await until(pilot, lambda: len(session.store.records) == 1 and not app.state.requested)
         await pilot.press("4")
         await shown(app, pilot, "pair.yaml", "ready")
         await pilot.press("r")

@@ -127,7 +127,7 @@ async def test_every_screen_says_what_is_measured(size: tuple[int, int]) -> None
             await settle(app, pilot)
             await until(pilot, lambda: "▶ raw" in text(app) and "sending" in text(app))
         session.release.set()
-        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: not app.state.requested)
 
 
 @pytest.mark.asyncio
@@ -147,7 +147,7 @@ async def test_the_bench_shows_what_is_measured_and_the_set_up_when_it_is_wanted
         await pilot.press("tab", "tab", "tab", "tab", "tab", "tab", "tab")
         await until(pilot, lambda: "Measured now" in text(app))
         session.release.set()
-        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: not app.state.requested)
         await until(pilot, lambda: "Repetitions" in text(app))
 
 
@@ -183,7 +183,7 @@ async def test_numbers_of_the_trial_before_are_not_called_live() -> None:
         app.state.apply(PhaseChanged(run_id="next", phase=Phase.SENDING, expected_s=5), now_s=2, wall_s=2)
         await until(pilot, lambda: "Streams · live" in text(app))
         session.release.set()
-        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: not app.state.requested)
 
 
 def test_between_the_trials_of_guests_and_after_the_last_it_is_said_which_of_how_many() -> None:
@@ -192,7 +192,7 @@ def test_between_the_trials_of_guests_and_after_the_last_it_is_said_which_of_how
     steps: Any = SimpleNamespace(current=None, asked=2, rest=[1])
     outcome = SimpleNamespace(taken=0, skipped=0)
     state = ConsoleState(wait_per_trial_s=2.0)
-    state.asked = True
+    state.requested = True
     execution: Any = SimpleNamespace(
         plan=plan,
         steps=steps,

@@ -161,4 +161,4 @@ async def test_a_kind_that_fails_says_so_with_its_plan_and_all_other_plans_are_s
         await until(pilot, lambda: [plans.cell_state(key, 20)[0] for key in list(plans.keys())] == ["○ ready"] * 2)
         await pilot.press("r")
         await until(pilot, lambda: any(why in note.text for note in app.state.notes))
-        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: not app.state.requested)

@@ -57,7 +57,7 @@ async def test_guests_that_send_are_drawn_over_time(size):
         )
         assert "100" in text(app), "the scale"
         session.release.set()
-        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: not app.state.requested)
         await until(pilot, lambda: not app.screen.query_one(OverTimeChart).display)
 
 
@@ -82,7 +82,7 @@ async def test_the_same_curves_are_drawn_once(monkeypatch):
             chart.show(StepPicture(guests=SENDING, over_time=TWO))
         assert not drawn
         session.release.set()
-        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: not app.state.requested)
 
 
 @pytest.mark.asyncio

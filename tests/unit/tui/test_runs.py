@@ -520,7 +520,7 @@ async def test_the_list_is_read_in_pages_then_only_what_came_since(monkeypatch: 
     await saved.refresh(lambda: None)
     assert len(saved.runs) == total + 15
     assert all(after is not None for _, after in asked)
-    assert json.dumps(saved.words()) == json.dumps(f"{total + 15} runs")
+    assert json.dumps(saved.describe_count()) == json.dumps(f"{total + 15} runs")
 
 
 async def test_of_very_many_runs_the_newest_are_kept_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -531,7 +531,7 @@ async def test_of_very_many_runs_the_newest_are_kept_and_that_is_said(monkeypatc
     saved = SavedRuns(session.store)
     await saved.refresh(lambda: None)
     assert [run.run_id for run in saved.runs] == [record.run_id for record in session.store.records[:20]]
-    assert saved.words() == f"newest 20 of {len(session.store.records)} runs"
+    assert saved.describe_count() == f"newest 20 of {len(session.store.records)} runs"
 
 
 async def test_runs_that_somebody_else_saved_appear_by_themselves_and_nothing_is_painted_for_none() -> None:

@@ -79,7 +79,7 @@ async def test_only_a_set_up_that_was_accepted_and_run_is_remembered(tmp_path: P
         await pilot.press("r")
         await until(pilot, lambda: len(session.requests) == 1)
         await pilot.press("n")
-        await until(pilot, lambda: isinstance(app.screen, BenchScreen) and not app.state.asked)
+        await until(pilot, lambda: isinstance(app.screen, BenchScreen) and not app.state.requested)
         await settle(app, pilot)
         assert not path.exists()
         session.refusal = None

@@ -52,7 +52,7 @@ async def test_the_lossy_place_and_its_counter_are_seen_while_it_happens(size: t
         assert row.index("tx_dropped") > row.index("▲") if "▲" in row else True
         assert shown.count("─▶") >= 3
         session.release.set()
-        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: not app.state.requested)
         await until(pilot, lambda: "Topology · of the saved run" in text(app))
         assert "−" in text(app)
         await pilot.press("t")

@@ -187,7 +187,7 @@ async def test_a_console_that_only_watches_says_where_trials_are_announced_and_o
 
 
 async def test_a_run_that_waits_for_nodes_says_for_which() -> None:
-    state = ConsoleState(asked=True, connecting={"src2", "src1"})
+    state = ConsoleState(requested=True, connecting={"src2", "src1"})
     assert state.step_wordings(0)[0] == "waiting for src1, src2 to connect"
     state.stopping = True
     assert state.step_wordings(0) == ("stopping",)

@@ -22,7 +22,7 @@ from labconsole.model.record.run import RunRecord
 from labconsole.model.tolerances import Tolerances
 from labconsole.packets.frame import CONTROL, StreamAddresses, classify_frame
 from labconsole.verdict.crew_trial import sink_reasons
-from labconsole.verdict.foreign_packets import WORDS
+from labconsole.verdict.foreign_packets import PROTOCOL_NAMES
 from labconsole.verdict.observations import TappedFrames, TrialObservations
 from labconsole.wire.foreign import MAX_STREAMS, HoldSinkPorts, SinkPortState, SinkPortStates
 from support.fake_session import make_inventory
@@ -98,7 +98,7 @@ FRAMES = [
 @pytest.mark.parametrize(("frame", "name"), FRAMES)
 def test_a_frame_is_called_by_its_first_bytes(frame: bytes, name: str):
     assert classify_frame(frame[: foreign.SNAP_BYTES], OWN) == name
-    assert name.startswith("0x") or name in WORDS
+    assert name.startswith("0x") or name in PROTOCOL_NAMES
 
 
 def passes(text: bytes, frame: bytes) -> int:

@@ -138,7 +138,7 @@ def with_arrivals(
             )
         }
     )
-    verdict = judge(seen, (stream,), REQUEST, Tolerances(), inventory=inventory, stood_still={})
+    verdict = judge(seen, (stream,), REQUEST, Tolerances(), inventory=inventory, frozen_hops={})
     notes = [entry for entry in influences(seen, (stream,), inventory.uut) if entry["kind"] == "buffered"]
     return run.model_copy(update={"streams": (stream,), "verdict": verdict, "influences": tuple(notes)})
 

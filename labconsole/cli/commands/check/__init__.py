@@ -1,4 +1,4 @@
-"""``labconsole check``: is the testbed fit to measure on, and can a plan be carried out on it? docs/check.md."""
+"""``labconsole check``: whether the testbed is ready to measure, and whether it can run a plan. docs/check.md."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from labconsole.errors import ConfigError
 
 OBSERVER_DEFAULTS = {"frame_size": 64, "sources": 1, "target": "100Mbit", "duration": 1.0}
 OBSERVER_OPTIONS = ("platform", "includes_fcs", "take_over", *OBSERVER_DEFAULTS)
-"""Options that are about the comparison only."""
+"""Options for the comparison only."""
 
 CHECK_OPTIONS = ("plan", "fix", "brief")
-"""Options that are about the checks only."""
+"""Options for the checks only."""
 
 about = About(
     90,
@@ -26,7 +26,7 @@ about = About(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser, "--hosts", "--store", "--json")
     parser.add_argument(
         "--plan",
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--fix", action="store_true", help="fix what can be fixed safely; fixes are undone at the end unless noted"
     )
     parser.add_argument("--brief", action="store_true", help="print only warnings and failures")
-    # No defaults here: what is given without --observer-effect would do nothing, and is refused there.
+    # No defaults here: options without --observer-effect would have no effect, and are refused there.
     group = parser.add_argument_group("measuring the observer effect instead of running the checks")
     group.add_argument(
         "--observer-effect",
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """The checks, or the comparison."""
+    """Run the checks or the comparison."""
     _refuse_strays(args)
     if args.observer_effect is not None:
         from labconsole.cli.commands.check.observer_effect import run_observer_effect
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _refuse_strays(args: argparse.Namespace) -> None:
-    """Raise ConfigError for an option that would do nothing: one of the comparison without it, or the other way."""
+    """Raise ConfigError for an option without effect: one of the comparison without it, or vice versa."""
     wanted = args.observer_effect is not None
     for name in CHECK_OPTIONS if wanted else OBSERVER_OPTIONS:
         if getattr(args, name) not in (None, False):

@@ -1,4 +1,4 @@
-"""Every check, and what came out."""
+"""Run all checks and print their results."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from labconsole.text.sanitize import unwrap_stream
 
 
 def run_checks(args: argparse.Namespace) -> int:
-    """Run every check and say what came out. 0: none failed; 1: some did; 3: no node could be reached."""
+    """Run every check and print the results. 0: none failed; 1: some did; 3: no node could be reached."""
     begun_s = time.monotonic()
     inventory, store = load_testbed(hosts_path(args.hosts), args.store)
-    # Not held against the testbed yet: what does not fit is a check's finding, and all of it is told at once.
+    # Not compared with the testbed yet: misfits are a check's findings, and all of them are reported at once.
     plan = load_plan(args.plan) if args.plan is not None else None
     session = open_session(inventory, store)
 
@@ -62,7 +62,7 @@ async def _check(session: Testbed[RunStore], args: argparse.Namespace, plan: Pla
         print_json_line({**_summary(session, results, took_s, status), "connect_s": connect_s})
     else:
         lines = report_lines(results, list(session.inventory.nodes), brief=args.brief, **terminal_style())
-        # The colours are ours, and all words in the lines are harmless.
+        # The colours are ours, and all text in the lines is sanitized.
         unwrap_stream(sys.stdout).write(
             "\n".join([*lines, "", closing_line(results, took_s, connect_s, stopped=session.stopping)]) + "\n"
         )
@@ -70,7 +70,7 @@ async def _check(session: Testbed[RunStore], args: argparse.Namespace, plan: Pla
 
 
 async def _progress(nodes: int) -> None:
-    """A word while nothing is on the screen yet."""
+    """A message while the screen is still empty."""
     begun = time.monotonic()
     while True:
         unwrap_stream(sys.stderr).write(f"\rchecking {nodes} nodes … {time.monotonic() - begun:.0f} s")

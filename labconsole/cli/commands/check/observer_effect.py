@@ -1,4 +1,4 @@
-"""``labconsole check --observer-effect``: does watching the UUT live change what is measured on this testbed?"""
+"""``labconsole check --observer-effect``: whether watching the UUT live changes the results on this testbed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from labconsole.store.writing import RunStore
 
 
 def run_observer_effect(args: argparse.Namespace) -> int:
-    """Compare both ways of observing; 0: done, whatever came out; 1: too few valid runs to tell."""
+    """Compare both ways of observing. 0: done, whatever the result; 1: too few valid runs for a result."""
     inventory, store = load_testbed(hosts_path(args.hosts), args.store)
     for name, value in OBSERVER_DEFAULTS.items():
         if getattr(args, name) is None:

@@ -1,4 +1,4 @@
-"""``labconsole experiment boot``: how long guests take to start, and how much memory they need."""
+"""``labconsole experiment boot``: start-up time of guests, and their memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DESCRIPTION = (
 
 
 def add_kind(kinds: Any) -> None:
-    """Its options."""
+    """Add the options of this kind."""
     boot: argparse.ArgumentParser = kinds.add_parser(
         "boot", help="start-up time and memory of guests", description=DESCRIPTION
     )
@@ -47,7 +47,7 @@ def add_kind(kinds: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when no trial is invalid, 1 when one is."""
+    """Return 0 if no trial is invalid, else 1."""
     from labconsole.cli.text.guest_kinds import BOOTS_VIEW
     from labconsole.model.plan.boots import BootFactors
 

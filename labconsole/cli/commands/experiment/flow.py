@@ -1,4 +1,4 @@
-"""``labconsole experiment flow``: guests that send at once through one NIC, and what each gets of it."""
+"""``labconsole experiment flow``: guests that send at once through one NIC, and each one's share."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from labconsole.cli.options import add_common, comma_separated, number, whole_nu
 from labconsole.errors import ConfigError
 
 BIN_RATIO = 0.2
-"""Of the time that weights hold: a step of them has to have several bins."""
+"""Largest default bin, as a share of a step of the weights: each step has to have several bins."""
 DURATION_WITH_DISK_S = 30.0
-"""With room before and after what is done on the disk, which is from 10 to 20 s."""
+"""Leaves room before and after the disk job, which runs from 10 to 20 s."""
 
 DESCRIPTION = (
     "Have any number of guests send UDP at once through one NIC of the unit under test, and count what of each comes "
@@ -33,7 +33,7 @@ DESCRIPTION = (
 
 
 def add_kind(kinds: Any) -> None:
-    """Its options."""
+    """Add the options of this kind."""
     flow: argparse.ArgumentParser = kinds.add_parser(
         "flow", help="what each guest gets of one NIC", description=DESCRIPTION
     )
@@ -95,7 +95,7 @@ def add_kind(kinds: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when no trial is invalid, 1 when one is."""
+    """Return 0 if no trial is invalid, else 1."""
     from labconsole.cli.text.guest_kinds import FLOWS_VIEW
     from labconsole.model.plan.flows import FlowFactors
     from labconsole.model.weights import WeightSteps

@@ -1,4 +1,4 @@
-"""What the kinds of experiment with guests in number have in common at the command line: options, taking, showing."""
+"""Shared parts of the experiments with several guests at the command line: options, measuring, showing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OPTIONS = {
     "disk.to_s": "disk-to",
     "weights.every_s": "weights-every",
 }
-"""What an option is called that a plan calls otherwise."""
+"""Options whose names differ from the plan's keys."""
 
 _NAMES = {name.rpartition(".")[2]: option for name, option in OPTIONS.items() if name.endswith("_s")}
 _NAME = re.compile(rf"\b({'|'.join(_NAMES)})\b")
@@ -41,7 +41,7 @@ _PLACE = re.compile(r"\[\d+\]")
 
 
 def counts(text: str) -> list[int]:
-    """``1,2,5``."""
+    """Parse ``1,2,5``."""
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:
@@ -49,7 +49,7 @@ def counts(text: str) -> list[int]:
 
 
 def add_execution_options(parser: argparse.ArgumentParser, *, set_ups: str, repetitions: str) -> None:
-    """How often, and whom to take over."""
+    """Add options for the number of trials and for taking over a lease."""
     parser.add_argument("--set-ups", type=whole_number, default=1, metavar="N", help=f"{set_ups} (default: 1)")
     parser.add_argument("--repetitions", type=whole_number, default=1, metavar="N", help=f"{repetitions} (default: 1)")
     parser.add_argument("--dry-run", action="store_true", help="list the trials and how long they take; touch nothing")
@@ -57,7 +57,7 @@ def add_execution_options(parser: argparse.ArgumentParser, *, set_ups: str, repe
 
 
 def add_display_options(parser: argparse.ArgumentParser, *, summary: str) -> None:
-    """What is shown of stored trials."""
+    """Add options for showing stored trials."""
     parser.add_argument("--list", action="store_true", help="list the stored trials and exit")
     parser.add_argument(
         "--summary", action="store_true", help=f"print what the stored trials come to: {summary}; and exit"
@@ -67,7 +67,7 @@ def add_display_options(parser: argparse.ArgumentParser, *, summary: str) -> Non
 
 
 def parse_factor_options(of: type[Factors], wanted: Mapping[str, Any]) -> Factors:
-    """What the options ask for. Raises ConfigError with the option as its key."""
+    """Build the factors from the options. Raises ConfigError with the option as its key."""
     from labconsole.model.plan.ad_hoc_guests import parse_factors
 
     with _errors_by_option():
@@ -76,25 +76,23 @@ def parse_factor_options(of: type[Factors], wanted: Mapping[str, Any]) -> Factor
 
 @contextmanager
 def _errors_by_option(kind: str = "") -> Iterator[None]:
-    """What is wrong with a plan's key is told of the option instead; keys may be those within the ``kind``'s, and stand
-    in the sentence, too.
+    """Report errors about a plan's key with the option instead. Keys may be those within the ``kind``'s, and may also
+    appear in the sentence.
     """
     try:
         yield
     except ConfigError as exc:
         name = _PLACE.sub("", exc.key or "").removeprefix(f"{kind}.")
-        told = [
-            words and _NAME.sub(lambda found: f"--{_NAMES[found[1]]}", words) for words in (exc.message, exc.allowed)
-        ]
-        if name.startswith("-") or (not name and (exc.file or told == [exc.message, exc.allowed])):
+        texts = [text and _NAME.sub(lambda found: f"--{_NAMES[found[1]]}", text) for text in (exc.message, exc.allowed)]
+        if name.startswith("-") or (not name and (exc.file or texts == [exc.message, exc.allowed])):
             raise
         option = OPTIONS.get(name, name.partition(".")[0].replace("_", "-"))
         key = f"--{option}" if option else None
-        raise ConfigError(told[0] or exc.message, key=key, value=exc.value, allowed=told[1]) from None
+        raise ConfigError(texts[0] or exc.message, key=key, value=exc.value, allowed=texts[1]) from None
 
 
 def require_options(args: argparse.Namespace, *options: str) -> None:
-    """Raises ConfigError for an option that is not given, or no usable number."""
+    """Raises ConfigError for an option that is missing or has no usable number."""
     for option in options:
         if not getattr(args, option):
             raise ConfigError("is required", key=f"--{option}")
@@ -104,11 +102,13 @@ def require_options(args: argparse.Namespace, *options: str) -> None:
 
 
 def run_trials(args: argparse.Namespace, kind: GuestKindView, factors: FactorsOfGuests) -> int:
-    """0 when no trial is invalid, 1 when one is, 3 when a node could not do its part; or what would be taken."""
+    """Measure the trials, or print them for a dry run. Returns 0 if no trial is invalid, 1 if one is, or 3 if a node
+    failed.
+    """
     from labconsole.cli.dry_run_store import find_dry_run_store
 
-    with ExitStack() as held:
-        place, write = find_dry_run_store(held, args.store) if args.dry_run else (args.store, True)
+    with ExitStack() as opened:
+        place, write = find_dry_run_store(opened, args.store) if args.dry_run else (args.store, True)
         return _run_trials_into(args, kind, factors, place, write=write)
 
 
@@ -131,7 +131,8 @@ def _run_trials_into(
         for experiment in session.experiments:
             refusals = experiment.refuse(experiment.steps(plan), plan, inventory, session.stage)
             for problem in refusals.values() if len(args.platforms) == 1 else ():
-                raise problem  # what was typed is mended sooner than a plan; of several platforms others are measured
+                # A typed command is corrected sooner than a plan. With several platforms, the others are measured.
+                raise problem
 
     if args.dry_run:
         dry_run_guest_trials(plan, None, session, as_json=args.json, salt=utc_now())
@@ -149,7 +150,7 @@ def _run_trials_into(
             sys.stderr.write(f"{progress.number} of {progress.total}: {progress.step.describe()}\n")
 
     async def work(session: Testbed[RunStore]) -> int:
-        # New trials at every call, which nothing resumes: what is to be resumed stands in a plan.
+        # Every call makes new trials that nothing resumes; only a plan can be resumed.
         execution = PlanExecution(plan, session, on_step=on_step, salt=utc_now())
         (outcome,) = await PlanRunner([execution], session, take_over=args.take_over, purpose=kind.purpose).run()
         if outcome.stopped:

@@ -1,4 +1,4 @@
-"""``labconsole experiment job``: a job in guests, timed by a clock outside; and those that were taken before."""
+"""``labconsole experiment job``: a job in guests, timed by a clock outside; and stored trials."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DESCRIPTION = (
 
 
 def add_kind(kinds: Any) -> None:
-    """Its options."""
+    """Add the options of this kind."""
     job: argparse.ArgumentParser = kinds.add_parser(
         "job",
         help="fixed work in guests",
@@ -67,7 +67,7 @@ def _jobs_epilog() -> str:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when no trial is invalid, 1 when one is."""
+    """Return 0 if no trial is invalid, else 1."""
     from labconsole.cli.text.guest_kinds import JOBS_VIEW
     from labconsole.model.plan.jobs import JobFactors
 

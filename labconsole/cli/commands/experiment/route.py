@@ -1,4 +1,4 @@
-"""``labconsole experiment route``: guests that forward, with routes in them, and what each passes on."""
+"""``labconsole experiment route``: guests that forward with their own routes, and the rate of each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DESCRIPTION = (
 
 
 def add_kind(kinds: Any) -> None:
-    """Its options."""
+    """Add the options of this kind."""
     route: argparse.ArgumentParser = kinds.add_parser(
         "route", help="guests as routers: rate over routes, and over their number", description=DESCRIPTION
     )
@@ -63,7 +63,7 @@ def add_kind(kinds: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when no trial is invalid, 1 when one is."""
+    """Return 0 if no trial is invalid, else 1."""
     from labconsole.cli.text.guest_kinds import ROUTES_VIEW
     from labconsole.model.plan.routes import RouteFactors
 

@@ -1,4 +1,4 @@
-"""``labconsole replay``: plans without the console, resumable. docs/plans.md."""
+"""``labconsole replay``: run plans without the console, resumable. docs/plans.md."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ about = About(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser, "--hosts", "--store", "--json", "--take-over")
     parser.add_argument("plan", type=Path, nargs="+", help="plan files, such as plans/sanity.yaml")
     parser.add_argument(
@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure what is missing, or list it."""
+    """Measure the missing trials, or list them."""
     from labconsole.cli.commands.replay.execution import replay
 
     return replay(args)

@@ -1,4 +1,4 @@
-"""What a replay would measure of a plan, listed: trials and time, room and what needs what."""
+"""Lists the trials that a replay would measure: time, storage and dependencies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from labconsole.units import counted, format_count
 
 
 def dry_run_trials(plan: Plan, only: frozenset[int] | None, session: Testbed[RunStore], *, as_json: bool) -> None:
-    """What would be taken, in which order, how long it takes, and what depends on what."""
+    """List the trials in their order, with their duration and dependencies."""
     if not plan.grid:
         return
     state = load_plan_state(plan, session, only)
@@ -31,33 +31,33 @@ def dry_run_trials(plan: Plan, only: frozenset[int] | None, session: Testbed[Run
     refusal = state.refusal or room_refusal(plan, todo, session.inventory, session.boots_s)
     if refusal is not None:
         raise refusal
-    reckoned = estimate(plan, session.inventory, session.boots_s, todo)
+    estimated = estimate(plan, session.inventory, session.boots_s, todo)
     _list_trials(plan, todo, as_json=as_json)
     trials = count_requested(plan, only)
     kept = sum(is_requested(plan, trial, only) for trial in state.done)
     needs = dependencies(plan, todo, session, state.pilot)
     show_set_ups((plan.every_point[index].request for index, _ in todo), session.inventory, as_json=as_json)
     if as_json:
-        print_json_line(_plan_json(plan, trials, kept, len(todo), reckoned, needs))
+        print_json_line(_plan_json(plan, trials, kept, len(todo), estimated, needs))
         return
     commands = [f"{key}: {shlex.join(each.run)}" for key in ("pre", "post") for each in getattr(plan, key)]
     undrawn = describe_fixed_order(plan.set_ups, plan.order)
     for line in [*plan.rules, *commands, *(need.words for need in needs), *([undrawn] if undrawn else ())]:
         print_lines(f"{plan.name}: {line}")
-    extra = f", {counted(reckoned.warm_ups, 'warm-up')}" if reckoned.warm_ups else ""
+    extra = f", {counted(estimated.warm_ups, 'warm-up')}" if estimated.warm_ups else ""
     if plan.set_ups is not None:
         print_lines(f"{plan.name}: {_format_blocks(plan, todo, session)}")
     print_lines(
         f"{plan.name}: {format_count(len(todo))} of {counted(trials, 'trial')} to take "
         f"({format_count(kept)} stored already), "
-        f"{reckoned.per_trial_s:.1f} s each, {counted(reckoned.platform_switches, 'set-up')}{extra}, "
-        f"about {format_h_mm_ss(reckoned.total_s)} in all; {format_size(reckoned.store_bytes)} in the store, "
-        f"up to {format_size(reckoned.capture_bytes)} on a sink while a trial runs"
+        f"{estimated.per_trial_s:.1f} s each, {counted(estimated.platform_switches, 'set-up')}{extra}, "
+        f"about {format_h_mm_ss(estimated.total_s)} in all; {format_size(estimated.store_bytes)} in the store, "
+        f"up to {format_size(estimated.capture_bytes)} on a sink while a trial runs"
     )
 
 
 def _list_trials(plan: Plan, todo: Sequence[Trial], *, as_json: bool) -> None:
-    """Every trial in its order; of a plan in blocks under the set-up that it is taken in."""
+    """List every trial in order; for a plan in blocks under its set-up."""
     above: object = None
     for index, number in todo:
         request = plan.every_point[index].request
@@ -73,7 +73,7 @@ def _list_trials(plan: Plan, todo: Sequence[Trial], *, as_json: bool) -> None:
 
 
 def _format_blocks(plan: Plan, todo: Sequence[Trial], session: Testbed[RunStore]) -> str:
-    """How the time divides into the pilot and the blocks."""
+    """The division of time between the pilot and the blocks."""
     pilot = [trial for trial in todo if trial[1] == PILOT]
     parts = [f"{plan.set_ups} blocks of {plan.repetitions} repetition{'s' if plan.repetitions > 1 else ''}"]
     for name, trials in (("pilot", pilot), ("next block", first_block(plan, [each for each in todo if each[1]]))):
@@ -100,7 +100,7 @@ def _trial_json(plan: Plan, index: int, number: int) -> dict[str, Any]:
 
 
 def _plan_json(
-    plan: Plan, trials: int, kept: int, left: int, reckoned: Estimate, needs: Sequence[Dependency]
+    plan: Plan, trials: int, kept: int, left: int, estimated: Estimate, needs: Sequence[Dependency]
 ) -> dict[str, Any]:
     return {
         "event": "plan",
@@ -112,14 +112,14 @@ def _plan_json(
         "trials": trials,
         "stored": kept,
         "remaining": left,
-        "set_ups": reckoned.platform_switches,
+        "set_ups": estimated.platform_switches,
         "blocks": plan.set_ups,
         "pilot": len(plan.pilot),
-        "warm_ups": reckoned.warm_ups,
-        "per_trial_s": reckoned.per_trial_s,
-        "total_s": reckoned.total_s,
-        "store_bytes": reckoned.store_bytes,
-        "capture_bytes": reckoned.capture_bytes,
+        "warm_ups": estimated.warm_ups,
+        "per_trial_s": estimated.per_trial_s,
+        "total_s": estimated.total_s,
+        "store_bytes": estimated.store_bytes,
+        "capture_bytes": estimated.capture_bytes,
         "needs": [
             {
                 "platform": need.platform,

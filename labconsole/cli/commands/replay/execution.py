@@ -1,4 +1,4 @@
-"""A replay: what is missing of its plans is measured, one after the other."""
+"""A replay: measures the missing trials of its plans, one plan after the other."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ from labconsole.store.writing import RunStore
 
 
 def replay(args: argparse.Namespace) -> int:
-    """Measure what is missing of every plan that was named, one after the other, holding the testbed once."""
-    with ExitStack() as held:
-        place, write = find_dry_run_store(held, args.store) if args.dry_run else (args.store, True)
+    """Measure the missing trials of every named plan, one plan after the other, under one lease."""
+    with ExitStack() as opened:
+        place, write = find_dry_run_store(opened, args.store) if args.dry_run else (args.store, True)
         return _replay_into(args, place, write=write)
 
 
@@ -121,7 +121,9 @@ def _replay(
         except LabError as exc:
             if not any(each.first_refusal is exc or each.spent_s > 0 for each in executions):
                 raise
-            problem = exc  # nothing of a plan could be measured, or it could not go on: told as every end, then raised
+            problem = (
+                exc  # nothing of a plan could be measured, or it could not go on: reported like every end, then raised
+            )
         status = 0
         for execution in executions:
             outcome = execution.outcome
@@ -140,26 +142,26 @@ def _replay(
         return max(status, Aborted.exit_code) if stopped else status
 
     nodes = list(dict.fromkeys(needed)) or [session.inventory.uut]
-    told = _EndNotifier(executions, session.inventory.testbed, parse_notify_command(args.notify))
+    notifier = _EndNotifier(executions, session.inventory.testbed, parse_notify_command(args.notify))
     try:
         with nullcontext() if args.metrics is None else served(args.metrics, "--metrics", metrics):
             status = run_session(session, nodes, work, [build_narrator(args, quiet=True)], finish=runner.finish)
     except BaseException as exc:
         status = exc.exit_code if isinstance(exc, LabError) else Aborted.exit_code
-        told.ended(status, problem=str(exc) or type(exc).__name__)
+        notifier.ended(status, problem=str(exc) or type(exc).__name__)
         raise
-    told.ended(status)
+    notifier.ended(status)
     return status
 
 
 class _EndNotifier:
-    """Who is told how the plans ended, if anybody is."""
+    """Notifies the user of how the plans ended, if requested."""
 
-    def __init__(self, executions: Sequence[PlanExecution], testbed: str, words: Sequence[str] | None) -> None:
-        self._executions, self._testbed, self._words = executions, testbed, words
+    def __init__(self, executions: Sequence[PlanExecution], testbed: str, command: Sequence[str] | None) -> None:
+        self._executions, self._testbed, self._command = executions, testbed, command
 
     def ended(self, status: int, *, problem: str | None = None) -> None:
-        if self._words is None:
+        if self._command is None:
             return
         through = [each.status is ExecutionStatus.DONE and each.outcome.complete for each in self._executions]
         plans = [
@@ -167,7 +169,7 @@ class _EndNotifier:
         ]
         complete = status == 0 and all(through)
         notify(
-            self._words,
+            self._command,
             {
                 "event": "replay_ended",
                 "at": utc_timestamp(),
@@ -181,7 +183,7 @@ class _EndNotifier:
 
 
 def _tell(screen: ReplayScreen, execution: PlanExecution, outcome: Outcome, *, as_json: bool) -> int:
-    """How one plan ended, and the exit status that goes with it."""
+    """Report how one plan ended and return its exit status."""
     stopped, ended_by = (False, "") if outcome.steps.cut else (outcome.cut_short, outcome.ended_by)
     early = Aborted.exit_code if outcome.problem is None else outcome.problem.exit_code
     status = early if stopped else 0 if outcome.grid_complete else 1

@@ -1,4 +1,4 @@
-"""What of the plans the options of a replay leave."""
+"""Restricts plans to the parts that the options of a replay select."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from labconsole.model.plan.plan import Plan
 
 
 def apply_kernel_options(plan: Plan, args: argparse.Namespace) -> Plan:
-    """The plan with what the command line asks kernels for in place of its own."""
+    """The plan with the command line's kernel options in place of its own."""
     given = {"drop_reasons": args.drop_reasons, "packet_times": args.packet_times}
     return replace(plan, **{name: value for name, value in given.items() if value is not None})
 
 
 def apply_options(plan: Plan, args: argparse.Namespace) -> Plan:
-    """The plan with what the command line says of all of it. Raises ConfigError."""
+    """The plan with the options that apply to all of it. Raises ConfigError."""
     if args.occasion is not None:
         plan = build_occasion_plan(plan, args.occasion)
     if not args.telemetry:
@@ -35,7 +35,7 @@ def apply_options(plan: Plan, args: argparse.Namespace) -> Plan:
 
 
 def limit_blocks(plan: Plan, args: argparse.Namespace) -> Plan:
-    """The plan with as many blocks as --set-ups leaves. Raises ConfigError."""
+    """The plan with the number of blocks that --set-ups leaves. Raises ConfigError."""
     if args.set_ups is None:
         return plan
     if plan.of_guests is not None:
@@ -47,18 +47,18 @@ def limit_blocks(plan: Plan, args: argparse.Namespace) -> Plan:
     return replace(plan, set_ups=args.set_ups)
 
 
-def _refuse_other_than(asked: int, there: int, name: str) -> None:
-    if not 1 <= asked <= there:
+def _refuse_other_than(requested: int, there: int, name: str) -> None:
+    if not 1 <= requested <= there:
         raise ConfigError(
             f"plan {name} has no such number of blocks; raise its set_ups for more",
             key="--set-ups",
-            value=asked,
+            value=requested,
             allowed=f"1 to {there}",
         )
 
 
 def parse_points(plan: Plan, args: argparse.Namespace) -> frozenset[int] | None:
-    """The points that --platforms and --points leave; None: all. Raises ConfigError."""
+    """The points that --platforms and --points select, or None for all. Raises ConfigError."""
     if args.points is not None and len(args.plan) > 1:
         raise ConfigError(
             "only valid with one plan: every plan numbers its own points", key="--points", value=args.points
@@ -88,9 +88,9 @@ def parse_points(plan: Plan, args: argparse.Namespace) -> frozenset[int] | None:
 
 
 def _refuse_parts_of_set_ups(plan: Plan, chosen: set[int], args: argparse.Namespace) -> None:
-    """A set-up of which some points are measured would never be whole."""
-    asked = {configuration(plan.points[index].request) for index in chosen}
-    whole = [point.index for point in plan.points if configuration(point.request) in asked]
+    """Refuse to measure only some points of a set-up, which would never be whole."""
+    configurations = {configuration(plan.points[index].request) for index in chosen}
+    whole = [point.index for point in plan.points if configuration(point.request) in configurations]
     if len(whole) > len(chosen):
         lacking = ",".join(str(index) for index in whole if index not in chosen)
         raise ConfigError(
@@ -102,7 +102,7 @@ def _refuse_parts_of_set_ups(plan: Plan, chosen: set[int], args: argparse.Namesp
 
 
 def _numbers(text: str, points: int) -> set[int]:
-    """``3,8-11`` as numbers. Raises ConfigError."""
+    """Parse ``3,8-11`` as numbers. Raises ConfigError."""
     found: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")

@@ -1,4 +1,4 @@
-"""The steps of other packages' kinds of experiment in a replay: how each goes and ended, and what would be taken."""
+"""Steps of other packages' experiments in a replay: their progress and outcome, and a dry run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from labconsole.store.writing import RunStore
 
 
 def narrate_plugin_step(progress: StepProgress, *, as_json: bool) -> None:
-    """A step begins, a trial of it has ended, or it has ended itself."""
+    """Report that a step begins, that one of its trials has ended, or that it has ended."""
     plan, record = progress.plan, progress.record
     head = {"at": utc_timestamp(), "plan": plan.name, "step_number": progress.number, "steps": progress.total}
     if progress.last is not None:
@@ -25,26 +25,26 @@ def narrate_plugin_step(progress: StepProgress, *, as_json: bool) -> None:
         else:
             sys.stderr.write(run_row(progress.last) + "\n")
         return
-    words = progress.step.describe()
+    description = progress.step.describe()
     if record is not None:
         if as_json:
             ended = {"hash": progress.step.hash, "status": record.status, "failure": record.failure}
-            print_json_line({"event": "step_finished", **head, "step": words, **ended})
+            print_json_line({"event": "step_finished", **head, "step": description, **ended})
         else:
             found = progress.step.picture(record).found
-            print_lines(f"{words}: {'; '.join(found) if record.failure is None else record.failure}")
+            print_lines(f"{description}: {'; '.join(found) if record.failure is None else record.failure}")
     elif progress.warm_up:
         if not as_json:
             request = progress.step.request
             sys.stderr.write(f"warm-up of {request.platform}, background {request.background}: thrown away\n")
     elif as_json:
-        print_json_line({"event": "step_started", **head, "step": words})
+        print_json_line({"event": "step_started", **head, "step": description})
     else:
-        sys.stderr.write(f"{plan.name}: step {progress.number} of {progress.total}: {words}\n")
+        sys.stderr.write(f"{plan.name}: step {progress.number} of {progress.total}: {description}\n")
 
 
 def narrate_plugin_outcome(plan: Plan, outcome: Outcome, *, as_json: bool) -> int:
-    """How a plan's steps of this kind ended, and its exit status."""
+    """Report how a plan's steps of this kind ended and return its exit status."""
     steps, status = outcome.steps, exit_status(outcome)
     if as_json:
         ended = {"made": len(steps.made), "failed": len(steps.failed), "skipped": steps.skipped}
@@ -71,7 +71,7 @@ def narrate_plugin_outcome(plan: Plan, outcome: Outcome, *, as_json: bool) -> in
 
 
 def dry_run_plugin_steps(plan: Plan, only: Chosen, session: Testbed[RunStore], *, as_json: bool) -> None:
-    """What would be taken, and how long that takes on units that behave."""
+    """Print the steps that would run, and their duration on well-behaved units."""
     if not plan.experiments:
         return
     for experiment in session.experiments:
@@ -79,11 +79,11 @@ def dry_run_plugin_steps(plan: Plan, only: Chosen, session: Testbed[RunStore], *
             continue
         left = find_remaining_steps(experiment, plan, only, session)
         for step in left.steps:
-            words = step.describe()
+            description = step.describe()
             if as_json:
-                print_json_line({"event": "step", "plan": plan.name, "hash": step.hash, "step": words})
+                print_json_line({"event": "step", "plan": plan.name, "hash": step.hash, "step": description})
             else:
-                print_lines(words)
+                print_lines(description)
         if left.asked and not as_json:
             print_lines(
                 f"{plan.name}: {len(left.steps)} of {left.asked} steps to take ({left.stored} stored already), "

@@ -1,4 +1,4 @@
-"""The searches of a replay: how each goes and ended, as lines for people or machines, and what would be searched."""
+"""The searches of a replay: their progress and outcome, for people or machines, and a dry run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from labconsole.store.writing import RunStore
 
 
 def narrate_search(progress: StepProgress, *, as_json: bool) -> None:
-    """A search begins, a trial of it has ended, or it has ended itself."""
+    """Report that a search begins, that one of its trials has ended, or that it has ended."""
     plan, record = progress.plan, progress.record
     if progress.last is not None:
         if as_json:
@@ -43,12 +43,12 @@ def narrate_search(progress: StepProgress, *, as_json: bool) -> None:
     elif as_json:
         print_json_line({"event": "search_started", **head, "requested": _configuration(progress.step.request)})
     else:
-        words = progress.step.describe()
-        sys.stderr.write(f"{plan.name}: search {progress.number} of {progress.total}: {words}\n")
+        description = progress.step.describe()
+        sys.stderr.write(f"{plan.name}: search {progress.number} of {progress.total}: {description}\n")
 
 
 def narrate_search_outcome(plan: Plan, outcome: Outcome, *, as_json: bool) -> int:
-    """How a plan's searches ended, and the exit status that goes with it."""
+    """Report how a plan's searches ended and return the exit status."""
     steps = outcome.steps
     failed = [record for record in steps.failed if isinstance(record, SearchRecord)]
     status = exit_status(outcome)
@@ -72,8 +72,8 @@ def narrate_search_outcome(plan: Plan, outcome: Outcome, *, as_json: bool) -> in
         return status
     unfinished = f", {len(failed)} of them not to their end" if failed else ""
     print_lines(
-        f"{plan.name}: searches {describe_ending(outcome)}; {len(steps.made)} made{unfinished} by {steps.trials} trials, "
-        f"{steps.skipped} stored before{f', {steps.redone} redone' if steps.redone else ''}"
+        f"{plan.name}: searches {describe_ending(outcome)}; {len(steps.made)} made{unfinished} by {steps.trials} "
+        f"trials, {steps.skipped} stored before{f', {steps.redone} redone' if steps.redone else ''}"
     )
     for why in steps.refused:
         print_lines(f"  not searched: {why}")
@@ -90,7 +90,7 @@ def _configuration(point: DesignPoint) -> dict[str, Any]:
 
 
 def dry_run_searches(plan: Plan, only: Chosen, session: Testbed[RunStore], *, as_json: bool) -> None:
-    """What would be searched, and how long that takes on units that behave."""
+    """Print the searches that would run, and their duration on well-behaved units."""
     if plan.search is None:
         return
     left = find_remaining_steps(LoadSearches(session.store), plan, only, session)

@@ -1,4 +1,4 @@
-"""What is measured now, in the place of the set-up: during a plan that is something else than what the fields say."""
+"""The present measurement in place of the set-up: during a plan it differs from the fields."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LABELS = 13
 
 
 class MeasurementPanel(Lines):
-    """The design point of the trial under way, its place, and the time it takes."""
+    """The design point of the trial under way, its place, and its time."""
 
     def __init__(self, state: ConsoleState) -> None:
         super().__init__(id="measured")

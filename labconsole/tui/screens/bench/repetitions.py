@@ -16,7 +16,7 @@ from labconsole.tui.parts.table import Column, LineTable
 
 
 class RepetitionsTable(LineTable):
-    """Grows by a run at a time."""
+    """The repetitions so far, with a new run at a time."""
 
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("name", "stream", 7, right=False, grow_to=12),
@@ -39,7 +39,7 @@ class RepetitionsTable(LineTable):
         self.border_title = "Repetitions"
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """Header, the streams that take part, totals."""
+        """Return the height of the header, the streams that take part, and the totals."""
         return len(self.keys()) + 1
 
     def keys(self) -> list[str]:
@@ -58,7 +58,7 @@ class RepetitionsTable(LineTable):
         self.border_subtitle = f"mean ± 95 % interval (Student's t{few})"
 
     def header_title(self, column: Column, width: int) -> str:
-        """Where clocks are not shown to agree, the delays are their variation (PDV)."""
+        """Return a column's title. If the clocks are not shown to agree, the delays are their variation (PDV)."""
         one_way = self._state.repetitions.one_way
         return "PDV p50" if column.name == "p50" and not one_way else super().header_title(column, width)
 
@@ -77,7 +77,7 @@ class RepetitionsTable(LineTable):
 
     def _half(self, summary: Summary | None) -> Span:
         half = summary.half_width if summary is not None else None
-        # A half packet per second matters where the mean is a few: small intervals keep a digit.
+        # Half a packet per second matters if the mean is a few, so small intervals keep a digit.
         return (UNKNOWN, "muted") if half is None else (f"{half:.1f}" if 0 < half < 10 else format_rounded(half), "")
 
     def cell_offered(self, key: str, width: int) -> Span:

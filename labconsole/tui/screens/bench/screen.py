@@ -1,4 +1,4 @@
-"""The bench: set up, run, watch. Everything that a trial is, on one screen."""
+"""The bench: set up, run, watch. A whole trial on one screen."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ ViewName = Literal["interfaces", "topology", "chart", "nodes", "repetitions"]
 VIEWS: tuple[ViewName, ...] = ("interfaces", "topology", "chart", "nodes", "repetitions")
 
 LOOK_S = 10.0
-"""How often the unit under test is looked at while nothing runs: it costs it some milliseconds each time."""
+"""Interval for looking at the unit under test while nothing runs: each look costs it some milliseconds."""
 
 
 class BenchScreen(BenchSearchScreen):
-    """Set-up, streams, chart, nodes, interfaces; the last runs where there is room."""
+    """Set-up, streams, chart, nodes, interfaces. The last runs if there is room."""
 
     CSS_PATH = "screen.tcss"
     ACTIONS = (
@@ -183,7 +183,7 @@ class BenchScreen(BenchSearchScreen):
         self.view: ViewName = "interfaces"
         self.uut = UutView()
         self._looked_s: float | None = None
-        self._asked: tuple[DesignPoint, FormValues] | None = None
+        self._requested: tuple[DesignPoint, FormValues] | None = None
         self.add_class("-view-interfaces")  # before mounting: a class set later costs a restyling of everything
 
     def compose(self) -> ComposeResult:
@@ -212,7 +212,7 @@ class BenchScreen(BenchSearchScreen):
                 yield RateChart(telemetry, self.state, inventory.uut)
                 yield OverTimeChart(id="over-time")
                 yield GuestsTable(id="guests")
-        yield RepetitionsTable(inventory, self.state)  # wide: eight quantities beside each other, at any size
+        yield RepetitionsTable(inventory, self.state)  # wide: eight quantities in a row, at any size
         with Container(id="lower"):
             yield InterfacesTable(inventory, telemetry)
             yield Topology(inventory, telemetry, self.state)
@@ -237,18 +237,18 @@ class BenchScreen(BenchSearchScreen):
         self.query_one(SetupPanel).requery_store()
 
     def _beyond_sources(self, request: DesignPoint) -> tuple[str, ...]:
-        """That a source does not reach what is asked for, by the calibration or by past runs."""
+        """Warnings that a source does not reach the target, by the calibration or past runs."""
         limit = find_source_limit(request, self.session.envelope, self.console_app.runs)
         return limit.wordings(request.intended_pps) if limit is not None else ()
 
     def set_view(self, view: ViewName) -> None:
-        """Which of the lower parts a small terminal shows."""
+        """Choose which of the lower parts a small terminal shows."""
         self.view = view
         for name in VIEWS:
             self.set_class(name == view, f"-view-{name}")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Views are for small terminals: larger ones show all parts at once."""
+        """Disable views except on small terminals: larger ones show all parts at once."""
         return action != "view" or self.has_class("-narrow")
 
     def on_resize(self) -> None:
@@ -261,16 +261,16 @@ class BenchScreen(BenchSearchScreen):
         set_border_titles(setup, "Set-up of the next run" if self._measuring else "Set-up")
         self.query_one(MeasurementPanel).paint()
         self._paint_guests()
-        wordings, tone = self.uut.words(self.session.lease_holders(), self.session.inventory.uut)
+        wordings, tone = self.uut.describe(self.session.lease_holders(), self.session.inventory.uut)
         self.query_one(UutNow).show(wordings, tone)
 
     def _paint_guests(self) -> None:
-        """While a step has a crew, its guests stand where streams would be: no stream is sent then."""
+        """Show the guests of a step in place of the streams, since no stream is sent then."""
         execution = self.state.execution
         running = execution is not None and execution.running
         step = execution.steps.current if execution is not None and running else None
         if execution is not None and running and step is None and self.has_class("-crew"):
-            # From one step to the next, or while the guests end: as the last one came out.
+            # Between steps, or while the guests end: show the last finished one.
             taken = (StepState.DONE, StepState.FAILED)
             ended = (each for each in reversed(execution.steps.seen) if each.record and each.state in taken)
             if (last := next(ended, None)) is not None and last.picture.guests:
@@ -295,22 +295,22 @@ class BenchScreen(BenchSearchScreen):
 
     def engine_event(self, event: Event) -> None:
         if isinstance(event, TrialStarted):
-            self._looked_s = None  # look again as soon as it is over
-            if self._asked is not None and event.request == self._asked[0]:
-                self._remember(self._asked[1])  # accepted, and it runs: only that is worth starting with again
-                self._asked = None
+            self._looked_s = None  # look again right after it
+            if self._requested is not None and event.request == self._requested[0]:
+                self._remember(self._requested[1])  # accepted, and it runs: only such a set-up is worth remembering
+                self._requested = None
             if event.repetitions > 1 and self.has_class("-narrow"):
                 self.set_view("repetitions")
 
     def _look_if_due(self) -> None:
-        """Look at the unit under test now and then, but never where that could disturb anybody's measurement."""
+        """Look at the unit under test now and then, but never if that could disturb a measurement."""
         uut = self.session.telemetry.nodes[self.session.inventory.uut]
         now_s = clock.monotonic_s()
         if self._looked_s is not None and now_s - self._looked_s < LOOK_S:
             return
         if uut.state is not NodeState.CONNECTED:
             self.uut = UutView(why_not=f"{safe(uut.name, 20)} is {uut.state.value}")
-        elif uut.quiet or self.state.asked or self.session.running or self.session.lease_holders():
+        elif uut.quiet or self.state.requested or self.session.running or self.session.lease_holders():
             return
         else:
             self._looked_s = now_s
@@ -341,7 +341,7 @@ class BenchScreen(BenchSearchScreen):
         ):
             part.paint()
         self.query_one(EventLines).paint()
-        self.query_one("#abort", Button).disabled = not (self.state.asked or self.session.running)
+        self.query_one("#abort", Button).disabled = not (self.state.requested or self.session.running)
 
     @on(LineTable.Chosen, "#streams")
     def follow_stream(self) -> None:
@@ -357,12 +357,14 @@ class BenchScreen(BenchSearchScreen):
         reading, request = panel.reading, self.requested()
         if request is None:
             return
-        self.action_leave_field()  # what is typed while it runs must not change what is asked for next
-        self._asked = (request, panel.values())
+        self.action_leave_field()  # typing during the run must not change the next request
+        self._requested = (request, panel.values())
         self.console_app.start_run(request, reading.repetitions)
 
     def requested(self) -> DesignPoint | None:
-        """What the set-up asks for; where it is wrong, it says so and goes there."""
+        """The design point of the set-up, or None if a field is wrong. Then a message says so and the field gets the
+        focus.
+        """
         reading = self.query_one(SetupPanel).reading
         if reading.request is None:
             field, problem = next(iter(reading.problems.items()))
@@ -390,7 +392,7 @@ class BenchScreen(BenchSearchScreen):
                 self.console_app.tell("On a small terminal, the set-up is hidden while a trial is running.")
                 return
             self.set_view("interfaces")
-        self.add_class("-editing")  # while something else is measured, it is hidden until it is wanted
+        self.add_class("-editing")  # hidden during another measurement until the operator wants it
         self.set_focus(self.query_one("#platform"))
 
     def action_interfaces(self) -> None:
@@ -415,13 +417,13 @@ class BenchScreen(BenchSearchScreen):
         self.set_focus(self.query_one(InterfacesTable))
 
     def action_sort(self) -> None:
-        """By which quantity? Asked as for a node."""
+        """Ask for the quantity to sort by, in the dialog used for nodes."""
         self.set_view("interfaces")
-        names = {words: name for name, words in SORTS.items()}
+        names = {label: name for name, label in SORTS.items()}
 
-        def take(words: str | None) -> None:
-            if words is not None:
-                self.action_sort_by(names[words])
+        def take(label: str | None) -> None:
+            if label is not None:
+                self.action_sort_by(names[label])
 
         self.app.push_screen(Pick("Sort the interfaces by", dict.fromkeys(names, "")), take)
 
@@ -435,8 +437,8 @@ class BenchScreen(BenchSearchScreen):
     @work(exclusive=True, group="ask")
     async def action_go_to_node(self) -> None:
         nodes, live = self.session.inventory.nodes, self.session.telemetry.nodes
-        words = {name: f"{'+'.join(node.roles)}, {live[name].state.value}" for name, node in nodes.items()}
-        chosen = await self.app.push_screen_wait(Pick("Go to a node's interfaces", words))
+        choices = {name: f"{'+'.join(node.roles)}, {live[name].state.value}" for name, node in nodes.items()}
+        chosen = await self.app.push_screen_wait(Pick("Go to a node's interfaces", choices))
         if chosen is not None:
             self.action_show_node(chosen)
 
@@ -472,8 +474,8 @@ class BenchScreen(BenchSearchScreen):
         yield from super().offered_actions()
         for name in self.session.inventory.nodes:
             yield Action("", f"show_node({name!r})", f"Go to {name}", "Go to its interfaces.")
-        for name, words in SORTS.items():
-            yield Action("", f"sort_by({name!r})", f"Sort interfaces by {words}", "The largest first; names in order.")
+        for name, label in SORTS.items():
+            yield Action("", f"sort_by({name!r})", f"Sort interfaces by {label}", "The largest first; names in order.")
 
     def run_id_to_copy(self) -> str | None:
         if self.state.trial is not None:

@@ -1,4 +1,4 @@
-"""Searches from the Bench: one begun at its set-up, the one that runs, and those that are stored."""
+"""Searches from the Bench: starting one from its set-up, and showing the running and stored ones."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from labconsole.tui.parts.step_screen import StepScreen, StepSelection
 
 
 class BenchSearchScreen(ConsoleScreen):
-    """What the Bench does about searches."""
+    """The actions of the Bench for searches."""
 
     def requested(self) -> DesignPoint | None:
-        """What the set-up asks for; None where it is wrong, which was said. Defined by the Bench."""
+        """The design point of the set-up, or None if it is wrong, after a message. The Bench implements it."""
         raise NotImplementedError
 
     def action_search(self) -> None:
-        """Ask what for, then begin; one that runs is shown."""
+        """Ask for the goal and start a search, or show the running one."""
         execution = self.state.execution
         if execution is not None and execution.running and execution.salt:
             self._show_search(execution)
@@ -49,7 +49,7 @@ class BenchSearchScreen(ConsoleScreen):
 
     @work(exclusive=True, group="earlier")
     async def action_earlier(self) -> None:
-        """The searches that the store has of this testbed, whoever made them; arrows go through them."""
+        """Show the stored searches of this testbed, by any operator. Arrows step through them."""
         try:
             found = await asyncio.to_thread(self.session.earlier_steps)
         except LabError as exc:

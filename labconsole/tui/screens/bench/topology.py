@@ -1,5 +1,7 @@
-"""The streams' way through the testbed, live: source, unit under test with its guests, sink, each place with its rate,
-what went missing before it, and the drop counter that moves there. Once the run is saved: its ledger.
+"""The streams' path through the testbed, live: source, unit under test with its guests, sink.
+
+Each place has its rate, the packets lost before it, and the moving drop counter. Once the run is saved, its ledger is
+shown.
 """
 
 from __future__ import annotations
@@ -20,11 +22,11 @@ from labconsole.units import format_count
 
 LABEL = 9
 NOISE_RATIO, NOISE_PACKETS = 0.002, 20
-"""While a trial runs, so little less than before is said of no place: counters are read some milliseconds apart."""
+"""Difference too small to count as loss during a trial: counters are read some milliseconds apart."""
 
 LEAST_CELL = 8
 SHORT_CELL = 14
-"""Below this width a place is its interface, and a rate is in thousands or millions."""
+"""Below this width a place shows only its interface, and rates are in thousands or millions."""
 
 ENDS = ("generator", "capture")
 """Hops of a record's ledger that are no place in the testbed."""
@@ -32,7 +34,7 @@ ENDS = ("generator", "capture")
 
 @dataclass(frozen=True, slots=True)
 class HopCell:
-    """One place of one stream. ``note``: in the place of a rate."""
+    """One place of one stream. ``note``: shown instead of a rate."""
 
     hop: str
     node: str
@@ -56,7 +58,7 @@ class StreamPathView:
 
 
 def build_stream_paths(inventory: Inventory, telemetry: Telemetry, state: ConsoleState) -> list[StreamPathView]:
-    """Of the streams that are measured, or were last; else of all that the testbed has."""
+    """Build the paths of the streams measured now or last, or of all streams of the testbed."""
     if not telemetry.streams:
         return [
             StreamPathView(stream.name, _planned(stream, inventory.uut), None, None) for stream in inventory.streams
@@ -116,7 +118,7 @@ def _recorded(record: StreamRecord) -> StreamPathView:
 
 
 class Topology(Lines):
-    """A block of lines for each stream. Where that is too much, those that lose most keep theirs; others fold."""
+    """A block of lines for each stream. If room is short, streams that lose most keep theirs, and others fold."""
 
     def __init__(self, inventory: Inventory, telemetry: Telemetry, state: ConsoleState) -> None:
         super().__init__(id="topology")
@@ -135,7 +137,7 @@ class Topology(Lines):
             nodes = [self._inventory.uut, *(cell.node for way in found for cell in way.cells)]
             return rows if sum(map(len, blocks)) == room else [*rows, processors_line(self._telemetry, nodes, width)]
         folded, whole = self._folded(found, blocks, room, width)
-        if not whole:  # the hops' names would stand above what they are not of
+        if not whole:  # the hops' names would be above the wrong cells
             rows = [[(" " * LABEL, ""), (safe("source and sink; no room for the hops between", width - LABEL), "head")]]
         return rows + folded
 
@@ -169,7 +171,10 @@ class Topology(Lines):
     def _folded(
         self, found: Sequence[StreamPathView], blocks: Sequence[list[list[Span]]], room: int, width: int
     ) -> tuple[list[list[Span]], bool]:
-        """Blocks of those that lose most, a line each of others, how many more; and whether there is a block."""
+        """Blocks of the streams that lose most, a line for each other one, and the number left out.
+
+        Returns also whether there is a block.
+        """
         order = sorted(range(len(found)), key=lambda index: -(found[index].loss_packets or 0))
         chosen: dict[int, list[list[Span]]] = {}
         left = room - 1
@@ -182,25 +187,25 @@ class Topology(Lines):
                 left -= len(rows)
         shown = [row for index in sorted(chosen) for row in chosen[index]]
         hidden = len(found) - len(chosen)
-        words = f" … {hidden} more streams, none of which loses more" if hidden else ""
-        return [*shown, [(words, "muted")]], any(len(rows) > 1 for rows in chosen.values())
+        text = f" … {hidden} more streams, none of which loses more" if hidden else ""
+        return [*shown, [(text, "muted")]], any(len(rows) > 1 for rows in chosen.values())
 
     def _one_line(self, way: StreamPathView, width: int) -> list[Span]:
-        words = ""
+        text = ""
         if way.cells:
             ends = [f"{_place(cell, 30)} {_rate(cell, final=way.final)}" for cell in (way.cells[0], way.cells[-1])]
-            words = " ─▶ ".join(ends)
+            text = " ─▶ ".join(ends)
         loss = _format_loss(way).strip()
         tone = "bad" if way.loss_packets else "muted"
         return [
             (safe(f" {way.name}", LABEL - 1).ljust(LABEL), "strong"),
-            (safe(words, width - LABEL - 12), ""),
+            (safe(text, width - LABEL - 12), ""),
             (f"  {loss}", tone),
         ]
 
 
 def _spread(cells: Sequence[Span], room: int) -> list[Span]:
-    """Cells in a line, each as wide as itself and the empty ones after it."""
+    """Arrange cells in a line, each as wide as itself and the empty ones after it."""
     spans: list[Span] = [(" " * LABEL, "")]
     number = 0
     while number < len(cells):
@@ -241,7 +246,7 @@ def _format_loss(way: StreamPathView) -> str:
 
 
 def _short_rate(cell: HopCell, *, final: bool) -> str:
-    """The same in so few cells as a guest's places leave on a small terminal."""
+    """A rate short enough for the cells of guests on a small terminal."""
     value = cell.packets if final else cell.pps
     if cell.note or value is None:
         return cell.note or UNKNOWN
@@ -249,9 +254,9 @@ def _short_rate(cell: HopCell, *, final: bool) -> str:
 
 
 def _losses(way: StreamPathView) -> list[Span]:
-    """What went missing on the way to each place; behind quiet ones it is not known yet at which of them.
+    """The loss on the way to each place. Behind quiet places, its location among them is not known yet.
 
-    Nothing while the stream's own loss is not known well enough to be shown: at first it is mostly the clocks'.
+    Empty until the stream's own loss is known well enough: at first it is mostly an effect of the clocks.
     """
     if way.loss_packets is None:
         return [("", "")] * len(way.cells)
@@ -267,11 +272,11 @@ def _losses(way: StreamPathView) -> list[Span]:
 
 
 def _lost(cell: HopCell, *, final: bool) -> Span:
-    """What went missing on the way here, and the counter that moved most."""
+    """The loss on the way here, and the counter that moved most."""
     drops = max(cell.drops.items(), key=lambda item: item[1], default=None)
-    words = f"{drops[0]} {format_count(drops[1])}" if drops is not None else ""
+    text = f"{drops[0]} {format_count(drops[1])}" if drops is not None else ""
     lost = cell.lost_packets
     noise = 0 if final else NOISE_RATIO * (cell.packets or 0) + NOISE_PACKETS
     if lost is None or lost <= noise:
-        return (f"▲ {words}", "warn") if words else ("", "")
-    return f"−{'' if final else '≈'}{format_count(round(lost))} {words}".rstrip(), "bad"
+        return (f"▲ {text}", "warn") if text else ("", "")
+    return f"−{'' if final else '≈'}{format_count(round(lost))} {text}".rstrip(), "bad"

@@ -1,4 +1,4 @@
-"""Calibration on the Check screen, in words: what it would do, where it stands, and what it found."""
+"""Calibration on the Check screen, as text: its steps, its progress, its findings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WIRED = {
 
 
 def build_question(offer: CalibrationOffer, plan: Plan | None = None) -> tuple[str, str]:
-    """What is asked before, and what a yes does."""
+    """The question before a calibration, and the effect of a yes."""
     sizes = ", ".join(str(frame.bytes) for frame in offer.wanted.frames)
     counts = " and ".join(map(str, offer.wanted.source_counts))
     why = f" (what plan {safe(plan.name, 40)} needs)" if plan is not None else ""
@@ -30,12 +30,12 @@ def build_question(offer: CalibrationOffer, plan: Plan | None = None) -> tuple[s
 
 
 def cable_lines(offer: CalibrationOffer) -> list[str]:
-    """What an operator has to connect before saying yes."""
+    """Cables that an operator has to connect before a yes."""
     return ["Before you say yes:", *offer.cables] if offer.cables else []
 
 
 def format_calibration_age(envelope: Envelope | None, now_wall_s: float) -> str:
-    """When that was last."""
+    """Format the time of the last calibration."""
     if envelope is None:
         return "not calibrated"
     ago_s = now_wall_s - datetime.fromisoformat(envelope.finished_at).timestamp()
@@ -43,7 +43,7 @@ def format_calibration_age(envelope: Envelope | None, now_wall_s: float) -> str:
 
 
 def format_envelope(envelope: Envelope) -> Iterator[str]:
-    """What each source and sink can do at most, in packets per second."""
+    """Yield the highest rate of each source and sink, in packets per second."""
     yield f"Calibration of {envelope.finished_at[:16].replace('T', ' ')} UTC, by {safe(envelope.operator, 60)}"
     if envelope.cut_short:
         yield "Some bounds are wider than wanted: the time limit was reached."
@@ -67,9 +67,10 @@ def _sink(stream: StreamEnvelope) -> str:
         return f"{node} lost nothing up to {format_rounded(bounds.clean_pps)}"
     if bounds.clean_pps is None:
         return f"{node} lost packets in every trial, from {format_rounded(bounds.lossy_pps)} up"
-    return f"{node} loses nothing up to {format_rounded(bounds.clean_pps)}, something from {format_rounded(bounds.lossy_pps)}"
+    clean, lossy = format_rounded(bounds.clean_pps), format_rounded(bounds.lossy_pps)
+    return f"{node} loses nothing up to {clean}, something from {lossy}"
 
 
 def _lower(*both: Bounds) -> Bounds:
-    """Counters or capture: that which loses first."""
+    """The lower of counters and capture: the one that loses first."""
     return min(both, key=lambda each: float("inf") if each.lossy_pps is None else each.lossy_pps)

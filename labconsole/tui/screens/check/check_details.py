@@ -1,4 +1,4 @@
-"""The result under the cursor in full; before there is one, what a check does, and what was calibrated."""
+"""The result under the cursor in full. Before the first one: the check's steps, and the last calibration."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class CheckDetails(Lines):
         self.result: CheckResult | None = None
         self.first = ""
         self.calibration: list[str] = []
-        """How one goes, or what the last one found."""
+        """Progress of a running calibration, or the findings of the last one."""
 
     def lines(self, width: int) -> list[list[Span]]:
         result = self.result
         if result is None:
             first: list[list[Span]] = [[(" " + line, "muted")] for line in _wrapped(self.first, width)]
-            told = [line for each in self.calibration for line in _wrapped(each, width)]
-            return [*first, *([[(" " + safe(line, width - 2), "")] for line in ["", *told]] if told else [])]
+            wrapped = [line for each in self.calibration for line in _wrapped(each, width)]
+            return [*first, *([[(" " + safe(line, width - 2), "")] for line in ["", *wrapped]] if wrapped else [])]
         glyph, tone = LOOKS[result.status]
         rows = field("check", f"{result.title} ({result.id})", width, "strong")
         rows += field("node", result.node or TESTBED, width)

@@ -1,4 +1,4 @@
-"""Check: is this testbed fit to measure on? Every result as it comes, with its evidence and what to do about it."""
+"""Check: is this testbed fit to measure on? Every result as it arrives, with its evidence and a remedy."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ ONLY_WATCHES = "This console only watches (--read-only): it checks nothing."
 
 
 class CheckSummary(Lines):
-    """What is being checked, and how it stands, in one line."""
+    """The check under way and its state, in one line."""
 
     def __init__(self) -> None:
         super().__init__(id="check-summary")
-        self.words: list[Span] = []
+        self.spans: list[Span] = []
 
     def lines(self, width: int) -> list[list[Span]]:
-        return [self.words]
+        return [self.spans]
 
 
 class CheckScreen(ConsoleScreen):
-    """Nothing is asked of any node until its key is pressed."""
+    """No node is queried until the operator presses the key for it."""
 
     CSS_PATH = "screen.tcss"
     ACTIONS = (
@@ -120,10 +120,10 @@ class CheckScreen(ConsoleScreen):
         self._problem = ""
         self._plans: list[Plan] = []
         self._plan: Plan | None = None
-        """What the next check is for."""
+        """The plan for the next check, or None."""
 
         self._taken_for: Plan | None = None
-        """What the results are of."""
+        """The plan that the results are for, or None."""
 
         self._taken_at_wall_s: float | None = None
 
@@ -150,7 +150,7 @@ class CheckScreen(ConsoleScreen):
 
     @work(exclusive=True, group="check-plans")
     async def load_plans(self) -> None:
-        """Which plans there are; broken ones are the Plans screen's matter."""
+        """Load the plans. The Plans screen reports broken ones."""
         try:
             found = await asyncio.to_thread(plan_files.scan, self.session.inventory, {}, self.session.check_background)
         except LabError as exc:
@@ -159,10 +159,10 @@ class CheckScreen(ConsoleScreen):
         self._plans = [entry.plan for entry in found if entry.plan is not None]
 
     def _busy(self) -> str:
-        """Why no check can begin now, or ""."""
+        """Return why no check can begin now, or ""."""
         if self._checking:
             return "A check is running."
-        if self.state.asked or self.session.running:
+        if self.state.requested or self.session.running:
             return f"A {self.state.what_runs} is running, and a check would disturb it. Wait, or abort it."
         for node, holder in self.session.lease_holders().items():
             return f"A check would disturb another session: {node} is held by {holder.describe()}."
@@ -170,7 +170,7 @@ class CheckScreen(ConsoleScreen):
 
     @work(group="check")
     async def check(self, *, fix: bool = False) -> None:
-        """Run it; results arrive one by one."""
+        """Run a check. Results arrive one by one."""
         table = self.query_one(ChecksTable)
         self._checking, self._begun_s, self._took_s, self._problem = True, clock.monotonic_s(), None, ""
         self._aborted, self._taken_for, self.state.checking = False, self._plan, True
@@ -204,7 +204,7 @@ class CheckScreen(ConsoleScreen):
 
     @work(group="ask", exclusive=True)
     async def action_calibrate(self) -> None:
-        """Ask, and say before what it is about to do."""
+        """Ask, with a description of the calibration."""
         if self.only_watches():
             return
         busy = self._busy()
@@ -231,7 +231,7 @@ class CheckScreen(ConsoleScreen):
 
     @work(group="calibration")
     async def calibrate(self, offer: CalibrationOffer) -> None:
-        """Run it; a line is added for every trial, and what was found stays."""
+        """Run a calibration. Each trial adds a line, and the findings stay visible."""
         lines: list[str] = []
 
         def take(progress: CalibrationProgress) -> None:
@@ -245,23 +245,23 @@ class CheckScreen(ConsoleScreen):
         severity = "information"
         try:
             envelope = await self.session.calibrate(offer, take)
-            lines, words = list(calibration_text.format_envelope(envelope)), "the testbed is calibrated"
+            lines, text = list(calibration_text.format_envelope(envelope)), "the testbed is calibrated"
         except Aborted:
-            words = "the calibration was aborted, and nothing of it is kept"
-            lines.append(words)
+            text = "the calibration was aborted, and nothing of it is kept"
+            lines.append(text)
         except LabError as exc:
-            words, severity = f"calibration: {exc}", "error"
-            lines.append(words)
+            text, severity = f"calibration: {exc}", "error"
+            lines.append(text)
         finally:
             self.state.calibrating = False
             self.state.run_ended()
         again = " Put the cables back before you measure." if offer.cables else ""
-        self.console_app.tell(words + again, severity)
+        self.console_app.tell(text + again, severity)
         if self.is_up:
             self._tell_calibration(lines, end=False)
 
     def _tell_calibration(self, lines: list[str], *, end: bool = True) -> None:
-        """In the place of the result under the cursor, the newest line in sight, or the first."""
+        """Show lines in place of the result under the cursor, with the newest, or else the first, line in sight."""
         details, box = self.query_one(CheckDetails), self.query_one("#check-box", VerticalScroll)
         details.result, details.calibration = None, lines
         details.refresh(layout=True)
@@ -286,30 +286,30 @@ class CheckScreen(ConsoleScreen):
 
     def _paint_results(self) -> None:
         table, summary = self.query_one(ChecksTable), self.query_one(CheckSummary)
-        words: list[Span] = [(" ", "")]
+        spans: list[Span] = [(" ", "")]
         if self._checking and self._begun_s is not None:
             word = "▶ aborting the check " if self._aborted else "▶ checking "
-            words += [(word, "accent"), (f"{format_duration(clock.monotonic_s() - self._begun_s)}  ", "muted")]
+            spans += [(word, "accent"), (f"{format_duration(clock.monotonic_s() - self._begun_s)}  ", "muted")]
         elif self._problem:
-            words += [("✗ ", "bad"), (safe(self._problem, 200) + "  ", "bad")]
+            spans += [("✗ ", "bad"), (safe(self._problem, 200) + "  ", "bad")]
         elif self._took_s is not None:
             word, tone = ("■ aborted ", "warn") if self._aborted else ("■ checked ", "strong")
-            words += [(word, tone), (f"in {format_duration(self._took_s)}{self._when()}  ", "muted")]
+            spans += [(word, tone), (f"in {format_duration(self._took_s)}{self._when()}  ", "muted")]
         else:
-            words.append(("○ not checked in this session yet  ", "muted"))
+            spans.append(("○ not checked in this session yet  ", "muted"))
         counts = table.counts
         for status in CheckStatus:
             if counts[status]:
                 glyph, tone = LOOKS[status]
-                words.append((f"{glyph} {counts[status]} {status.value}  ", tone))
+                spans.append((f"{glyph} {counts[status]} {status.value}  ", tone))
         if table.problems_only:
-            words.append(("only problems are shown · ", "warn"))
-        words += self._format_scope()
-        if not self.state.calibrating:  # meanwhile runs are held against none
-            words.append(
+            spans.append(("only problems are shown · ", "warn"))
+        spans += self._format_scope()
+        if not self.state.calibrating:  # during a calibration runs are compared with none
+            spans.append(
                 (" · " + calibration_text.format_calibration_age(self.session.envelope, clock.wall_s()), "muted")
             )
-        summary.words = words
+        summary.spans = spans
         summary.paint()
         table.paint()
         self.query_one(CheckDetails).paint()
@@ -321,15 +321,15 @@ class CheckScreen(ConsoleScreen):
         return f", {format_duration(ago_s)} ago"
 
     def _format_scope(self) -> list[Span]:
-        """What the results are of, and what the next check would be for if that is something else."""
-        words: list[Span] = []
+        """The subject of the results, and of the next check if it differs."""
+        spans: list[Span] = []
         if self._checking or self._took_s is not None:
-            words.append((_format_plan(self._taken_for), "muted"))
+            spans.append((_format_plan(self._taken_for), "muted"))
         if not self._checking and (self._took_s is None or self._plan is not self._taken_for):
-            words.append(
-                (f"{' · ' if words else ''}{self.key_of('check-run')} checks {_format_plan(self._plan)}", "muted")
+            spans.append(
+                (f"{' · ' if spans else ''}{self.key_of('check-run')} checks {_format_plan(self._plan)}", "muted")
             )
-        return [] if self.session.read_only else words
+        return [] if self.session.read_only else spans
 
     @on(LineTable.Chosen, "#checks")
     def show_details(self) -> None:
@@ -349,7 +349,7 @@ class CheckScreen(ConsoleScreen):
 
     @work(group="abort")
     async def action_abort(self) -> None:
-        """End the check between two of its steps: nothing is lost, so nobody is asked. A trial is asked about."""
+        """End a check between two of its steps. Nothing is lost, so there is no question, unlike for a trial."""
         if not self._checking:
             self.console_app.ask_abort()
         elif not self._aborted:
@@ -376,7 +376,7 @@ class CheckScreen(ConsoleScreen):
             self.check(fix=True)
 
     def action_plan(self, by: int) -> None:
-        """Go through none and the plans: for the next check, not for the results that are there."""
+        """Step through "none" and the plans. The choice is for the next check, not for the present results."""
         if self.only_watches():
             return
         if not self._plans:
@@ -418,5 +418,5 @@ def _format_plan(plan: Plan | None) -> str:
 
 
 def safe_lines(text: str) -> str:
-    """Foreign text of several lines, each harmless."""
+    """Sanitise foreign text line by line."""
     return "\n".join(safe(line, 200) for line in text.splitlines())

@@ -1,4 +1,4 @@
-"""Points of curves as text for other programs: names with units, values in base units, and the filter of their runs."""
+"""Points of curves as text for other programs: names with units, values in base units, the filter of their runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from labconsole.units import format_target
 
 
 def format_filter(point: CurvePoint) -> str:
-    """The words that mean the runs of a point."""
+    """Format the filter that selects the runs of a point."""
     d = point.design
     quoted = f'"{d.background}"' if " " in d.background else d.background
     return (
@@ -23,7 +23,7 @@ def format_filter(point: CurvePoint) -> str:
 
 
 def values(curve: Curve, point: CurvePoint, spec: CurveSpec) -> dict[str, Any]:
-    """One point by field, with the unit in each name; what is not known is None."""
+    """One point by field, with the unit in each name. Unknown values are None."""
     unit = "pps" if spec.unit == "pps" else "bps"
     x = {"sources": "sources", "size": "frame_size_bytes"}.get(spec.effective_x, f"{spec.effective_x}_{unit}")
     y = "loss_ratio" if spec.y == "loss" else f"{spec.y}_{unit}"
@@ -50,5 +50,5 @@ def values(curve: Curve, point: CurvePoint, spec: CurveSpec) -> dict[str, Any]:
 
 def rows(points: Iterable[tuple[Curve, CurvePoint]], spec: CurveSpec) -> list[str]:
     """A line of names, then one per point, with tabs between."""
-    told = [values(curve, point, spec) for curve, point in points]
-    return [format_tsv_line(told[0]), *(format_tsv_line(each.values()) for each in told)] if told else []
+    records = [values(curve, point, spec) for curve, point in points]
+    return [format_tsv_line(records[0]), *(format_tsv_line(each.values()) for each in records)] if records else []

@@ -1,7 +1,7 @@
-"""Curves from the store: measured over offered with intervals, the maximum per number of sources, as runs come in.
+"""Curves from the store: measured over offered with intervals, the maximum per number of sources, as runs arrive.
 
-What is computed lies in labconsole.measure.curves; here it is asked for in a thread and drawn. Runs that were taken in
-once are not read again: while a plan runs, each new run costs one summary of its design point.
+labconsole.measure.curves computes them, in a thread. This screen draws the result. A run is read only once: while a
+plan runs, each new run costs one summary of its design point.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ NOTHING_LEFT = "No matching run can be drawn. Press esc to clear the filter."
 
 
 def format_short(value: float) -> str:
-    """A number for an axis: 1.5M, 200k, 0."""
+    """Format a number for an axis: 1.5M, 200k, 0."""
     for suffix, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if abs(value) >= scale:
             return f"{value / scale:.4g}{suffix}"
@@ -62,26 +62,26 @@ def format_short(value: float) -> str:
 
 
 def format_long(value: float) -> str:
-    """A number for the table."""
+    """Format a number for the table."""
     if 0 < abs(value) < 0.05:
         return "<0.1" if value > 0 else ">-0.1"
     return format_decimal(value, 1) if abs(value) < 1000 else format_rounded(value)
 
 
 def format_mbits(value: float) -> str:
-    """A bandwidth for the table, in Mbit/s."""
+    """Format a bandwidth for the table, in Mbit/s."""
     if 0 < abs(value) < 500:
         return "<0.001" if value > 0 else ">-0.001"
     return format_decimal(value / 1e6, 3)
 
 
 def format_percents(value: float) -> str:
-    """A share for the table."""
+    """Format a share for the table."""
     return format_percent(value, 4)
 
 
 class CurvesScreen(LiveResultsScreen):
-    """Choose what is drawn over what, in which unit, and what makes the lines."""
+    """Choices of the axes, the unit, and what distinguishes the lines."""
 
     CSS_PATH = "screen.tcss"
     ACTIONS = (
@@ -238,14 +238,14 @@ class CurvesScreen(LiveResultsScreen):
         yield self.measuring_line()
         yield FilterLine()
         with Horizontal(id="curves-choices"):
-            for words, name, options in (
+            for label, name, options in (
                 ("", "y", Y_OPTIONS),
                 ("over", "x", X_OPTIONS),
                 ("in", "unit", UNITS),
                 ("curves by", "lines", tuple(LINES_BY)),
             ):
-                if words:
-                    yield Label(words, markup=False)
+                if label:
+                    yield Label(label, markup=False)
                 yield Choice(options, options[0], id=f"choice-{name}", shown={"measured": "forwarded"})
         yield CurveChart(id="curves")
         yield CurvesTable(id="points")
@@ -261,7 +261,7 @@ class CurvesScreen(LiveResultsScreen):
 
     @property
     def spec(self) -> CurveSpec:
-        """What the choices say."""
+        """The curves that the choices select."""
         value = {name: self.query_one(f"#choice-{name}", Choice).value for name in ("x", "y", "unit", "lines")}
         return CurveSpec(
             x=cast(X, value["x"]),
@@ -271,7 +271,7 @@ class CurvesScreen(LiveResultsScreen):
         )
 
     async def look(self) -> None:
-        """Take in what is new, in a thread, and draw."""
+        """Add new runs, in a thread, and draw."""
         saved = self.saved
         query = self.query_one(FilterLine).meant
         made = await asyncio.to_thread(self._feed.curves, saved.runs, query, saved.epoch, self.spec)
@@ -280,19 +280,20 @@ class CurvesScreen(LiveResultsScreen):
     def _show(self, made: Curves) -> None:
         self._made = made
         spec, x = made.spec, made.spec.effective_x
-        y_words = format_percents if spec.y == "loss" else format_mbits if spec.unit == "bit/s" else format_long
-        x_words = format_rounded if x in X_FACTORS else format_mbits if spec.unit == "bit/s" else format_long
+        format_y = format_percents if spec.y == "loss" else format_mbits if spec.unit == "bit/s" else format_long
+        format_x = format_rounded if x in X_FACTORS else format_mbits if spec.unit == "bit/s" else format_long
         drawing = self.query_one(CurveChart)
         factor, has_ideal = x in X_FACTORS, _has_ideal(spec)
         set_border_titles(
-            drawing, self._title(spec) + safe(self._viewing.words(made, format_rounded if factor else format_short), 90)
+            drawing,
+            self._title(spec) + safe(self._viewing.describe(made, format_rounded if factor else format_short), 90),
         )
         ticks_x, ticks_y = (
             (format_rounded if factor else format_short),
             (_percent_tick if spec.y == "loss" else format_short),
         )
         drawing.show(picture(made, self._viewing, ticks_x, ticks_y, ideal=has_ideal), self._describe_empty(made))
-        self.query_one(CurvesTable).show(made, _x_title(spec), _y_title(spec), x_words, y_words)
+        self.query_one(CurvesTable).show(made, _x_title(spec), _y_title(spec), format_x, format_y)
         line = self.query_one(FilterLine)
         line.show_match_count(_format_run_counts(made, self.saved))
         if self.saved.problem and self.saved.runs:
@@ -319,7 +320,7 @@ class CurvesScreen(LiveResultsScreen):
 
     @on(Choice.Changed)
     def choice_changed(self, event: Choice.Changed) -> None:
-        """Follow a choice. A maximum is over a factor, so that choice follows too and is seen to."""
+        """Follow a choice. A maximum is over a factor, so that choice follows too, visibly."""
         over = self.query_one("#choice-x", Choice)
         if event.choice.id == "choice-y":
             if event.value == "maximum" and over.value not in X_FACTORS:
@@ -343,7 +344,7 @@ class CurvesScreen(LiveResultsScreen):
         self.set_focus(self.query_one(CurvesTable))
 
     def action_choose(self, name: str) -> None:
-        """The next of a choice, from the last back to the first."""
+        """Take the next option of a choice, from the last back to the first."""
         choice = self.query_one(f"#choice-{name}", Choice)
         choice.value = choice.options[(choice.options.index(choice.value) + 1) % len(choice.options)]
 
@@ -368,11 +369,11 @@ class CurvesScreen(LiveResultsScreen):
 
     def action_pin(self) -> None:
         name, key = self.query_one(CurvesTable).pin(), self.key_of("curves-baseline")
-        words = f"Differences are to {safe(name, 80)}; {key} removes it" if name else "There is no baseline"
-        self.notify(words, markup=False)
+        text = f"Differences are to {safe(name, 80)}; {key} removes it" if name else "There is no baseline"
+        self.notify(text, markup=False)
 
     def action_views(self) -> None:
-        """One of those that the Runs screen saved."""
+        """Choose one of the views saved on the Runs screen."""
         views = self.console_app.memory.views.all()
         if not views:
             self.console_app.tell("There is no saved view. Save one on the Runs screen.", "warning")
@@ -401,11 +402,11 @@ class CurvesScreen(LiveResultsScreen):
         return point_text.rows([(table.chosen_curve, table.chosen)], self._made.spec)[1]
 
     def action_copy_point(self) -> None:
-        told = self._chosen_values()
-        if told is None:
+        values = self._chosen_values()
+        if values is None:
             self.console_app.tell("There is no point to copy.", "warning")
             return
-        self.app.copy_to_clipboard(json.dumps(told))
+        self.app.copy_to_clipboard(json.dumps(values))
         self.notify("Copied the point as JSON", markup=False)
 
     def action_copy_rows(self) -> None:
@@ -426,14 +427,14 @@ class CurvesScreen(LiveResultsScreen):
         }
 
         name = f"curves-{datetime.fromtimestamp(clock.wall_s(), UTC):%Y%m%dT%H%M%SZ}.svg"
-        words = ".svg: the picture as it is drawn; .tsv: its points with their intervals."
-        self.app.push_screen(new_file.ask("the curves", name, words, texts, self.console_app.tell))
+        explanation = ".svg: the picture as it is drawn; .tsv: its points with their intervals."
+        self.app.push_screen(new_file.ask("the curves", name, explanation, texts, self.console_app.tell))
 
     def action_crews(self) -> None:
         self.show_stored_trials(drawn=True)
 
     def action_trend(self) -> None:
-        """Of the runs that the filter means."""
+        """Show the trend of the runs that the filter selects."""
         query, store, read = self.query_one(FilterLine).meant, self.session.store, self.console_app.read_trends
         if read is not None:
             view = TrendView(self.console_app, lambda plan: read(plan, query, store), query.text)
@@ -446,7 +447,7 @@ class CurvesScreen(LiveResultsScreen):
         self.follow(again=True)
 
     def action_back(self) -> None:
-        """One step back."""
+        """Go one step back."""
         if isinstance(self.focused, Choice):
             self.set_focus(self.query_one(CurvesTable))
         elif self.query_one(FilterLine).text:
@@ -455,7 +456,7 @@ class CurvesScreen(LiveResultsScreen):
             self.console_app.action_mode("bench")
 
     def action_open(self) -> None:
-        """The runs of the point under the cursor, in the list of runs."""
+        """Show the runs of the point under the cursor, in the list of runs."""
         point = self.query_one(CurvesTable).chosen
         if point is not None:
             self.saved.wanted_filter = format_filter(point)
@@ -482,22 +483,22 @@ def _y_title(spec: CurveSpec) -> str:
 
 
 def _format_run_counts(made: Curves, saved: SavedRuns) -> str:
-    """How many runs are in the picture, and how many are not and why."""
-    words = f"{format_rounded(made.runs)} of {counted(saved.in_store, 'run')} drawn"
+    """Format how many runs are in the picture, and how many are not and why."""
+    text = f"{format_rounded(made.runs)} of {counted(saved.in_store, 'run')} drawn"
     if not saved.complete:
-        words += f", {format_rounded(len(saved.runs))} read so far"
+        text += f", {format_rounded(len(saved.runs))} read so far"
     out = [f"{n} {verdict}" for verdict, n in sorted(made.left_out.items())]
     if made.unknown:
         out.append(f"{made.unknown} not measured")
-    words += f", {format_rounded(made.suspect)} suspect" if made.suspect else ""
-    return words + (f"; left out: {', '.join(out)}" if out else "")
+    text += f", {format_rounded(made.suspect)} suspect" if made.suspect else ""
+    return text + (f"; left out: {', '.join(out)}" if out else "")
 
 
 def _pooled(made: Curves) -> str:
-    """What varies within the lines, which is not seen in the picture."""
+    """Describe what varies within the lines but is not shown in the picture."""
     if not made.pooled:
         return ""
-    words = "; ".join(
+    factors = "; ".join(
         f"{name} {', '.join(values[:3])}{' …' if len(values) > 3 else ''}" for name, values in made.pooled.items()
     )
-    return f"curves mix runs with different {words}"
+    return f"curves mix runs with different {factors}"

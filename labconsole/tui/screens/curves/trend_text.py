@@ -1,4 +1,4 @@
-"""What the trend of a plan says, row by row and line by line. Its words are those of `labconsole trend`."""
+"""The trend of a plan as text, row by row and line by line, in the wording of `labconsole trend`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from labconsole.text.sanitize import format_tsv_line
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrendRow:
-    """One design point. ``better``: which way the last change is; None: there is none."""
+    """One design point. ``better``: direction of the last change, or None if there is none."""
 
     trend: Trend
     last: str
@@ -35,17 +35,17 @@ class TrendRow:
     lines: tuple[str, ...]
 
     def json(self) -> object:
-        """As the command says it."""
+        """The row as in the command's JSON."""
         return build_json_object(self.trend)
 
 
 def build_trend_rows(read: PlanTrends) -> list[TrendRow]:
-    """Every design point, as the command orders them."""
+    """Build a row for every design point, in the command's order."""
     return [_build_trend_row(each) for each in read.trends]
 
 
 def format_results(read: PlanTrends) -> str:
-    """Every result with tabs between the columns, of each kind with a line of names above."""
+    """Format every result with tabs between the columns, each kind with a line of names above."""
     lines = [
         format_tsv_line(row) for table in build_results_tables(read.trends) for row in (table.columns, *table.rows)
     ]
@@ -74,27 +74,27 @@ def _lines(trend: Trend) -> list[str]:
         []
         if middle is None or latest is None
         else [
-            f"In 8 of 10 such series a step of {format_percent(middle, 2)} in the middle would be found, or a latest occasion "
-            f"that alone is off by {format_percent(latest, 2)}."
+            f"In 8 of 10 such series a step of {format_percent(middle, 2)} in the middle would be found, "
+            f"or a latest occasion that alone is off by {format_percent(latest, 2)}."
         ]
     )
-    # What begins with the name of an occasion keeps it as it is.
-    apart = [f"O{words[1:]}." if words.startswith("outlier") else f"{words}." for words in describe_outliers(trend)]
-    margin = [words] if (words := format_margin_note([trend]).strip()) else []
+    # A sentence that begins with the name of an occasion is not capitalised.
+    apart = [f"O{text[1:]}." if text.startswith("outlier") else f"{text}." for text in describe_outliers(trend)]
+    margin = [text] if (text := format_margin_note([trend]).strip()) else []
     if not trend.steps:
         return [*apart, " ".join(["No change is found.", *would, *margin])]
     return [*(line for step in trend.steps for line in _step_lines(trend, step)), *apart, " ".join([*would, *margin])]
 
 
 def _occasions(trend: Trend) -> str:
-    """Which the numbers in the picture are."""
+    """Name the occasions that the numbers in the picture refer to."""
     first, last = trend.results[0], trend.results[-1]
-    words = [f"{each.occasion} ({each.started_at[:10]})" for each in (first, last)]
-    return f"Occasions 1 to {len(trend.results)}: {words[0]} to {words[1]}."
+    names = [f"{each.occasion} ({each.started_at[:10]})" for each in (first, last)]
+    return f"Occasions 1 to {len(trend.results)}: {names[0]} to {names[1]}."
 
 
 def _step_lines(trend: Trend, step: TrendStep) -> list[str]:
     also = [f"  {each.words}" for each in step.differences]
     since = f"{step.occasion} (occasion {step.first + 1}, {step.started_at[:10]})"
-    told = ":" if also else ": nothing that is known"
-    return [f"{format_step(trend, step)} since {since}. What else changed then{told}", *also]
+    ending = ":" if also else ": nothing that is known"
+    return [f"{format_step(trend, step)} since {since}. What else changed then{ending}", *also]

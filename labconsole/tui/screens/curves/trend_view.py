@@ -1,6 +1,6 @@
-"""What a plan came to on its occasions, over the whole screen: design points, a picture of one, its changes.
+"""Results of a plan on its occasions, over the whole screen: design points, a picture of one, its changes.
 
-All of it is what `labconsole trend` says, read and computed in a thread.
+The contents are those of `labconsole trend`, read and computed in a thread.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ class TrendsTable(LineTable):
 
     @property
     def empty_text(self) -> str:
-        """Why there is nothing to see."""
+        """Explain why the table is empty."""
         return self.nothing
 
     def show(self, shown: list[TrendRow]) -> None:
-        """These from now on."""
+        """Show these rows."""
         self._shown = shown
         self._cells.clear()
         self.paint()
@@ -73,7 +73,7 @@ class TrendsTable(LineTable):
 
     @property
     def chosen(self) -> TrendRow | None:
-        """The one under the cursor."""
+        """The row under the cursor."""
         return self._shown[self.cursor_index] if self._shown else None
 
     def keys(self) -> list[int]:
@@ -104,7 +104,7 @@ class TrendsTable(LineTable):
 
 
 class TrendView(Overlay):
-    """``read``: takes a plan's name, or None for the one measured last. ``filter``: what its runs match, in words."""
+    """``read``: takes a plan's name, or None for the one measured last. ``filter``: the filter of its runs, as text."""
 
     title_in_help = "results over time"
     CSS_PATH = "trend_view.tcss"
@@ -144,7 +144,7 @@ class TrendView(Overlay):
 
         def made() -> tuple[PlanTrends, list[TrendRow]]:
             from labconsole.tui.screens.curves.trend_text import (
-                build_trend_rows,  # reports are imported here, in the thread
+                build_trend_rows,  # imports the reports here, in the thread
             )
 
             found = self._read(plan)
@@ -157,10 +157,10 @@ class TrendView(Overlay):
             found, rows = await asyncio.to_thread(made)
         except LabError as exc:
             problem = str(exc)
-        except Exception as exc:  # a plan may run on this console: a fault in what is stored does not end it
+        except Exception as exc:  # a plan may run on this console: a fault in stored data must not end it
             _log.exception("the trend of plan %s", plan)
             problem = f"The trend of this plan cannot be told: {exc!r}"
-        if found is None and self._found is not None:  # what is known of the plan before is not this one's
+        if found is None and self._found is not None:  # data on the plan before does not apply to this one
             self._found = replace(self._found, plan=plan, trends=(), told=())
         if found is not None:
             self._found, self._plan = found, found.plan
@@ -182,21 +182,21 @@ class TrendView(Overlay):
         self._tell()
 
     def _tell(self, problem: str = "") -> None:
-        """Draw what is under the cursor, and say its changes; or the problem."""
+        """Draw the point under the cursor, and describe its changes, or show the problem."""
         chosen, chart = self.query_one(TrendsTable).chosen, self.query_one(FigureChart)
-        box, told = self.query_one("#trend-scroll"), self.query_one(WrappedLines)
+        box, lines = self.query_one("#trend-scroll"), self.query_one(WrappedLines)
         if problem or chosen is None:
             chart.show(None, "")
             chart.display = False
             set_border_titles(box, "")
-            told.say([problem, *(self._found.told if self._found is not None and not self._filter else ())])
+            lines.say([problem, *(self._found.told if self._found is not None and not self._filter else ())])
             return
         chart.display = True
         chart.show(None if chosen.figure is None else (chosen.figure, 0), "There are no two results to draw.")
         set_border_titles(chart, "Change from the first level (│ 95 % interval over set-ups)")
         set_border_titles(box, "Changes")
         assert self._found is not None
-        told.say([*chosen.lines, *self._found.told])
+        lines.say([*chosen.lines, *self._found.told])
 
     def action_plan(self, by: int) -> None:
         names = list(self._found.plans) if self._found is not None else []
@@ -225,5 +225,5 @@ class TrendView(Overlay):
             return format_results(found)
 
         name = f"trend-{safe(found.plan or '', 60)}.tsv"
-        words = ".tsv: every result with its interval and level, and where it changed."
-        self.app.push_screen(new_file.ask("the trend", name, words, {".tsv": text}, self.console_app.tell))
+        explanation = ".tsv: every result with its interval and level, and where it changed."
+        self.app.push_screen(new_file.ask("the trend", name, explanation, {".tsv": text}, self.console_app.tell))

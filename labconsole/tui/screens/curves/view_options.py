@@ -1,4 +1,4 @@
-"""How curves are looked at: on logarithmic axes, one alone, a part of x; and what is drawn then."""
+"""View of the curves: logarithmic axes, a single curve, a part of x; and what is drawn then."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ ZOOM = 2.0
 TICKS = 6
 MOST_LOG_TICKS = 8
 
-Words = Callable[[float], str]
+Formatter = Callable[[float], str]
 
 
 @dataclass(frozen=True, slots=True)
 class CurveViewOptions:
-    """``log``: which axes are logarithmic. ``solo``: the only curve drawn. ``low``, ``high``: the part of x."""
+    """``log``: the logarithmic axes. ``solo``: the only curve drawn. ``low``, ``high``: the part of x."""
 
     log: tuple[str, str] = ("", "")
     solo: str | None = None
@@ -28,11 +28,11 @@ class CurveViewOptions:
     high: float | None = None
 
     def next_axes(self) -> CurveViewOptions:
-        """Both linear, x logarithmic, y, both."""
+        """Switch the logarithmic axes: none, x, y, both."""
         return replace(self, log=AXES[(AXES.index(self.log) + 1) % len(AXES)])
 
     def zoomed(self, made: Curves, about: float, closer: bool) -> CurveViewOptions:
-        """Half, or twice, as much of x around a place; all of it once everything fits."""
+        """Show half, or twice, as much of x around a place, or all of x once everything fits."""
         every = [point.x for curve in made.curves for point in curve.points]
         if not every:
             return self
@@ -41,7 +41,7 @@ class CurveViewOptions:
         wide = (high - low) / (ZOOM if closer else 1 / ZOOM)
         if wide <= 0:
             return self
-        place = (about - low) / (high - low)  # stays where it is on the axis
+        place = (about - low) / (high - low)  # keeps its place on the axis
         low = about - wide * (place if 0 <= place <= 1 else 0.5)
         high = low + wide
         if low <= least and high >= most:
@@ -49,11 +49,11 @@ class CurveViewOptions:
         inside = replace(self, low=max(low, least), high=min(high, most))
         if closer or self.low is None or self.high is None:
             return inside
-        # Other runs may be shown than when one came this close: wider is never narrower.
+        # The runs may have changed since zooming in: zooming out must never narrow the view.
         return replace(self, low=min(inside.low or low, self.low), high=max(inside.high or high, self.high))
 
     def drawn(self, made: Curves) -> list[Curve]:
-        """The curves with the points that are drawn; one that has none stays, so that its glyph stays its own."""
+        """The curves with the points that are drawn. A curve without any stays, so that its glyph stays its own."""
         solo = self.solo if any(curve.label == self.solo for curve in made.curves) else None
         return [
             replace(
@@ -67,14 +67,14 @@ class CurveViewOptions:
             return False
         return not (self.log[0] and point.x <= 0) and not (self.log[1] and point.y.mean <= 0)
 
-    def words(self, made: Curves, x_words: Words) -> str:
-        """What is not as it was: for the title."""
+    def describe(self, made: Curves, format_x: Formatter) -> str:
+        """Describe the differences from the default view, for the title."""
         parts = [f"log {' and '.join(filter(None, self.log))}"] if any(self.log) else []
         if any(curve.label == self.solo for curve in made.curves):
             parts.append(f"only {self.solo}")
         if self.low is not None and self.high is not None:
-            parts.append(f"x from {x_words(self.low)} to {x_words(self.high)}")
-        # What no logarithm can show must not be gone in silence.
+            parts.append(f"x from {format_x(self.low)} to {format_x(self.high)}")
+        # Points that have no logarithm must not vanish silently.
         rest = replace(self, log=("", ""))
         missing = sum(len(c.points) for c in rest.drawn(made)) - sum(len(c.points) for c in self.drawn(made))
         if missing:
@@ -83,9 +83,9 @@ class CurveViewOptions:
 
 
 def picture(
-    made: Curves, viewing: CurveViewOptions, x_words: Words, y_words: Words, *, ideal: bool
+    made: Curves, viewing: CurveViewOptions, format_x: Formatter, format_y: Formatter, *, ideal: bool
 ) -> CurvePicture | None:
-    """The curves as the chart takes them."""
+    """Build the chart's picture of the curves."""
     drawn = viewing.drawn(made)
     shown = [point for curve in drawn for point in curve.points]
     if not shown:
@@ -95,7 +95,7 @@ def picture(
 
     def mark(point: CurvePoint) -> charts.CurvePointMark:
         from_y, to_y = point.y.ci_low, point.y.ci_high
-        if y_scale.log and from_y is not None and from_y <= 0:  # it reaches beyond the axis
+        if y_scale.log and from_y is not None and from_y <= 0:  # the interval reaches beyond the axis
             from_y = y_scale.least
         ends = [None if end is None else y_scale.place(end) for end in (from_y, to_y)]
         return charts.CurvePointMark(x_scale.place(point.x), y_scale.place(point.y.mean), *ends)
@@ -112,8 +112,8 @@ def picture(
         ticks = tuple(even_ticks(low, high))
     axes = charts.CurveAxes(
         x_ticks=ticks,
-        x_words=lambda place: x_words(x_scale.value(place)),
-        y_words=lambda place: y_words(y_scale.value(place)),
+        x_words=lambda place: format_x(x_scale.value(place)),
+        y_words=lambda place: format_y(y_scale.value(place)),
         y_least_step=1.0 if y_scale.log else 0.0,
         shared=True,
         ideal=ideal and not any(viewing.log) and viewing.low is None,
@@ -129,7 +129,7 @@ def _lowest(point: CurvePoint, positive: bool) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """Places on an axis: values themselves, or decades above the one in which ``least`` lies."""
+    """Places on an axis: values themselves, or decades above that of ``least``."""
 
     log: bool
     least: float
@@ -146,7 +146,7 @@ class _Scale:
 
 
 def even_ticks(low: float, high: float) -> list[float]:
-    """Round values at equal distances around all between two."""
+    """Round values at equal distances that cover an interval."""
     if high <= low:
         return [low]
     rough = (high - low) / (TICKS - 1)
@@ -156,7 +156,7 @@ def even_ticks(low: float, high: float) -> list[float]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Round values around all between two: 1, 2 and 5 of every power of ten, or fewer of these where they are many."""
+    """Round values that cover an interval: 1, 2 and 5 of every power of ten, or fewer of these if there are many."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     ticks: list[float] = []
     for steps in ((1, 2, 5), (1, 3), (1,)):

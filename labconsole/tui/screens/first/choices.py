@@ -1,4 +1,4 @@
-"""The ways to a testbed, one of which is chosen."""
+"""The ways to a testbed, to choose one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from textual.message import Message
 from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.lines import Lines, Span, field
 
-WORDS = (
+CHOICES = (
     (
         "machines",
         "Machines of my own",
@@ -27,7 +27,7 @@ WORDS = (
 
 
 class Choices(HasActions, Lines, can_focus=True):
-    """Up and down, enter."""
+    """The list of ways: up and down, enter."""
 
     ACTIONS = (
         Action("up,k", "go(-1)", "Up", "Go to the choice above.", id="row-up", shown=False, common=True),
@@ -37,7 +37,7 @@ class Choices(HasActions, Lines, can_focus=True):
 
     @dataclass
     class Taken(Message):
-        """One of them was chosen."""
+        """A way was chosen."""
 
         way: str
 
@@ -47,10 +47,10 @@ class Choices(HasActions, Lines, can_focus=True):
 
     def lines(self, width: int) -> list[list[Span]]:
         rows: list[list[Span]] = []
-        for index, (_, title, words) in enumerate(WORDS):
+        for index, (_, title, description) in enumerate(CHOICES):
             here = index == self._at
             rows.append([(" ▸ " if here else "   ", "accent"), (title, "tab" if here and self.has_focus else "strong")])
-            rows += field("", words, width, "muted", label_cells=2)
+            rows += field("", description, width, "muted", label_cells=2)
             rows.append([])
         return rows
 
@@ -61,18 +61,18 @@ class Choices(HasActions, Lines, can_focus=True):
         self.paint()
 
     def on_click(self, event: events.Click) -> None:
-        """What is under the mouse."""
+        """Choose the way under the mouse."""
         rows, last = 0, 0
-        for index, (_, _, words) in enumerate(WORDS):
+        for index, (_, _, description) in enumerate(CHOICES):
             if event.y >= rows:
                 last = index
-            rows += 2 + len(field("", words, self.size.width, "muted", label_cells=2))
+            rows += 2 + len(field("", description, self.size.width, "muted", label_cells=2))
         self._at = last
         self.action_take()
 
     def action_go(self, by: int) -> None:
-        self._at = min(len(WORDS) - 1, max(0, self._at + by))
+        self._at = min(len(CHOICES) - 1, max(0, self._at + by))
         self.paint()
 
     def action_take(self) -> None:
-        self.post_message(self.Taken(WORDS[self._at][0]))
+        self.post_message(self.Taken(CHOICES[self._at][0]))

@@ -1,4 +1,4 @@
-"""What is going on at the nodes, and what was found: the cables drawn, and the hosts.yaml that is proposed."""
+"""Progress at the nodes, and the result: the cables drawn, and the proposed hosts.yaml."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from labconsole.units import format_rate_bps
 
 NAME_CELLS = 24
 SHORTEST, LONGEST = 4, 16
-"""Of a cable, in cells."""
+"""Limits of a cable's length, in cells."""
 
 
 class NodesAtWork(Lines):
-    """A line for each node: what is done on it now."""
+    """A line for each node with its present activity."""
 
     def __init__(self) -> None:
         super().__init__(id="at-work")
-        self._asked: Sequence[MachineSpec] = ()
+        self._machines: Sequence[MachineSpec] = ()
         self._doing: dict[str, str] = {}
 
-    def begin(self, asked: Sequence[MachineSpec]) -> None:
-        self._asked, self._doing = asked, {}
+    def begin(self, machines: Sequence[MachineSpec]) -> None:
+        self._machines, self._doing = machines, {}
         self.repaint()
 
-    def tell(self, node: str, words: str) -> None:
-        """``node`` is one of those that were asked for."""
-        self._doing[node] = words
+    def tell(self, node: str, activity: str) -> None:
+        """Show the activity of ``node``, which is one of those requested."""
+        self._doing[node] = activity
         self.repaint()
 
     def lines(self, width: int) -> list[list[Span]]:
-        longest = min(NAME_CELLS, max((cell_len(each.name) for each in self._asked), default=0))
+        longest = min(NAME_CELLS, max((cell_len(each.name) for each in self._machines), default=0))
         rows: list[list[Span]] = []
-        for each in self._asked:
+        for each in self._machines:
             name = safe(each.name, longest)
             rows += field(name, self._doing.get(each.name, ""), width, rows=6, label_cells=longest + 2)
         return rows
 
 
 class DiscoveryText(Lines):
-    """Lines that wrap; ``head``: what is drawn above them, by the width."""
+    """Lines that wrap. ``head``: draws the lines above them, for a width."""
 
     def __init__(self, id: str) -> None:
         super().__init__(id=id)
@@ -74,7 +74,7 @@ class DiscoveryText(Lines):
 
 
 def draw_streams(streams: Sequence[ProposedStream], width: int) -> list[list[Span]]:
-    """Every stream from its source through the UUT to its sink, with the speeds that the ports told."""
+    """Draw every stream from its source through the UUT to its sink, with the speeds that the ports reported."""
     if not streams:
         return []
     sources = [safe(str(each.source), NAME_CELLS) for each in streams]
@@ -105,9 +105,9 @@ def draw_streams(streams: Sequence[ProposedStream], width: int) -> list[list[Spa
 
 
 def _cable(speed_bps: int | None, cells: int) -> str:
-    """A line, with the speed on it where it has room."""
-    words = "" if speed_bps is None else f" {format_rate_bps(speed_bps)} "
-    if not words or cell_len(words) + 2 > cells:
+    """Draw a line, with the speed on it if there is room."""
+    speed = "" if speed_bps is None else f" {format_rate_bps(speed_bps)} "
+    if not speed or cell_len(speed) + 2 > cells:
         return "─" * cells
-    before = (cells - cell_len(words)) // 2
-    return "─" * before + words + "─" * (cells - before - cell_len(words))
+    before = (cells - cell_len(speed)) // 2
+    return "─" * before + speed + "─" * (cells - before - cell_len(speed))

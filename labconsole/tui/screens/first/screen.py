@@ -1,7 +1,7 @@
-"""The first start: what there is, which machines, what is found of their cables, and the hosts.yaml that follows.
+"""The first start: available ways, machines, their cables as found, and the resulting hosts.yaml.
 
-It goes before every session: there is no testbed yet. Nothing stays on a node, whichever way it is left: a discovery
-that is cancelled undoes what it did, and is waited for.
+It precedes every session: there is no testbed yet. Nothing stays on a node, however the operator leaves: a cancelled
+discovery undoes what it did, and the console waits for it.
 """
 
 from __future__ import annotations
@@ -37,32 +37,32 @@ CANCELLED = "cancelled; what was changed on the machines was undone"
 
 
 class FirstApplication(Protocol):
-    """What it asks of the application that shows it."""
+    """The screen's view of the application that shows it."""
 
     def start_session(self, session: Callable[[], SessionLike]) -> None:
-        """There is a testbed: go on with it, and check it."""
+        """Continue with the new testbed, and check it."""
 
     def leave_and_run(self, afterwards: Callable[[], int]) -> None:
-        """Leave the console, and do this then."""
+        """Leave the console, then call ``afterwards``."""
 
 
 class FirstLine(Lines):
-    """The first line, and what was said last."""
+    """The first line, and the last message."""
 
     def __init__(self, id: str) -> None:
         super().__init__(id=id)
-        self._words, self._tone = "", ""
+        self._text, self._tone = "", ""
 
-    def say(self, words: str, tone: str = "") -> None:
-        self._words, self._tone = words, tone
+    def say(self, text: str, tone: str = "") -> None:
+        self._text, self._tone = text, tone
         self.repaint()
 
     def lines(self, width: int) -> list[list[Span]]:
-        return field("", self._words, width, self._tone, rows=5, label_cells=0) if self._words else []
+        return field("", self._text, width, self._tone, rows=5, label_cells=0) if self._text else []
 
 
 class FirstScreen(DocumentedScreen):
-    """Its pages are ways, machines, found."""
+    """The pages are ways, machines, found."""
 
     CSS_PATH = "screen.tcss"
     ACTIONS = (
@@ -123,7 +123,7 @@ class FirstScreen(DocumentedScreen):
 
     @property
     def page(self) -> str:
-        """The one in sight."""
+        """The visible page."""
         return self.query_one(ContentSwitcher).current or ""
 
     def _go(self, page: str, said: str = "", tone: str = "") -> None:
@@ -133,8 +133,8 @@ class FirstScreen(DocumentedScreen):
         self.set_focus(to.get(page, self.query_one("#cables-box")))
         self.refresh_bindings()
 
-    def _say(self, words: str, tone: str = "") -> None:
-        self.query_one("#first-said", FirstLine).say(words, tone)
+    def _say(self, text: str, tone: str = "") -> None:
+        self.query_one("#first-said", FirstLine).say(text, tone)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if not self.is_mounted:
@@ -177,7 +177,7 @@ class FirstScreen(DocumentedScreen):
 
     @work(group="discover")
     async def _discover(self, request: DiscoveryRequest) -> None:
-        """Do it; only what it is about itself ends it, and not who waits for it."""
+        """Run a discovery. Only its own end or cancel() ends it, not a cancelled waiting task."""
         if self._under_way is not None:
             return
         self._finding = None
@@ -238,7 +238,7 @@ class FirstScreen(DocumentedScreen):
 
     @work(group="first-file", exclusive=True)
     async def action_write(self) -> None:
-        """Ask, write, and go on with it."""
+        """Ask for the file's name, write it, and continue with it."""
         finding, hosts = self._finding, self._means.hosts
         if finding is None:
             return
@@ -265,7 +265,7 @@ class FirstScreen(DocumentedScreen):
             self._go("ways-page")
 
     async def give_up(self) -> None:
-        """The console is being left: first everything is undone."""
+        """Undo everything first: the operator is leaving the console."""
         self._leaving = True
         if self._under_way is not None:
             self._say("undoing what was changed on the machines …", "warn")

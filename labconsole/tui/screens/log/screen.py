@@ -1,4 +1,4 @@
-"""Log: everything that happened since the console was opened, in its own words and in those of its loggers."""
+"""Log: everything since the console was opened, from its own notes and its loggers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from labconsole.tui.parts.typed_text import TypedText
 from labconsole.tui.screens.log.journal_table import LOOKS, JournalTable, format_time
 
 MAX_COPIED_LINES = 1000
-"""A terminal takes so much through OSC 52 and no more: 74 kB of base64 in most."""
+"""Limit of most terminals for a copy through OSC 52: 74 kB of base64."""
 
 
 class LogFilter(HasActions, TypedText):
@@ -33,7 +33,7 @@ class LogFilter(HasActions, TypedText):
 
 
 class WholeEntry(Lines):
-    """The entry under the cursor without being cut."""
+    """The entry under the cursor, uncut."""
 
     def __init__(self, table: JournalTable) -> None:
         super().__init__(id="whole-entry")
@@ -104,7 +104,7 @@ class LogScreen(ConsoleScreen):
         self._total = -1
 
     def paint_clock(self) -> None:
-        if self._total != self.state.journal.total:  # loggers move no revision
+        if self._total != self.state.journal.total:  # loggers do not change the revision
             self._total = self.state.journal.total
             self.paint_data()
 
@@ -134,10 +134,10 @@ class LogScreen(ConsoleScreen):
         table.paint()
 
     def action_back(self) -> None:
-        """One step back: the filter first."""
-        words = self.query_one(LogFilter)
-        if words.value:
-            words.value = ""
+        """Go one step back: the filter first."""
+        field = self.query_one(LogFilter)
+        if field.value:
+            field.value = ""
         else:
             self.console_app.action_mode("bench")
 

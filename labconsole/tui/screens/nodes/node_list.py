@@ -1,4 +1,4 @@
-"""The nodes with what one looks after: state, round trip, how far the clock is off and how well that is known."""
+"""The nodes with the values to watch: state, round trip, clock offset and its uncertainty."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class NodeList(LineTable):
         Column("cpu", "cpu %·busiest", 16, right=False, rank=3),
         Column("roles", "role", 6, right=False, grow_to=10, rank=3),
         Column("missed", "missed", 6, rank=4),
-        Column("words", "kernel, or why it is not connected", 14, right=False, grow_to=200, rank=2),
+        Column("text", "kernel, or why it is not connected", 14, right=False, grow_to=200, rank=2),
     )
 
     def __init__(self, inventory: Inventory, telemetry: Telemetry) -> None:
@@ -38,7 +38,7 @@ class NodeList(LineTable):
         return list(self._inventory.nodes)
 
     def live(self, key: str) -> NodeLive:
-        """What is known of a node now."""
+        """The present state of a node."""
         return self._telemetry.nodes.get(key) or NodeLive(key, self._inventory.nodes[key].roles)
 
     def cell_name(self, key: str, width: int) -> Span:
@@ -68,7 +68,7 @@ class NodeList(LineTable):
         missed = self.live(key).missed_samples
         return str(missed), "warn" if missed else "muted"
 
-    def cell_words(self, key: str, width: int) -> Span:
+    def cell_text(self, key: str, width: int) -> Span:
         live = self.live(key)
         if live.message and live.state is not NodeState.CONNECTED:
             again = format_retry(live)
@@ -77,7 +77,7 @@ class NodeList(LineTable):
 
 
 def format_clock_offset(live: NodeLive) -> str:
-    """The clock's offset with its bound, in ms."""
+    """Format the clock's offset with its bound, in ms."""
     if live.clock_offset_ns is None:
         return UNKNOWN
     bound = f" ± {format_decimal(live.clock_error_ns / 1e6, 2)}" if live.clock_error_ns is not None else ""
@@ -85,7 +85,7 @@ def format_clock_offset(live: NodeLive) -> str:
 
 
 def format_retry(live: NodeLive) -> str:
-    """When it is tried again."""
+    """Format the time until the next attempt to connect."""
     if live.retry_at_s is None:
         return ""
     return f"retry in {format_duration(max(0.0, live.retry_at_s - clock.monotonic_s()))}, c: now"

@@ -1,7 +1,7 @@
-"""Nodes: who is there, in which state, what was asked of each; reconnect one, look at it, open a shell on it.
+"""Nodes: connections, states and commands. Reconnect one, look at it, open a shell on it.
 
-A look is asked for (``l``, and once for a node under the cursor while nothing runs), never repeated by a timer: it
-costs the node work.
+A look happens on request (``l``, and once for a node under the cursor while nothing runs), never on a timer: it costs
+the node work.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PARTS = ("details", "commands")
 
 
 class NodesScreen(ConsoleScreen):
-    """The nodes above, the one under the cursor in words and its commands beneath."""
+    """The nodes above, the details of the one under the cursor and its commands below."""
 
     CSS_PATH = "screen.tcss"
     ACTIONS = (
@@ -77,7 +77,7 @@ class NodesScreen(ConsoleScreen):
 
     def __init__(self, app: Application, session: SessionLike, tab: Tab) -> None:
         super().__init__(app, session, tab)
-        self._asked: set[str] = set()
+        self._looked_at: set[str] = set()
         self._part = PARTS[0]
         self._second = -1
         self.add_class("-part-details")
@@ -114,7 +114,7 @@ class NodesScreen(ConsoleScreen):
         if name is not None:
             self.query_one(CommandTable).show(self.query_one(NodeList).live(name).history)
         second = int(clock.monotonic_s())
-        if second != self._second:  # ages and back-offs run down without an event
+        if second != self._second:  # ages and back-offs change without an event
             self._second = second
             self.query_one(NodeList).paint()
             self.query_one(NodeDetails).paint()
@@ -127,13 +127,13 @@ class NodesScreen(ConsoleScreen):
         self._look_once(name)
 
     def _look_once(self, name: str | None) -> None:
-        if name is not None and name not in self._asked and self._can_look(name):
-            self._asked.add(name)
+        if name is not None and name not in self._looked_at and self._can_look(name):
+            self._looked_at.add(name)
             self._look(name)
 
     def _can_look(self, name: str) -> bool:
         live = self.query_one(NodeList).live(name)
-        busy = self.state.asked or self.session.running or name in self.session.lease_holders()
+        busy = self.state.requested or self.session.running or name in self.session.lease_holders()
         return live.state is NodeState.CONNECTED and not busy
 
     @on(LineTable.Chosen, "#node-list")
@@ -149,17 +149,17 @@ class NodesScreen(ConsoleScreen):
     def action_look(self) -> None:
         name = self._chosen
         if name is not None:
-            self._look(name, told=True)
+            self._look(name, report_failure=True)
 
     @work(group="look")
-    async def _look(self, name: str, *, told: bool = False) -> None:
-        self._asked.add(name)
+    async def _look(self, name: str, *, report_failure: bool = False) -> None:
+        self._looked_at.add(name)
         details = self.query_one(NodeDetails)
         try:
             inspection = await self.session.inspect(name)
         except LabError as exc:
             details.refused(name, str(exc))
-            if told:
+            if report_failure:
                 self.console_app.tell(str(exc), "warning", note=False)
             return
         details.looked(name, inspection)
@@ -178,7 +178,7 @@ class NodesScreen(ConsoleScreen):
 
     @work(group="shell", exclusive=True)
     async def action_shell(self) -> None:
-        """Hand the terminal to ssh. What runs goes on; nothing is painted meanwhile."""
+        """Hand the terminal to ssh. A running measurement goes on, without painting."""
         if self.only_watches():
             return
         name = self._chosen
@@ -202,14 +202,14 @@ class NodesScreen(ConsoleScreen):
         self.refresh()
 
     async def _run_in_terminal(self, name: str, argv: list[str]) -> int:
-        """Run a program on the terminal while the console lives on, unseen: agents give up when they hear nothing."""
+        """Run a program on the terminal. The console lives on, unseen: agents end if they hear nothing."""
         with self.app.batch_update(), self.app.suspend(), interrupts_ignored():
             print(f"labconsole: a shell on {name}; exit it to return. A running trial continues.\n", flush=True)
             process = await asyncio.create_subprocess_exec(*argv)
             return await process.wait()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Views are for small terminals: larger ones show both at once."""
+        """Disable views except on small terminals: larger ones show both at once."""
         return action != "part" or self.has_class("-narrow")
 
     def on_resize(self) -> None:
@@ -238,7 +238,7 @@ class NodesScreen(ConsoleScreen):
 
 @contextmanager
 def interrupts_ignored() -> Iterator[None]:
-    """Ctrl-C belongs to the program on the terminal: until ssh has set it to raw, it reaches us as well."""
+    """Ignore Ctrl-C, which belongs to the program on the terminal: it reaches us too until ssh sets raw mode."""
     loop = asyncio.get_running_loop()
     try:
         loop.add_signal_handler(signal.SIGINT, lambda: None)
@@ -252,4 +252,4 @@ def interrupts_ignored() -> Iterator[None]:
 
 
 SSH_FAILED = 255
-"""ssh's own exit status when it could not connect."""
+"""ssh's own exit status for a failed connection."""

@@ -1,4 +1,4 @@
-"""A plan in words: what it asks for, how long that takes, how far it is, and the trial under the cursor."""
+"""A plan as text: its contents, duration and progress, and the trial under the cursor."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FAILING_SHOWN = 8
 
 
 def megabytes(size_bytes: int) -> str:
-    """A size for people."""
+    """Format a size in megabytes."""
     return f"{size_bytes / 1e9:.1f} GB" if size_bytes >= 1e9 else f"{size_bytes / 1e6:.1f} MB"
 
 
@@ -54,19 +54,19 @@ class PlanDetails(Lines):
         trial: tuple[int, int] | None,
         note: RunNote | None,
     ) -> None:
-        """Show these."""
+        """Show this plan."""
         self._entry, self._execution, self._trial, self._note = entry, execution, trial, note
         self.paint()
 
     def lines(self, width: int) -> list[list[Span]]:
         entry = self._entry
         if entry is None:
-            words = (
+            text = (
                 "A plan is a matrix of design points in a YAML file (docs/plans.md). Plans in the directory "
                 "in which the console was started, and in plans/ there, are listed here. Press "
                 "{plan-save} to save this session as a plan."
             )
-            return [[(" " + line, "muted")] for line in textwrap.wrap(insert_keys(self, words), max(20, width - 2))]
+            return [[(" " + line, "muted")] for line in textwrap.wrap(insert_keys(self, text), max(20, width - 2))]
         if entry.needs:
             return [
                 *field("file", str(entry.path), width, "strong"),
@@ -79,8 +79,8 @@ class PlanDetails(Lines):
                 *field("file", str(entry.path), width, "strong"),
                 *(
                     line
-                    for number, words in enumerate(entry.problem.splitlines())
-                    for line in field("" if number else "error", words, width, "bad", rows=8)
+                    for number, text in enumerate(entry.problem.splitlines())
+                    for line in field("" if number else "error", text, width, "bad", rows=8)
                 ),
                 *field("", "Correct the file; the console reads it again.", width, "muted"),
             ]
@@ -112,8 +112,8 @@ class PlanDetails(Lines):
             rows += field("note", self._note.text, width, "accent")
             rows += field("", f"{self._note.author}, {self._note.written_at[:19]}Z", width, "muted")
         if plan.role == "telemetry":
-            words = "each point once more, in a trial that enters no mean; press {plan-telemetry} for the plan's own"
-            rows += field("telemetry", insert_keys(self, words), width, "accent")
+            text = "each point once more, in a trial that enters no mean; press {plan-telemetry} for the plan's own"
+            rows += field("telemetry", insert_keys(self, text), width, "accent")
         if plan.grid:
             rows += field(
                 "asks for",
@@ -163,14 +163,14 @@ class PlanDetails(Lines):
 
     @staticmethod
     def _format_execution_options(plan: Plan, width: int) -> list[list[Span]]:
-        """What is done beside measuring the points: of commands every word, because they run on this machine."""
+        """Work besides measuring the points. Commands are shown in full, because they run on this machine."""
         rows: list[list[Span]] = []
         if plan.warm_up is not None:
             rows += field("warm-up", "one trial after every set-up, not saved", width, "muted")
         stop = plan.stop.model_dump(exclude_none=True)
         if stop:
-            words = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in stop.items())
-            rows += field("stops", words, width, "muted")
+            text = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in stop.items())
+            rows += field("stops", text, width, "muted")
         for key in ("pre", "post"):
             for command in getattr(plan, key):
                 rows += whole_field(key, f"{shlex.join(command.run)} (at most {command.timeout_s:g} s)", width, "warn")
@@ -190,8 +190,8 @@ class PlanDetails(Lines):
             rows += field("", execution.detail, width, "bad" if execution.status is ExecutionStatus.FAILED else "warn")
         if execution.current is not None:
             rows += self._where(execution.plan, execution.current, width)
-        for label, text, told in describe_running_step(execution):
-            rows += field(label, text, width, told)
+        for label, text, step_tone in describe_running_step(execution):
+            rows += field(label, text, width, step_tone)
         grid, total, done = execution.grid, count_planned(execution), count_taken(execution)
         cells = max(4, min(30, width - LABEL_CELLS - 20))
         filled = cells * done // max(1, total)
@@ -222,21 +222,21 @@ class PlanDetails(Lines):
 
     @staticmethod
     def _where(plan: Plan, trial: tuple[int, int], width: int) -> list[list[Span]]:
-        """Of a plan in blocks, which set-up is under way."""
+        """The set-up under way, for a plan in blocks."""
         block, _ = plan.place_of(trial)
         if block is None:
             return []
         request = plan.every_point[trial[0]].request
-        words = f"{format_block(block, plan.set_ups)}: {request.platform} {describe_background(request.background)}"
-        return field("now", words, width, "strong")
+        text = f"{format_block(block, plan.set_ups)}: {request.platform} {describe_background(request.background)}"
+        return field("now", text, width, "strong")
 
     def _cell(self, execution: PlanExecution, trial: tuple[int, int], width: int) -> list[list[Span]]:
         cell = execution.grid[trial]
         if cell.state is TrialState.PENDING and not cell.why:
             return []
         glyph, tone = choose_look(cell)
-        words = f"{glyph} point {trial[0]}, {format_place(execution.plan, trial)}: {cell.state.value}"
-        rows = field("trial", words + (f", {cell.verdict}" if cell.state is TrialState.STORED else ""), width, tone)
+        text = f"{glyph} point {trial[0]}, {format_place(execution.plan, trial)}: {cell.state.value}"
+        rows = field("trial", text + (f", {cell.verdict}" if cell.state is TrialState.STORED else ""), width, tone)
         if cell.redone:
             rows += field("", f"taken {cell.redone + 1} times", width, "warn")
         for why in cell.why[:4]:
@@ -250,20 +250,20 @@ class PlanDetails(Lines):
         if not failing:
             return []
         kinds = Counter(_kind(cell) for _, cell in failing)
-        words = ", ".join(f"{format_rounded(kinds[kind])} {kind}" for kind in KINDS if kinds[kind])
+        text = ", ".join(f"{format_rounded(kinds[kind])} {kind}" for kind in KINDS if kinds[kind])
         noun = "trial" if len(failing) == 1 else "trials"
         rows = [[(f" {format_rounded(len(failing))} doubtful {noun}", "warn"), (insert_keys(self, NEXT), "muted")]]
-        rows += [[(f"   {row}", "")] for row in textwrap.wrap(words, max(20, width - 4))]
+        rows += [[(f"   {row}", "")] for row in textwrap.wrap(text, max(20, width - 4))]
         for trial, cell in failing[:FAILING_SHOWN]:
             glyph, tone = choose_look(cell)
             head = f"point {trial[0]}, {format_place(execution.plan, trial, 'rep.')}: "
-            words = fit_wording((head + _why(cell), head + _why(cell, brief=True)), width - 4)
-            rows.append([(f"  {glyph} ", tone), (words, "")])
+            text = fit_wording((head + _why(cell), head + _why(cell, brief=True)), width - 4)
+            rows.append([(f"  {glyph} ", tone), (text, "")])
         return [*rows, []]
 
 
 def format_place(plan: Plan, trial: tuple[int, int], repetition_word: str = "repetition") -> str:
-    """Which of a point's trials: ``repetition 2``, ``pilot``, ``block 3``, ``block 3, repetition 2``."""
+    """Format which of a point's trials: ``repetition 2``, ``pilot``, ``block 3``, ``block 3, repetition 2``."""
     block, repetition = plan.place_of(trial)
     if block == PILOT:
         return "pilot"
@@ -292,15 +292,15 @@ TALLIED = (
 
 
 def _kind(cell: Cell) -> str:
-    """What makes a trial doubtful: each has one kind."""
+    """The kind of a doubtful trial: each has one."""
     if cell.state is TrialState.STORED:
         return cell.verdict or cell.state.value
     return _KINDS.get(cell.state, cell.state.value)
 
 
 def _why(cell: Cell, *, brief: bool = False) -> str:
-    """``brief``: of the reasons of a verdict the titles alone."""
+    """The reasons of a trial's state. ``brief``: only the titles of a verdict's reasons."""
     judged = cell.state in (TrialState.SUSPECT, TrialState.INVALID)
-    told = [why.partition(": ")[0] for why in cell.why] if brief and judged else cell.why
+    reasons = [why.partition(": ")[0] for why in cell.why] if brief and judged else cell.why
     again = f"repeated {cell.redone} times" if cell.redone > 1 else "repeated once" if cell.redone else ""
-    return "; ".join([*told, *([again] if again else [])])
+    return "; ".join([*reasons, *([again] if again else [])])

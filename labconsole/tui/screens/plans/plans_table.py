@@ -1,4 +1,4 @@
-"""The plan files: how many trials each asks for, how many are stored already, or that it cannot be used."""
+"""The plan files: how many trials each has, how many are stored already, or that it cannot be used."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ STATUS_LOOKS = {
 
 
 def count_taken(execution: PlanExecution) -> int:
-    """How many trials of the grid, searches and jobs are there."""
+    """Count the trials of the grid, searches and jobs that are stored."""
     return execution.grid.count(*USABLE_STATES) + execution.steps.count(StepState.STORED, StepState.DONE)
 
 
 def count_planned(execution: PlanExecution) -> int:
-    """How many trials, searches and jobs the plan asks for; of other packages' kinds the steps that they make of it."""
+    """Count the trials, searches and jobs of the plan, and the steps of other packages' kinds."""
     plan = execution.plan
     return plan.trials + (len(execution.steps.seen) if plan.experiments else plan.step_count)
 
 
 class PlansTable(LineTable):
-    """One row per file; the cursor stays on its file. A search counts as one trial."""
+    """One row per file. The cursor stays on its file. A search counts as one trial."""
 
     EMPTY = "No plan files; {plan-save} makes one."
     COLUMNS: ClassVar[tuple[Column, ...]] = (
@@ -65,8 +65,8 @@ class PlansTable(LineTable):
         self.border_title = "Plans"
 
     def show(self, entries: Sequence[PlanEntry], executions: dict[Path, PlanExecution]) -> None:
-        """Take the files of now and what is known of their execution."""
-        # What can be run stands first, then what is to be corrected, then what is for other testbeds.
+        """Take the present files and the state of their execution."""
+        # First the plans that can run, then those to correct, then those for other testbeds.
         ordered = sorted(entries, key=lambda entry: 0 if entry.plan is not None else 2 if entry.needs else 1)
         self._entries = {entry.path: entry for entry in ordered}
         self._executions = executions
@@ -96,7 +96,7 @@ class PlansTable(LineTable):
             whole = there + execution.steps.refusals == count_planned(execution)
             return ("✓ stored", "good") if whole else ("◐ begun", "")
         if execution.status is ExecutionStatus.DONE and execution.outcome.doubtful:
-            return "? done", "warn"  # the counts beside it say of what kind
+            return "? done", "warn"  # the counts next to it say of what kind
         word = "waiting" if execution.status is ExecutionStatus.WAITING else execution.status.value
         return f"{glyph} {word}"[:width], tone
 

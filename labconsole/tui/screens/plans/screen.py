@@ -1,7 +1,7 @@
-"""Plans: the files, what each asks for, and the trials of the one that runs, filling a grid as they are measured.
+"""Plans: the files, their contents, and the trials of the running one, filling a grid as they are measured.
 
-What runs is the very execution that ``labconsole replay`` runs. It belongs to the console and not to this screen, so
-that one may look elsewhere meanwhile.
+The execution is the same as that of ``labconsole replay``. It belongs to the console and not to this screen, so the
+operator may visit others meanwhile.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from labconsole.tui.parts.over_time_chart import OverTimeChart
 from labconsole.tui.parts.plan_files import PlanEntry
 from labconsole.tui.parts.screen import PAUSE, Application, ConsoleScreen
 from labconsole.tui.parts.status import EventLines, Tab
-from labconsole.tui.parts.step_picture import StepTrials, StepWords
+from labconsole.tui.parts.step_picture import StepSummary, StepTrials
 from labconsole.tui.parts.step_screen import HALTED_STATUSES, StepScreen, StepSelection
 from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens.plans.grid import GridLegend, GridTable
@@ -139,7 +139,7 @@ class PlansScreen(ConsoleScreen):
         self._shown = TelemetryToggle()
         self._watch = StoreWatch(session.store)
         self._old: set[Path] = set()
-        """Plans of which the store may hold more by now."""
+        """Plans of which the store may have more by now."""
         self._painted: tuple[object, ...] = ()
         self._complaint = ""
 
@@ -158,7 +158,7 @@ class PlansScreen(ConsoleScreen):
                 yield StepTrials(id="search-trials")
                 yield GuestsTable(id="plan-guests")
                 yield OverTimeChart(id="plan-over-time")
-                yield StepWords(id="search-words")
+                yield StepSummary(id="search-words")
                 yield GridLegend(id="grid-legend")
         yield EventLines(self.state)
         yield KeyBar()
@@ -183,15 +183,15 @@ class PlansScreen(ConsoleScreen):
         self.rescan()
 
     def _in_use(self, execution: PlanExecution) -> bool:
-        """It runs, or was just asked to."""
-        return execution.running or (self.state.asked and execution is self.state.execution)
+        """Whether it runs, or was just requested to."""
+        return execution.running or (self.state.requested and execution is self.state.execution)
 
     @work(exclusive=True, group=SCAN)
     async def rescan(self) -> None:
-        """Look at the directory, and ask the store about plans that are new or changed, or all once it has moved."""
+        """Read the directory, and query the store about new or changed plans, or all once the store has changed."""
         begun_s = clock.monotonic_s()
         try:
-            if not self.state.asked and await self._watch.moved():
+            if not self.state.requested and await self._watch.moved():
                 self._old = set(self._executions)
             also = self.session.check_background
             found = await asyncio.to_thread(plan_files.scan, self.session.inventory, self._entries, also)
@@ -212,7 +212,7 @@ class PlansScreen(ConsoleScreen):
                 self._complain(str(exc))
                 break
             self._notes.forget(entry.path)
-            if self._needs_rescan(entry):  # still: it may have been started while the store was asked
+            if self._needs_rescan(entry):  # again: it may have been started during the query
                 self._executions[entry.path] = execution
             self._old.discard(entry.path)
         else:
@@ -227,17 +227,17 @@ class PlansScreen(ConsoleScreen):
         execution = self._executions.get(entry.path)
         if execution is not None and entry.path in self._old:
             return not self._in_use(execution)
-        # A plan that runs is shown as it was when it began, whatever happens to its file.
+        # A running plan is shown as it was when it began, whatever happens to its file.
         return execution is None or (execution.plan != self._shown.of(entry) and not self._in_use(execution))
 
     def _complain(self, sentence: str) -> None:
-        """Say it once, not at every look."""
+        """Report a problem once, not at every look."""
         if sentence != self._complaint:
             self._complaint = sentence
             self.console_app.tell(sentence, "error")
 
     def show_runs(self, runs: Sequence[RunSummary]) -> None:
-        """Runs were saved: what plans have stored may have changed, unless a plan runs and tells it itself."""
+        """Query the plans again: runs were saved. A running plan reports its own."""
         if self.state.execution is None or not self._in_use(self.state.execution):
             self._old.update(p for p, c in self._executions.items() if c.status is ExecutionStatus.READY)
             self.rescan()
@@ -256,7 +256,7 @@ class PlansScreen(ConsoleScreen):
         self.query_one(EventLines).paint()
 
     def _paint_plans(self) -> None:
-        """Paint when a trial or a status moved, and once a second while time left runs down."""
+        """Paint if a trial or a status changed, and once a second while the time left runs down."""
         if not self.is_up:
             return
         running = self.state.execution
@@ -284,8 +284,8 @@ class PlansScreen(ConsoleScreen):
         for shows in (self.query_one(GuestsTable), self.query_one(OverTimeChart)):
             shows.show(seen.picture if seen is not None else None)
         self.query_one("#search-trials", StepTrials).show(seen, seen.step.describe() if seen is not None else "")
-        held = execution is not None and execution.status in HALTED_STATUSES
-        self.query_one("#search-words", StepWords).show(seen, held=held)
+        halted = execution is not None and execution.status in HALTED_STATUSES
+        self.query_one("#search-words", StepSummary).show(seen, halted=halted)
 
     @on(SearchesTable.Opened)
     def open_search(self, event: SearchesTable.Opened) -> None:
@@ -312,7 +312,7 @@ class PlansScreen(ConsoleScreen):
         if entry is None or entry.plan is None:
             self.console_app.tell("Choose a valid plan." if entry else "There is no plan to run.", "warning")
             return
-        if self.state.asked or self.session.running:
+        if self.state.requested or self.session.running:
             self.console_app.tell(f"A {self.state.what_runs} is running. Wait, or abort it.", "warning")
             return
         wanted = self._shown.of(entry) or entry.plan
@@ -321,7 +321,7 @@ class PlansScreen(ConsoleScreen):
         self._start(entry.path, execution)
 
     def action_telemetry(self) -> None:
-        """Turn from the plan's own trials to those for telemetry, or back."""
+        """Switch between the plan's own trials and those for telemetry."""
         entry, execution = self._chosen
         complaint = self._shown.turn(entry, in_use=execution is not None and self._in_use(execution))
         if complaint:
@@ -339,12 +339,12 @@ class PlansScreen(ConsoleScreen):
         self.set_focus(self.query_one(GridTable if execution.plan.grid else SearchesTable))
 
     async def _run(self, path: Path, execution: PlanExecution, *, take_over: bool) -> None:
-        name, held = execution.plan.name, ""
+        name, refusal = execution.plan.name, ""
         self.state.note(clock.wall_s(), f"plan {name} begins: {format_extent(execution.plan)}")
         try:
             outcome = await self.session.execute(execution, take_over=take_over)
         except LeaseHeld as exc:
-            held = str(exc)
+            refusal = str(exc)
         except LabError as exc:
             self._over(PlanEnd(clock.wall_s(), "error", f"plan {name} failed: {exc}", failed=True))
         else:
@@ -356,21 +356,23 @@ class PlansScreen(ConsoleScreen):
             self.state.run_ended()
             self._watch.forget()
             self._old.update(p for p, c in self._executions.items() if c.status is ExecutionStatus.READY)
-        if held:
-            self._ask_take_over(path, execution, held)
+        if refusal:
+            self._ask_take_over(path, execution, refusal)
 
     def _over(self, over: PlanEnd) -> None:
         self.console_app.plan_over(over)
-        if self.is_in_view and not over.failed:  # where it is seen anyway: a toast would cover it
-            self.state.note(over.at_wall_s, over.words, over.severity)
+        if self.is_in_view and not over.failed:  # shown here anyway: a toast would cover it
+            self.state.note(over.at_wall_s, over.text, over.severity)
         else:
-            self.console_app.tell(over.words, over.severity)
+            self.console_app.tell(over.text, over.severity)
 
     @work(group="ask", exclusive=True)
-    async def _ask_take_over(self, path: Path, execution: PlanExecution, held: str) -> None:
-        """Somebody else has the testbed: say who, and take it only if the operator says so."""
-        self.state.note(clock.wall_s(), held, "warning")
-        if await self.app.push_screen_wait(take_over_question(held)) and not (self.state.asked or self.session.running):
+    async def _ask_take_over(self, path: Path, execution: PlanExecution, refusal: str) -> None:
+        """Ask before taking the testbed from another operator, and name them. Takes it only on a yes."""
+        self.state.note(clock.wall_s(), refusal, "warning")
+        if await self.app.push_screen_wait(take_over_question(refusal)) and not (
+            self.state.requested or self.session.running
+        ):
             again = self._executions[path] = self.session.execution(execution.plan)
             self._start(path, again, take_over=True)
 
@@ -411,9 +413,9 @@ class PlansScreen(ConsoleScreen):
             self.console_app.tell("Choose a valid plan to write a note on.", "warning")
             return
         note = self._notes.of(entry)
-        words = "Leave it empty to remove the note."
+        explanation = "Leave it empty to remove the note."
         take = partial(self._take_note, entry.path, entry.plan)
-        self.app.push_screen(AskText(f"Note on plan {entry.plan.name}", (note and note.text) or "", words, take))
+        self.app.push_screen(AskText(f"Note on plan {entry.plan.name}", (note and note.text) or "", explanation, take))
 
     async def _take_note(self, path: Path, plan: Plan, text: str) -> str:
         try:
@@ -425,7 +427,7 @@ class PlansScreen(ConsoleScreen):
         return ""
 
     def action_failing(self) -> None:
-        """The next one after the cursor, from the top again after the last."""
+        """Go to the next failing trial after the cursor, from the top again after the last."""
         _, execution = self._chosen
         failing = [trial for trial, _ in execution.grid.failing()] if execution is not None else []
         if not failing:

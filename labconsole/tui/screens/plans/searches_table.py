@@ -1,4 +1,4 @@
-"""The searches of a plan, or what it has guests do, one per row: where each stands, and what is known of it."""
+"""The searches of a plan, or its work for guests, one per row: state, and results so far."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LOOKS = {
 
 
 DOUBTED = {"suspect": ("?", "warn"), "invalid": ("✗", "bad")}
-"""By a trial's verdict: it is stored, and enters no mean."""
+"""Look by a trial's verdict: the trial is stored, and enters no mean."""
 
 RESULT_TITLES = {
     "job": "time",
@@ -38,10 +38,10 @@ RESULT_TITLES = {
     "flow": "Mbit/s in all, by guest",
     "route": "packets/s at the sink",
 }
-"""Of guests: what stands over that which a trial came to."""
+"""Column titles for the results of trials of guests."""
 
 LEAST_FOUND, MOST_FOUND = 26, 90
-"""Cells of what a trial came to."""
+"""Width of the result of a trial, in cells."""
 
 TITLES = {
     "search": "Searches",
@@ -54,13 +54,13 @@ TITLES = {
 
 
 def _verdict(seen: StepView) -> Verdict | None:
-    """Of a trial of guests; a search has none."""
+    """The verdict of a trial of guests. A search has none."""
     verdict = getattr(seen.record, "verdict", None)
     return verdict if isinstance(verdict, Verdict) else None
 
 
 class SearchesTable(FactorTable):
-    """Rows are places in the plan's order."""
+    """Rows are in the plan's order."""
 
     EMPTY = "reading the store …"
     COLUMNS: ClassVar[tuple[Column, ...]] = (
@@ -75,10 +75,10 @@ class SearchesTable(FactorTable):
 
     OF_OTHERS: ClassVar[tuple[Column, ...]] = (
         Column("state", "", 1, right=False),
-        Column("asked", "step", 30, right=False, grow_to=100),
+        Column("step", "step", 30, right=False, grow_to=100),
         Column("found", "found", 20, right=False, grow_to=90),
     )
-    """Of kinds of experiment of other packages."""
+    """Columns for kinds of experiment of other packages."""
 
     ACTIONS = (
         Action(
@@ -94,7 +94,7 @@ class SearchesTable(FactorTable):
 
     @dataclass
     class Opened(Message):
-        """A search is to be shown alone."""
+        """The operator opened a search."""
 
         index: int
 
@@ -127,20 +127,20 @@ class SearchesTable(FactorTable):
         return self.COLUMNS if self._noun == "search" else self.OF_OTHERS
 
     def _tell_apart(self, steps: list[StepView]) -> None:
-        """Columns of what guests are asked, for all of a plan's trials once."""
-        told = [each.step.in_columns() for each in steps if isinstance(each.step, CrewStep)]
+        """Find columns for the factors of guests, once for all of a plan's trials."""
+        factors = [each.step.in_columns() for each in steps if isinstance(each.step, CrewStep)]
         self.factors = {}
-        if told and len(told) == len(steps):
-            self.factors = dict(enumerate(told))
+        if factors and len(factors) == len(steps):
+            self.factors = dict(enumerate(factors))
             found = Column(
                 "found", RESULT_TITLES.get(self._noun, "found"), LEAST_FOUND, right=False, grow_to=MOST_FOUND
             )
-            columns = (Column("state", "", 1, right=False), *factor_columns(told), found)
+            columns = (Column("state", "", 1, right=False), *factor_columns(factors), found)
             self.take_columns(columns, min(MOST_FOUND, self._widest))
 
     @property
     def empty_text(self) -> str:
-        """Why there is nothing to see."""
+        """Explain why the table is empty."""
         refusal = self._execution.refusal if self._execution is not None else None
         not_done = "not searched" if self._noun == "search" else "not measured"
         return super().empty_text if refusal is None else f"{not_done}: {refusal}"
@@ -153,7 +153,7 @@ class SearchesTable(FactorTable):
         verdict = _verdict(seen)
         return LOOKS[seen.state] if verdict is None else DOUBTED.get(verdict.status, LOOKS[seen.state])
 
-    def cell_asked(self, key: int, width: int) -> Span:
+    def cell_step(self, key: int, width: int) -> Span:
         return safe(self._seen(key).step.describe(), width), ""
 
     def cell_platform(self, key: int, width: int) -> Span:
@@ -173,22 +173,22 @@ class SearchesTable(FactorTable):
         return (format_rounded(trials) if trials else ""), ""
 
     def cell_found(self, key: int, width: int) -> Span:
-        words, tone = self._format_result(self._seen(key))
-        return (safe if self._seen(key).why else fit_parts)(words, width), tone
+        text, tone = self._format_result(self._seen(key))
+        return (safe if self._seen(key).why else fit_parts)(text, width), tone
 
     @staticmethod
     def _format_result(seen: StepView) -> Span:
         if seen.why:
             return seen.why, "bad" if seen.state is StepState.FAILED else "warn"
-        words, verdict = seen.picture.brief or "; ".join(seen.picture.found), _verdict(seen)
+        text, verdict = seen.picture.brief or "; ".join(seen.picture.found), _verdict(seen)
         if verdict is not None and verdict.reasons and verdict.status in DOUBTED:
-            # Its glyph says that there is a doubt: where not all fits, what it came to stands first.
-            return "; ".join(filter(None, (words, TITLES_OF_CODES[verdict.reasons[0].code]))), "warn"
-        return words, ""
+            # The glyph already shows a doubt, so the result comes before the reason if room is short.
+            return "; ".join(filter(None, (text, TITLES_OF_CODES[verdict.reasons[0].code]))), "warn"
+        return text, ""
 
     @property
     def seen(self) -> StepView | None:
-        """The one that runs, until the cursor is put on another."""
+        """The step under way, until the operator puts the cursor on another."""
         steps = self._execution.steps if self._execution is not None else None
         if steps is None or not steps.seen:
             return None

@@ -1,4 +1,4 @@
-"""Which plans are shown with their trials for telemetry in place of their own."""
+"""The plans shown with their trials for telemetry in place of their own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from labconsole.tui.parts.plan_files import PlanEntry
 
 
 class TelemetryToggle:
-    """By file. A plan that comes to have no points of traffic is shown as it is."""
+    """Choices by file. A plan that no longer has points of traffic is shown unchanged."""
 
     def __init__(self) -> None:
         self._for_telemetry: set[Path] = set()
@@ -22,7 +22,7 @@ class TelemetryToggle:
         return plan.for_telemetry()
 
     def turn(self, entry: PlanEntry | None, *, in_use: bool) -> str:
-        """Show the other; a sentence why that cannot be, else nothing."""
+        """Show the other one. Returns a sentence why that is impossible, or ""."""
         if entry is None or entry.plan is None:
             return "Choose a valid plan."
         if in_use:

@@ -1,4 +1,4 @@
-"""What one takes from the list of runs: two of them side by side, and ids, records, rows and differences as text."""
+"""Actions on the list of runs: compare two, and copy ids, records, rows and differences as text."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from labconsole.tui.parts.runs_table import SavedRunsTable
 from labconsole.tui.screens.runs.details_pane import DetailsPane
 
 CLIPBOARD_BYTES = 74_000
-"""What terminals take by OSC 52 (xterm: 100 000 characters of base64)."""
+"""Limit of terminals for a copy through OSC 52 (xterm: 100 000 characters of base64)."""
 
 
 class CopyActionsScreen(LiveResultsScreen):
-    """The screen of runs, as far as that goes."""
+    """The part of the Runs screen that compares and copies."""
 
     @property
     def table(self) -> SavedRunsTable:
@@ -40,7 +40,7 @@ class CopyActionsScreen(LiveResultsScreen):
         return "\n".join(self.table.marked) or self.table.chosen
 
     def action_copy_record(self) -> None:
-        """The record, as ``runs show --json`` prints it."""
+        """Copy the record, as ``runs show --json`` prints it."""
         view = self.details.view
         if view.record is None:
             self.console_app.tell("There is no record to copy.", "warning")
@@ -56,7 +56,7 @@ class CopyActionsScreen(LiveResultsScreen):
         self._copy(table.rows_text(keys), f"{len(keys)} rows" if len(keys) > 1 else "the row")
 
     def _differences(self) -> str | None:
-        """What the compare page shows, as text; where nothing is compared yet, compare first."""
+        """The compare page as text. If nothing is compared yet, compare first."""
         text = self.details.differences
         if text is None:
             self.action_compare()
@@ -68,9 +68,9 @@ class CopyActionsScreen(LiveResultsScreen):
 
     def action_export_differences(self) -> None:
         if (text := self._differences()) is not None:
-            words, texts = "A line per difference, with tabs between the columns.", {".tsv": lambda: text}
+            explanation, texts = "A line per difference, with tabs between the columns.", {".tsv": lambda: text}
             tell = self.console_app.tell
-            self.app.push_screen(new_file.ask("the differences", "differences.tsv", words, texts, tell))
+            self.app.push_screen(new_file.ask("the differences", "differences.tsv", explanation, texts, tell))
 
     def _copy(self, text: str, what: str) -> None:
         self.app.copy_to_clipboard(text)

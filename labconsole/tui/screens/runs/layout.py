@@ -1,4 +1,4 @@
-"""How the list of runs is arranged: by what it is sorted, which columns it has, and named views of all that."""
+"""Arrangement of the list of runs: sorting, columns, and named views of both with the filter."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REMOVE = "remove …"
 
 
 def build_layout_actions(views: SavedViews) -> Iterator[Action]:
-    """What the palette offers: every sorting, every view. They are actions of the screen."""
+    """Yield the screen's actions for every sorting and every view, for the palette."""
     for name in SORTS:
         yield Action("", f"sort_by({name!r})", f"Sort by {describe_column(name)}", "Sort the runs by this column.")
     for name, view in views.all().items():
@@ -30,7 +30,7 @@ def build_layout_actions(views: SavedViews) -> Iterator[Action]:
 
 
 class RunListLayout:
-    """Asks, and changes table and filter. ``changed`` is called when the list has to be made anew."""
+    """Asks, and changes table and filter. ``changed`` is called when the list must be read again."""
 
     def __init__(
         self, app: App[Any], table: SavedRunsTable, line: FilterLine, views: SavedViews, changed: Callable[[], object]
@@ -38,12 +38,12 @@ class RunListLayout:
         self._app, self._table, self._line, self._views, self._changed = app, table, line, views, changed
 
     def sort(self, sorting: Sorting) -> None:
-        """Sort like this."""
+        """Sort the list."""
         self._table.sorting = sorting
         self._changed()
 
     def ask_sort(self) -> None:
-        """By which column?"""
+        """Ask for the column to sort by."""
         now, reverses = self._table.sorting, insert_keys(self._table, "sorted so now; {runs-reverse} reverses")
 
         def take(name: str | None) -> None:
@@ -51,25 +51,25 @@ class RunListLayout:
                 self.sort(Sorting.by(names[name]))
 
         names = {describe_column(name): name for name in SORTS}
-        choices = {words: reverses if name == now.column else "" for words, name in names.items()}
+        choices = {label: reverses if name == now.column else "" for label, name in names.items()}
         self._app.push_screen(Pick("Sort by", choices), take)
 
     def ask_columns(self) -> None:
-        """Which columns? Asked again after each, until esc."""
+        """Ask for the columns to show, again after each, until esc."""
         table = self._table
         names = {describe_column(column.name): column.name for column in table.COLUMNS if column.title}
 
-        def take(words: str | None) -> None:
-            if words is not None:
-                table.hide(table.hidden ^ {names[words]})
+        def take(label: str | None) -> None:
+            if label is not None:
+                table.hide(table.hidden ^ {names[label]})
                 self.ask_columns()
 
-        choices = {words: "– hidden" if name in table.hidden else "✓ shown" for words, name in names.items()}
+        choices = {label: "– hidden" if name in table.hidden else "✓ shown" for label, name in names.items()}
         self._app.push_screen(Pick("Columns: enter shows or hides one, esc is done", choices), take)
 
     @property
     def view(self) -> View:
-        """What is shown now."""
+        """The present view."""
         table = self._table
         return View(self._line.text, table.sorting.column, table.sorting.descending, tuple(sorted(table.hidden)))
 
@@ -81,7 +81,7 @@ class RunListLayout:
         self._changed()
 
     def ask_view(self, tell: Callable[[str, str], None]) -> None:
-        """Which view, or keep this one, or remove one?"""
+        """Ask for a view to show, keep or remove."""
         views = self._views.all()
 
         def take(name: str | None) -> None:
@@ -113,10 +113,10 @@ class RunListLayout:
                 tell(f"saved the view {name}", "information")
             return problem
 
-        words = (
+        explanation = (
             f"It shows {view.filter or 'all runs'}, sorted by {describe_column(view.sort)}. V and the palette offer it."
         )
-        self._app.push_screen(AskText("Save this view. Its name:", "", words, take))
+        self._app.push_screen(AskText("Save this view. Its name:", "", explanation, take))
 
 
 def _describe_views(views: dict[str, View]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Runs out into a new file: the question for its name, and the writing in a thread."""
+"""Export of runs to a new file: the question for its name, and the writing in a thread."""
 
 from __future__ import annotations
 
@@ -18,18 +18,20 @@ from labconsole.tui.screens.runs.run_files import RunsToWrite
 
 
 class RunExport:
-    """``ask`` for a file and write runs to it; ``tell`` says where they went, or why not."""
+    """``ask`` for a file and write runs to it. ``tell`` reports the file, or why it was not written."""
 
     def __init__(self, app: App[Any], store: RunsStore, tell: Callable[[str, str], None]) -> None:
         self._app, self._store, self._tell = app, store, tell
 
     def ask(self, runs: RunsToWrite, which: str, instead: str = "") -> None:
-        """``which`` runs they are: "marked"; ``instead``: how to export others."""
+        """Ask for the file's name. ``which``: the runs, such as "marked". ``instead``: how to export others."""
         name = f"runs-{datetime.fromtimestamp(clock.wall_s(), UTC):%Y%m%dT%H%M%SZ}.jsonl"
         noun = "run" if len(runs) == 1 else "runs"
-        words = ".jsonl: records for `labconsole runs import`; .csv: one row per run. Existing files are kept."
-        words = f"{words} {instead}" if instead else words
-        self._app.push_screen(AskText(f"Export {len(runs)} {noun} {which}", name, words, partial(self._take, runs)))
+        explanation = ".jsonl: records for `labconsole runs import`; .csv: one row per run. Existing files are kept."
+        explanation = f"{explanation} {instead}" if instead else explanation
+        self._app.push_screen(
+            AskText(f"Export {len(runs)} {noun} {which}", name, explanation, partial(self._take, runs))
+        )
 
     async def _take(self, runs: RunsToWrite, name: str) -> str:
         try:

@@ -1,7 +1,7 @@
-"""What the list of runs shows: read from the store as far as one went, whatever the store holds.
+"""The contents of the list of runs, read from the store as far as the operator scrolls, whatever its size.
 
-The database filters, sorts and counts, so opening the newest page and a key in the filter cost the same however long
-the list is: rows are read when one comes near to the last of those that are there.
+The database filters, sorts and counts, so opening the newest page and a key in the filter cost the same for a list of
+any length. Rows are read when the cursor nears the last one present.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from labconsole.model.sorting import Sorting
 from labconsole.text.cells import format_rounded
 
 ROWS_AT_ONCE = 500
-"""More than any terminal shows."""
+"""Rows per read: more than any terminal shows."""
 
 MOST_ROWS = 100_000
-"""So far the list goes down: in memory, some 600 bytes each. Sorted the other way round it begins at its other end."""
+"""Maximum length of the list: in memory, some 600 bytes a row. Reversing the order shows its other end."""
 
 FOLLOWED_ROWS = 5000
-"""So far down a run is looked for that another filter or order has moved."""
+"""Number of rows in which to look for a run that another filter or order has moved."""
 
 
 class MatchingRuns:
-    """All runs that are meant, each read when its turn comes: also those that the list has not come to."""
+    """All matching runs, each read in turn, including those beyond the end of the list."""
 
     def __init__(self, store: RunsStore, query: Query, sorting: Sorting, many: int) -> None:
         self._store, self._query, self._sorting, self._many = store, query, sorting, many
@@ -43,7 +43,7 @@ class MatchingRuns:
 
 
 class RunList:
-    """``order`` and ``by_id``: the rows that were read; never changed in place. ``problem`` says why they are old."""
+    """``order`` and ``by_id``: the rows read, never changed in place. ``problem`` says why they are old."""
 
     def __init__(self, store: RunsStore) -> None:
         self._store = store
@@ -54,16 +54,16 @@ class RunList:
         self.problem = ""
         self.in_store = 0
         self.found: int | None = None
-        """How many are meant; None while they are counted."""
+        """Number of matches, or None while it is computed."""
         self._last: int | None = None
 
     @property
     def whole(self) -> bool:
-        """Whether the last row is the last run that is meant."""
+        """Whether the last row is the last matching run."""
         return self.found == len(self.order)
 
     async def has_changed(self) -> bool:
-        """Whether runs were saved, or the store can be read again, since the last time."""
+        """Whether runs were saved, or the store is readable again, since the last time."""
         try:
             page = await asyncio.to_thread(self._store.page, limit=1)
         except LabError as exc:
@@ -71,7 +71,7 @@ class RunList:
         return bool(self.problem) or page.last != self._last
 
     async def look(self, query: Query, sorting: Sorting, follow: str | None) -> None:
-        """Read from the first row to where the list went before, or to the run to ``follow``."""
+        """Read from the first row to the previous end of the list, or to the run ``follow``."""
         same = (query, sorting) == (self.query, self.sorting)
         rows = max(ROWS_AT_ONCE, len(self.order)) if same else ROWS_AT_ONCE
         try:
@@ -104,7 +104,7 @@ class RunList:
         return next(iter(self._store.find(parse_query(f'run="{run_id}"'), Sorting(), limit=1)), None)
 
     async def hidden(self, run_id: str) -> bool:
-        """Whether the store has a run which the filter leaves out."""
+        """Whether the store has a run which the filter hides."""
         try:
             run = await asyncio.to_thread(self._one, run_id)
         except LabError:
@@ -117,7 +117,7 @@ class RunList:
         return [run for run in found if run is not None]
 
     async def tally(self) -> bool:
-        """Count those that are meant; False where that was known, or the list went on meanwhile."""
+        """Count the matches. False if the number was known, or the list changed meanwhile."""
         if self.found is not None or self.problem:
             return False
         query = self.query
@@ -134,7 +134,7 @@ class RunList:
         return True
 
     async def go_on(self, rows: int = ROWS_AT_ONCE) -> bool:
-        """Read more rows behind the last. False: there were none, or the list became another meanwhile."""
+        """Read more rows after the last. False if there were none, or the list changed meanwhile."""
         rows = min(rows, MOST_ROWS - len(self.order))
         if self.whole or rows <= 0 or not self.order:
             return False
@@ -154,12 +154,12 @@ class RunList:
         self.found = len(runs) if whole else None
 
     def build_matching_runs(self) -> MatchingRuns:
-        """All that are meant."""
+        """All matching runs."""
         return MatchingRuns(self._store, self.query, self.sorting, self.found or len(self.order))
 
-    def words(self) -> str:
-        """How many are found, of how many."""
-        all_words = f"{format_rounded(self.in_store)} {'run' if self.in_store == 1 else 'runs'}"
+    def describe_count(self) -> str:
+        """Format the number of matches and of all runs."""
+        all_runs = f"{format_rounded(self.in_store)} {'run' if self.in_store == 1 else 'runs'}"
         if not self.query.terms:
-            return all_words
-        return f"{'… ' if self.found is None else format_rounded(self.found) + ' '}of {all_words}"
+            return all_runs
+        return f"{'… ' if self.found is None else format_rounded(self.found) + ' '}of {all_runs}"

@@ -1,6 +1,6 @@
 """One run as pages of lines: verdict, packets, nodes; and two runs side by side. Pure: records in, spans out.
 
-Everything that came from a node or a person passes ``safe``. Tones are names of the style sheet's.
+All text from a node or a person passes ``safe``. Tones are names of the style sheet's.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ Row = list[lines.Span]
 
 LABEL_CELLS = 12
 MOST_ROWS = 40
-"""Lines of one text: a record from elsewhere may hold anything."""
+"""Maximum lines of one text: a foreign record may contain anything."""
 
 field = partial(lines.field, rows=MOST_ROWS, label_cells=LABEL_CELLS, margin="")
 
 
 def verdict_page(record: RunRecord, note: RunNote | None, width: int) -> list[Row]:
-    """What was asked, what came out, whether it stands, and what else was going on."""
+    """Request, results, verdict, and influences."""
     v, r, t = record.verdict, record.requested, record.total
     rows = field("run", record.run_id, width, "strong")
     rows += field("verdict", f"{VERDICT_GLYPHS[v.status]} {v.status}", width, VERDICT_TONE[v.status])
     for reason, depth in zip(v.reasons, depths(v.reasons), strict=True):
         tone = "muted" if depth else VERDICT_TONE[v.status]
-        words = f"{'so ' if depth else ''}{title_with_code(reason.code)}: {reason.detail}"
-        rows += field("  " * depth, words, width, tone)
+        text = f"{'so ' if depth else ''}{title_with_code(reason.code)}: {reason.detail}"
+        rows += field("  " * depth, text, width, tone)
         if not depth and reason.code in WHAT_TO_DO:
             rows += field("", f"→ {WHAT_TO_DO[reason.code]}", width, "accent")
     if record.role != "measured":
@@ -102,7 +102,7 @@ def _loss(packets: int | None, ratio: float | None, label: str = "lost") -> Row:
 
 
 def _format_loss_by_side(part: Total | StreamRecord, width: int) -> list[Row]:
-    """Who lost what, and at what rate the rest came; nothing of a run that does not part them."""
+    """The losses by side, and the rate of the rest. Empty for a run that does not separate them."""
     if part.generator_packets is None:
         return []
     late = part.late_packets if isinstance(part, Total) else part.arrivals and part.arrivals.late_packets
@@ -127,11 +127,13 @@ def _together(stream: StreamRecord) -> str:
 
 
 def _background(record: RunRecord, width: int) -> list[Row]:
-    """The load beside the traffic, as asked for and as reached."""
+    """The background load, as requested and as reached."""
     load = record.background
     if load is None:
-        asked = record.requested.background
-        return field("background", "none" if asked == "none" else f"{asked} asked for, not recorded", width, "muted")
+        requested = record.requested.background
+        return field(
+            "background", "none" if requested == "none" else f"{requested} asked for, not recorded", width, "muted"
+        )
     rows = field("background", load.kind, width)
     if load.guest is not None:
         where = "not pinned" if load.cpus is None else f"on CPU {load.cpus}"
@@ -151,13 +153,13 @@ def _influence(influence: dict[str, Any]) -> str:
     rest = {key: value for key, value in influence.items() if key not in ("kind", "code", "detail", "node")}
     node = f"{influence['node']}: " if influence.get("node") else ""
     kind = influence.get("kind") or influence.get("code") or "influence"
-    # The sentence says it; the numbers behind it are in the record.
+    # The sentence explains it. The numbers behind it are in the record.
     said = influence.get("detail") or format_json(rest)
     return f"{node}{kind}: {said}"
 
 
 def format_json(value: Any) -> str:
-    """Anything of JSON as text: ``cpus 2, kernel 6.1``."""
+    """Format any JSON value as text: ``cpus 2, kernel 6.1``."""
     if isinstance(value, dict):
         return ", ".join(f"{key} {format_json(inner)}" for key, inner in value.items()) or "nothing"
     if isinstance(value, list | tuple):
@@ -175,13 +177,13 @@ def format_json(value: Any) -> str:
 
 
 def packets_page(record: RunRecord, width: int) -> list[Row]:
-    """Stream by stream: what was sent and received, and where on the way packets went."""
+    """Stream by stream: packets sent and received, and where packets were lost."""
     rows: list[Row] = []
     doubt = kernel_doubt(record)
     if doubt is not None:
         rows += [*field("kernel", doubt, width, "warn"), []]
-    for place, words in enumerate(describe_off_path_drops(record)[:MOST_ROWS]):
-        rows += field("kernel" if not place and doubt is None else "", words, width)
+    for place, text in enumerate(describe_off_path_drops(record)[:MOST_ROWS]):
+        rows += field("kernel" if not place and doubt is None else "", text, width)
     if rows and rows[-1]:
         rows.append([])
     for stream in record.streams:
@@ -211,7 +213,8 @@ def _stream(part: StreamRecord, width: int, whose: str = "") -> list[Row]:
         gaps = sum(s.lost_runs.values())
         rows += field(
             "sequence",
-            f"{format_rounded(gaps)} gaps, {format_rounded(s.reordered_packets)} reordered, {format_rounded(s.duplicate_packets)} twice",
+            f"{format_rounded(gaps)} gaps, {format_rounded(s.reordered_packets)} reordered, "
+            f"{format_rounded(s.duplicate_packets)} twice",
             width,
         )
     if part.delay is not None:
@@ -227,7 +230,7 @@ def _stream(part: StreamRecord, width: int, whose: str = "") -> list[Row]:
 
 
 def _delay(delay: Delay, width: int) -> list[Row]:
-    """Percentiles of delay and of its variation over a sample of the frames; why there is no one-way delay."""
+    """Percentiles of delay and of its variation over a sample of the frames, and why there is no one-way delay."""
 
     def quantiles(label: str, found: Quantiles) -> Row:
         figures = "".join(f"{format_decimal(ns / 1e3, 1):>10}" for ns in (found.p50, found.p99, found.p999, found.max))
@@ -249,18 +252,20 @@ def _delay(delay: Delay, width: int) -> list[Row]:
 
 
 SETTING_CELLS = 38
-"""Of the name of a setting, which is shown as it is typed."""
+"""Width of the name of a setting, shown as typed."""
 
 
 def nodes_page(record: RunRecord, width: int) -> list[Row]:
-    """What every node was at the time: first what all have in common, then what differs from node to node."""
+    """The nodes at the time of the run: first what all have in common, then their differences."""
     environment = dict(record.environment)
     found = environment.pop("nodes", None)
-    told = found if isinstance(found, dict) else {}
-    settings = {name: said["settings"] for name, said in told.items() if isinstance(said, dict) and "settings" in said}
+    facts_by_node = found if isinstance(found, dict) else {}
+    settings = {
+        name: said["settings"] for name, said in facts_by_node.items() if isinstance(said, dict) and "settings" in said
+    }
     others = {
         name: {key: value for key, value in said.items() if key != "settings"} if name in settings else said
-        for name, said in told.items()
+        for name, said in facts_by_node.items()
     }
     nodes = {name: dict(_facts(said)) for name, said in others.items()}
     rows: list[Row] = []
@@ -274,16 +279,16 @@ def nodes_page(record: RunRecord, width: int) -> list[Row]:
             rows += [[], [(safe(node, width), "strong")]]
             rows += _pairs(((name, facts[name]) for name in names if name in facts and name not in common), width)
     for name, value in environment.items():
-        if name == "series_interfaces":  # what the file of series needs, and nobody to read
+        if name == "series_interfaces":  # needed only by the file of series
             continue
         rows += [[], [(safe(name.replace("_", " "), width), "strong")]]
         rows += _pairs(_facts(value), width)
     if record.timeline:
         rows += [[], [("timeline", "strong")], *_pairs(_facts(record.timeline), width)]
-    for node, held in settings.items():
-        if isinstance(held, dict):
+    for node, values in settings.items():
+        if isinstance(values, dict):
             rows += [[], [(safe(f"Settings of {node} as the trial began", width), "strong")]]
-            rows += _pairs(((name, format_json(value)) for name, value in held.items()), width, SETTING_CELLS)
+            rows += _pairs(((name, format_json(value)) for name, value in values.items()), width, SETTING_CELLS)
     return rows or [[("nothing was recorded of the nodes", "muted")]]
 
 
@@ -310,7 +315,7 @@ def _pairs(facts: Iterator[tuple[str, str]], width: int, cells: int = 22) -> lis
 
 
 def compare_page(left: RunRecord, right: RunRecord, pairs: list[Pair], width: int) -> list[Row]:
-    """Side by side. ≠ marks what differs although two runs of one set-up would not."""
+    """Show both side by side. ≠ marks differences that two runs of one set-up would not have."""
     label = 18 if width < 84 else 28
     cell = max(12, (width - label - 12) // 2)
     differing = sum(pair.differs and not pair.expected for pair in pairs)
@@ -344,7 +349,7 @@ def compare_page(left: RunRecord, right: RunRecord, pairs: list[Pair], width: in
 
 
 def comparison_lines(left: RunRecord, right: RunRecord, pairs: list[Pair]) -> list[str]:
-    """What differs, as lines with tabs between the fields: section, field, both values, the change."""
+    """The differences, as lines with tabs between the fields: section, field, both values, the change."""
     rows = [["section", "field", left.run_id, right.run_id, "change"]]
     for pair in pairs:
         if pair.differs:
@@ -357,7 +362,7 @@ def comparison_lines(left: RunRecord, right: RunRecord, pairs: list[Pair]) -> li
 
 
 def _change(share: float) -> str:
-    """A change with three digits that matter, never a zero that is none."""
+    """Format a change with three significant digits. A non-zero change never reads as zero."""
     text = f"{share * 100:+.3g} %"
     return text if len(text) <= 9 else f"{share * 100:+.0f} %"
 

@@ -1,7 +1,7 @@
-"""The kept time series of a run as rates that a chart can draw. Pure.
+"""The kept time series of a run as rates for a chart. Pure.
 
-A rate is the difference between two samples over the time between them by the clock of the node that took them. Runs
-whose streams were kept by the time at which the console heard of them are drawn from the counters of both NICs.
+A rate is the difference between two samples over the time between them, by the clock of the node that took them. If a
+run's streams were stored with the console's times of arrival, the counters of both NICs are drawn instead.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from labconsole.model.record.run import RunRecord
 from labconsole.text.rate_panel import RateSeries
 
 Sample = tuple[float, float | None, float]
-"""(seconds, sent, received), both counted up; sent None where it is not known."""
+"""(seconds, sent, received), both cumulative. sent is None if unknown."""
 
 
 def stream_rates(series: Series, record: RunRecord, stream: int) -> tuple[RateSeries | None, str]:
-    """Offered and measured rate of one stream, by its place in the record, and what they are counted from.
+    """Offered and measured rate of one stream, by its index in the record, and the name of their source.
 
-    None when too little was kept.
+    None if too little was kept.
     """
     table, lost = series.tables.get("streams", {}), record.streams[stream].loss_packets
     if "sink_monotonic_ns" in table:
@@ -52,7 +52,7 @@ def _rates(samples: Iterable[Sample], lost_packets: int | None) -> RateSeries | 
 
 
 def _select_samples(table: dict[str, list[Any]], stream: int) -> list[Sample]:
-    """Rows that hold both counts at one instant."""
+    """Select the rows that contain both counts at one instant."""
     columns = [table.get(name, []) for name in ("stream", "seconds", "offered_packets", "measured_packets")]
     return [
         (float(seconds), sent, received)
@@ -62,7 +62,7 @@ def _select_samples(table: dict[str, list[Any]], stream: int) -> list[Sample]:
 
 
 def _read_nic_samples(series: Series, record: RunRecord, stream: int) -> list[Sample]:
-    """What the source's NIC sent, at the instants at which the sink's was read."""
+    """Packets sent by the source's NIC, at the instants of the sink's readings."""
     ledger = {hop.hop: hop for hop in record.streams[stream].ledger}
     if "source_nic" not in ledger or "sink_nic" not in ledger:
         return []
@@ -78,7 +78,7 @@ def _read_nic_samples(series: Series, record: RunRecord, stream: int) -> list[Sa
 
 
 def _counter(series: Series, record: RunRecord, node: str, interface: str, statistic: str) -> Sequence[tuple[int, int]]:
-    """(ns, count) of a NIC, in order: between samples by the node's monotonic clock, all of it set to the console's."""
+    """(ns, count) of a NIC, in order: spaced by the node's monotonic clock, shifted as a whole to the console's."""
     names = record.environment.get("series_interfaces")
     table, name = series.tables.get("interfaces", {}), f"{node}/{interface}"
     if not isinstance(names, list) or name not in names:
@@ -93,7 +93,7 @@ def _counter(series: Series, record: RunRecord, node: str, interface: str, stati
 
 
 def _clock_offset_ns(record: RunRecord, node: str) -> int:
-    """Of a node's wall clock; 0 where the record, which may be from elsewhere, does not say."""
+    """Offset of a node's wall clock, or 0 if the record, which may be foreign, has none."""
     nodes = record.environment.get("nodes")
     said = nodes.get(node) if isinstance(nodes, dict) else None
     offset_ns = said.get("clock_offset_ns") if isinstance(said, dict) else None

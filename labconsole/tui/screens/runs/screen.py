@@ -1,6 +1,6 @@
-"""All saved runs: found by typing, sorted, marked, compared, noted, copied and exported; the chosen one in full.
+"""All saved runs: filter, sort, mark, compare, annotate, copy and export, and the chosen one in full.
 
-The store blocks, so it is asked in threads; it filters and sorts, and the list grows as one goes down. On a small
+The store blocks, so threads query it. It filters and sorts, and the list grows as the operator scrolls. On a small
 terminal the list and the details take turns.
 """
 
@@ -202,7 +202,7 @@ class RunsScreen(CopyActionsScreen):
     # -- the list -----------------------------------------------------------------------------------------------------
 
     async def refresh_saved(self, *, again: bool) -> None:
-        """The list reads what it shows by itself: see whether there is anything new."""
+        """Check for new runs: the list reads its own rows."""
         if again or await self._listed.has_changed():
             self.request_update()
 
@@ -218,7 +218,7 @@ class RunsScreen(CopyActionsScreen):
         await listed.look(query, sorting, led_to or (None if resorted else self.table.selected_run_id))
         self._show()
         if resorted and led_to is None:
-            self.table.move_to_top()  # what one sorts for stands there
+            self.table.move_to_top()  # the rows sorted first are there
         elif other:
             self.table.show_cursor()
         wanted = self.state.wanted_run
@@ -228,7 +228,7 @@ class RunsScreen(CopyActionsScreen):
 
     @work(group="tally", exclusive=True)
     async def _tally(self) -> None:
-        """Count, behind the picture: no key waits for it."""
+        """Count after painting: no key waits for it."""
         if await self._listed.tally():
             self._show_match_count()
 
@@ -244,7 +244,7 @@ class RunsScreen(CopyActionsScreen):
         if not listed.order:
             self.details.show(RunView(problem=table.empty))
         elif self.details.view.record is None and table.chosen in listed.by_id:
-            self.details.load(table.chosen)  # the cursor has not moved, and nothing else says so
+            self.details.load(table.chosen)  # the cursor has not moved, so no message does this
         if self._come_back_to in listed.by_id:
             table.move_to(self._come_back_to)
             self._come_back_to = None
@@ -253,12 +253,12 @@ class RunsScreen(CopyActionsScreen):
     @on(SavedRunsTable.NearEnd)
     @work(group="more", exclusive=True)
     async def read_more(self, event: SavedRunsTable.NearEnd) -> None:
-        """Rows behind the last one; for the last row all that there are."""
+        """Read rows after the last one, or all rows on the way to the end."""
         if await self._listed.go_on(MOST_ROWS if event.to_end else ROWS_AT_ONCE):
-            stood = self.table.chosen
+            chosen = self.table.chosen
             self._show()
             self._tally()
-            if event.to_end and stood == event.run_id:
+            if event.to_end and chosen == event.run_id:
                 self.table.move_to(self._listed.order[-1])
 
     def come_to_front(self) -> None:
@@ -266,7 +266,7 @@ class RunsScreen(CopyActionsScreen):
         self._go_to_wanted()
 
     def _go_to_wanted(self) -> None:
-        """Another screen wants a run shown: put the cursor on it, once it is known and nothing hides it."""
+        """Put the cursor on the run that another screen wants shown, once it is known and not hidden."""
         wanted = self.state.wanted_run
         if wanted is None:
             return
@@ -277,19 +277,21 @@ class RunsScreen(CopyActionsScreen):
             self.set_focus(self.table)
 
     def _set_aside(self) -> None:
-        """Another screen wants something else shown: what is shown now comes back when one goes back there."""
+        """Keep the present list for the way back, before showing what another screen requests."""
         self.console_app.navigation.set_aside(
             partial(self._restore, self.query_one(FilterLine).text, self.table.chosen)
         )
 
-    def _restore(self, words: str, run_id: str | None) -> None:
+    def _restore(self, text: str, run_id: str | None) -> None:
         self._show_details(False)
         self._come_back_to = run_id
-        self.query_one(FilterLine).put(words)
+        self.query_one(FilterLine).put(text)
 
     def _show_match_count(self) -> None:
         marked = len(self.table.marked)
-        self.query_one(FilterLine).show_match_count(self._listed.words() + (f" · {marked} marked" if marked else ""))
+        self.query_one(FilterLine).show_match_count(
+            self._listed.describe_count() + (f" · {marked} marked" if marked else "")
+        )
 
     @on(FilterLine.Changed)
     def filter_changed(self) -> None:
@@ -306,7 +308,7 @@ class RunsScreen(CopyActionsScreen):
 
     @property
     def list_layout(self) -> RunListLayout:
-        """What changes sorting, columns and views."""
+        """The object that changes sorting, columns and views."""
         line, views = self.query_one(FilterLine), self.console_app.memory.views
         return RunListLayout(self.app, self.table, line, views, self.request_update)
 
@@ -334,12 +336,12 @@ class RunsScreen(CopyActionsScreen):
             self.list_layout.show(view)
 
     def offered_actions(self) -> Iterable[Action]:
-        """Also every sorting, and every view by its name."""
+        """The declared actions, every sorting, and every view by its name."""
         yield from super().offered_actions()
         yield from build_layout_actions(self.console_app.memory.views)
 
     def action_pin(self) -> None:
-        """Differences are told to the run under the cursor; to none, where it is the baseline."""
+        """Show differences from the run under the cursor, or none if it is the baseline already."""
         table = self.table
         base, chosen = table.baseline, table.by_id.get(table.chosen or "")
         table.pin(None if chosen is None or chosen == base else chosen)
@@ -352,14 +354,14 @@ class RunsScreen(CopyActionsScreen):
         self.set_focus(self.query_one(FilterInput))
 
     def action_crews(self) -> None:
-        """Trials that are no runs have a list of their own."""
+        """Show the list of trials that are no runs."""
         self.show_stored_trials()
 
     def action_reload(self) -> None:
         self.follow(again=True)
 
     def action_back(self) -> None:
-        """One step back."""
+        """Go one step back."""
         if self.focused is not None and self.focused.id == "details-scroll":
             self._show_details(False)
             self.set_focus(self.table)
@@ -392,7 +394,7 @@ class RunsScreen(CopyActionsScreen):
 
     @on(DetailsPane.Compared)
     def action_open(self) -> None:
-        """Go to the details; on a small terminal they take the place of the list."""
+        """Go to the details. On a small terminal they replace the list."""
         self._show_details(True)
         self.set_focus(self.query_one(DetailsScroll))
 
@@ -431,7 +433,7 @@ class RunsScreen(CopyActionsScreen):
 
     @work(group="export", exclusive=True)
     async def action_export(self) -> None:
-        """Ask for a file's name and write the marked runs, else all that the list goes through, in its order."""
+        """Ask for a file's name and write the marked runs, or else all matching runs in the list's order."""
         marked, listed = list(self.table.marked), self._listed
         try:
             await listed.tally()
