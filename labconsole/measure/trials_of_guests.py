@@ -17,8 +17,12 @@ from labconsole.model.record.crew_trial import CrewTrialRef
 from labconsole.model.record.run import Verdict
 
 NOT_DRAWN: Final = "too many blocks took them in the same order"
+FEW_KINDS: Final = "values of all 3 blocks move by the same ratio: their set-ups may be of two kinds"
 FEWER_ORDER_SHARE: Final = 4
 """At least one in so many blocks has the other order, or no order was drawn: it halves them, and one block may err."""
+
+EXACT_RATIO: Final = 1e-9
+"""Up to here ratios are equal but for floating point."""
 
 _NOTHING: dict[str, Any] = dict.fromkeys(
     ("ci_low", "ci_high", "ci90_low", "ci90_high", "p", "mean_log", "error_log", "sd_log", "degrees")
@@ -233,7 +237,9 @@ class Blocks(Generic[T]):
         one, other = self.means(ours, value, within), self.means(theirs, value_of_theirs or value, within)
         if one.keys() & other.keys():
             effect = paired_effect(one, other, packets=packets)
-            return effect if self.drawn(ours, theirs) else replace(effect, absent=NOT_DRAWN, **_NOTHING)
+            absent = None if self.drawn(ours, theirs) else NOT_DRAWN
+            absent = absent or (FEW_KINDS if _are_of_few_kinds(one, other) else None)
+            return effect if absent is None else replace(effect, absent=absent, **_NOTHING)
         if within is not None:
             return paired_effect({}, {})
         boots = [{block.boot_id for block in side} for side in (one, other)]
@@ -348,6 +354,17 @@ def taken_by_turns(first: Mapping[Any, str], second: Mapping[Any, str]) -> bool:
     before = [first[block] < second[block] for block in first if block in second]
     rarer = min(before.count(True), before.count(False))
     return len(before) < MINIMUM_BLOCKS or rarer * FEWER_ORDER_SHARE >= len(before)
+
+
+def _are_of_few_kinds(one: Mapping[Block, float], other: Mapping[Block, float]) -> bool:
+    """Whether values move from block to block and their ratio does not, in as few blocks as can be compared: noise of
+    two values does so in 1 of 32 cases, and measured values never.
+    """
+    shared = [(one[block], other[block]) for block in one if block in other]
+    if len(shared) != MINIMUM_BLOCKS or min(min(pair) for pair in shared) <= 0:
+        return False
+    spread, *moves = (max(each) / min(each) - 1 for each in ([a / b for a, b in shared], *zip(*shared, strict=True)))
+    return spread <= EXACT_RATIO < min(moves)
 
 
 def _geometric(values: Sequence[float]) -> float:
