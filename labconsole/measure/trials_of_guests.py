@@ -363,7 +363,8 @@ def _are_of_few_kinds(one: Mapping[Block, float], other: Mapping[Block, float]) 
     shared = [(one[block], other[block]) for block in one if block in other]
     if len(shared) != MINIMUM_BLOCKS or min(min(pair) for pair in shared) <= 0:
         return False
-    spread, *moves = (max(each) / min(each) - 1 for each in ([a / b for a, b in shared], *zip(*shared, strict=True)))
+    ratios, ours, theirs = [a / b for a, b in shared], [a for a, _ in shared], [b for _, b in shared]
+    spread, *moves = (max(each) / min(each) - 1 for each in (ratios, ours, theirs))
     return spread <= EXACT_RATIO < min(moves)
 
 
