@@ -73,13 +73,13 @@ class ConfigError(LabError):
         where = f"{file}:{line}: " if file and line else f"{file}: " if file else ""
         text = where + (f"{key}: " if key else "") + message
         if value is not None:
-            text += f", got {shown(value)}"
+            text += f", got {format_value(value)}"
         if allowed:
             text += f"; allowed: {allowed}"
         super().__init__(text)
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """A value as it was written, in so many characters as a sentence can take."""
     try:
         text = repr(value)
@@ -88,7 +88,7 @@ def shown(value: object) -> str:
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
 
 
-class LackingHere(ConfigError):
+class MissingOnTestbed(ConfigError):
     """Raised for a request that is right in itself where this testbed lacks something; ``need`` says what, in words."""
 
     def __init__(self, message: str, *, need: str, key: str, value: object, allowed: str) -> None:
@@ -102,9 +102,15 @@ class OtherTestbed(ConfigError):
     failure = "other_testbed"
 
     def __init__(
-        self, needs: Sequence[str], *, has: Sequence[str], file: str | None = None, line: int | None = None,
-        key: str | None = None, value: object = None,
-    ) -> None:  # fmt: skip
+        self,
+        needs: Sequence[str],
+        *,
+        has: Sequence[str],
+        file: str | None = None,
+        line: int | None = None,
+        key: str | None = None,
+        value: object = None,
+    ) -> None:
         self.needs = tuple(needs)
         super().__init__(
             f"is for another testbed: it needs {', '.join(needs)}; this one (hosts.yaml) has {' and '.join(has)}",

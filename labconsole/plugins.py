@@ -37,11 +37,11 @@ def _files(package: str) -> frozenset[str]:
     if loaded is None:
         spec = find_spec(f"labconsole.{package}")
         places = None if spec is None else spec.submodule_search_locations
-    return frozenset() if places is None else _modules_in(tuple(places))
+    return frozenset() if places is None else _find_modules(tuple(places))
 
 
 @cache
-def _modules_in(places: tuple[str, ...]) -> frozenset[str]:
+def _find_modules(places: tuple[str, ...]) -> frozenset[str]:
     return frozenset(found.name for found in pkgutil.iter_modules(places))
 
 
@@ -60,12 +60,12 @@ def _package(point: EntryPoint) -> str:
     return "?" if point.dist is None else point.dist.name
 
 
-def outside(package: str) -> list[str]:
+def find_external_names(package: str) -> list[str]:
     """The names of those of other packages, in the order of the alphabet. Imports none of them."""
     return sorted(_entry_points(package))
 
 
-def hidden(package: str) -> list[tuple[str, str]]:
+def find_shadowed_names(package: str) -> list[tuple[str, str]]:
     """Name and package of those that are not used, as there is one of ours with their name."""
     points = entry_points(group=f"{GROUP}.{package.rpartition('.')[2]}")
     return sorted({(point.name, _package(point)) for point in points if point.name in _files(package)})

@@ -1,1 +1,1 @@
-"""What runs on a node: the agent and its keeper. Shipped to nodes."""
+"""The program on a node: the agent and its keeper. Shipped to nodes."""

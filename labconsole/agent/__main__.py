@@ -1,6 +1,6 @@
 """The agent's process. Started from the archive that nodes/archive.py builds, or as ``python -m labconsole.agent``.
 
-What is imported before the first line is all that a console waits for to know that its agent runs.
+Imports before the first line are the whole delay until a console knows that its agent runs.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from labconsole.wire.version import __version__
 
 def main() -> None:
     journal = become_keeper()
-    # From here on in the child. A pipe nobody reads shall be an error to handle, not a silent death that leaves the
+    # From here on in the child. A pipe without a reader must be an error to handle, not a silent death that leaves the
     # undoing to the keeper; a signal waits until there is a loop that ends the session in order.
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     os.write(1, codec.encode(hello()))
-    # Imported only now, so that the keeper stays small and the console hears of us soon.
+    # Imported only now, so that the keeper stays small and the console soon gets the first line.
     import asyncio
 
     from labconsole.agent.server import serve

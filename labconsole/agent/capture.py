@@ -1,11 +1,11 @@
-"""Captures: one tcpdump per interface, writing to a file that has no name any more once it listens.
+"""Captures: one tcpdump per interface, writing to a file that loses its name once tcpdump listens.
 
-tcpdump writes to its stdout, a file that the agent opened: no question of whether tcpdump (its dropped privileges, its
-AppArmor profile) may create files there. The name is removed as soon as tcpdump listens, so a capture cannot be left
-behind, however the agent ends.
+tcpdump writes to its stdout, a file that the agent opened, so it does not matter whether tcpdump (its dropped
+privileges, its AppArmor profile) may create files there. The name is removed as soon as tcpdump listens, so a capture
+cannot be left behind, however the agent ends.
 
-Closing waits until tcpdump has taken over what the kernel holds: its ring hands a block over only when it is full or
-after a second, and an interrupted tcpdump leaves the last block unread.
+Closing waits until tcpdump has read everything that the kernel buffers: its ring delivers a block only when it is full
+or after a second, and an interrupted tcpdump leaves the last block unread.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import re
 import signal
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
+from labconsole.agent.capture_dir import CaptureFile
 from labconsole.agent.debug import complain
 from labconsole.agent.processes import children, linux
-from labconsole.agent.reading.files import text_of
-from labconsole.agent.spool import CaptureSpool
+from labconsole.agent.reading.files import read_text
 from labconsole.wire.capture import StartCapture
 from labconsole.wire.codec import WireError
 
 LISTEN_TIMEOUT_S = 5.0
 SETTLE_TIMEOUT_S = 1.5
-"""tcpdump's ring gives a block up after 1 s at the latest."""
+"""tcpdump's ring releases a block after 1 s at the latest."""
 SETTLE_STEP_S = 0.02
 STOP_TIMEOUT_S = 3.0
 SPACE_MARGIN_RATIO = 1.1
@@ -67,10 +67,10 @@ _SETTLED = {"captured_packets", "received_by_filter_packets", "dropped_kernel_pa
 
 
 def parse_counts(text: str, unread: Optional[List[str]] = None) -> Dict[str, int]:
-    """tcpdump's own counts out of its closing lines, or out of the line that SIGUSR1 asks for.
+    """Parse tcpdump's own counts from its closing lines, or from the line that SIGUSR1 requests.
 
-    tcpdump 3.9 to 5.0 prints the same words: one count a line at its end, all in one line behind its name before.
-    What is no count is not looked into for one; it is added to ``unread``.
+    tcpdump 3.9 to 5.0 prints the same text: one count a line at its end, all in one line behind its name before. Other
+    lines are added to ``unread``.
     """
     found: Dict[str, int] = {}
     for line in re.split(r"[\r\n]+", text):
@@ -82,9 +82,9 @@ def parse_counts(text: str, unread: Optional[List[str]] = None) -> Dict[str, int
     return found
 
 
-def error_of(text: str, exit_status: Optional[int] = None) -> WireError:
-    """What tcpdump said when it gave up, as a stable word and a sentence."""
-    # Its own words begin with its name; some are followed by a line in parentheses that repeats them.
+def parse_tcpdump_error(text: str, exit_status: Optional[int] = None) -> WireError:
+    """Parse tcpdump's error message to a stable code and a sentence."""
+    # Its messages begin with its name; some are followed by a line in parentheses that repeats them.
     lines = [line[9:] for line in text.splitlines() if line.startswith("tcpdump: ")]
     lines = [line for line in lines if not line.startswith("WARNING") and "listening on" not in line]
     if not lines:
@@ -96,9 +96,9 @@ def error_of(text: str, exit_status: Optional[int] = None) -> WireError:
     return WireError("capture_failed", "tcpdump: %s" % lines[-1])
 
 
-def catches(pid: int, number: int) -> bool:
-    """Whether the process handles a signal: an older tcpdump would die of one that it does not know."""
-    match = re.search(r"^SigCgt:\s*([0-9a-f]+)", text_of("/proc/%d/status" % pid) or "", re.MULTILINE)
+def is_signal_handled(pid: int, number: int) -> bool:
+    """Whether the process handles a signal: an older tcpdump would die of an unknown one."""
+    match = re.search(r"^SigCgt:\s*([0-9a-f]+)", read_text("/proc/%d/status" % pid) or "", re.MULTILINE)
     return match is not None and bool(int(match.group(1), 16) >> (number - 1) & 1)
 
 
@@ -124,7 +124,7 @@ class RunningCapture:
     def __init__(
         self,
         name: str,
-        spool: CaptureSpool,
+        spool: CaptureFile,
         on_death: Callable[[str, str], None],
         spacing_gap_ns: Optional[int] = None,
         sampling_seed: int = 0,
@@ -133,9 +133,9 @@ class RunningCapture:
         self.name, self.spool, self._on_death = name, spool, on_death
         self._spacing_gap_ns, self._sampling_seed = spacing_gap_ns, sampling_seed
         self._flow_bins = flow_bins
-        """How long they are, in ns, and how many at most."""
+        """Length of the bins in ns, and their maximum number."""
         self.sending_ns: Optional[int] = None
-        """How long was sent; has to be known before the counting begins."""
+        """How long the stream was sent; must be set before the counting begins."""
         self.process: Optional[asyncio.subprocess.Process] = None
         self._said = ""
         self._news = asyncio.Event()
@@ -154,33 +154,37 @@ class RunningCapture:
         )
         self._listener = asyncio.ensure_future(self._listen())
         try:
-            await asyncio.wait_for(self._until(lambda: "listening on" in self._said or self._ended), LISTEN_TIMEOUT_S)
+            await asyncio.wait_for(
+                self._wait_until(lambda: "listening on" in self._said or self._ended), LISTEN_TIMEOUT_S
+            )
         except asyncio.TimeoutError:
             raise WireError("capture_failed", "tcpdump was not listening after %g s" % LISTEN_TIMEOUT_S) from None
         if self._ended:
-            raise error_of(self._said, self.process.returncode)
-        if "-j" in argv and _NO_STAMPS.search(self._said):  # it only warns, and takes the kernel's
+            raise parse_tcpdump_error(self._said, self.process.returncode)
+        if "-j" in argv and _NO_STAMPS.search(self._said):  # it only warns, and uses the kernel's
             raise WireError("not_supported", "tcpdump gets no stamps of this port's NIC")
 
     async def count(self) -> int:
-        """Count what is on file so far. Not before the traffic has ended: it would take the CPU from the capture."""
-        if self.process is not None and not self._ended and catches(self.process.pid, signal.SIGUSR2):
-            self.process.send_signal(signal.SIGUSR2)  # has tcpdump write its buffer out
+        """Count the packets in the file so far. Only after the traffic has ended: counting would take CPU from the
+        capture.
+        """
+        if self.process is not None and not self._ended and is_signal_handled(self.process.pid, signal.SIGUSR2):
+            self.process.send_signal(signal.SIGUSR2)  # makes tcpdump flush its buffer
         async with self._counting:
-            return int(await self._in_thread(self._opened().poll))
+            return int(await self._run_in_thread(self._opened().poll))
 
     async def stop(self) -> Dict[str, Any]:
-        """End tcpdump when it has all there is, count, and let the file go."""
+        """End tcpdump once it has read everything, count, and release the file."""
         if self._died is not None:
             raise self._died
         assert self.process is not None
         await self._settle()
         self._stopping = True
         if not self._ended:
-            self._said = ""  # what comes from here on are its last words
+            self._said = ""  # its final messages start here
         self.process.send_signal(signal.SIGINT)
         try:
-            await asyncio.wait_for(self._until(lambda: self._ended), STOP_TIMEOUT_S)
+            await asyncio.wait_for(self._wait_until(lambda: self._ended), STOP_TIMEOUT_S)
         except asyncio.TimeoutError:
             raise WireError("capture_failed", "tcpdump did not end %g s after SIGINT" % STOP_TIMEOUT_S) from None
         result: Dict[str, Any] = dict.fromkeys(_FIELDS.values())
@@ -191,7 +195,7 @@ class RunningCapture:
         result["file_bytes"] = os.fstat(self.spool.descriptor).st_size
         async with self._counting:
             follower = self._opened()
-            result["analysis"] = await self._in_thread(follower.finish)
+            result["analysis"] = await self._run_in_thread(follower.finish)
             result["sha256"] = follower.sha256
             if follower.flows is not None:
                 result["flows"] = follower.flows.report()
@@ -235,20 +239,20 @@ class RunningCapture:
         return self._follower
 
     @staticmethod
-    async def _in_thread(work: Callable[[], Any]) -> Any:
-        """Count beside the event loop. What cannot be counted is the capture's fault, not a bug."""
+    async def _run_in_thread(work: Callable[[], Any]) -> Any:
+        """Count in a thread. An uncountable file is the capture's fault, not a bug."""
         try:
             return await asyncio.get_running_loop().run_in_executor(None, work)
         except (OSError, ValueError) as exc:
             raise WireError("capture_unreadable", "cannot count what tcpdump wrote: %s" % exc) from exc
 
-    async def _until(self, true: Callable[[], bool]) -> None:
+    async def _wait_until(self, true: Callable[[], bool]) -> None:
         while not true():
             self._news.clear()
             await self._news.wait()
 
     async def _listen(self) -> None:
-        """Follow what tcpdump says until it has ended."""
+        """Read tcpdump's messages until it has ended."""
         assert self.process is not None and self.process.stderr is not None
         try:
             while True:
@@ -261,26 +265,25 @@ class RunningCapture:
         finally:
             asyncio.get_running_loop().call_soon(self._news.set)  # after this task counts as done
         if not self._stopping and "listening on" in self._said:
-            self._died = error_of(self._said, self.process.returncode)
+            self._died = parse_tcpdump_error(self._said, self.process.returncode)
             self._on_death(self.name, self._died.message)
 
     async def _settle(self) -> None:
-        """Wait until tcpdump has read every packet that the kernel holds for it."""
+        """Wait until tcpdump has read every packet that the kernel buffers for it."""
         assert self.process is not None
-        if not catches(self.process.pid, signal.SIGUSR1):
-            return  # it cannot be asked; what is missing then shows in its counts
+        if not is_signal_handled(self.process.pid, signal.SIGUSR1):
+            return  # it cannot report; missing packets then show in its counts
         loop = asyncio.get_running_loop()
         deadline = loop.time() + SETTLE_TIMEOUT_S
         while loop.time() < deadline and not self._ended:
             self._said = ""
             self.process.send_signal(signal.SIGUSR1)
             try:
-                await asyncio.wait_for(self._until(lambda: "dropped by kernel" in self._said or self._ended), 0.5)
+                await asyncio.wait_for(self._wait_until(lambda: "dropped by kernel" in self._said or self._ended), 0.5)
             except asyncio.TimeoutError:
-                continue  # asleep in a full disk, or stopped: the deadline bounds it
+                continue  # blocked by a full disk, or stopped: the deadline bounds it
             counts = parse_counts(self._said)
-            # The kernel counts a dropped packet as received too.
-            # A line that is not whole yet, or is not known, has no counts.
+            # The kernel counts a dropped packet as received, too. An incomplete or unknown line has no counts.
             if counts.keys() >= _SETTLED and (
                 counts["captured_packets"] + counts["dropped_kernel_packets"] >= counts["received_by_filter_packets"]
             ):
@@ -289,7 +292,7 @@ class RunningCapture:
 
 
 def tcpdump_argv(program: str, request: StartCapture) -> List[str]:
-    """The command line that takes a capture. Raises WireError for what would be more than that."""
+    """Build tcpdump's command line. Raises WireError for a request that would add anything else."""
     interface, expression = request.interface, request.filter
     if not 1 <= len(interface) <= 15 or interface.startswith("-") or "/" in interface:
         raise WireError("bad_request", "interface: %r is not a valid interface name" % interface)
@@ -303,6 +306,6 @@ def tcpdump_argv(program: str, request: StartCapture) -> List[str]:
         argv += ["-j", "adapter_unsynced"]
     argv += ["--time-stamp-precision=nano", "-w", "-"]
     if os.geteuid() == 0:
-        # tcpdump gives root up by default, and a change of credentials cancels its death with the agent.
+        # tcpdump drops root by default, and a change of credentials cancels its death with the agent.
         argv += ["-Z", "root"]
     return [*argv, expression] if expression else argv

@@ -1,4 +1,4 @@
-"""What goes wrong when no console listens any more: told on stderr, and only where somebody debugs the agent."""
+"""Errors after the console has stopped listening: printed on stderr, and only while the agent is debugged."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ import sys
 
 
 def complain(message: str) -> None:
-    """Say it, if LABCONSOLE_AGENT_DEBUG is set."""
+    """Print a message, if LABCONSOLE_AGENT_DEBUG is set."""
     if os.environ.get("LABCONSOLE_AGENT_DEBUG"):
         sys.stderr.write("labconsole agent: %s\n" % message)

@@ -1,9 +1,9 @@
-"""The keeper: the process that the node's shell started, parent of the agent, and the last to leave.
+"""The keeper: the process that the node's shell started, parent of the agent, and the last to end.
 
-The agent promises it every undoing (one line of JSON through a pipe) *before* it makes the change, and takes the
-promise back when it has undone it. When the agent is gone, however that came about, the keeper kills whatever is left
-of its processes and keeps the promises that stand, last first. All of the agent's processes are the keeper's
-descendants and come to it when orphaned (PR_SET_CHILD_SUBREAPER), so not even a daemon gets away.
+The agent sends it a promise for every undoing (one line of JSON through a pipe) *before* it makes the change, and
+withdraws the promise after undoing it. When the agent has ended, for whatever reason, the keeper kills the rest of its
+processes and executes the remaining promises, last first. All of the agent's processes are the keeper's descendants and
+become its children when orphaned (PR_SET_CHILD_SUBREAPER), so daemons cannot escape either.
 
 It also watches stdin: an agent that has not ended LIMIT_S after the end of its stdin is killed.
 """
@@ -29,7 +29,7 @@ ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 class UndoJournal:
-    """What has been changed on the node and how to undo it, in order; the keeper holds the same list."""
+    """The changes on the node and how to undo them, in order; the keeper has the same list."""
 
     def __init__(self, pipe: int) -> None:
         self._pipe: Optional[int] = pipe
@@ -38,7 +38,7 @@ class UndoJournal:
         self._lock = threading.Lock()  # promises are also made from worker threads
 
     def promise(self, entry: Dict[str, Any]) -> int:
-        """Note how to undo a change that is about to be made. Returns the entry's number."""
+        """Record how to undo a change that is about to be made. Returns the entry's number."""
         with self._lock:
             entry = dict(entry, number=self._next)
             self._next += 1
@@ -47,13 +47,13 @@ class UndoJournal:
             return int(entry["number"])
 
     def done(self, number: int) -> None:
-        """The change has been undone, or need not be."""
+        """Mark a change as undone, or as not in need of it."""
         with self._lock:
             self._entries = [entry for entry in self._entries if entry["number"] != number]
             self._tell({"done": number})
 
     def pending(self, token: Optional[str] = None, *, since: int = 0) -> List[Dict[str, Any]]:
-        """Entries to undo, last first: all, or those of ``token``, with a number above ``since``."""
+        """Return the entries to undo, last first: all, or those of ``token``, with a number above ``since``."""
         with self._lock:
             return [
                 entry
@@ -86,7 +86,7 @@ def become_keeper() -> UndoJournal:
     agent = os.fork()
     if agent == 0:
         os.close(reading)
-        # With nobody to undo after a crash the session ends in order, as if by a signal.
+        # Without a keeper to undo after a crash, the session ends in order, as if by a signal.
         linux.die_with_parent(signal.SIGTERM, parent)
         return UndoJournal(writing)
     status = KILLED_STATUS
@@ -98,7 +98,7 @@ def become_keeper() -> UndoJournal:
 
 
 class _Keeper:
-    """The keeper's life."""
+    """The keeper's main program."""
 
     def __init__(self, agent: int, reading: int) -> None:
         self._agent, self._reading = agent, reading
@@ -107,24 +107,24 @@ class _Keeper:
         self._imported: Set[str] = set()
 
     def run(self) -> int:
-        # stdout is the agent's alone: the console shall see its end at once.
+        # stdout belongs to the agent alone: the console must see its end at once.
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 1)
         os.close(null)
         for number in ENDING:
-            signal.signal(number, self._pass_on)
+            signal.signal(number, self._forward_signal)
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
         self._listen()
         self._end_agent()
-        promised = _in_order(self._promised.values())
-        # What is left on a guest's disk only the guest can remove, which may be a descendant itself.
+        promised = _sort_for_undo(self._promised.values())
+        # Leftovers on a guest's disk can only be removed by the guest, which may be a descendant itself.
         undo_all(entry for entry in promised if entry.get("inside"))
         kill_descendants()
         undo_all(entry for entry in promised if not entry.get("inside"))
         status = self._status
         return os.WEXITSTATUS(status) if status is not None and os.WIFEXITED(status) else KILLED_STATUS
 
-    def _pass_on(self, number: int, frame: Any) -> None:
+    def _forward_signal(self, number: int, frame: Any) -> None:
         if self._status is None:
             os.kill(self._agent, signal.SIGTERM)
 
@@ -132,7 +132,7 @@ class _Keeper:
         """Collect promises until the agent's end of the pipe is closed or the agent has ended."""
         rest = b""
         deadline: Optional[float] = None
-        # Woken by SIGCHLD through a pipe, so that no orphan stays unreaped and no wake-up is lost.
+        # SIGCHLD wakes the keeper through a pipe, so that no orphan stays unreaped and no wake-up is lost.
         woken, waking = os.pipe()
         os.set_blocking(woken, False)
         os.set_blocking(waking, False)
@@ -145,7 +145,7 @@ class _Keeper:
         while True:
             self._reap()
             if self._status is not None:
-                # All that the agent told is in the pipe; a fork of its own may still hold the other end.
+                # All of the agent's messages are in the pipe; a fork of its own may still have the other end open.
                 os.set_blocking(self._reading, False)
             wait_ms = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000 + 1
             ready = dict(poll.poll(0 if self._status is not None else wait_ms))
@@ -172,8 +172,8 @@ class _Keeper:
             entry = message["promise"]
             self._promised[entry["number"]] = entry
             if entry["kind"] not in self._imported:
-                # Not in a thread: if we are killed, the kernel tells the agent at the main thread's end, and until the
-                # last thread has ended the agent would still find its keeper.
+                # Not in a thread: if we are killed, the kernel notifies the agent at the main thread's end, and until
+                # the last thread has ended the agent would still find its keeper.
                 self._imported.add(entry["kind"])
                 _import_undoing(entry["kind"])
         else:
@@ -191,7 +191,7 @@ class _Keeper:
                 self._status = status
 
     def _end_agent(self) -> None:
-        """Its end of the pipe is closed, so it is ending; wait for that, but not for ever."""
+        """Wait for the agent, whose end of the pipe is closed, to end, but not for ever."""
         deadline = time.monotonic() + LIMIT_S
         while self._status is None:
             self._reap()
@@ -203,7 +203,7 @@ class _Keeper:
 
 
 def kill_descendants() -> None:
-    """Kill and reap all children, and theirs as they become ours, for a second at most."""
+    """Kill and reap all children, and their children as they become ours, for a second at most."""
     deadline = time.monotonic() + 1.0
     while time.monotonic() < deadline:
         for pid in _children():
@@ -229,19 +229,19 @@ def _children() -> List[int]:
                     if int(stat.read().rpartition(b")")[2].split()[1]) == own:
                         found.append(int(name))
             except (OSError, IndexError):
-                continue  # ended while we looked
+                continue  # ended meanwhile
     return found
 
 
-def _in_order(promised: Iterable[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """The last first, but what may take its time (a guest that has to shut down) after everything else."""
+def _sort_for_undo(promised: Iterable[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """Sort the last first, but slow entries (a guest that has to shut down) after everything else."""
     return sorted(promised, key=lambda entry: ("limit_s" in entry, -entry["number"]))
 
 
 def undo_all(entries: Iterable[Dict[str, Any]]) -> None:
-    """Undo without an agent. Nobody is left to be told of a failure, and one must not keep the rest from being done.
+    """Undo without an agent. Failures cannot be reported, and one must not prevent the rest.
 
-    What may take its time is done at once for all: guests shut down together.
+    Slow entries all begin at once: guests shut down together.
     """
     waiting = []
     for entry in entries:
@@ -255,12 +255,12 @@ def undo_all(entries: Iterable[Dict[str, Any]]) -> None:
 
 
 def _import_undoing(kind: str) -> None:
-    """Import what undoing takes while the node is well: later its disk or its memory may not allow it."""
+    """Import the undo code while the node is well: later its disk or its memory may not allow it."""
     try:
         from labconsole.agent import undo  # not before it is needed: many sessions change nothing
 
-        undo.import_for(kind)
-    except Exception as exc:  # noqa: BLE001 - it is tried again when it is needed
+        undo.import_undo_modules(kind)
+    except Exception as exc:  # noqa: BLE001 - retried when it is needed
         complain("cannot import how to undo %s: %s" % (kind, exc))
 
 

@@ -1,8 +1,8 @@
-"""What the kernel says of the network, by netlink: pyroute2's sockets, requests and messages.
+"""The kernel's reports on the network, by netlink: pyroute2's sockets, requests and messages.
 
-Its ``IPRSocket`` is the kind of socket that brings no event loop along. A thread opens it in the namespace that it is
-to read; from then on it is read on the agent's loop, without waiting. What is read ten times a second or by the
-thousand has a decoder of its own beside its reader (docs/decisions/0013), over ``messages`` and ``attributes`` here.
+Its ``IPRSocket`` is the kind of socket without an event loop of its own. A thread opens it in its namespace; from then
+on the agent's loop reads it, without waiting. Data read ten times a second or by the thousand has a decoder of its own
+next to its reader (docs/decisions/0013), which uses ``messages`` and ``attributes`` here.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ DUMP_INTERRUPTED = 0x10
 ERROR, DONE = 2, 3
 RECEIVE_BYTES = 65536
 LINK_EVENTS = 1
-"""The group of a socket that hears of every interface that appears, goes or changes."""
+"""The group of a socket that receives an event for every interface that appears, disappears or changes."""
 
 HEADER = struct.Struct("=IHHII")
 _ATTRIBUTE = struct.Struct("=HH")
 _ERROR_NUMBER = struct.Struct("=i")
 _INDEX = struct.Struct("=4xi")
-"""How a message begins that is about an interface."""
+"""The beginning of a message about an interface."""
 
 
 def load() -> Any:
-    """pyroute2's module of sockets. Importing it takes a tenth of a second and more: not on the event loop."""
-    import pyroute2.iproute.linux  # noqa: F401 - first, for the library's modules import each other
+    """Import pyroute2's module of sockets. Takes a tenth of a second and more: not on the event loop."""
+    import pyroute2.iproute.linux  # noqa: F401 - first, because the library's modules import each other
     from pyroute2.netlink.rtnl import iprsocket
 
     return iprsocket
 
 
 def dump(opened: socket.socket, request: bytes) -> List[bytes]:
-    """The kernel's answer to a dump request, as it came. One that was changed under is taken again. Raises OSError."""
+    """Return the kernel's raw answer to a dump request. A dump interrupted by changes is repeated. Raises OSError."""
     for _ in range(4):
         parts, interrupted = _dump(opened, request)
         if not interrupted:
@@ -68,7 +68,7 @@ def _dump(opened: socket.socket, request: bytes) -> Tuple[List[bytes], bool]:
 
 
 def messages(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """What follows the header in each message of a dump, up to its end or to what does not fit."""
+    """Yield the part after the header of each message of a dump, up to its end or to one that does not fit."""
     for part in parts:
         at = 0
         while at + HEADER.size <= len(part):
@@ -79,8 +79,8 @@ def messages(parts: Iterable[bytes]) -> Iterator[bytes]:
             at += (length + 3) & ~3
 
 
-def of_interfaces(parts: Iterable[bytes], indexes: Container[int]) -> Iterator[bytes]:
-    """Of a dump of interfaces, or of what they have, each message about one of these."""
+def filter_by_interface(parts: Iterable[bytes], indexes: Container[int]) -> Iterator[bytes]:
+    """Yield each message about one of these interfaces, from a dump of interfaces or of their data."""
     for part in parts:
         at = 0
         while at + HEADER.size + _INDEX.size <= len(part):
@@ -93,7 +93,7 @@ def of_interfaces(parts: Iterable[bytes], indexes: Container[int]) -> Iterator[b
 
 
 def attributes(data: bytes, at: int = 0) -> Iterator[Tuple[int, bytes]]:
-    """(type, content) of each attribute from ``at`` on; ends at the first that does not fit."""
+    """Yield (type, content) of each attribute from ``at`` on; ends at the first that does not fit."""
     while at + 4 <= len(data):
         length, kind = _ATTRIBUTE.unpack_from(data, at)
         if length < 4 or at + length > len(data):
@@ -103,21 +103,21 @@ def attributes(data: bytes, at: int = 0) -> Iterator[Tuple[int, bytes]]:
 
 
 class RouteSocket:
-    """A route socket of pyroute2's in one namespace (None: that of the calling thread)."""
+    """A route socket of pyroute2's in one namespace, or None for that of the calling thread."""
 
     def __init__(self, namespace: Optional[int] = None, groups: int = 0) -> None:
         opening = functools.partial(_open, groups)
-        self._route: Any = opening() if namespace is None else linux.in_namespace(namespace, opening)
+        self._route: Any = opening() if namespace is None else linux.run_in_namespace(namespace, opening)
         self.socket: socket.socket = self._route.socket
         self._stats_request = self._request("RTM_GETSTATS", filter_mask=1)
 
     def close(self) -> None:
         self._route.close()
 
-    def _request(self, asked: str, **fields: int) -> bytes:
+    def _request(self, request_name: str, **fields: int) -> bytes:
         from pyroute2.netlink import NLM_F_DUMP, NLM_F_REQUEST, rtnl
 
-        kind = getattr(rtnl, asked)
+        kind = getattr(rtnl, request_name)
         message = self._route.marshal.msg_map[kind]()
         message["header"].update(type=kind, flags=NLM_F_REQUEST | NLM_F_DUMP, sequence_number=1)
         for name, value in fields.items():
@@ -125,16 +125,16 @@ class RouteSocket:
         message.encode()
         return bytes(message.data)
 
-    def _list(self, asked: str, of: Optional[Container[int]] = None) -> List[Any]:
-        parts = dump(self.socket, self._request(asked))
-        return self.decode(parts if of is None else of_interfaces(parts, of))
+    def _list(self, request_name: str, of: Optional[Container[int]] = None) -> List[Any]:
+        parts = dump(self.socket, self._request(request_name))
+        return self.decode(parts if of is None else filter_by_interface(parts, of))
 
     def decode(self, parts: Iterable[bytes]) -> List[Any]:
-        """pyroute2's messages out of the kernel's answer."""
+        """Decode the kernel's answer to pyroute2's messages."""
         return [each for part in parts for each in self._route.marshal.parse(part) if each["header"]["type"] != DONE]
 
     def drain(self) -> bool:
-        """Take what was told unasked. Whether there was anything; it may also have been lost for want of room."""
+        """Discard unsolicited messages; return whether there were any, or some may have been lost for lack of room."""
         found = False
         try:
             while True:
@@ -146,15 +146,15 @@ class RouteSocket:
             return True  # ENOBUFS
 
     def stats(self) -> List[bytes]:
-        """The 64-bit counters of all interfaces, not decoded."""
+        """Return the 64-bit counters of all interfaces, not decoded."""
         return dump(self.socket, self._stats_request)
 
     def links(self, of: Optional[Container[int]] = None) -> List[Any]:
-        """Of all interfaces, or of those with these indexes: to decode one takes a millisecond."""
+        """Return all interfaces, or those with these indexes: to decode one takes a millisecond."""
         return self._list("RTM_GETLINK", of)
 
     def names(self) -> Dict[int, str]:
-        """Interface names by index."""
+        """Return interface names by index."""
         return {link["index"]: link.get("IFLA_IFNAME") for link in self.links()}
 
     def addresses(self) -> List[Any]:
@@ -168,7 +168,7 @@ def _open(groups: int) -> Any:
     opened = load().IPRSocket()
     try:
         opened.bind(groups)
-    except KeyError as exc:  # pyroute2's own word for it
+    except KeyError as exc:  # pyroute2's error for it
         opened.close()
         raise OSError(errno.EADDRINUSE, "this process has too many netlink sockets") from exc
     return opened

@@ -1,7 +1,7 @@
-"""The parts of an agent: each answers the requests of one subject, and is imported when something first needs it.
+"""The parts of an agent: each handles the requests of one subject, and is imported when first needed.
 
-To import all of them takes an agent five times as long as the rest of its start. What ends or undoes a session imports
-nothing: a part that was never needed has nothing to end.
+Importing all of them takes an agent five times as long as the rest of its start. Code that ends or undoes a session
+imports nothing: a part that was never needed has nothing to end.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Awaitable, Callable, Dict, List, Optional, Tuple
 
 from labconsole.agent.keeper import UndoJournal
-from labconsole.agent.operations.answering import Operation, operations_of
+from labconsole.agent.operations.handlers import Operation, find_operations
 from labconsole.agent.pipes import Notice, Outlet
 from labconsole.wire.codec import WireError
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from labconsole.agent.operations.capturing import Captures
     from labconsole.agent.operations.checking import Checking
     from labconsole.agent.operations.counting import Counting
-    from labconsole.agent.operations.execute import Executor
     from labconsole.agent.operations.generating import Generating
+    from labconsole.agent.operations.guest_stops import GuestStops
     from labconsole.agent.operations.guests import Guests
     from labconsole.agent.operations.leasing import Leasing
     from labconsole.agent.operations.marking import Marking
     from labconsole.agent.operations.network import NetworkChanges
+    from labconsole.agent.operations.program_execution import Executor
     from labconsole.agent.operations.queues import SharedQueues
     from labconsole.agent.operations.reading import Reading
-    from labconsole.agent.operations.stopping import Stopping
     from labconsole.agent.operations.timing import Timing
     from labconsole.agent.operations.tracing import Tracing
     from labconsole.agent.processes.namespaces import Namespaces
@@ -53,13 +53,13 @@ OPERATIONS = {
     "stopping": "guest.promise_stop guest.stop_kept",
     "executing": "exec",
 }
-"""The part of the agent that answers a request. An operation without an entry is answered, too, but all parts are
+"""The part of the agent that handles a request. An operation without an entry is handled, too, but all parts are
 imported to find it.
 """
 
 
 class Parts:
-    """The parts of one session. ``failed`` tells of an exception, and returns the sentence."""
+    """The parts of one session. ``failed`` reports an exception, and returns the sentence."""
 
     def __init__(
         self,
@@ -78,11 +78,11 @@ class Parts:
     def operation(self, op: str) -> Optional[Operation]:
         if op not in self.operations:
             for part in [part for part, ops in OPERATIONS.items() if op in ops.split()] or OPERATIONS:
-                self.operations.update(operations_of(getattr(self, part)))
+                self.operations.update(find_operations(getattr(self, part)))
         return self.operations.get(op)
 
     def made(self, *parts: str) -> List[Any]:
-        """Those of these parts that something needed so far: what was never imported has nothing to end."""
+        """Return those of these parts that exist so far: a part that was never imported has nothing to end."""
         return [self.__dict__[part] for part in parts if part in self.__dict__]
 
     @cached_property
@@ -144,7 +144,7 @@ class Parts:
     def capturing(self) -> Captures:
         from labconsole.agent.operations.capturing import Captures
 
-        return Captures(self._journal, self._outlet.send, self.namespaces.to_enter)
+        return Captures(self._journal, self._outlet.send, self.namespaces.find_entry_namespaces)
 
     @cached_property
     def marking(self) -> Marking:
@@ -185,19 +185,19 @@ class Parts:
     def guests(self) -> Guests:
         from labconsole.agent.operations.guests import Guests
 
-        return Guests(self._outlet.send, self.namespaces.to_enter)
+        return Guests(self._outlet.send, self.namespaces.find_entry_namespaces)
 
     @cached_property
-    def stopping(self) -> Stopping:
-        from labconsole.agent.operations.stopping import Stopping
+    def stopping(self) -> GuestStops:
+        from labconsole.agent.operations.guest_stops import GuestStops
 
-        return Stopping(self._journal)
+        return GuestStops(self._journal)
 
     @cached_property
     def executing(self) -> Executor:
-        from labconsole.agent.operations.execute import Executor
+        from labconsole.agent.operations.program_execution import Executor
 
-        return Executor(self.namespaces.to_enter)
+        return Executor(self.namespaces.find_entry_namespaces)
 
     def _namespaces_changed(self, leaving: Optional[str]) -> None:
         for part in self.made("counters", "links", "marking"):
@@ -235,7 +235,7 @@ class Parts:
     # The end
 
     def stop(self) -> None:
-        """Stop what runs, without waiting."""
+        """Stop everything that runs, without waiting."""
         for counters in self.made("counters"):
             counters.stop()
         for part in self.made("checking", "reading", "marking", "tracing", "timing"):
@@ -246,7 +246,7 @@ class Parts:
             stopping.close()
 
     async def undo(self) -> List[str]:
-        """Undo what was changed, each step whatever became of the others. Returns what failed in the session."""
+        """Undo all changes, each step regardless of failures of the others. Returns what failed in the session."""
         await self._each(
             ("stopping the generator", self._abandon),
             ("closing the captures", self._close_captures),

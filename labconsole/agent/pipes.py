@@ -1,7 +1,7 @@
-"""The two ends of the conversation: lines in from stdin, lines out to stdout, neither ever blocking the event loop.
+"""The two ends of the connection: lines in from stdin, lines out to stdout, neither ever blocking the event loop.
 
-The decision here: what the console does not read must not stall the node. Samples are dropped (and counted by whoever
-made them) once DROP_ABOVE_BYTES wait to be written; replies are kept up to GIVE_UP_BYTES, beyond which the console
+The decision here: a console that does not read must not stall the node. Samples are dropped (and counted by their
+producer) once DROP_ABOVE_BYTES wait to be written; replies are kept up to GIVE_UP_BYTES, beyond which the console
 counts as gone.
 """
 
@@ -37,7 +37,7 @@ class Inlet:
         try:
             self._loop.add_reader(descriptor, self._readable)
         except PermissionError:
-            # A file or /dev/null cannot be waited for; nobody speaks the protocol through one.
+            # A file or /dev/null cannot be waited for; it is never used for the protocol.
             self._loop.call_soon(on_end)
 
     def close(self) -> None:
@@ -49,7 +49,7 @@ class Inlet:
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
-            data = b""  # a reset connection is an end too
+            data = b""  # a reset connection is an end, too
         if not data:
             self.close()
             self._on_end()
@@ -94,7 +94,7 @@ class Outlet:
         self._write(codec.encode(message))
 
     def offer(self, message: Dict[str, Any]) -> bool:
-        """Queue a message that may be dropped; False when it was."""
+        """Queue a message that may be dropped; returns False if it was."""
         if not self.has_room:
             return False
         self._write(codec.encode(message))
@@ -126,7 +126,7 @@ class Outlet:
     def _writable(self) -> None:
         try:
             while self._waiting:
-                # 64 KiB: what a pipe holds; a longer slice would only be copied for nothing.
+                # 64 KiB, the size of a pipe; a longer slice would only be copied for nothing.
                 written = os.write(self._fd, self._waiting[:65536])
                 del self._waiting[:written]
         except (BlockingIOError, InterruptedError):
@@ -155,4 +155,4 @@ class Outlet:
 
 
 Notice = Callable[[str, str], None]
-"""notice(code, message): tells the console something that no request asked for."""
+"""notice(code, message): sends the console an unsolicited message."""

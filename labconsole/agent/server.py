@@ -1,7 +1,7 @@
-"""The agent: takes requests line by line, runs them side by side, and undoes everything when its stdin ends.
+"""The agent: reads requests line by line, runs them concurrently, and undoes everything when its stdin ends.
 
-There is one way out (``_shut_down``) for the end of stdin, the request ``close``, a signal and a console that does not
-read any more. It is bounded twice: an alarm kills the process if it hangs, and the keeper does what is left then.
+There is one way out (``_shut_down``) for the end of stdin, the request ``close``, a signal and a console that no longer
+reads. It is bounded twice: an alarm kills the process if it hangs, and the keeper does the rest then.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import traceback
 from typing import Any, Dict, List, Optional, Set
 
 from labconsole.agent.keeper import ENDING, UndoJournal
-from labconsole.agent.operations.answering import answers, operations_of
+from labconsole.agent.operations.handlers import find_operations, handles
 from labconsole.agent.parts import Parts
 from labconsole.agent.pipes import Inlet, Outlet
 from labconsole.wire import codec
@@ -43,7 +43,7 @@ class Agent:
             self._loop.add_signal_handler(number, self._end)
         self._loop.set_exception_handler(self._unhandled)
         self._inlet = Inlet(0, self._line, self._line_too_long, self._end)
-        self._parts.operations.update(operations_of(self))
+        self._parts.operations.update(find_operations(self))
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
 
     async def run(self) -> None:
@@ -122,16 +122,16 @@ class Agent:
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: Dict[str, Any]) -> None:
         exc = context.get("exception")
         if isinstance(exc, WireError):
-            return  # told already, by an event
+            return  # already reported, by an event
         self._bug(str(context.get("message")), exc if exc is not None else RuntimeError("unknown"))
 
-    @answers(Ping)
+    @handles(Ping)
     async def ping(self, request: Ping) -> Clocks:
         return Clocks(monotonic_ns=time.monotonic_ns(), wall_ns=time.time_ns())
 
-    @answers(Watchdog)
+    @handles(Watchdog)
     async def watchdog(self, request: Watchdog) -> Done:
-        """End as if stdin had ended when no line came for so long: a pulled cable ends no stdin for hours."""
+        """End as if stdin had ended after this long without a line: a pulled cable does not end stdin for hours."""
         if self._silence is not None:
             self._silence.cancel()
             self._silence = None
@@ -139,7 +139,7 @@ class Agent:
             self._watch_silence(request.silence_s)
         return Done()
 
-    @answers(OnlyWatch)
+    @handles(OnlyWatch)
     async def only_watch(self, request: OnlyWatch) -> Done:
         self._parts.only_watches = True
         return Done()
@@ -174,7 +174,7 @@ class Agent:
         try:
             await asyncio.wait_for(self._outlet.drained(), FLUSH_S)
         except asyncio.TimeoutError:
-            return  # nobody reads; the alarm's time is better spent on ending
+            return  # the console does not read; the alarm's time is better spent on ending
 
     async def _clean_up(self) -> List[str]:
         self._parts.stop()
@@ -187,9 +187,9 @@ class Agent:
 
 def _sweep() -> None:
     """Import and sweep in a thread: a disk that hangs must not keep the console waiting."""
-    from labconsole.agent import spool
+    from labconsole.agent import capture_dir
 
-    spool.sweep(spool.default_directory())
+    capture_dir.sweep(capture_dir.default_directory())
 
 
 async def serve(journal: UndoJournal) -> None:

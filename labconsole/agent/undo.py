@@ -1,7 +1,7 @@
-"""How what stands in the journal is undone: changes by their own class (labconsole/network), the rest here.
+"""Undoing the entries of the journal: changes by their own class (labconsole/network), the rest here.
 
-Entries are plain JSON so that the keeper, another process, can hold and run them. Both the agent and the keeper call
-``run``. All undoing is idempotent and content when nothing is left to undo.
+Entries are plain JSON so that the keeper, another process, can store and run them. Both the agent and the keeper call
+``run``. All undoing is idempotent and does nothing if nothing is left to undo.
 """
 
 from __future__ import annotations
@@ -20,26 +20,28 @@ from labconsole.agent.processes import linux
 
 Entry = Dict[str, Any]
 KILL_S = 60.0
-"""How long what takes a guest's power away may take."""
+"""Time limit for taking a guest's power away."""
 
 QUESTION_S, POLL_S = 10.0, 0.5
-"""How long a question whether a guest still runs may take, and between two of them."""
+"""Time limit for checking whether a guest still runs, and the interval between two checks."""
 
 Resolve = Callable[[str], Optional[int]]
-"""The descriptor of a namespace the agent made, None for "" (where the agent is); LookupError when it is gone."""
+"""Returns the descriptor of a namespace the agent made, or None for "" (the agent's own). Raises LookupError if it is
+gone.
+"""
 
 
 def no_namespace(name: str) -> Optional[int]:
-    """The keeper's ``Resolve``: the agent's namespaces ended with it, and what was in them too."""
+    """The keeper's ``Resolve``: the agent's namespaces and their contents ended with it."""
     if name:
         raise LookupError(name)
     return None
 
 
 def run(entry: Entry, resolve: Resolve) -> None:
-    """Undo what one entry promises. Raises OSError or pyroute2's NetlinkError when it cannot be done."""
-    if entry["kind"] in OF_THE_AGENT:
-        OF_THE_AGENT[entry["kind"]](entry)
+    """Undo the change of one entry. Raises OSError or pyroute2's NetlinkError if it cannot be done."""
+    if entry["kind"] in AGENT_UNDO_ACTIONS:
+        AGENT_UNDO_ACTIONS[entry["kind"]](entry)
         return
     from labconsole.network import change
 
@@ -47,7 +49,7 @@ def run(entry: Entry, resolve: Resolve) -> None:
         namespace = resolve(entry.get("namespace", ""))
     except LookupError:
         return
-    linux.in_namespace(namespace, lambda: change.undo(entry))
+    linux.run_in_namespace(namespace, lambda: change.undo(entry))
 
 
 def _path(entry: Entry) -> None:
@@ -76,17 +78,17 @@ def _port_features(entry: Entry) -> None:
 
 
 def _started_guest(entry: Entry) -> None:
-    """Ask it to shut down; where it cannot be asked, or does not do it in time, take its power away. One that is off
-    lets both fail.
+    """Request its shutdown; if that fails, or it is not off in time, take its power away. Both fail for a guest that is
+    off.
     """
     ask, runs = entry.get("ask"), entry.get("runs")
     if ask:
         until = time.monotonic() + entry["limit_s"]
         before = _answer(runs, QUESTION_S, subprocess.PIPE) if runs else None
-        asked = _answer(ask, entry["limit_s"])
+        answer = _answer(ask, entry["limit_s"])
         if (
-            asked is not None
-            and asked[0] == 0
+            answer is not None
+            and answer[0] == 0
             and (runs is None or before is None or before[0] != 0 or _ends(runs, before, until))
         ):
             return
@@ -94,7 +96,7 @@ def _started_guest(entry: Entry) -> None:
 
 
 def _ends(runs: List[str], before: Tuple[int, bytes], until: float) -> bool:
-    """Whether what tells this start of a guest from others says something else by then."""
+    """Whether the text that identifies this start of a guest changes by then."""
     while time.monotonic() < until:
         time.sleep(POLL_S)
         if _answer(runs, QUESTION_S, subprocess.PIPE) not in (before, None):
@@ -103,7 +105,7 @@ def _ends(runs: List[str], before: Tuple[int, bytes], until: float) -> bool:
 
 
 def begin_stopping(entry: Entry) -> None:
-    """The first step of that, without waiting for it."""
+    """Begin the guest's shutdown, without waiting for it."""
     try:
         _begin(entry.get("ask") or entry["kill"], subprocess.DEVNULL)
     except OSError as exc:
@@ -111,7 +113,7 @@ def begin_stopping(entry: Entry) -> None:
 
 
 def _answer(argv: List[str], limit_s: float, stdout: int = subprocess.DEVNULL) -> Optional[Tuple[int, bytes]]:
-    """Exit status and what it printed; None: it could not be run, or did not end and was killed."""
+    """Return exit status and output, or None if it could not be run, or did not end and was killed."""
     try:
         process = _begin(argv, stdout)
     except OSError as exc:
@@ -121,7 +123,7 @@ def _answer(argv: List[str], limit_s: float, stdout: int = subprocess.DEVNULL) -
         printed, _ = process.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired as exc:
         complain(str(exc))
-        with suppress(OSError):  # of another user's
+        with suppress(OSError):  # another user's
             os.killpg(process.pid, signal.SIGKILL)
         return None
     return process.returncode, printed
@@ -134,9 +136,9 @@ def _begin(argv: List[str], stdout: int) -> "subprocess.Popen[bytes]":
     return subprocess.Popen(argv, stdin=null, stdout=stdout, stderr=null, env=CHILD_ENVIRONMENT, start_new_session=True)
 
 
-def import_for(kind: str) -> None:
+def import_undo_modules(kind: str) -> None:
     """Import everything that ``run`` needs for an entry of this kind."""
-    if kind in OF_THE_AGENT:
+    if kind in AGENT_UNDO_ACTIONS:
         for name in _IMPORTS.get(kind, ()):
             importlib.import_module(name)
         return
@@ -147,10 +149,13 @@ def import_for(kind: str) -> None:
 
 
 STARTED_GUEST = "started_guest"
-OF_THE_AGENT: Dict[str, Callable[[Entry], None]] = {
-    "path": _path, "pktgen": _pktgen, "port_features": _port_features, STARTED_GUEST: _started_guest
-}  # fmt: skip
-"""What the agent promises for itself: no changes that a console asked for, and in no namespace."""
+AGENT_UNDO_ACTIONS: Dict[str, Callable[[Entry], None]] = {
+    "path": _path,
+    "pktgen": _pktgen,
+    "port_features": _port_features,
+    STARTED_GUEST: _started_guest,
+}
+"""The agent's own promises: no changes that a console requested, and in no namespace."""
 
 _IMPORTS = {
     "pktgen": ("labconsole.agent.sending.pktgen_files",),

@@ -1,4 +1,4 @@
-"""Measuring from Python: one design point now, or what is missing of plans. Async, and plain for everybody else."""
+"""Measuring from Python: one design point now, or the missing trials of plans. Async and blocking."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from labconsole.api.asked import asked_point, refuse_unknown
-from labconsole.api.plan_files import held_for, refuse_twice
-from labconsole.api.session import connected, in_own_loop
+from labconsole.api.design_point_parser import parse_design_point, refuse_unknown
+from labconsole.api.plan_files import exclusive_replay, refuse_twice
+from labconsole.api.session import connected, run_in_own_loop
 from labconsole.api.testbed import open_session
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Outcome, Progress
@@ -17,14 +17,14 @@ from labconsole.engine.execution.runner import PlanRunner
 from labconsole.errors import ConfigError
 from labconsole.model.inventory import Inventory, load_inventory
 from labconsole.model.plan.loader import load_plan
-from labconsole.model.plan.occasions import on_occasion
+from labconsole.model.plan.occasions import build_occasion_plan
 from labconsole.model.record.run import RunRecord
-from labconsole.model.yaml_file import about
+from labconsole.model.yaml_file import locate_errors
 from labconsole.store.open import open_store
 
 
 def load_testbed(hosts: str | Path = "hosts.yaml") -> Inventory:
-    """A testbed by its file: ``nodes``, ``platforms``, ``streams``, ``defaults``. Raises ConfigError."""
+    """Load a testbed from its file: ``nodes``, ``platforms``, ``streams``, ``defaults``. Raises ConfigError."""
     return load_inventory(Path(hosts))
 
 
@@ -38,12 +38,12 @@ async def run_async(
 ) -> list[RunRecord]:
     """Measure one design point and save every run; returns their records, each with its verdict.
 
-    ``point``: platform, frame_size_bytes, includes_fcs, sources, target, duration_s, background, generator, observe,
-    as `labconsole run` has them. ``store``: a file or URL, None: the user's own. Raises LabError.
+    ``point``: platform, frame_size_bytes, includes_fcs, sources, target, duration_s, background, generator, observe, as
+    for `labconsole run`. ``store``: a file or URL, or None for the user's own. Raises LabError.
     """
-    refuse_unknown(point, "run", asked_point, run_async)
+    refuse_unknown(point, "run", parse_design_point, run_async)
     inventory = _inventory(testbed)
-    request = asked_point(inventory, **point)
+    request = parse_design_point(inventory, **point)
     if repetitions < 1:
         raise ConfigError("must be 1 or more", key="repetitions", value=repetitions)
     with open_store(None if store is None else str(store)) as opened:
@@ -53,20 +53,20 @@ async def run_async(
             return await session.run(request, repetitions, take_over=take_over)
 
 
-def run(testbed: Inventory | str | Path = "hosts.yaml", **asked: Any) -> list[RunRecord]:
-    """The same for who does not await: see run_async()."""
-    return in_own_loop(lambda: run_async(testbed, **asked))
+def run(testbed: Inventory | str | Path = "hosts.yaml", **options: Any) -> list[RunRecord]:
+    """The blocking form of run_async()."""
+    return run_in_own_loop(lambda: run_async(testbed, **options))
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """How plans ended, by the name that their runs have. ``complete``: everything that was asked for is there."""
+    """How plans ended, by the name that their runs have. ``complete``: whether all requested trials are stored."""
 
     outcomes: dict[str, Outcome]
 
     @property
     def complete(self) -> bool:
-        """Of all plans."""
+        """Whether all plans are complete."""
         return all(outcome.complete for outcome in self.outcomes.values())
 
 
@@ -79,37 +79,37 @@ async def replay_async(
     take_over: bool = False,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> Replayed:
-    """Measure what is missing of plans, one after the other, and save it as it comes. Raises LabError.
+    """Measure the missing trials of plans, one plan after the other, and save each at once. Raises LabError.
 
-    ``occasion``: measure them once more, under this name (docs/compare.md).
+    ``occasion``: measure the plans once more, under this name (docs/compare.md).
     """
     inventory = _inventory(testbed)
     paths = [Path(plans)] if isinstance(plans, str | Path) else [Path(each) for each in plans]
     with open_store(None if store is None else str(store)) as opened:
         session = open_session(inventory, opened)
         read = [load_plan(path, inventory, also=session.check_background) for path in paths]
-        meant = [plan if occasion is None else on_occasion(plan, occasion) for plan in read]
+        meant = [plan if occasion is None else build_occasion_plan(plan, occasion) for plan in read]
         refuse_twice(paths, meant)
         if len({plan.name for plan in meant}) < len(meant):
             raise ConfigError("two of these plans have one name", value=", ".join(plan.name for plan in meant))
         for path, plan in zip(paths, meant, strict=True):
             for experiment in session.experiments:
-                with about(path):
+                with locate_errors(path):
                     experiment.refuse(experiment.steps(plan, None), plan, inventory, session.stage)
         executions = [PlanExecution(plan, session, on_progress) for plan in meant]
         needed = [node for plan in meant for point in plan.points for node in session.nodes_of(point.request)]
-        with held_for(opened, inventory, meant):
+        with exclusive_replay(opened, inventory, meant):
             async with connected(session, list(dict.fromkeys(needed)) or [inventory.uut]):
                 await PlanRunner(executions, session, take_over=take_over).run()
     return Replayed({execution.plan.name: execution.outcome for execution in executions})
 
 
 def replay(
-    plans: str | Path | Sequence[str | Path], testbed: Inventory | str | Path = "hosts.yaml", **asked: Any
+    plans: str | Path | Sequence[str | Path], testbed: Inventory | str | Path = "hosts.yaml", **options: Any
 ) -> Replayed:
-    """The same for who does not await: see replay_async()."""
-    refuse_unknown(asked, "replay", replay_async)
-    return in_own_loop(lambda: replay_async(plans, testbed, **asked))
+    """The blocking form of replay_async()."""
+    refuse_unknown(options, "replay", replay_async)
+    return run_in_own_loop(lambda: replay_async(plans, testbed, **options))
 
 
 def _inventory(testbed: Inventory | str | Path) -> Inventory:

@@ -1,6 +1,7 @@
-"""Metrics in OpenMetrics' format, of what a store holds and of how far plans are. Never of the unit under test itself.
+"""Metrics in OpenMetrics' format, of a store's contents and the progress of plans. Never of the unit under
+test itself.
 
-They are computed on the operator's machine from what it knows anyway: nothing is asked of a node for them.
+They are computed on the operator's machine from data that it already has: no node is queried for them.
 """
 
 from __future__ import annotations
@@ -16,22 +17,29 @@ from labconsole.measure.groups import is_search_trial
 from labconsole.model.record.summary import RunSummary
 from labconsole.report.points import PointSummary, make_points
 from labconsole.store.reading import StoredRuns
-from labconsole.text.harmless import harmless_line
+from labconsole.text.sanitize import sanitize_line
 
 if TYPE_CHECKING:
     from prometheus_client.core import GaugeMetricFamily
 
 POINT_LABELS: Final = (
-    "testbed", "plan", "platform", "frame_size_bytes", "includes_fcs", "sources", "target", "background",
-)  # fmt: skip
-OF_POINTS: Final = {
+    "testbed",
+    "plan",
+    "platform",
+    "frame_size_bytes",
+    "includes_fcs",
+    "sources",
+    "target",
+    "background",
+)
+POINT_METRICS: Final = {
     "labconsole_forwarding_bps": "Mean forwarding rate of a design point on the wire, over its set-ups",
     "labconsole_forwarding_ci_low_bps": "Lower bound of its 95 % interval",
     "labconsole_forwarding_ci_high_bps": "Upper bound of its 95 % interval",
     "labconsole_loss_ratio": "Share that the unit under test lost of what it was offered",
     "labconsole_set_ups": "Set-ups with a trial that enters the mean",
 }
-OF_PLANS: Final = {
+PLAN_METRICS: Final = {
     "labconsole_plan_trials": "Trials of a plan that is being measured, by where they stand",
     "labconsole_plan_left_seconds": "Estimated time until it is through",
     "labconsole_trial_offered_bps": "What the last trial was offered, on the wire",
@@ -40,15 +48,15 @@ OF_PLANS: Final = {
 }
 
 
-def family(name: str, words: str, labels: Sequence[str]) -> GaugeMetricFamily:
+def family(name: str, description: str, labels: Sequence[str]) -> GaugeMetricFamily:
     """An empty gauge."""
     from prometheus_client.core import GaugeMetricFamily
 
-    return GaugeMetricFamily(name, words, labels=labels)
+    return GaugeMetricFamily(name, description, labels=labels)
 
 
 class StoreMetrics:
-    """Of the runs of a store. Looked at anew only where runs came since the last time."""
+    """Metrics of the runs of a store. Recomputed only if runs were added since the last time."""
 
     def __init__(self, store: StoredRuns) -> None:
         self._store = store
@@ -56,7 +64,7 @@ class StoreMetrics:
         self._kept: list[Any] = []
 
     def collect(self) -> list[Any]:
-        """Its families; what is not known has no sample. Blocking."""
+        """Its families; unknown values have no sample. Blocking."""
         newest = self._store.list(limit=1)
         seen = (self._store.count(), newest[0].run_id if newest else "")
         if seen != self._seen:
@@ -69,22 +77,25 @@ class StoreMetrics:
         found = Counter(_clean(run.testbed, run.plan_name or "", run.platform, run.verdict) for run in runs)
         for labels, many in sorted(found.items()):
             counted.add_metric(labels, many)
-        return [counted, *_of_points(runs)]
+        return [counted, *_build_point_metrics(runs)]
 
 
-def _of_points(runs: Sequence[RunSummary]) -> list[Any]:
-    families = {name: family(name, words, POINT_LABELS) for name, words in OF_POINTS.items()}
+def _build_point_metrics(runs: Sequence[RunSummary]) -> list[Any]:
+    families = {name: family(name, description, POINT_LABELS) for name, description in POINT_METRICS.items()}
     admission = admit(runs)
     by_plan: dict[str, list[RunSummary]] = {}
     for run in runs:
         if run.run_id not in admission.left_out and not is_search_trial(run):
             by_plan.setdefault(run.plan_name or "", []).append(run)
-    for plan, held in sorted(by_plan.items()):
-        for point in _newest(make_points(held, (), admission.stretches), held):
+    for plan, runs_of_plan in sorted(by_plan.items()):
+        for point in _newest(make_points(runs_of_plan, (), admission.stretches), runs_of_plan):
             values = (
-                point.rate_bps.mean, point.rate_bps.ci_low, point.rate_bps.ci_high,
-                None if point.loss is None or point.loss_of != "uut" else point.loss.ratio, point.set_ups,
-            )  # fmt: skip
+                point.rate_bps.mean,
+                point.rate_bps.ci_low,
+                point.rate_bps.ci_high,
+                None if point.loss is None or point.loss_of != "uut" else point.loss.ratio,
+                point.set_ups,
+            )
             for gauge, value in zip(families.values(), values, strict=True):
                 if value is not None:
                     gauge.add_metric(_labels(plan, point), value)
@@ -92,7 +103,7 @@ def _of_points(runs: Sequence[RunSummary]) -> list[Any]:
 
 
 def _newest(points: Iterable[PointSummary], runs: Iterable[RunSummary]) -> Iterator[PointSummary]:
-    """Of a point under several conditions (kernels, generators, durations, …) the one that was measured last."""
+    """For each point under several conditions (kernels, generators, durations, …) the one that was measured last."""
     begun = {run.run_id: run.started_at for run in runs}
     found: dict[tuple[str, ...], PointSummary] = {}
     for point in sorted(points, key=lambda each: max(begun[run_id] for run_id in each.run_ids)):
@@ -101,27 +112,32 @@ def _newest(points: Iterable[PointSummary], runs: Iterable[RunSummary]) -> Itera
 
 
 def _labels(plan: str, point: PointSummary) -> tuple[str, ...]:
-    asked = point.design
+    design = point.design
     return _clean(
-        asked.conditions.testbed or "", plan, asked.platform, str(asked.frame.bytes),
-        "true" if asked.frame.includes_fcs else "false", str(asked.sources),
-        str(asked.target_bps), asked.background,
-    )  # fmt: skip
+        design.conditions.testbed or "",
+        plan,
+        design.platform,
+        str(design.frame.bytes),
+        "true" if design.frame.includes_fcs else "false",
+        str(design.sources),
+        str(design.target_bps),
+        design.background,
+    )
 
 
 def _clean(*labels: str) -> tuple[str, ...]:
-    """Labels as a page of metrics may hold them: names are of whoever wrote the store."""
-    return tuple(map(harmless_line, labels))
+    """Labels sanitized for a page of metrics: names are from anyone who wrote to the store."""
+    return tuple(map(sanitize_line, labels))
 
 
 class PlanMetrics:
-    """Of plans that are being measured: ``seen`` takes what an execution tells."""
+    """Metrics of plans that are being measured. ``seen`` takes the progress of an execution."""
 
     def __init__(self) -> None:
         self._last: dict[str, Progress] = {}
 
     def seen(self, progress: Progress) -> None:
-        """Where a plan stands now. From the event loop; whoever collects reads from another thread."""
+        """Record a plan's progress. Call it from the event loop; collectors read from another thread."""
         before = self._last.get(progress.plan.name)
         keeps = progress.last is None and before is not None and before.last is not None
         if keeps and before is not None:
@@ -131,7 +147,9 @@ class PlanMetrics:
     def collect(self) -> list[Any]:
         """Its families."""
         labels = {"labconsole_plan_trials": ("plan", "state")}
-        families = {name: family(name, words, labels.get(name, ("plan",))) for name, words in OF_PLANS.items()}
+        families = {
+            name: family(name, description, labels.get(name, ("plan",))) for name, description in PLAN_METRICS.items()
+        }
         trials, left_s, *of_trial = families.values()
         for plan, progress in self._last.items():
             left = progress.total - progress.done - progress.skipped - progress.left_out

@@ -1,7 +1,7 @@
-"""Metrics served on this machine alone: on a loopback address, or on a Unix socket that only its owner may open.
+"""Metrics served on this machine alone: on a loopback address or a Unix socket of the owner.
 
-Every user of this machine can read a loopback port. A page in a browser cannot: a request has to name this machine as
-its host, and not a name that somebody lets point to 127.0.0.1.
+Only its owner may open the socket. Every user of this machine can read a loopback port. A page in a browser cannot: a
+request has to name this machine as its host, and not a name that a third party points to 127.0.0.1.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from labconsole.errors import ConfigError
-from labconsole.text.extras import missing, to_install
+from labconsole.text.extras import build_install_command, missing
 
 PORT: Final = 9477
 UNIX: Final = "unix:"
 MAX_CONNECTIONS: Final = 16
 """Each has a thread; further ones are closed at once."""
 REQUEST_LIMIT_S: Final = 10.0
-"""For a whole request and its answer: a connection that takes longer is closed."""
+"""Limit of a whole request and its answer: a connection that takes longer is closed."""
 ALLOWED: Final = f"an address of this machine alone, such as 127.0.0.1:{PORT} or {UNIX}/run/labconsole.sock"
 
 
 def exposition(*collectors: Any) -> str:
-    """All of them as text in OpenMetrics' format. Raises ConfigError without the package for it."""
+    """All collectors as text in OpenMetrics' format. Raises ConfigError without the package for it."""
     _require()
     from prometheus_client.openmetrics.exposition import generate_latest
 
@@ -42,7 +42,7 @@ def exposition(*collectors: Any) -> str:
 
 @contextmanager
 def served(address: str, key: str, *collectors: Any) -> Iterator[str]:
-    """Meanwhile a server tells them to who asks at this address; gives what to ask. Raises ConfigError."""
+    """Serve these collectors at this address during the block, and yield the URL or socket. Raises ConfigError."""
     _require()
     with _listening(address, key, _registry(collectors)) as (server, place):
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
@@ -55,7 +55,7 @@ def served(address: str, key: str, *collectors: Any) -> Iterator[str]:
 
 
 def loopback(address: str, key: str) -> tuple[str, int]:
-    """``127.0.0.1:9477``, or a port alone. Raises ConfigError on what others could reach."""
+    """Parse ``127.0.0.1:9477``, or a port alone. Raises ConfigError on an address that others could reach."""
     host, _, port = address.rpartition(":")
     host = host.strip("[]") or "127.0.0.1"
     try:
@@ -70,7 +70,7 @@ def loopback(address: str, key: str) -> tuple[str, int]:
 
 def _require() -> None:
     if missing("metrics"):
-        raise ConfigError(f"metrics need another package: {to_install('metrics')}")
+        raise ConfigError(f"metrics need another package: {build_install_command('metrics')}")
 
 
 def _registry(collectors: tuple[Any, ...]) -> Any:
@@ -84,7 +84,7 @@ def _registry(collectors: tuple[Any, ...]) -> Any:
 
 class _Quiet(WSGIRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
-        """Requests are not written to stderr, where a replay tells how far it is."""
+        """Requests are not written to stderr, where a replay reports its progress."""
 
 
 class _Server(socketserver.ThreadingMixIn, WSGIServer):
@@ -122,7 +122,7 @@ class _Server6(_Server):
 
 class _FromSocket(_Quiet):
     def setup(self) -> None:
-        self.client_address = ("unix", 0)  # who asks on a Unix socket has no address
+        self.client_address = ("unix", 0)  # a client on a Unix socket has no address
         super().setup()
 
     def address_string(self) -> str:
@@ -151,7 +151,7 @@ def _listening(address: str, key: str, registry: Any) -> Iterator[tuple[WSGIServ
             path = Path(address.removeprefix(UNIX))
             if not path.is_absolute():
                 raise ConfigError("is not a whole path", key=key, value=address, allowed=ALLOWED)
-            _forsaken(path)
+            _remove_stale_socket(path)
             server: WSGIServer = _UnixServer(str(path), _FromSocket)
             place = f"curl --unix-socket {path} http://localhost/metrics"
         else:
@@ -171,7 +171,7 @@ def _listening(address: str, key: str, registry: Any) -> Iterator[tuple[WSGIServ
 
 
 def _require_own_host(app: Any) -> Any:
-    """The application, for requests whose Host is this machine under a name that nobody else can give it."""
+    """The application, restricted to requests whose Host is a name of this machine that others cannot assign to it."""
 
     def checked(environ: dict[str, Any], start_response: Any) -> Any:
         if is_own_host(str(environ.get("HTTP_HOST", ""))):
@@ -193,11 +193,11 @@ def is_own_host(host: str) -> bool:
         return False
 
 
-def _forsaken(path: Path) -> None:
-    """Remove a socket that nobody listens on any more; whatever else is there stays, and binding is refused."""
+def _remove_stale_socket(path: Path) -> None:
+    """Remove a socket without a listener; any other file stays, and binding is refused."""
     if not path.is_socket():
         return
-    with socket.socket(socket.AF_UNIX) as asked, suppress(ConnectionRefusedError):
-        asked.connect(str(path))
+    with socket.socket(socket.AF_UNIX) as probe, suppress(ConnectionRefusedError):
+        probe.connect(str(path))
         return
     path.unlink()

@@ -1,4 +1,4 @@
-"""Plans that a command line names by their files."""
+"""Plans that a command line selects by their files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from labconsole.store.writing import RunStore
 
 
 def refuse_twice(paths: Sequence[Path], plans: Sequence[Plan]) -> None:
-    """Two files with one meaning are one plan: nothing would follow from the second. Raises ConfigError."""
+    """Refuse two files with one meaning, which are one plan: the second would have no effect. Raises ConfigError."""
     seen: dict[object, Path] = {}
     for path, plan in zip(paths, plans, strict=True):
         meaning = (plan.hash(), plan.grid, plan.search, plan.of_guests)
@@ -27,34 +27,34 @@ def refuse_twice(paths: Sequence[Path], plans: Sequence[Plan]) -> None:
         seen[meaning] = path
 
 
-def plan_on(path: Path, occasion: str | None, hosts: Path | None) -> Plan:
-    """A plan by its file, as it was measured on an occasion; None: without one. Raises ConfigError.
+def load_plan_on_occasion(path: Path, occasion: str | None, hosts: Path | None) -> Plan:
+    """A plan by its file, as measured on an occasion, or without one if None. Raises ConfigError.
 
-    ``hosts``: the testbed file whose defaults it takes what it leaves out from, else ./hosts.yaml where there is one.
+    ``hosts``: the testbed file with defaults for what the plan omits, else ./hosts.yaml if there is one.
     """
     from labconsole.model.inventory import DEFAULT_INVENTORY, load_inventory
     from labconsole.model.plan.loader import load_plan
-    from labconsole.model.plan.occasions import on_occasion
+    from labconsole.model.plan.occasions import build_occasion_plan
 
     place = hosts if hosts is not None else DEFAULT_INVENTORY if DEFAULT_INVENTORY.exists() else None
     plan = load_plan(path)
     if place is not None:
         plan = plan.resolved(load_inventory(place))
-    return plan if occasion is None else on_occasion(plan, occasion)
+    return plan if occasion is None else build_occasion_plan(plan, occasion)
 
 
 @contextmanager
-def held_for(store: RunStore, inventory: Inventory, plans: Sequence[Plan]) -> Iterator[None]:
-    """Keep every other replay on this testbed off this store meanwhile: both would measure what is missing.
+def exclusive_replay(store: RunStore, inventory: Inventory, plans: Sequence[Plan]) -> Iterator[None]:
+    """Keep every other replay on this testbed off this store during the block.
 
-    The lease keeps operators apart while one measures. This is for the rest: reading the store, commands, waiting.
-    Raises StoreHeld, which says who it is.
+    Both would measure the missing trials. The lease keeps operators apart while one measures. This covers the rest:
+    reading the store, commands, waiting. Raises StoreHeld, which names the holder.
     """
     since = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     holder = f"{operator_name()} since {since} (process {os.getpid()}), {', '.join(plan.name for plan in plans)}"
-    with ExitStack() as held:
+    with ExitStack() as opened:
         try:
-            held.enter_context(store.hold(f"replay-{inventory.fingerprint()[:12]}", holder))
+            opened.enter_context(store.hold(f"replay-{inventory.fingerprint()[:12]}", holder))
         except StoreHeld as exc:
             raise StoreHeld("replaying into this store on this testbed", exc.holder) from None
         yield

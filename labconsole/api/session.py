@@ -1,4 +1,4 @@
-"""A session while its nodes are connected, and a loop of its own for who has none, or has one that runs already."""
+"""A session with connected nodes, and a separate event loop for callers without one or with a running one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @asynccontextmanager
 async def connected(session: Testbed[RunStore], nodes: Sequence[str]) -> AsyncIterator[None]:
-    """Connect to these nodes and close everything afterwards. Raises NodeUnreachable, naming every one that is."""
+    """Connect to these nodes and close everything afterwards. Raises NodeUnreachable, naming every unreachable node."""
     try:
         await session.connect(list(nodes))
         failed = [name for name in nodes if session.telemetry.nodes[name].state is not NodeState.CONNECTED]
@@ -31,8 +31,8 @@ async def connected(session: Testbed[RunStore], nodes: Sequence[str]) -> AsyncIt
         await session.close()
 
 
-def in_own_loop(work: Callable[[], Coroutine[None, None, T]]) -> T:
-    """What the coroutine returns. It runs in a thread, because a notebook has a loop that runs already.
+def run_in_own_loop(work: Callable[[], Coroutine[None, None, T]]) -> T:
+    """Return the coroutine's result. It runs in a thread, because a notebook has a loop that runs already.
 
     An interrupt cancels it, so that everything is undone on the nodes, and is raised then.
     """

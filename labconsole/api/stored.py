@@ -1,4 +1,4 @@
-"""A store from Python: its runs as data frames, and what a report or a comparison says of them."""
+"""A store from Python: its runs as data frames, and its reports and comparisons."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from labconsole.api.frames import frame_of_runs, frame_of_table
+from labconsole.api.data_frames import build_runs_frame, build_table_frame
 from labconsole.errors import ConfigError, StoreError
 from labconsole.model.query import QueryError, parse_query
 from labconsole.model.record.run import RunRecord
@@ -17,7 +17,7 @@ from labconsole.report.changes import Changes
 from labconsole.store.exporting import ChosenRuns
 from labconsole.store.open import open_store as open_run_store
 from labconsole.store.writing import RunStore
-from labconsole.text.harmless import harmless_line
+from labconsole.text.sanitize import sanitize_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,17 +26,17 @@ PLACE: Final = "the store"
 
 
 def _leave_out(problem: StoreError) -> None:
-    """Of a record that cannot be read, a frame has what the list of runs has."""
+    """Ignore a record that cannot be read: the frame has the columns of the list of runs."""
 
 
 class SelectedRuns:
-    """Some runs of a store, newest first. Its length and their summaries cost no record to be read."""
+    """Some runs of a store, newest first. Its length and their summaries require no record to be read."""
 
     def __init__(self, store: RunStore, chosen: Sequence[RunSummary]) -> None:
         self._store, self._chosen = store, chosen
 
     def __repr__(self) -> str:
-        return harmless_line(f"<{len(self)} runs of {self._store.name}>")
+        return sanitize_line(f"<{len(self)} runs of {self._store.name}>")
 
     def __len__(self) -> int:
         return len(self._chosen)
@@ -45,9 +45,9 @@ class SelectedRuns:
         return iter(self._chosen)
 
     def frame(self) -> pd.DataFrame:
-        """A row per run, oldest first, by run id. Columns: docs/python.md. What is not known is NA."""
+        """A row per run, oldest first, by run id. Columns: docs/python.md. Unknown values are NA."""
         rows = ChosenRuns(self._store, self._chosen, _leave_out).rows()
-        return frame_of_runs(rows)
+        return build_runs_frame(rows)
 
     def records(self) -> Iterator[RunRecord]:
         """The whole records, newest first. Raises StoreError for one that cannot be read."""
@@ -61,7 +61,7 @@ class OpenStore:
         self._store = store
 
     def __repr__(self) -> str:
-        return harmless_line(f"<run store {self._store.name}>")
+        return sanitize_line(f"<run store {self._store.name}>")
 
     def __enter__(self) -> OpenStore:
         return self
@@ -70,13 +70,13 @@ class OpenStore:
         self.close()
 
     def close(self) -> None:
-        """Close it."""
+        """Close the store."""
         self._store.close()
 
     def runs(self, where: str = "") -> SelectedRuns:
-        """The runs that a filter means, in the words of the console's list of runs, such as ``platform=raw size=64``.
+        """The runs that a filter selects, as in the console's list of runs: ``platform=raw size=64``.
 
-        Raises ConfigError about the first word that makes no sense.
+        Raises ConfigError about the first invalid word.
         """
         try:
             query = parse_query(where)
@@ -85,59 +85,59 @@ class OpenStore:
         return SelectedRuns(self._store, query.select(self._store.list()))
 
     def report(self, where: str = "", **options: Any) -> MadeReport:
-        """What `labconsole report` says of the runs that a filter means; ``options`` are those of ReportRequest.
+        """The report of `labconsole report` on the runs that a filter selects.
 
-        Raises ConfigError, also for a filter that selects by outcome.
+        ``options``: those of ReportRequest. Raises ConfigError, also for a filter that selects by outcome.
         """
-        from labconsole.experiments.kinds import outside_hashes
+        from labconsole.experiments.kinds import find_plugin_hashes
         from labconsole.experiments.units import report_units
-        from labconsole.report.gathering import gather
+        from labconsole.report.loading import load_report
         from labconsole.report.request import ReportRequest
 
         request = ReportRequest(filter=tuple(where.split()), **options)
-        made = gather(
-            request, self._store, report_units(), place=PLACE, on_unreadable=_warn, outside=outside_hashes
-        )  # fmt: skip
+        made = load_report(
+            request, self._store, report_units(), place=PLACE, on_unreadable=_warn, outside=find_plugin_hashes
+        )
         for failure in made.failures:
             warnings.warn(failure, stacklevel=2)
         return MadeReport(made)
 
 
 class MadeReport:
-    """A report. ``conclusions``: what it may be read as, and what not; its tables by name as data frames."""
+    """A report. ``conclusions``: how it may be read, and how not. Its tables are data frames by name."""
 
     def __init__(self, made: Report) -> None:
         self.made = made
 
     @property
     def conclusions(self) -> tuple[str, ...]:
-        """In sentences."""
+        """The conclusions in sentences."""
         return tuple(self.made.conclusions)
 
     @property
     def tables(self) -> list[str]:
-        """Names of the tables that there are."""
+        """Names of the tables."""
         return [table.name for table in (*self.made.tables, *self.made.references)]
 
     def frame(self, table: str) -> pd.DataFrame:
-        """A table with the exact values. Raises ConfigError where there is none of this name."""
+        """A table with the exact values. Raises ConfigError if there is none of this name."""
         for each in (*self.made.tables, *self.made.references):
             if each.name == table:
-                return frame_of_table(each)
+                return build_table_frame(each)
         raise ConfigError("there is no such table", value=table, allowed=", ".join(self.tables))
 
     def write(self, directory: str | Path, formats: Sequence[str] | None = None) -> list[Path]:
-        """Write it as `labconsole report --out` does; ``formats``: None means all. Raises ConfigError."""
-        from labconsole.report.files import FORMATS, require, write
+        """Write the report as `labconsole report --out` does. ``formats``: None for all. Raises ConfigError."""
+        from labconsole.report.files import FORMATS, require, write_report
 
         chosen = tuple(FORMATS if formats is None else formats)
         require(chosen)
-        return list(write(self.made, Path(directory), chosen))
+        return list(write_report(self.made, Path(directory), chosen))
 
 
 class ComparedSides:
-    """What two sides differ by. It has every field of Changes, such as ``changes``: each design point of runs on both
-    sides. As text (``print``) it is what `labconsole compare --markdown` prints.
+    """The differences between two sides. It has every field of Changes, such as ``changes``: each design point of runs
+    on both sides. As text (``print``) it is the output of `labconsole compare --markdown`.
     """
 
     def __init__(self, made: Changes) -> None:
@@ -150,7 +150,7 @@ class ComparedSides:
         made = self.made
         of_runs, of_others = len(made.changes), len(made.quantities.changes)
         sides = f"{made.before.words} with {made.after.words}"
-        return harmless_line(f"<comparison of {sides}: {of_runs} of runs, {of_others} of other trials>")
+        return sanitize_line(f"<comparison of {sides}: {of_runs} of runs, {of_others} of other trials>")
 
     def __str__(self) -> str:
         from labconsole.report.change_tables import to_markdown
@@ -159,19 +159,19 @@ class ComparedSides:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What may be concluded, and what not."""
-        from labconsole.report.change_tables import sentences
+        """Sentences on what may and may not be concluded."""
+        from labconsole.report.change_tables import describe_changes
 
-        return tuple(sentences(self.made))
+        return tuple(describe_changes(self.made))
 
 
 def open_store(url: str | Path | None = None) -> OpenStore:
-    """A store by its file or URL, None: the user's own. Raises StoreError where there is none."""
+    """Open a store by its file or URL, or the user's own if None. Raises StoreError if there is none."""
     return OpenStore(open_run_store(None if url is None else str(url), write=False))
 
 
 def make_report(store: str | Path | None = None, where: str = "", **options: Any) -> MadeReport:
-    """What `labconsole report` says of a store; see OpenStore.report()."""
+    """The report of `labconsole report` on a store; see OpenStore.report()."""
     with open_store(store) as opened:
         return opened.report(where, **options)
 
@@ -179,11 +179,11 @@ def make_report(store: str | Path | None = None, where: str = "", **options: Any
 def compare(
     before: str, after: str, *, store: str | Path | None = None, where: str = "", margin: str | None = None
 ) -> ComparedSides:
-    """What `labconsole compare` says of two sides (docs/compare.md). Raises ConfigError and StoreError."""
-    from labconsole.api.sides import compared
+    """The comparison of `labconsole compare` for two sides (docs/compare.md). Raises ConfigError and StoreError."""
+    from labconsole.api.comparison_sides import compare_sides
 
     place = None if store is None else str(store)
-    return ComparedSides(compared(before, after, place, where.split(), margin, on_unreadable=_warn))
+    return ComparedSides(compare_sides(before, after, place, where.split(), margin, on_unreadable=_warn))
 
 
 def _warn(problem: StoreError) -> None:

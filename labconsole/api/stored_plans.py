@@ -1,4 +1,4 @@
-"""Under which names a plan is stored."""
+"""The names under which a plan is stored."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from labconsole.store.writing import RunStore
 
 
-def names_like(word: str, store: RunStore) -> list[str]:
-    """The word, or the names of plans and occasions that it is a pattern of, such as ``nightly@main-*``."""
+def find_names_like(word: str, store: RunStore) -> list[str]:
+    """The word, or the names of plans and occasions that match it as a pattern, such as ``nightly@main-*``."""
     from labconsole.model.record.summary import RunFilter
 
     if not set(word) & set("*?["):
@@ -21,8 +21,8 @@ def names_like(word: str, store: RunStore) -> list[str]:
     return sorted(name for name in _all_names(store, RunFilter()) if fnmatchcase(name, word))
 
 
-def names_of(plan_name: str, store: RunStore, where: RunFilter) -> list[str]:
-    """Its own, and those of its occasions, as far as anything is stored of them."""
+def find_names_of_plan(plan_name: str, store: RunStore, where: RunFilter) -> list[str]:
+    """The plan's own name, and those of its occasions, if there are stored trials of them."""
     names = _all_names(store, where)
     return sorted(name for name in names if plan_name in (name, name.rpartition(AT)[0]))
 

@@ -1,6 +1,6 @@
-"""Wires a session together: the engine with real SSH, real platform drivers and a real store.
+"""Assembles a session: the engine with real SSH, real platform drivers and a real store.
 
-SSH and the database are imported when they are needed first: a console paints before that, in half the time.
+SSH and the database are imported when they are first needed, so that a console paints earlier, in half the time.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from labconsole.errors import ConfigError, LabSetupError, StoreError
 from labconsole.experiments.kinds import kinds
 from labconsole.model.inventory import DropReasons, Inventory, PacketTiming, load_inventory
 from labconsole.model.record.envelope import Envelope, parse_envelope
-from labconsole.platforms.loading import driver_for, guest_processes
-from labconsole.store.later import StoreLater
+from labconsole.platforms.loading import build_driver, guest_processes
+from labconsole.store.lazy_store import LazyStore
 from labconsole.store.open import open_store
 
 if TYPE_CHECKING:
@@ -29,13 +29,15 @@ log = logging.getLogger("labconsole.api.testbed")
 
 
 async def connect(name: str, inventory: Inventory, on_event: OnAgentEvent) -> AgentLink:
-    """As labconsole.nodes.link.connect."""
+    """Connect as labconsole.nodes.link.connect does."""
     dial = await asyncio.to_thread(_imported_connect)
     return await dial(name, inventory, on_event)
 
 
 async def connect_unless_rebuilt(name: str, inventory: Inventory, on_event: OnAgentEvent) -> AgentLink:
-    """As connect. Raises ConfigError at the UUT of a local lab that was rebuilt otherwise since the file was read."""
+    """Connect likewise. Raises ConfigError at the UUT of a local lab that was rebuilt differently since the file was
+    read.
+    """
     if name == inventory.uut:
         await asyncio.to_thread(refuse_former_lab, inventory)
     return await connect(name, inventory, on_event)
@@ -44,37 +46,37 @@ async def connect_unless_rebuilt(name: str, inventory: Inventory, on_event: OnAg
 def _imported_connect() -> Connect:
     from labconsole.nodes.link import connect
 
-    guest_processes()  # imports every driver: here, and not where the first trial waits for it
+    guest_processes()  # imports every driver here, so that the first trial does not wait for it
     return connect
 
 
 def shell_argv(name: str, inventory: Inventory) -> list[str]:
-    """As labconsole.nodes.route.shell_argv."""
-    from labconsole.nodes import route
+    """The command line as in labconsole.nodes.ssh_route.shell_argv."""
+    from labconsole.nodes import ssh_route
 
-    return route.shell_argv(name, inventory)
+    return ssh_route.shell_argv(name, inventory)
 
 
 def open_session(
-    inventory: Inventory, store: RunStore | StoreLater, *, read_only: bool = False, calibrated: bool = True
+    inventory: Inventory, store: RunStore | LazyStore, *, read_only: bool = False, calibrated: bool = True
 ) -> Testbed[RunStore]:
-    """A session on this inventory; nothing is connected yet. ``read_only``: it watches and takes no run;
-    ``calibrated``: its runs are held against the newest calibration.
+    """A session on this inventory, not connected yet. ``read_only``: it watches and takes no run. ``calibrated``: its
+    runs are compared with the newest calibration.
 
-    A store that is opened later is opened by the session's ``open``. Raises ConfigError for an inventory that describes
-    a lab as it was built before.
+    The session's ``open`` opens a store that is opened later. Raises ConfigError for an inventory that describes a lab
+    as it was built before.
     """
     refuse_former_lab(inventory)
     for platform in inventory.platforms:
-        driver_for(platform, inventory)  # an unknown driver or option is said now, not in the middle of a plan
+        build_driver(platform, inventory)  # reports an unknown driver or option now, not in the middle of a plan
     if read_only:
         store.writable = False  # notes
-    later = store if isinstance(store, StoreLater) else None
+    later = store if isinstance(store, LazyStore) else None
     store = cast("RunStore", store)
     session = Testbed(
         inventory,
         connect=connect_unless_rebuilt,
-        driver_for=driver_for,
+        driver_for=build_driver,
         guest_processes=guest_processes,
         store=store,
         shell_argv=shell_argv,
@@ -89,20 +91,20 @@ def open_session(
 
 
 def refuse_former_lab(inventory: Inventory) -> None:
-    """Raise ConfigError if these are the nodes of a local lab that is up, with other losses than the file says.
+    """Raise ConfigError if these are the nodes of a local lab that is up, with other losses than in the file.
 
-    Its runs would have the fingerprint of the former lab: those with and without loss would be averaged. What else a
-    file says differently, such as the speed of links, may be what the operator wants. Files of labs that cannot be read
-    refuse nothing: they may be of a lab that has nothing to do with these nodes.
+    Its runs would have the fingerprint of the former lab: those with and without loss would be averaged. Other
+    differences in a file, such as the speed of links, may be intended. Unreadable files of labs refuse nothing: they
+    may be of a lab that is unrelated to these nodes.
     """
     from labconsole.lab.state import lab_directory, labs_directory
 
     try:
-        if not labs_directory().is_dir():  # what follows takes a tenth of a second to import
+        if not labs_directory().is_dir():  # the code below takes a tenth of a second to import
             return
         from labconsole.lab import commands as lab
 
-        name = lab.of_inventory({node: each.address for node, each in inventory.nodes.items()})
+        name = lab.find_lab({node: each.address for node, each in inventory.nodes.items()})
         if name is None:
             return
         own_file = lab_directory(name) / "hosts.yaml"
@@ -120,15 +122,15 @@ def refuse_former_lab(inventory: Inventory) -> None:
 
 
 def rewiring(inventory: Inventory) -> AbstractContextManager[None] | None:
-    """What wires a local lab around its UUT while its block runs; None where the nodes are none of such a lab."""
+    """A context manager that rewires a local lab around its UUT, or None if the nodes belong to no lab."""
     from labconsole.lab import commands as lab
 
-    name = lab.of_inventory({node: each.address for node, each in inventory.nodes.items()})
+    name = lab.find_lab({node: each.address for node, each in inventory.nodes.items()})
     return lab.bypassed(name) if name is not None else None
 
 
 def latest_envelope(inventory: Inventory, store: RunStore) -> Envelope | None:
-    """The newest calibration of this testbed, None when there is none; one that cannot be read is told in the log."""
+    """The newest calibration of this testbed, or None if there is none; an unreadable one is reported in the log."""
     try:
         record = store.latest_calibration(inventory.fingerprint())
         return parse_envelope(record) if record is not None else None
@@ -145,9 +147,9 @@ def load_testbed(
     packet_times: PacketTiming | None = None,
     write: bool = True,
 ) -> tuple[Inventory, RunStore]:
-    """Inventory, with other defaults where given, and store, both checked. Raises ConfigError or StoreError.
+    """Load inventory, with other defaults if given, and store, both checked. Raises ConfigError or StoreError.
 
-    ``write`` False: an older store is not brought up to date.
+    ``write``: if False, an older store is not migrated.
     """
     inventory = load_inventory(hosts)
     given = {"drop_reasons": drop_reasons, "packet_times": packet_times}

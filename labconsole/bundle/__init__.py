@@ -1,1 +1,1 @@
-"""The evidence archive: a report with all that it rests on, packed and verified."""
+"""The evidence archive: a report with everything it rests on, packed and verified."""

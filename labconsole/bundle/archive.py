@@ -1,8 +1,10 @@
-"""Files in one .tar.gz with a manifest of their hashes: the same bytes for the same files, and read as from a stranger.
+"""One .tar.gz of files with a manifest of their hashes.
 
-An archive is unpacked only so far as it names plain files below one directory, in bounded number and size, and only to
-a directory of the reader's own. Python's own tar filters bound neither. What a manifest names is opened only through
-``Unpacked``, which knows what came out of the archive: a name in a manifest is a word and not a path.
+The same files always give the same bytes, and an archive is read as untrusted input.
+
+Unpacking accepts only plain files below one directory, bounded in number and size, and writes only to a directory that
+the reader chose. Python's own tar filters bound neither. Names from a manifest are opened only through ``Unpacked``,
+which knows the files that the archive contained: a name in a manifest is text, not a path.
 """
 
 from __future__ import annotations
@@ -33,14 +35,14 @@ MAX_MANIFEST_BYTES = 40 << 20
 """An entry of a manifest has 150 bytes."""
 
 MAX_HEADER_BYTES = 1 << 16
-"""Of all that a tar archive states of one file."""
+"""The limit for everything that a tar archive states about one file."""
 
 MAX_UNPACKED_BYTES = 16 << 30
 MAX_RATIO = 200
-"""Unpacked bytes per packed one. Records press to a thirtieth; what presses to a thousandth is nothing but zeros."""
+"""Unpacked bytes per packed byte. Records compress to a thirtieth; only zeros compress to a thousandth."""
 
 SMALL_BYTES = 64 << 20
-"""So much may always come out of an archive, however small it is."""
+"""An archive may always unpack to this size, however small it is."""
 
 _PIECE_BYTES = 1 << 18
 _MAX_NAME_CHARACTERS = 255
@@ -49,7 +51,10 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,200}(/[A-Za-z0-9_][A-Za-z0-9._
 
 @dataclass(frozen=True, slots=True)
 class Unpacked:
-    """What was in an archive: ``differences`` between it and its manifest, in words; ``names`` of its files."""
+    """The contents of an archive.
+
+    ``differences``: sentences on how it differs from its manifest. ``names``: its files.
+    """
 
     manifest: dict[str, Any]
     directory: Path
@@ -57,7 +62,7 @@ class Unpacked:
     differences: tuple[str, ...]
 
     def path(self, name: str) -> Path | None:
-        """Where a file of the archive is, or None if the archive does not contain it."""
+        """The path of a file of the archive, or None if the archive does not contain it."""
         return self.directory / name if name in self.names else None
 
     def read(self, name: str, max_bytes: int) -> bytes | None:
@@ -70,24 +75,24 @@ class Unpacked:
         return path.read_bytes()
 
     def describe(self, problem: Exception) -> str:
-        """An error about a file of the archive, in the archive's own names."""
+        """An error about a file of the archive, with the archive's own names."""
         return str(problem).replace(f"{self.directory}/", "")
 
 
-def hash_of(path: Path) -> dict[str, Any]:
+def hash_file(path: Path) -> dict[str, Any]:
     """A file's entry in the manifest."""
     with path.open("rb") as stream:
         return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(stream, "sha256").hexdigest()}
 
 
 def pack(out: Path, directory: Path, about: Mapping[str, Any], *, modified_s: int) -> None:
-    """Write all files of a directory, the manifest first. ``modified_s``: the age of every file, from 1970."""
+    """Write all files of a directory, the manifest first. ``modified_s``: modification time, Unix time."""
     names = sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
-    files = {name: hash_of(directory / name) for name in names}
+    files = {name: hash_file(directory / name) for name in names}
     manifest = json.dumps({"format": BUNDLE_FORMAT, **about, "files": files}, indent=1, sort_keys=True).encode()
     with (
         out.open("xb") as raw,
-        # Without a name and a date, which would make every archive another.
+        # A name or a date would make every archive different.
         gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0, compresslevel=6) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
     ):
@@ -104,9 +109,9 @@ def _add(archive: tarfile.TarFile, name: str, size: int, content: BinaryIO, modi
 
 
 def unpack(path: Path, directory: Path) -> Unpacked:
-    """Unpack an archive into an empty directory and hold it against its manifest.
+    """Unpack an archive into an empty directory and compare it with its manifest.
 
-    Raises StoreError for what is no such archive, or one that asks for more than its files.
+    Raises StoreError if the file is no such archive, or if it demands more than its files need.
     """
     try:
         with path.open("rb") as raw, gzip.GzipFile(fileobj=raw) as packed:
@@ -115,9 +120,9 @@ def unpack(path: Path, directory: Path) -> Unpacked:
             with tarfile.open(fileobj=stream, mode="r:") as archive:
                 return _unpack(archive, stream, path, directory)
     except OSError as exc:
-        # gzip's own complaint about a file that is none is an OSError without a number.
-        words = exc.strerror if exc.errno is not None else f"is not a bundle: {exc}"
-        raise StoreError(f"{path}: {words}") from exc
+        # gzip reports a file of another type with an OSError that has no number.
+        description = exc.strerror if exc.errno is not None else f"is not a bundle: {exc}"
+        raise StoreError(f"{path}: {description}") from exc
     except (tarfile.TarError, EOFError, zlib.error, ValueError, OverflowError) as exc:
         raise StoreError(f"{path}: is not a bundle, or is damaged: {exc}") from exc
 
@@ -166,10 +171,12 @@ def _pieces(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def _members(archive: tarfile.TarFile, raw: _Bounded, path: Path) -> Iterator[tuple[str, tarfile.TarInfo]]:
-    """Plain files below TOP, by their names there; everything else refuses the whole archive."""
+    """Yield the plain files below TOP by name. Any other member makes the whole archive invalid."""
     number = 0
     while (member := raw.read_header(archive.next)) is not None:
         archive.members = []  # type: ignore[attr-defined] # tarfile would keep what every header says
+        if archive.pax_headers:  # tarfile collects them, and copies them to every file
+            raise StoreError(f"{path}: has a header about all its files; a bundle has none")
         number += 1
         if number > MAX_FILES + 1:
             raise StoreError(f"{path}: contains more than {MAX_FILES} files")
@@ -198,9 +205,9 @@ def _manifest(content: bytes, path: Path) -> dict[str, Any]:
 
 
 class _Bounded(io.RawIOBase):
-    """A stream that ends in a refusal beyond ``limit``: whoever reads on trusts what a header claims.
+    """A stream that raises an error beyond ``limit``, because tarfile trusts the sizes that headers claim.
 
-    A header may take ``MAX_HEADER_BYTES``, of which tarfile makes objects; content is read in pieces that it keeps not.
+    A header may take ``MAX_HEADER_BYTES``, from which tarfile builds objects. Content is read in pieces and not kept.
     """
 
     def __init__(self, inner: BinaryIO | gzip.GzipFile, limit: int) -> None:
@@ -208,7 +215,7 @@ class _Bounded(io.RawIOBase):
         self._header_left: int | None = MAX_HEADER_BYTES  # tarfile.open() reads the first one
 
     def read_header(self, read_next: Callable[[], tarfile.TarInfo | None]) -> tarfile.TarInfo | None:
-        """The next header, read by ``read_next`` from here; bounded until it returns."""
+        """The next header, read from here by ``read_next``; bounded until that returns."""
         self._header_left = MAX_HEADER_BYTES
         member = read_next()
         self._header_left = None

@@ -1,4 +1,4 @@
-"""All records of a store or a bundle examined, one after the other: each by itself, then all beside each other."""
+"""Examines all records of a store or a bundle in turn: each by itself, then all of them against one another."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, replace
 from typing import Any
 
-from labconsole.experiments.search.bounds import RunHead, bound_problems, head_of
+from labconsole.experiments.search.plausibility import RunHead, find_implausible, head_of
 from labconsole.experiments.search.verify import Counts, counts_of, recompute_search
-from labconsole.experiments.verifying import recompute_of, unjudged_of
+from labconsole.experiments.verification import find_recompute, find_unjudged
 from labconsole.measure.recompute.cross_record_checks import CrossRecordChecks
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
 from labconsole.measure.recompute.record import examine, unjudged
@@ -21,16 +21,19 @@ from labconsole.model.record.search import SearchRecord
 from labconsole.model.record.summary import RunSummary
 from labconsole.model.record.verdict_codes import WEIGHT
 from labconsole.store.records import utc_text
-from labconsole.store.sql.schema import SINCE_4, row_of
+from labconsole.store.sql.schema import SINCE_4, build_row
 
-Found = Callable[[str, Discrepancy], None]
-"""Told of a record, by its id, what is wrong."""
+OnDiscrepancy = Callable[[str, Discrepancy], None]
+"""Called with a record's id and what is wrong with it."""
 
 
 class Examination:
-    """Of all records of a store or a bundle, one after the other. ``unjudged``: in words, of how many records."""
+    """Examines all records of a store or a bundle in turn.
 
-    def __init__(self, found: Found) -> None:
+    ``unjudged``: descriptions of what could not be judged, each with its number of records.
+    """
+
+    def __init__(self, found: OnDiscrepancy) -> None:
         self.runs = 0
         self.unjudged: Counter[str] = Counter()
         self._found = found
@@ -39,7 +42,7 @@ class Examination:
         self._heads: dict[str, RunHead] = {}
 
     def take(self, record: RunRecord) -> None:
-        """One more record."""
+        """Examine one more run."""
         self.runs += 1
         for wrong in examine(record, WEIGHT):
             self._found(record.run_id, wrong)
@@ -51,26 +54,30 @@ class Examination:
             self._heads[record.run_id] = head_of(record)
 
     def end(self, searches: Iterable[SearchRecord]) -> None:
-        """What shows when all records are known; then the searches that runs were taken for."""
+        """Check what needs all records; then check the searches that the runs were measured for."""
         for record_id, wrong in self._together.ending():
             self._found(record_id, wrong)
         if self._together.elsewhere:
             self.unjudged["statements that rest on stored runs which are not here"] = self._together.elsewhere
         for search in searches:
-            for wrong in (*recompute_search(search, self._searched), *bound_problems(search, self._heads)):
+            for wrong in (*recompute_search(search, self._searched), *find_implausible(search, self._heads)):
                 self._found(search.search_id, wrong)
 
     def take_other(self, kind: RecordKind[Any], record: Any) -> None:
-        """One more record that is neither a run nor a search: of a trial of guests, or of another package's kind."""
-        record_id, recompute, unjudged_words = kind.columns(record).id, recompute_of(kind.name), unjudged_of(kind.name)
+        """Examine one more record that is neither a run nor a search."""
+        record_id, recompute, describe_unjudged = (
+            kind.columns(record).id,
+            find_recompute(kind.name),
+            find_unjudged(kind.name),
+        )
         if recompute is None:
             self.unjudged[f"whatever {kind.plural} hold, for which no installed package has a check"] += 1
             return
         try:
             for wrong in recompute(record):
                 self._found(record_id, wrong)
-            if unjudged_words is not None:
-                self.unjudged.update(unjudged_words(record))
+            if describe_unjudged is not None:
+                self.unjudged.update(describe_unjudged(record))
         except (ArithmeticError, ValueError) as exc:  # numbers that no measurement has
             self._found(record_id, against("record", f"its numbers cannot be computed with: {exc}"))
         if hasattr(record, "set_up") and isinstance(getattr(record, "plan", None), CrewTrialRef):
@@ -79,8 +86,8 @@ class Examination:
 
 
 def columns(summary: RunSummary, record: RunRecord) -> Iterator[Discrepancy]:
-    """Lists, filters and reports go by what the table repeats of a record: it has to be that."""
-    row = row_of(record, "", has_series=summary.has_series)
+    """Differences between a run's record and its columns in the table, which lists, filters and reports rely on."""
+    row = build_row(record, "", has_series=summary.has_series)
     row["reason_codes"] = tuple(code for code in row["reason_codes"].split(",") if code)
     row["target_bps"] = "max" if row["target_bps"] is None else row["target_bps"]
     for each in fields(summary):
@@ -93,13 +100,13 @@ def columns(summary: RunSummary, record: RunRecord) -> Iterator[Discrepancy]:
 
 
 def experiment_columns(kind: RecordKind[Any], listed: ExperimentColumns, record: Any) -> Iterator[Discrepancy]:
-    """The same of the table of searches and trials of guests."""
+    """Differences between an experiment's record and its columns in the table."""
     repeats = kind.columns(record)
     repeats = replace(repeats, started_at=utc_text(repeats.started_at, kind.name))
     for each in fields(ExperimentColumns):
-        stored, told = getattr(listed, each.name), getattr(repeats, each.name)
-        if stored != told:
-            says = f"the table says {_word(stored)}, the record {_word(told)}"
+        stored, repeated = getattr(listed, each.name), getattr(repeats, each.name)
+        if stored != repeated:
+            says = f"the table says {_word(stored)}, the record {_word(repeated)}"
             yield Discrepancy(where=f"column {each.name}", stored=_word(stored), says=says)
 
 

@@ -1,4 +1,4 @@
-"""Where a bundle's runs come from: its inventory and its plans, held against what the runs name, and their commands."""
+"""Where a bundle's runs come from: checks its inventory and plans against the runs, and lists the plans' commands."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass
 
 from labconsole.bundle import pack
 from labconsole.bundle.archive import MANIFEST, Unpacked
-from labconsole.bundle.differences import Tell
+from labconsole.bundle.differences import Tell, cut
 from labconsole.errors import ConfigError, StoreError
 from labconsole.model.generator import of_elsewhere
 from labconsole.model.plan.plan import Plan
 from labconsole.model.plan.search import HASH_PREFIX
 from labconsole.model.record.kinds import record_kinds
 from labconsole.model.record.summary import RunSummary
-from labconsole.report.planned_trials import TrialOfPlan, trials_of
+from labconsole.report.planned_trials import TrialOfPlan, select_guest_trials
 from labconsole.store.writing import RunStore
 from labconsole.units import counted
 
 MAX_PLANS = 1000
-"""Plan files of a bundle that are read."""
+"""The number of a bundle's plan files that are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +31,23 @@ class PlanCommand:
     when: str
     command: str
 
+    def to_json(self) -> dict[str, str]:
+        """As ``verify --json`` prints it."""
+        return {"plan": self.plan, "when": self.when, "command": self.command}
+
 
 @of_elsewhere()
 def check_origins(found: Unpacked, store: RunStore, tell: Tell) -> tuple[PlanCommand, ...]:
-    """Inventory and plans are those that the runs name, or the bundle says that it lacks them.
+    """Check that the inventory and the plans are the ones that the runs name, or that the bundle reports them missing.
 
-    Returns the plans' commands: no hash of a plan depends on them, so nothing else here would show them.
+    Returns the plans' commands: no plan hash depends on them, so no other check would reveal them.
     """
     from labconsole.model.inventory import load_inventory
     from labconsole.model.plan.loader import load_plan
-    from labconsole.model.plan.occasions import on_occasions_of
+    from labconsole.model.plan.occasions import build_occasion_plans
 
     summaries, there = store.list(), set[str]()
-    others = [each for kind in record_kinds().values() for each in trials_of(store.experiments(kind))]
+    others = [each for kind in record_kinds().values() for each in select_guest_trials(store.experiments(kind))]
     fingerprints = {run.testbed_fingerprint for run in summaries} | {each.testbed_fingerprint for each in others}
     names = {*(run.plan_name for run in summaries), *(each.plan.name for each in others)}
     inventory, commands = None, list[PlanCommand]()
@@ -54,13 +58,13 @@ def check_origins(found: Unpacked, store: RunStore, tell: Tell) -> tuple[PlanCom
             there.add(inventory.fingerprint())
         for name, key in plan_names(found).items():
             plan = load_plan(found.directory / name, inventory)
-            commands += _commands_of(plan, name)
+            commands += _list_commands(plan, name)
             real = plan.hash()
             there.add(real)
             if real != key:
                 tell(f"{name}: means plan {real}, not {key} as the manifest says")
             _points(plan, [run for run in summaries if run.plan_hash == real], name, tell)
-            for other in (plan, *on_occasions_of(plan, names)):
+            for other in (plan, *build_occasion_plans(plan, names)):
                 there.add(other.hash())
                 own = [each for each in others if each.plan.plan_hash == other.hash()]
                 _trials_of_guests(other, own, name, tell)
@@ -71,7 +75,10 @@ def check_origins(found: Unpacked, store: RunStore, tell: Tell) -> tuple[PlanCom
                     _points(other.for_telemetry(), [run for run in summaries if run.plan_hash == also], name, tell)
     except ConfigError as exc:
         tell(found.describe(exc))
-    said = " ".join(words_of(found.manifest.get("missing")))
+    if inventory is not None and found.manifest.get("inventory") != inventory.fingerprint():
+        stated = cut(str(found.manifest.get("inventory")))
+        tell(f"{MANIFEST}: inventory: says {stated}, {pack.INVENTORY} is {inventory.fingerprint()}")
+    said = " ".join(select_strings(found.manifest.get("missing")))
     for key in sorted(fingerprints - there):
         if key not in said:
             tell(f"{pack.INVENTORY}: is not the testbed {key} on which runs were measured")
@@ -83,43 +90,43 @@ def check_origins(found: Unpacked, store: RunStore, tell: Tell) -> tuple[PlanCom
     return tuple(commands)
 
 
-def _commands_of(plan: Plan, name: str) -> Iterator[PlanCommand]:
+def _list_commands(plan: Plan, name: str) -> Iterator[PlanCommand]:
     for when in ("pre", "post"):
         for command in getattr(plan, when):
             yield PlanCommand(name, when, shlex.join(command.run))
 
 
 def _points(plan: Plan, runs: Iterable[RunSummary], name: str, tell: Tell) -> None:
-    """Every run is what its plan asks for at its point."""
+    """Check that every run matches what its plan requests at its point."""
     requests = [point.request for point in plan.every_point]
     for run in runs:
         point = -1 if run.plan_point is None else run.plan_point
-        asked = requests[point] if 0 <= point < len(requests) else None
-        if asked is None:
+        request = requests[point] if 0 <= point < len(requests) else None
+        if request is None:
             tell(f"{run.run_id}  plan.point: is {run.plan_point}, and {name} has {counted(len(requests), 'point')}")
             continue
-        factors = asked.columns()
+        factors = request.columns()
         for key in ("platform", "frame_size_bytes", "sources", "target_bps", "background", "duration_s"):
             if getattr(run, key) != factors[key]:
-                words = f"{getattr(run, key)}, and {name} asks for {factors[key]}"
-                tell(f"{run.run_id}  requested.{key}: at point {point} is {words}")
+                message = f"{getattr(run, key)}, and {name} asks for {factors[key]}"
+                tell(f"{run.run_id}  requested.{key}: at point {point} is {message}")
 
 
 def _trials_of_guests(plan: Plan, records: Iterable[TrialOfPlan], name: str, tell: Tell) -> None:
-    """Every trial is what its plan asks for at its point."""
+    """Check that every trial matches what its plan requests at its point."""
     for record in records:
         place = record.plan
-        if plan.of_guests is None or plan.of_guests.hash_at(place.point, place.block, place.repetition) != place.hash:
+        if plan.of_guests is None or plan.of_guests.find_hash(place.point, place.block, place.repetition) != place.hash:
             tell(f"{name}: does not ask for the trial that began at {record.started_at}, at point {place.point}")
 
 
-def words_of(value: object) -> list[str]:
-    """A list of words, as far as it is one."""
+def select_strings(value: object) -> list[str]:
+    """The strings in a list; empty if ``value`` is no list."""
     return [word for word in value if isinstance(word, str)] if isinstance(value, list) else []
 
 
 def plan_names(found: Unpacked) -> dict[str, object]:
-    """Names of plan files that came out of the archive, with what the manifest calls the hash of each."""
+    """Names of the plan files that the archive contained, with the hash that the manifest gives for each."""
     plans = found.manifest.get("plans")
     if not isinstance(plans, dict):
         return {}

@@ -1,7 +1,7 @@
-"""A report with all that it rests on in one archive: a reviewer can take it apart, and recompute it elsewhere.
+"""Packs a report with everything it rests on into one archive, so that a reviewer can recompute it elsewhere.
 
-The archive says nothing of how nodes are reached: of the inventory goes in what decides results, under the fingerprint
-that the runs have. Everything is the same bytes for the same store and program, so two archives can be compared.
+The archive does not reveal how nodes are reached. From the inventory it contains only what decides results, under the
+fingerprint that the runs have. The same store and program always give the same bytes, so two archives can be compared.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from labconsole.measure.admission import place_of
 from labconsole.model.generator import of_elsewhere
 from labconsole.model.inventory import DEFAULT_INVENTORY, Inventory, load_inventory
 from labconsole.model.plan.loader import load_plan
-from labconsole.model.plan.occasions import on_occasions_of
+from labconsole.model.plan.occasions import build_occasion_plans
 from labconsole.model.plan.search import HASH_PREFIX
 from labconsole.model.record.kind import RecordKind
 from labconsole.model.record.kinds import record_kinds
@@ -33,36 +33,36 @@ from labconsole.model.record.run import METHOD
 from labconsole.model.record.summary import RunSummary
 from labconsole.model.yaml_file import read_text
 from labconsole.report.assembly import Report, counts
-from labconsole.report.files import FORMATS, TABLES, require, write
-from labconsole.report.planned_trials import noted_plans
+from labconsole.report.files import FORMATS, TABLES, require, write_report
+from labconsole.report.planned_trials import collect_plan_names
 from labconsole.report.request import ReportRequest
 from labconsole.store.writing import RunStore
-from labconsole.text.harmless import harmless
+from labconsole.text.sanitize import single_line
 from labconsole.wire.version import __version__
 
 PLANS = (Path("plans"), Path())
-"""Where plans are looked for that are not given as files."""
+"""Where to look for plans that are not given as files."""
 
 PLANS_SOUGHT = "plan files in plans/ and in this directory were looked at; name the file of another by --plan FILE"
 GIT_S = 10
 RUNS, SEARCHES, CALIBRATIONS, VERSIONS = "runs.jsonl", "searches.jsonl", "calibrations.jsonl", "versions.json"
 INVENTORY = "inventory/hosts.yaml"
-"""Names in the archive; series/RUN_ID.npz, plans/* and report/* beside them."""
+"""Names in the archive, next to series/RUN_ID.npz, plans/* and report/*."""
 
 
 @of_elsewhere()
 def write_bundle(out: Path, request: ReportRequest, made: Report, store: RunStore, *, hosts: Path | None) -> list[str]:
-    """Pack the report that ``request`` gave into ``out``, which must not be there yet.
+    """Pack the report that ``request`` gave into ``out``, which must not exist yet.
 
-    ``hosts``: where the inventory may be; it goes in if the runs were taken with it, and so do plans. Returns what
-    could not be found, in words.
+    ``hosts``: path of the inventory. The inventory and plans are included if the runs were measured with them. Returns
+    sentences on what could not be found.
     """
     if out.exists():
         raise ConfigError("already exists and will not be overwritten", key="--bundle", value=str(out))
     names = [path.name for path in request.plan_files]
     if len(set(names)) < len(names):
-        words = "two of these files have the same name, by which a bundle keeps them; rename one"
-        raise ConfigError(words, key="--plan", value=", ".join(map(str, request.plan_files)))
+        message = "two of these files have the same name, by which a bundle keeps them; rename one"
+        raise ConfigError(message, key="--plan", value=", ".join(map(str, request.plan_files)))
     try:
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=".bundle-") as name:
             directory = Path(name) / "files"
@@ -77,7 +77,7 @@ def write_bundle(out: Path, request: ReportRequest, made: Report, store: RunStor
 
 
 def _redo(request: ReportRequest) -> dict[str, Any]:
-    """The request, for whoever makes the report again; of plans' files the names, by which they are shown."""
+    """The report's request, to make the report again. Plan files are given by the names that it displays."""
     plans = {path.name: load_plan(path).hash() for path in request.plan_files}
     return {"arguments": request.arguments(), "filter": list(request.filter), "plans": plans}
 
@@ -95,35 +95,48 @@ def _fill(
     _lines(directory / SEARCHES, searches)
     calibrations = [c for f in sorted(facts.fingerprints) for c in reversed(store.calibrations(f))]
     _lines(directory / CALIBRATIONS, calibrations)
-    write(made, directory / "report", report_formats())
+    write_report(made, directory / "report", report_formats())
     (directory / VERSIONS).write_text(json.dumps(versions(), indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    missing = [f"inventory of testbed {name} ({key})" for key, name in sorted(facts.fingerprints.items())
-               if inventory is None or key != inventory.fingerprint()]  # fmt: skip
+    missing = [
+        f"inventory of testbed {name} ({key})"
+        for key, name in sorted(facts.fingerprints.items())
+        if inventory is None or key != inventory.fingerprint()
+    ]
     missing += [
-        f"plan {name} ({key})" for key, name in sorted(facts.plans.items())
+        f"plan {name} ({key})"
+        for key, name in sorted(facts.plans.items())
         if key not in meant and not key.startswith(HASH_PREFIX)
-    ]  # fmt: skip
+    ]
     about = {
-        "labconsole_version": __version__, "runs": facts.count, "series": facts.series,
-        "searches": len(searches), "experiments": experiments, "calibrations": len(calibrations), "plans": found,
-        "inventory": inventory.fingerprint() if inventory is not None else None, "missing": missing, "method": METHOD,
-        "selection": made.selection.to_json(), "report": counts(made),
-    }  # fmt: skip
+        "labconsole_version": __version__,
+        "runs": facts.count,
+        "series": facts.series,
+        "searches": len(searches),
+        "experiments": experiments,
+        "calibrations": len(calibrations),
+        "plans": found,
+        "inventory": inventory.fingerprint() if inventory is not None else None,
+        "missing": missing,
+        "method": METHOD,
+        "selection": made.selection.to_json(),
+        "report": counts(made),
+    }
     return about, facts.newest_s
 
 
 def _needed(made: Report, store: RunStore) -> set[str]:
-    """The runs that are meant, and those by which it is judged whether they enter.
+    """The ids of the selected runs, and of the runs that decide whether the selected ones enter.
 
-    These are all of their set-ups and places, and of the set-ups of what lies in these places, too: a set-up that broke
-    off does not fill a place. With them the pilots of their plans, whose trials fixed what the runs say was fixed, and
-    the first run of every set-up of their plans: when it began tells which set-ups of a block were taken in one go.
+    These are all runs in the set-ups and places of the selected runs, and all runs in the set-ups that fill these
+    places: a set-up that was not completed does not fill a place. Also included are the pilots of their plans, whose
+    trials fixed what the runs report as fixed, and the first run of every set-up of their plans, whose start time shows
+    which set-ups of a block were measured without interruption.
     """
     meant = made.material.kept.run_ids
     stored = store.list()
     places = {place_of(run) for run in stored if run.run_id in meant} - {None}
-    beside = [run for run in stored if run.run_id in meant or place_of(run) in places]
-    set_ups = {run.set_up for run in beside} - {None}
+    related = [run for run in stored if run.run_id in meant or place_of(run) in places]
+    set_ups = {run.set_up for run in related} - {None}
     plans = {(run.plan_hash, run.testbed_fingerprint) for run in stored if run.run_id in meant and run.block}
     begun: dict[tuple[str | None, str, int | None, str | None], RunSummary] = {}
     for run in stored:
@@ -141,7 +154,7 @@ def _needed(made: Report, store: RunStore) -> set[str]:
 
 
 class _Facts:
-    """What the packed runs say of where they are from."""
+    """The origin of the packed runs, according to their records."""
 
     def __init__(self) -> None:
         self.count = self.series = self.newest_s = 0
@@ -150,36 +163,36 @@ class _Facts:
         self.step_hashes: set[str] = set()
 
 
-def file_of(kind: RecordKind[Any]) -> str:
-    """Where a bundle has the records of a kind that is no run."""
+def name_records_file(kind: RecordKind[Any]) -> str:
+    """The name of the file in a bundle that contains the records of a kind other than runs."""
     return f"{kind.plural}.jsonl"
 
 
 def _experiments(directory: Path, made: Report, facts: _Facts) -> dict[str, int]:
-    """The records of such kinds that the report is of; as many as there are of each."""
+    """Write the other records that the report covers. Returns the number of records of each kind."""
     counts = {}
     for name, records in made.material.experiments.items():
         if not records:
             continue
         kind = record_kinds()[name]
-        _lines(directory / file_of(kind), [record.to_json() for record in reversed(records)])
+        _lines(directory / name_records_file(kind), [record.to_json() for record in reversed(records)])
         counts[name] = len(records)
         for columns in map(kind.columns, records):
             facts.fingerprints[columns.testbed_fingerprint] = columns.testbed
             facts.newest_s = max(facts.newest_s, int(datetime.fromisoformat(columns.started_at).timestamp()))
             facts.step_hashes.add(columns.plan_hash or "")
-    facts.plans |= {key: name for (key, _), name in noted_plans(made.material.experiments).items()}
+    facts.plans |= {key: name for (key, _), name in collect_plan_names(made.material.experiments).items()}
     return counts
 
 
 def _runs(directory: Path, store: RunStore, ids: set[str], facts: _Facts) -> None:
-    """The records with their notes, one a line, the first started first, then the notes on their plans; the series of
-    each as they are.
+    """Write the records with their notes, one per line, the earliest first; then the notes on plans; then the
+    series.
     """
     notes = store.notes()
     (directory / "series").mkdir()
     with (directory / RUNS).open("x", encoding="utf-8") as stream:
-        for record in store.iterate(unreadable=_left_out):
+        for record in store.iterate(unreadable=_warn_skipped):
             if record.run_id not in ids:
                 continue
             stream.write(json.dumps(exported(record, notes.get(record.run_id)), sort_keys=True) + "\n")
@@ -191,7 +204,7 @@ def _runs(directory: Path, store: RunStore, ids: set[str], facts: _Facts) -> Non
             try:
                 packed = store.packed_series(record.run_id)
             except StoreError as exc:
-                _left_out(exc)
+                _warn_skipped(exc)
                 continue
             if packed is not None:
                 facts.series += 1
@@ -201,8 +214,8 @@ def _runs(directory: Path, store: RunStore, ids: set[str], facts: _Facts) -> Non
                 stream.write(json.dumps(each.to_json(), sort_keys=True) + "\n")
 
 
-def _left_out(problem: StoreError) -> None:
-    sys.stderr.write(harmless(f"labconsole: left out: {problem}\n"))
+def _warn_skipped(problem: StoreError) -> None:
+    sys.stderr.write(f"labconsole: left out: {single_line(str(problem))}\n")
 
 
 def _lines(path: Path, items: Iterable[dict[str, Any]]) -> None:
@@ -210,7 +223,7 @@ def _lines(path: Path, items: Iterable[dict[str, Any]]) -> None:
 
 
 def _inventory(directory: Path, hosts: Path | None, fingerprints: Iterable[str]) -> Inventory | None:
-    """The inventory, if the runs are from its testbed, without how its nodes are reached."""
+    """The inventory if the runs are from its testbed, or None. It is written without how its nodes are reached."""
     path = hosts or DEFAULT_INVENTORY
     if hosts is None and not path.exists():
         return None
@@ -220,17 +233,20 @@ def _inventory(directory: Path, hosts: Path | None, fingerprints: Iterable[str])
             raise ConfigError(
                 f"describes testbed {inventory.testbed} ({inventory.fingerprint()}), but none of the runs was "
                 f"measured on it",
-                key="--hosts", value=str(hosts),
-            )  # fmt: skip
+                key="--hosts",
+                value=str(hosts),
+            )
         return None
     target = directory / INVENTORY
     target.parent.mkdir()
-    target.write_text(json.dumps(anonymous(inventory), indent=1) + "\n", encoding="utf-8")  # JSON is YAML, too
+    target.write_text(
+        json.dumps(anonymize_inventory(inventory), indent=1) + "\n", encoding="utf-8"
+    )  # JSON is also YAML
     return inventory
 
 
-def anonymous(inventory: Inventory) -> dict[str, Any]:
-    """An inventory that means the same and says neither where nodes are nor how they are logged in to."""
+def anonymize_inventory(inventory: Inventory) -> dict[str, Any]:
+    """An equivalent inventory that reveals neither where nodes are nor how to log in to them."""
     data: dict[str, Any] = inventory.model_dump(mode="json", exclude_defaults=True)
     for name, node in data["nodes"].items():
         for key in ("user", "port", "key", "jump", "become", "python", "capture_dir"):
@@ -242,26 +258,28 @@ def anonymous(inventory: Inventory) -> dict[str, Any]:
 
 
 def _plans(
-    directory: Path, asked: Sequence[Path], inventory: Inventory | None, facts: _Facts
+    directory: Path, requested: Sequence[Path], inventory: Inventory | None, facts: _Facts
 ) -> tuple[dict[str, str], set[str]]:
-    """Plan files that were named, or that mean what runs carry as a hash. Returns names in the archive to hashes, and
-    every hash that these plans have for runs.
+    """Write the plan files that were named, or whose hash the runs carry.
+
+    Returns the archive's names with their hashes, and every hash that these plans have for runs.
     """
     found: dict[str, str] = {}
     meant: set[str] = set()
-    beside = [path for place in PLANS for path in sorted(place.glob("*.y*ml")) if path not in asked]
-    for path in (*asked, *beside):
+    there = (path for place in PLANS for path in sorted(place.glob("*.y*ml")))
+    others = [path for path in there if path.is_file() and path not in requested]  # opening a pipe would wait
+    for path in (*requested, *others):
         try:
             plan = load_plan(path, inventory)
         except ConfigError:
-            continue  # of another testbed, or no plan: its runs would be told as missing
+            continue  # a plan of another testbed, or no plan: including it would report its runs as missing
         key = plan.hash()
-        every = [plan, *on_occasions_of(plan, facts.plans.values())]
+        every = [plan, *build_occasion_plans(plan, facts.plans.values())]
         own = {each.hash() for each in every}.union(*(each.telemetry_hashes for each in every))
         means_none = (facts.plans.keys() | facts.step_hashes).isdisjoint(
             own.union(*(each.search_hashes + each.step_hashes for each in every))
         )
-        if (path not in asked and means_none) or key in found.values():
+        if (path not in requested and means_none) or key in found.values():
             continue
         (directory / "plans").mkdir(exist_ok=True)
         stem = re.sub(r"[^A-Za-z0-9_-]+", "-", path.stem).strip("-") or "plan"
@@ -273,7 +291,7 @@ def _plans(
 
 
 def report_formats() -> tuple[str, ...]:
-    """All that can be written here; tables always."""
+    """All formats that can be written here; tables always can."""
     try:
         require(FORMATS)
     except ConfigError:
@@ -282,13 +300,13 @@ def report_formats() -> tuple[str, ...]:
 
 
 def versions() -> dict[str, Any]:
-    """What made the numbers: the program, Python and the libraries that the program asks for, as installed."""
+    """The versions of what computed the numbers: the program, Python, and the installed libraries that it requires."""
     packages: dict[str, str | None] = {}
     try:
-        asked_for = metadata.requires("labconsole") or ()
-    except metadata.PackageNotFoundError:  # run from its files, never installed
-        asked_for = ()
-    for requirement in asked_for:
+        requirements = metadata.requires("labconsole") or ()
+    except metadata.PackageNotFoundError:  # run from its source files, never installed
+        requirements = ()
+    for requirement in requirements:
         name = re.split(r"[\s\[<>=!~;(]", requirement, maxsplit=1)[0]
         if name == "labconsole" or "extra == 'test'" in requirement or 'extra == "test"' in requirement:
             continue
@@ -297,20 +315,26 @@ def versions() -> dict[str, Any]:
         except metadata.PackageNotFoundError:
             packages[name] = None
     return {
-        "labconsole": __version__, "git": git_describe(), "python": platform.python_version(), "packages": packages,
-    }  # fmt: skip
+        "labconsole": __version__,
+        "git": git_describe(),
+        "python": platform.python_version(),
+        "packages": packages,
+    }
 
 
 def git_describe() -> str | None:
-    """The program's commit, when it runs from a checkout of its own."""
+    """The program's commit, or None if it does not run from its own checkout."""
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None
     try:
         done = subprocess.run(
             ["git", "-C", str(root), "describe", "--always", "--dirty", "--tags"],
-            capture_output=True, text=True, timeout=GIT_S, check=False,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=GIT_S,
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() or None if done.returncode == 0 else None

@@ -1,4 +1,4 @@
-"""A bundle's report made again from its runs, and compared file by file with the one that was packed."""
+"""Makes a bundle's report again from its runs and compares it file by file with the packed one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import filecmp
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,14 @@ from typing import Any
 from labconsole.bundle import pack
 from labconsole.bundle.archive import Unpacked
 from labconsole.bundle.differences import Tell, cut
-from labconsole.bundle.origins import plan_names, words_of
+from labconsole.bundle.origins import plan_names, select_strings
 from labconsole.errors import LabError, StoreError
 from labconsole.experiments.units import report_units
 from labconsole.model.record.run import METHOD
 from labconsole.model.yaml_file import MAX_FILE_BYTES
 from labconsole.report.assembly import counts
-from labconsole.report.files import write
-from labconsole.report.gathering import gather
+from labconsole.report.files import FORMATS, write_report
+from labconsole.report.loading import load_report
 from labconsole.report.request import ReportRequest, parse_arguments
 from labconsole.store.open import open_store
 from labconsole.store.untrusted_json import parse_json
@@ -28,31 +29,39 @@ from labconsole.wire.version import __version__
 
 MAX_VERSIONS_BYTES = 1 << 20
 MAX_LINE_CHARACTERS = 1 << 16
-"""Compared of a line of a report."""
+"""The length of a report's line that is compared."""
 
 _MAX_FILE_NAME_BYTES = 255
 
 
-def reproduce_report(found: Unpacked, scratch: Path, tell: Tell) -> int:
-    """Make the report again, and compare file by file. 0 where numbers were reckoned by another method than ours."""
+@dataclass(frozen=True, slots=True)
+class Reproduction:
+    """How many files of a report were made again; how many are pictures or pages that other libraries drew."""
+
+    files: int = 0
+    not_drawn: int = 0
+
+
+def reproduce_report(found: Unpacked, scratch: Path, tell: Tell) -> Reproduction:
+    """Make the report again, and compare file by file. None where numbers were reckoned by another method than ours."""
     if found.manifest.get("method") != METHOD:
-        return 0  # other numbers follow from the same counts
+        return Reproduction()  # other numbers follow from the same counts
     redo = found.manifest.get("redo")
-    formats = pack.report_formats() if _drawn_alike(found, tell) else ("csv", "md", "tex")
+    formats = pack.report_formats() if _has_same_packages(found, tell) else ("csv", "md", "tex")
     try:
         request = _request(found, redo if isinstance(redo, dict) else {}, scratch / "plans")
         with open_store(str(scratch / "runs.sqlite"), write=False) as store:
-            made = gather(
+            made = load_report(
                 request,
                 store,
                 report_units(outside=False),
                 place="the bundle",
                 on_unreadable=lambda problem: tell(str(problem)),
             )
-        written = write(made, scratch / "report", formats)
+        written = write_report(made, scratch / "report", formats)
     except LabError as exc:
         tell(f"report: cannot be reproduced: {found.describe(exc)}")
-        return 0
+        return Reproduction()
     for name, ours in (("selection", made.selection.to_json()), ("report", counts(made))):
         theirs = found.manifest.get(name)
         if theirs != json.loads(json.dumps(ours)):
@@ -63,38 +72,43 @@ def reproduce_report(found: Unpacked, scratch: Path, tell: Tell) -> int:
             tell(f"report/{path.name}: is missing")
         elif not filecmp.cmp(packed, path, shallow=False):
             tell(f"report/{path.name}: {_first_difference(packed, path)}")
-    if made.failures:
-        made_again = {path.name for path in written}
-        for packed in sorted((found.directory / "report").glob("*")):
-            if packed.suffix[1:] in formats and packed.name not in made_again:
-                tell(f"report/{packed.name}: cannot be made again: {'; '.join(made.failures)}")
-    return len(written)
+    made_again = {f"report/{path.name}" for path in written}
+    others = sorted(name for name in found.names - made_again if name.startswith("report/"))
+    not_drawn = [name for name in others if (suffix := Path(name).suffix[1:]) in FORMATS and suffix not in formats]
+    why = f"cannot be made again: {'; '.join(made.failures)}" if made.failures else "is not in the report of these runs"
+    for name in others:
+        if name not in not_drawn:
+            tell(f"{name}: {why}")
+    return Reproduction(len(written), len(not_drawn))
 
 
 def _request(found: Unpacked, redo: dict[str, Any], directory: Path) -> ReportRequest:
-    """What the report was asked for. Words of a stranger: they name no file, a plan in a file is the bundle's own."""
-    told = redo.get("plans")
+    """The report's request, which is untrusted text.
+
+    It names no file, and a plan given as a file must be the bundle's own.
+    """
+    plan_hashes = redo.get("plans")
     by_hash = {key: name for name, key in plan_names(found).items() if isinstance(key, str)}
     plans = []
-    for shown, key in told.items() if isinstance(told, dict) else ():
+    for shown, key in plan_hashes.items() if isinstance(plan_hashes, dict) else ():
         if isinstance(key, str) and key in by_hash and _is_plan_file_name(shown):
             content = found.read(by_hash.pop(key), MAX_FILE_BYTES)  # each once, as a report takes it
             if content is not None:
                 directory.mkdir(exist_ok=True)
                 (directory / shown).write_bytes(content)
                 plans.append(directory / shown)
-    words, chosen = words_of(redo.get("arguments")), words_of(redo.get("filter"))
-    return parse_arguments(words, filter=chosen, plan_files=plans)
+    arguments, chosen = select_strings(redo.get("arguments")), select_strings(redo.get("filter"))
+    return parse_arguments(arguments, filter=chosen, plan_files=plans)
 
 
 def _is_plan_file_name(name: str) -> bool:
-    """Whether a plan may be shown under this name, which is given to a file in a directory of our own."""
+    """Whether a plan may be displayed under this name, which also names a file in a directory of our own."""
     is_one_file = name.isprintable() and "/" not in name and len(os.fsencode(name)) <= _MAX_FILE_NAME_BYTES
     return is_one_file and name.endswith((".yaml", ".yml"))
 
 
-def _drawn_alike(found: Unpacked, tell: Tell) -> bool:
-    """Whether pictures and page would come out as the same bytes here."""
+def _has_same_packages(found: Unpacked, tell: Tell) -> bool:
+    """Whether this installation would produce the same bytes for figures and page."""
     try:
         content = found.read(pack.VERSIONS, MAX_VERSIONS_BYTES)
         theirs = parse_json(content, pack.VERSIONS) if content else {}
@@ -111,13 +125,13 @@ def _drawn_alike(found: Unpacked, tell: Tell) -> bool:
 
 
 SHOWN, SHOWN_BEFORE = 200, 60
-"""Characters of a line of a table, in all and before the first one that differs."""
+"""Characters displayed of a table's line: in all, and before the first one that differs."""
 
 
 def _first_difference(packed: Path, made: Path) -> str:
     if made.suffix in (".png", ".pdf", ".svg", ".html"):
         return "differs when it is made again"
-    one, other = _lines_of(packed), _lines_of(made)
+    one, other = _read_lines(packed), _read_lines(made)
     for number, (left, right) in enumerate(zip_longest(one, other, fillvalue=""), 1):
         if left != right:
             differing = (place for place, (a, b) in enumerate(zip(left, right, strict=False)) if a != b)
@@ -129,7 +143,7 @@ def _first_difference(packed: Path, made: Path) -> str:
     return "differs in its line endings"
 
 
-def _lines_of(path: Path) -> Iterator[str]:
+def _read_lines(path: Path) -> Iterator[str]:
     with path.open(encoding="utf-8", errors="replace") as stream:
         while line := stream.readline(MAX_LINE_CHARACTERS):
             yield line.removesuffix("\n")

@@ -1,4 +1,4 @@
-"""A bundle's tables held against its runs by a path of their own: the files are read here, bounded in their cells."""
+"""Checks a bundle's tables against its runs by an independent path. The files are read here, bounded in their cells."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ from typing import Any
 from labconsole.measure.recompute.tables import ABSTRACTS, CLAIMING, OF_GUESTS, wrong_cells
 from labconsole.model.record.summary import RunSummary
 
-READ = ("results", *CLAIMING, *OF_GUESTS, *ABSTRACTS)
+CHECKED_TABLES = ("results", *CLAIMING, *OF_GUESTS, *ABSTRACTS)
 
 MAX_CELLS = 2 << 20
-"""Of all tables that are kept while they are compared: 35 000 design points of sixty columns each."""
+"""For all tables that are in memory during the comparison: 35 000 design points of sixty columns each."""
 
 MAX_COLUMNS = 1000
 MAX_ROW_CHARACTERS = 1 << 20
-"""Of a row, over however many lines."""
+"""For one row, over any number of lines."""
 
 
 def wrong_tables(directory: Path, runs: list[RunSummary], manifest: dict[str, Any]) -> Iterator[str]:
-    """Sentences about cells of ``directory``'s tables that the bundle's runs do not give."""
+    """Sentences on cells of ``directory``'s tables that do not follow from the bundle's runs."""
     try:
         entered, missing = _read_entered(directory / "runs.csv", {run.run_id for run in runs})
-        tables = _read_tables([directory / f"{name}.csv" for name in READ if (directory / f"{name}.csv").exists()])
+        tables = _read_tables(
+            [directory / f"{name}.csv" for name in CHECKED_TABLES if (directory / f"{name}.csv").exists()]
+        )
     except (OSError, ValueError, csv.Error, KeyError) as exc:
         yield f"report: its tables cannot be read: {exc}"
         return
@@ -37,7 +39,7 @@ def wrong_tables(directory: Path, runs: list[RunSummary], manifest: dict[str, An
 
 
 def _read_entered(path: Path, known: set[str]) -> tuple[set[str], str | None]:
-    """The known runs that enter a mean by this table, and the first other one by its id, if there is one."""
+    """The known runs that enter a mean according to this table, and the id of the first unknown run, or None."""
     entered: set[str] = set()
     missing: str | None = None
     for row in read_rows(path):
@@ -64,8 +66,10 @@ def _read_tables(paths: list[Path]) -> dict[str, list[dict[str, str]]]:
 
 
 def read_rows(path: Path) -> Iterator[dict[str, str]]:
-    """The rows of a CSV file by their columns. Raises ValueError for one that is not as wide as the head, for more than
-    ``MAX_COLUMNS`` columns and for a row of more than ``MAX_ROW_CHARACTERS``; OSError and csv.Error as they come.
+    """Yield the rows of a CSV file by column.
+
+    Raises ValueError for a row that is not as wide as the head, for more than ``MAX_COLUMNS`` columns, and for a row of
+    more than ``MAX_ROW_CHARACTERS``. OSError and csv.Error pass through.
     """
     with path.open(encoding="utf-8", newline="") as stream:
         characters_left = MAX_ROW_CHARACTERS

@@ -1,7 +1,7 @@
-"""The command verify on a bundle: are its files those of the manifest, and does every number in it follow again.
+"""The command verify on a bundle: do its files match the manifest, and can every number in it be derived again?
 
-The runs are taken into a store of their own, recomputed there, and reported on once more: the tables must come out as
-they were packed. Pictures and page are compared only by the libraries that drew them.
+The runs are imported into a store of their own, recomputed there, and reported again: the tables must equal the packed
+ones. Figures and page are compared only if the libraries that drew them are installed here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from labconsole.bundle import pack
 from labconsole.bundle.archive import Unpacked, unpack
 from labconsole.bundle.differences import Differences, Tell
 from labconsole.bundle.examination import Examination
-from labconsole.bundle.origins import PlanCommand, check_origins
+from labconsole.bundle.origins import PlanCommand, check_origins, plan_names
 from labconsole.bundle.reproduction import reproduce_report
 from labconsole.bundle.tables import wrong_tables
 from labconsole.errors import StoreError
@@ -31,6 +31,7 @@ from labconsole.model.record.run import METHOD
 from labconsole.store.exchange.importing import import_records
 from labconsole.store.exchange.lines import ExportedExperiment, read_jsonl, read_lines
 from labconsole.store.experiments import parse_experiment
+from labconsole.store.notes import parse_calibration
 from labconsole.store.open import open_store
 from labconsole.store.series import check_series, read_file
 from labconsole.store.writing import RunStore
@@ -38,13 +39,16 @@ from labconsole.units import counted
 from labconsole.wire.codec import count_parts
 
 MAX_VALUES_TOGETHER = 64 << 20
-"""Of all searches and trials of guests, which a report holds at once: of five thousand trials of a hundred guests."""
+"""For all searches and guest trials, which a report keeps in memory: five thousand trials of a hundred guests."""
 
 
 @dataclass(frozen=True, slots=True)
 class BundleCheck:
-    """What was looked at, by its plural; in words, what of how many runs could not be judged; all differences, also
-    those that were only counted; the commands of the plans.
+    """The result of verifying a bundle.
+
+    ``counts``: what was examined, by plural name. ``unjudged``: descriptions of what could not be judged, each with its
+    number of runs. ``differences``: how many there are, including those that were only counted. ``commands``: the
+    plans' commands.
     """
 
     counts: dict[str, int]
@@ -54,16 +58,16 @@ class BundleCheck:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Unpacked]:
-    """A bundle, unpacked into a directory that goes again."""
+def open_bundle(path: Path) -> Iterator[Unpacked]:
+    """A bundle, unpacked into a temporary directory."""
     with tempfile.TemporaryDirectory(prefix="labconsole-bundle-") as name:
         yield unpack(path, Path(name))
 
 
 @contextmanager
-def as_store(path: Path) -> Iterator[RunStore]:
-    """A bundle's runs, series and searches as a store. Raises StoreError when a file is not that of the manifest."""
-    with opened(path) as found, tempfile.TemporaryDirectory(prefix="labconsole-import-") as name:
+def open_as_store(path: Path) -> Iterator[RunStore]:
+    """A bundle's runs, series and searches as a store. Raises StoreError if a file differs from the manifest."""
+    with open_bundle(path) as found, tempfile.TemporaryDirectory(prefix="labconsole-import-") as name:
         if found.differences:
             raise StoreError(f"{path}: {found.differences[0]}; `labconsole verify` names every difference")
         with open_store(str(Path(name) / "runs.sqlite")) as store:
@@ -85,9 +89,9 @@ def _refuse(sentence: str) -> None:
 
 
 def check(path: Path, tell_difference: Tell) -> BundleCheck:
-    """Verify a bundle; differences are told, of very many only the first. Raises StoreError when it is not one."""
+    """Verify a bundle and report its differences, of very many only the first. Raises StoreError if it is no bundle."""
     tell = Differences(tell_difference)
-    with opened(path) as found, tempfile.TemporaryDirectory(prefix="labconsole-verify-") as name:
+    with open_bundle(path) as found, tempfile.TemporaryDirectory(prefix="labconsole-verify-") as name:
         for difference in found.differences:
             tell(difference)
         counts = {"files": len(found.manifest["files"]), "runs": 0, "series": 0, "searches": 0, "tables": 0}
@@ -100,14 +104,21 @@ def check(path: Path, tell_difference: Tell) -> BundleCheck:
             summaries = store.list()
         present = any(run.method == METHOD for run in summaries)
         if counts["runs"] or others:
-            counts["tables"] = reproduce_report(found, Path(name), tell)
+            count = counts["runs"] or sum(others.values())
+            made = reproduce_report(found, Path(name), tell)
+            counts["tables"] = made.files
+            if made.not_drawn:
+                not_judged["pictures and page of the report, which other libraries drew"] += count
             if counts["runs"] and found.manifest.get("method") == METHOD:
                 for sentence in wrong_tables(found.directory / "report", summaries, found.manifest):
                     tell(sentence)
-            elif counts["runs"]:
-                not_judged["the tables of the report, which were computed by another method"] += counts["runs"]
+            elif found.manifest.get("method") != METHOD:
+                not_judged["the tables of the report, which were computed by another method"] += count
                 if present:
                     tell(f"manifest.json: method: says {found.manifest.get('method')}, runs are of method {METHOD}")
+        elif any(name.startswith("report/") for name in found.names):
+            tell("report: there are no runs or trials that it could follow from")
+        _files(found, tell)
         for word in ("runs", "series", "searches"):
             if found.manifest.get(word) != counts[word]:
                 tell(f"manifest.json: says {found.manifest.get(word)} {word}, there are {counts[word]}")
@@ -122,7 +133,7 @@ def check(path: Path, tell_difference: Tell) -> BundleCheck:
 
 
 def _take(found: Unpacked, store: RunStore, tell: Tell) -> None:
-    """All runs, or with a difference told none."""
+    """Import all runs; if one of them differs, import none and report the difference."""
     try:
         result = import_records(store, _runs(found))
         if result.present:
@@ -132,10 +143,12 @@ def _take(found: Unpacked, store: RunStore, tell: Tell) -> None:
 
 
 def _runs(found: Unpacked) -> Iterator[NotedRecord | PlanNote]:
-    """What a bundle has in its file of runs. Other records are in files of their own, under a bound of their own."""
+    """The contents of a bundle's file of runs. Other records have files and bounds of their own."""
     for item in read_jsonl(found.directory / pack.RUNS):
         if isinstance(item, ExportedExperiment):
-            raise StoreError(f"{pack.RUNS}: contains a {item.kind.name}; a bundle has it in {pack.file_of(item.kind)}")
+            raise StoreError(
+                f"{pack.RUNS}: contains a {item.kind.name}; a bundle has it in {pack.name_records_file(item.kind)}"
+            )
         yield item
 
 
@@ -168,12 +181,32 @@ def _series(found: Unpacked, store: RunStore, tell: Tell) -> int:
     return count
 
 
+def _files(found: Unpacked, tell: Tell) -> None:
+    """Nothing is in the archive that no reader here looks at, and its calibrations are as many as it says."""
+    known = {pack.RUNS, pack.CALIBRATIONS, pack.VERSIONS, pack.INVENTORY, *plan_names(found)}
+    known |= {pack.name_records_file(kind) for kind in record_kinds().values()}
+    for name in sorted(found.names - known):
+        if not name.startswith(("series/", "report/")):
+            tell(f"{name}: is not a part of a bundle, and nothing verifies it")
+    path, count = found.path(pack.CALIBRATIONS), 0
+    if path is None:
+        return
+    try:
+        for number, line in read_lines(path):
+            parse_calibration(line.decode("utf-8", "replace"), f"{pack.CALIBRATIONS}:{number}")
+            count += 1
+        if found.manifest.get("calibrations") != count:
+            tell(f"manifest.json: says {found.manifest.get('calibrations')} calibrations, there are {count}")
+    except StoreError as exc:
+        tell(found.describe(exc))
+
+
 def _series_files(found: Unpacked) -> list[Path]:
     return [found.directory / name for name in sorted(found.names) if name.startswith("series/")]
 
 
 def _experiments(found: Unpacked, store: RunStore, tell: Tell) -> tuple[int, dict[str, int]]:
-    """The records that are no runs, out of their files: how many searches were valid, how many of each other kind."""
+    """Import the other records from their files. Returns the numbers of valid searches, and of others by kind."""
     values_left = MAX_VALUES_TOGETHER
     counts: dict[str, int] = {}
     for kind in (SEARCH, *(kind for kind in record_kinds().values() if kind is not SEARCH)):
@@ -184,11 +217,11 @@ def _experiments(found: Unpacked, store: RunStore, tell: Tell) -> tuple[int, dic
 def _import_kind(
     found: Unpacked, store: RunStore, kind: RecordKind[Any], values_left: int, tell: Tell
 ) -> tuple[int, int]:
-    """The records of a kind out of their file, a line each: how many were valid, and how many values are left."""
-    name = pack.file_of(kind)
+    """Import a kind's records from their file. Returns how many were valid and how many values are left."""
+    name = pack.name_records_file(kind)
     path, count = found.path(name), 0
     if path is None:
-        return 0, values_left  # the manifest has told it
+        return 0, values_left  # the check of the manifest has already reported it
     try:
         for number, line in read_lines(path):
             values_left -= count_parts(line)

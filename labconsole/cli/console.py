@@ -1,4 +1,4 @@
-"""Opens the console on an inventory, for the commands that do. Importing this takes no time."""
+"""Opens the console on an inventory, for the commands that need it. Importing this takes no time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from labconsole.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from labconsole.cli.text.of_guests import KindShown
+    from labconsole.cli.text.guest_kinds import GuestKindView
     from labconsole.engine.protocol import SessionLike
     from labconsole.model.inventory import Inventory
     from labconsole.model.query import Query
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def require_terminal(command: str, instead: str) -> None:
-    """Raises ConfigError where there is nobody to draw for, or no keyboard: escapes in a file are of no use."""
+    """Raises ConfigError without a terminal to draw on or a keyboard: escapes in a file are of no use."""
     streams = {"standard input": sys.stdin, "standard output": sys.stdout, "standard error": sys.stderr}
     for name, stream in streams.items():
         if stream is None or not stream.isatty():
@@ -29,7 +29,8 @@ def require_terminal(command: str, instead: str) -> None:
 
 
 def open_console(hosts: Path, store_url: str | None, *, read_only: bool = False, plain: bool = False) -> int:
-    """The console on this inventory and store, until the user leaves it; returns the exit status. Raises LabError.
+    """Run the console on this inventory and store until the user leaves it; returns the exit status. Raises
+    LabError.
 
     ``plain``: as lines of text, which need no terminal.
     """
@@ -38,33 +39,33 @@ def open_console(hosts: Path, store_url: str | None, *, read_only: bool = False,
     from labconsole.model.inventory import load_inventory
 
     inventory = load_inventory(hosts)
-    session = partial(session_on, inventory, store_url, read_only=read_only)
+    session = partial(open_console_session, inventory, store_url, read_only=read_only)
     if plain:
         from labconsole.cli.plain_console import run_plain
 
         return run_plain(session)
     from labconsole.tui.app import run_console
 
-    return run_console(session, crew_kinds, trends)
+    return run_console(session, crew_kinds, load_trends)
 
 
-def session_on(inventory: Inventory, store_url: str | None, *, read_only: bool = False) -> SessionLike:
-    """Called once the first frame is on screen: the engine and the database take longer to import than to use."""
+def open_console_session(inventory: Inventory, store_url: str | None, *, read_only: bool = False) -> SessionLike:
+    """Called once the first frame is on screen: importing the engine and the database takes longer than using them."""
     from labconsole.api.testbed import open_session
-    from labconsole.store.later import StoreLater
+    from labconsole.store.lazy_store import LazyStore
 
-    return open_session(inventory, StoreLater(store_url), read_only=read_only)
-
-
-def crew_kinds() -> Sequence[KindShown]:
-    """How records of guests are shown."""
-    from labconsole.cli.text.of_guests import ALL_SHOWN
-
-    return ALL_SHOWN
+    return open_session(inventory, LazyStore(store_url), read_only=read_only)
 
 
-def trends(plan: str | None, query: Query, store: RunStore) -> PlanTrends:
-    """What a plan came to on its occasions, as `labconsole trend` computes it."""
+def crew_kinds() -> Sequence[GuestKindView]:
+    """Views for records of guests."""
+    from labconsole.cli.text.guest_kinds import GUEST_KIND_VIEWS
+
+    return GUEST_KIND_VIEWS
+
+
+def load_trends(plan: str | None, query: Query, store: RunStore) -> PlanTrends:
+    """Trends of a plan over its occasions, as `labconsole trend` computes them."""
     from labconsole.api.trends import read_trends
 
     return read_trends(plan, query, store)

@@ -1,4 +1,4 @@
-"""The first start, where there is no hosts.yaml yet: the console leads to a testbed, and goes on with it."""
+"""The first start without a hosts.yaml: the console guides the user to a testbed, and continues with it."""
 
 from __future__ import annotations
 
@@ -8,28 +8,30 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from labconsole.cli.console import crew_kinds, session_on, trends
+from labconsole.cli.console import crew_kinds, load_trends, open_console_session
 
 if TYPE_CHECKING:
     from labconsole.engine.protocol import SessionLike
 
 
-def first_start(hosts: Path, store: str | None) -> int:
-    """The console without a testbed; ``hosts`` is written in it. Returns the exit status, unless a demo takes over."""
-    from labconsole.api.discovering import held_nodes
+def run_first_start(hosts: Path, store: str | None) -> int:
+    """Run the console without a testbed; it writes ``hosts``. Returns the exit status, unless a demo takes over."""
+    from labconsole.api.discovery import leased_nodes
     from labconsole.tui.app import run_console
     from labconsole.tui.console.first_start import FirstStart
 
     def session(written: Path) -> SessionLike:
         from labconsole.model.inventory import load_inventory
 
-        return session_on(load_inventory(written), store)
+        return open_console_session(load_inventory(written), store)
 
-    return run_console(None, crew_kinds, trends, first=FirstStart(hosts, held_nodes, session, partial(_demo, store)))
+    return run_console(
+        None, crew_kinds, load_trends, first=FirstStart(hosts, leased_nodes, session, partial(_demo, store))
+    )
 
 
 def _demo(store: str | None) -> int:
-    """In place of this process."""
+    """Run the demo in place of this process."""
     sys.stdout.flush()
     where = [] if store is None else ["--store", store]
     os.execv(sys.executable, [sys.executable, "-P", "-m", "labconsole", "demo", *where])

@@ -1,4 +1,4 @@
-"""The command line: parses, runs the command that is named, turns errors into one sentence and an exit code."""
+"""The command line: parses, runs the named command, turns errors into one sentence and an exit code."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from contextlib import suppress
 
 from labconsole.cli import commands
 from labconsole.cli.options import Parser
-from labconsole.cli.output import complain
+from labconsole.cli.output import print_error
 from labconsole.errors import Aborted, ConfigError, LabError
-from labconsole.text.harmless import harmless, harmless_output
+from labconsole.text.sanitize import sanitize, sanitized_output
 from labconsole.wire.version import __version__
 
 EPILOG = """\
@@ -25,9 +25,9 @@ HELP = ("-h", "--help")
 
 
 def build_parser(first: str | None = None) -> argparse.ArgumentParser:
-    """The parser of every command. Where ``first``, the first word, is a command, of that only: no other is imported.
+    """The parser of every command. If ``first``, the first word, is a command, only that one is imported.
 
-    Where it asks for help, the commands are listed without their options.
+    If it requests help, the commands are listed without their options.
     """
     parser = Parser(
         prog="labconsole",
@@ -51,23 +51,25 @@ def build_parser(first: str | None = None) -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command; returns the exit status."""
-    words = sys.argv[1:] if argv is None else argv
-    if not words or (words[0].startswith("-") and words[0] not in (*HELP, "--version")):
-        words = ["console", *words]
-    args = build_parser(words[0]).parse_args(words)
+    arguments = sys.argv[1:] if argv is None else argv
+    if not arguments or (arguments[0].startswith("-") and arguments[0] not in (*HELP, "--version")):
+        arguments = ["console", *arguments]
+    args = build_parser(arguments[0]).parse_args(arguments)
     command = commands.load(args.command)
-    with harmless_output():  # what draws writes to the terminal itself
+    with sanitized_output():  # drawing commands write to the terminal themselves
         _set_up_logging(0 if command.about.draws else args.verbose)
-        return _drawn(command, args) if command.about.draws else _run(command, args)
+        return _run_drawing(command, args) if command.about.draws else _run(command, args)
 
 
 TERMINAL_GONE = 128 + 1
-"""As a shell calls what SIGHUP ended."""
+"""Exit status that a shell reports for SIGHUP."""
 
 
-def _drawn(command: commands.Command, args: argparse.Namespace) -> int:
-    """Run a command that draws. Where its terminal is gone, the threads that read and write there never end: the
-    interpreter would wait for them for good, and one of them turn on end of file as fast as it can.
+def _run_drawing(command: commands.Command, args: argparse.Namespace) -> int:
+    """Run a command that draws.
+
+    Once its terminal is gone, the threads that read and write there never end: the interpreter would wait for them
+    forever, and one of them would spin on end of file.
     """
     import threading
 
@@ -75,7 +77,7 @@ def _drawn(command: commands.Command, args: argparse.Namespace) -> int:
     try:
         status = _run(command, args)
         return status
-    except OSError:  # even the complaint could not be written
+    except OSError:  # even the error could not be written
         return status
     finally:
         if any(thread.name.startswith(DRAWING) and not thread.daemon for thread in threading.enumerate()):
@@ -85,10 +87,10 @@ def _drawn(command: commands.Command, args: argparse.Namespace) -> int:
 
 
 DRAWING = "textual-"
-"""How the names of textual's threads begin."""
+"""Prefix of the names of textual's threads."""
 
 PIPE_CLOSED = 128 + 13
-"""As a shell calls what SIGPIPE ended."""
+"""Exit status that a shell reports for SIGPIPE."""
 
 
 def _run(command: commands.Command, args: argparse.Namespace) -> int:
@@ -97,32 +99,32 @@ def _run(command: commands.Command, args: argparse.Namespace) -> int:
     except LabError as exc:
         _trace(args)
         for sentence in exc.sentences if isinstance(exc, ConfigError) else [str(exc)]:
-            complain(harmless(sentence))
+            print_error(sentence)
         return exc.exit_code
     except KeyboardInterrupt:
         return Aborted.exit_code
     except BrokenPipeError:
-        # The reader (head, less) went away: as every program ends then, with what is left not done. Python is kept from
-        # complaining while it flushes.
+        # The reader (head, less) went away: the program ends as usual then, and drops the rest. This also keeps Python
+        # from complaining when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
     except Exception as exc:
         _trace(args)
-        complain(harmless(f"internal error: {type(exc).__name__}: {exc}"))
+        print_error(f"internal error: {type(exc).__name__}: {exc}")
         sys.stderr.write("This is a bug in labconsole, not a problem with your input; use -vv for a traceback.\n")
         return 1
 
 
 def _trace(args: argparse.Namespace) -> None:
-    """With -vv, where an exception is handled: its traceback, which quotes foreign words, on stderr."""
+    """With -vv, print the traceback of a handled exception, which quotes foreign words, on stderr."""
     if args.verbose >= 2:
         import traceback
 
-        sys.stderr.write(harmless(traceback.format_exc()))
+        sys.stderr.write(sanitize(traceback.format_exc()))
 
 
 def _set_up_logging(verbose: int) -> None:
-    """Log lines go to stderr on request only, and never where a console draws."""
+    """Log lines go to stderr on request only, and never from a command that draws."""
     import logging
 
     if verbose:

@@ -1,4 +1,4 @@
-"""The parser of the command line, the options that several commands have, and what they ask for.
+"""The parser of the command line, and the options that several commands share.
 
 Importing this takes no time.
 """
@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from labconsole.errors import ConfigError, shown
-from labconsole.text.harmless import harmless
+from labconsole.errors import ConfigError, format_value
+from labconsole.text.sanitize import sanitize
 
 if TYPE_CHECKING:
     from labconsole.model.design_point import DesignPoint
@@ -25,29 +25,29 @@ if TYPE_CHECKING:
 
 
 class Parser(argparse.ArgumentParser):
-    """Refuses bad usage in one sentence, takes no abbreviated options, and takes values that begin with a minus sign.
+    """A parser that reports bad usage in one sentence and takes no abbreviated options.
 
-    Parsers of subcommands are of this class, too.
+    It takes values that begin with a minus sign. Parsers of subcommands are also of this class.
     """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"allow_abbrev": False, **options})
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Refuse what is not known here: the parser of the whole command line does not know a command's options."""
-        words = self._with_joined_values(sys.argv[1:] if args is None else list(args))
-        namespace, unknown = super().parse_known_args(words, namespace)
+        """Refuse unknown options here: the parser of the whole command line does not know a command's options."""
+        arguments = self._join_values(sys.argv[1:] if args is None else list(args))
+        namespace, unknown = super().parse_known_args(arguments, namespace)
         if unknown:
             name = unknown[0].partition("=")[0]
             near = difflib.get_close_matches(name, self._option_string_actions, 1) if name.startswith("-") else []
             hint = f" (did you mean {near[0]}?)" if near else ""
-            self.error(f"unknown {'option' if name.startswith('-') else 'argument'} {shown(name)}{hint}")
+            self.error(f"unknown {'option' if name.startswith('-') else 'argument'} {format_value(name)}{hint}")
         return namespace, unknown
 
-    def _with_joined_values(self, words: Sequence[str]) -> list[str]:
-        """``--target -5Mbit`` as ``--target=-5Mbit``: argparse would take the value for an option."""
+    def _join_values(self, arguments: Sequence[str]) -> list[str]:
+        """Turn ``--target -5Mbit`` into ``--target=-5Mbit``: argparse would take the value for an option."""
         joined: list[str] = []
-        left = iter(words)
+        left = iter(arguments)
         for word in left:
             if word == "--":
                 joined += [word, *left]
@@ -58,7 +58,7 @@ class Parser(argparse.ArgumentParser):
                 if value is not None and self._is_value(value):
                     word += f"={value}" if word.startswith("--") else value
                     value = None
-                joined += [word] if value is None else [word, *self._with_joined_values([value, *left])]
+                joined += [word] if value is None else [word, *self._join_values([value, *left])]
             else:
                 joined.append(word)
         return joined
@@ -75,22 +75,25 @@ class Parser(argparse.ArgumentParser):
         known = [str(each) for each in action.choices]
         near = difflib.get_close_matches(str(value), known, 1)
         hint = f" (did you mean {near[0]}?)" if near else ""
-        raise argparse.ArgumentError(action, f"invalid choice: {shown(value)}{hint}; allowed: {', '.join(known)}")
+        raise argparse.ArgumentError(
+            action, f"invalid choice: {format_value(value)}{hint}; allowed: {', '.join(known)}"
+        )
 
     def error(self, message: str) -> NoReturn:
-        """End with one sentence and status 2."""
-        sentence = harmless(message.removeprefix("argument "))
+        """Exit with one sentence and status 2."""
+        sentence = sanitize(message.removeprefix("argument "))
         self.exit(ConfigError.exit_code, f"labconsole: {sentence}; see `{self.prog} --help`\n")
 
 
 def whole_number(text: str, least: int | None = None) -> int:
-    """The type of an option that takes a whole number. ``least`` is the smallest allowed, or None if later code checks.
+    """The type of an option that takes a whole number. ``least``: the smallest allowed, or None if later code
+    checks.
 
     Raises ArgumentTypeError.
     """
     allowed = "" if least is None else f"; allowed: {least} or more"
     if not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
-        raise argparse.ArgumentTypeError(f"must be a whole number without a unit, got {shown(text)}{allowed}")
+        raise argparse.ArgumentTypeError(f"must be a whole number without a unit, got {format_value(text)}{allowed}")
     number = int(text)
     if least is not None and number < least:
         raise argparse.ArgumentTypeError(f"must be {least} or more, got {number}")
@@ -100,10 +103,10 @@ def whole_number(text: str, least: int | None = None) -> int:
 def number(text: str) -> float:
     """The type of an option that takes a number. Raises ArgumentTypeError."""
     if not re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", text):
-        raise argparse.ArgumentTypeError(f"must be a number without a unit, got {shown(text)}")
+        raise argparse.ArgumentTypeError(f"must be a number without a unit, got {format_value(text)}")
     value = float(text)
     if not math.isfinite(value):
-        raise argparse.ArgumentTypeError(f"is too large, got {shown(text)}")
+        raise argparse.ArgumentTypeError(f"is too large, got {format_value(text)}")
     return value
 
 
@@ -141,11 +144,11 @@ SHARED: dict[str, dict[str, Any]] = {
         "which changes the port (default: as the plan or the testbed file says)",
     },
 }
-"""Options that are the same wherever they are."""
+"""Options that are the same in all commands."""
 
 
 def add_common(parser: argparse.ArgumentParser, *flags: str) -> None:
-    """``--verbose``, which every command has, and these of SHARED."""
+    """Add ``--verbose``, which every command has, and these of SHARED."""
     parser.add_argument(
         "-v", "--verbose", action="count", default=0, help="print more detail on stderr; -vv adds tracebacks"
     )
@@ -153,13 +156,13 @@ def add_common(parser: argparse.ArgumentParser, *flags: str) -> None:
 
 
 def add_shared(parser: argparse.ArgumentParser | argparse._ArgumentGroup, *flags: str) -> None:
-    """These of SHARED, in this order."""
+    """Add these of SHARED, in this order."""
     for flag in flags:
         parser.add_argument(flag, **SHARED[flag], **(choices_of_generators() if flag == "--generator" else {}))
 
 
 def choices_of_generators() -> dict[str, Any]:
-    """For an option that names one: those of other packages, too."""
+    """For an option that names a generator: also those of other packages."""
     from labconsole.model.generator_names import generator_names
 
     return {"choices": generator_names()}
@@ -171,7 +174,7 @@ def add_configuration(
     frame_size_bytes: int | None = 64,
     sources: int | None = 1,
 ) -> None:
-    """What is measured, but for its load. With defaults of None a command can tell what was given."""
+    """Add the options of a design point except its load. With defaults of None a command can tell which were given."""
     add_shared(parser, "--platform")
     parser.add_argument(
         "--frame-size",
@@ -187,12 +190,12 @@ def add_configuration(
 
 
 OPTION_OF_KEY = {"frame_size": "--frame-size", "pairs": "--observer-effect"}
-"""The options of keys that the engine refuses once the nodes are connected."""
+"""Options of keys that the engine refuses after connecting the nodes."""
 
 
 @contextmanager
 def naming_options() -> Iterator[None]:
-    """Name the option in what is refused inside, in place of the key that it fills in."""
+    """Name the option in errors from the block, in place of the key that it sets."""
     try:
         yield
     except ConfigError as exc:
@@ -203,12 +206,12 @@ def naming_options() -> Iterator[None]:
 
 
 def comma_separated(text: str) -> list[str]:
-    """The words of an option such as ``--platforms A,B``."""
+    """Split the value of an option such as ``--platforms A,B``."""
     return [name for name in (part.strip() for part in text.split(",")) if name]
 
 
 def hosts_path(given: Path | None) -> Path:
-    """The inventory a command uses: what was given, else ./hosts.yaml. Raises ConfigError with what to do."""
+    """The inventory of a command: the given one, else ./hosts.yaml. Raises ConfigError with advice."""
     from labconsole.model.inventory import DEFAULT_INVENTORY
 
     path = given or DEFAULT_INVENTORY
@@ -227,14 +230,22 @@ def _hosts_hint() -> str:
     )
 
 
-def request_from(args: argparse.Namespace, inventory: Inventory) -> DesignPoint:
-    """The trial that the options of ``run``, ``search`` and ``check --observer-effect`` ask for. Raises ConfigError."""
-    from labconsole.api.asked import asked_point
+def parse_request(args: argparse.Namespace, inventory: Inventory) -> DesignPoint:
+    """Build the trial of ``run``, ``search`` and ``check --observer-effect`` from the options. Raises ConfigError."""
+    from labconsole.api.design_point_parser import parse_design_point
 
     if args.repetitions < 1:
         raise ConfigError("must be 1 or more", key="--repetitions", value=args.repetitions)
-    return asked_point(
-        inventory, platform=args.platform, frame_size_bytes=args.frame_size, includes_fcs=args.includes_fcs,
-        sources=args.sources, target=args.target, duration_s=args.duration, background=args.background,
-        generator=args.generator, observe=args.observe, where="--",
-    )  # fmt: skip
+    return parse_design_point(
+        inventory,
+        platform=args.platform,
+        frame_size_bytes=args.frame_size,
+        includes_fcs=args.includes_fcs,
+        sources=args.sources,
+        target=args.target,
+        duration_s=args.duration,
+        background=args.background,
+        generator=args.generator,
+        observe=args.observe,
+        where="--",
+    )

@@ -1,4 +1,4 @@
-"""What all commands write in the same way: JSON lines and plain lines on stdout, complaints on stderr."""
+"""Output of all commands: JSON lines and plain lines on stdout, errors on stderr."""
 
 from __future__ import annotations
 
@@ -7,43 +7,42 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from labconsole.text.harmless import harmless, undisguised
+from labconsole.text.sanitize import single_line, unwrap_stream
 
 
-def json_line(data: Mapping[str, Any]) -> None:
-    """One object on stdout, at once."""
+def print_json_line(data: Mapping[str, Any]) -> None:
+    """Write one object to stdout, without buffering."""
     import json
 
-    plain_lines(json.dumps(data))
+    print_lines(json.dumps(data))
 
 
-def plain_lines(*lines: str) -> None:
-    """Text on stdout, at once and all of it: what a full pipe had no room for when a signal came, Python's own file
-    loses.
+def print_lines(*lines: str) -> None:
+    """Lines on stdout, each of them one, at once and all of it: what a full pipe had no room for when a signal came,
+    Python's own file loses.
     """
-    text = "".join(f"{line}\n" for line in lines)
-    stream = undisguised(sys.stdout)
+    text = "".join(f"{single_line(line)}\n" for line in lines)
+    stream = unwrap_stream(sys.stdout)
     try:
         descriptor = stream.fileno()
-    except (AttributeError, OSError):  # a host of the program that keeps what is said
+    except (AttributeError, OSError):  # an embedding program that captures output
         sys.stdout.write(text)
         sys.stdout.flush()
         return
     stream.flush()
-    cleaned = text if stream is sys.stdout else harmless(text)
-    left = memoryview(cleaned.encode(stream.encoding, stream.errors or "strict"))
+    left = memoryview(text.encode(stream.encoding, stream.errors or "strict"))
     while left:
         left = left[os.write(descriptor, left) :]
 
 
 def answer(data: Mapping[str, Any], lines: Iterable[str], *, as_json: bool) -> None:
-    """The same to machines or to people."""
+    """Print the same content for machines or for people."""
     if as_json:
-        json_line(data)
+        print_json_line(data)
     else:
-        plain_lines(*lines)
+        print_lines(*lines)
 
 
-def complain(sentence: object) -> None:
+def print_error(sentence: object) -> None:
     """One sentence on stderr, by the program's name."""
-    sys.stderr.write(f"labconsole: {sentence}\n")
+    sys.stderr.write(f"labconsole: {single_line(str(sentence))}\n")

@@ -1,6 +1,6 @@
-"""The console as plain text: one line an event, one line a command, no cursor movement, for a screen reader or a log.
+"""The console as plain text: one line per event or command, no cursor movement, for a screen reader or a log.
 
-The same session, set-up and words as on screen; what is typed are words instead of keys.
+It uses the same session, set-up and texts as the screen, with typed words instead of keys.
 """
 
 from __future__ import annotations
@@ -13,38 +13,38 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from labconsole.cli.drive import typed_lines
+from labconsole.cli.session_runner import read_typed_lines
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import ExecutionStatus
-from labconsole.engine.execution.step_seen import StepState
+from labconsole.engine.execution.step_view import StepState
 from labconsole.engine.live.events import Event, NodeState, PhaseChanged, TrialFinished
 from labconsole.engine.protocol import SessionLike
 from labconsole.errors import LabError, LeaseHeld, LeaseTaken
-from labconsole.model.design_point import target_words
+from labconsole.model.design_point import format_target_per_source
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.query import QueryError, parse_query
-from labconsole.text.cells import count, percent
-from labconsole.text.harmless import harmless
+from labconsole.text.cells import format_percent, format_rounded
+from labconsole.text.sanitize import sanitize
 from labconsole.tui.console import clock, form
+from labconsole.tui.console.current_measurement import build_current_measurement
 from labconsole.tui.console.form import FormValues
-from labconsole.tui.console.measured_now import measured_now
-from labconsole.tui.console.picture_words import trial_lines
-from labconsole.tui.console.plan_words import ending, extent
+from labconsole.tui.console.plan_text import describe_ending, format_extent
 from labconsole.tui.console.state import PHASE_WORDS, ConsoleState
+from labconsole.tui.console.step_text import trial_lines
 
-RUNS_TOLD = 10
+RUNS_LISTED = 10
 WATCH_EVERY_S = 0.5
-"""How often another operator's trial is looked at; asks no node."""
+"""Interval of looking at another operator's trial; queries no node."""
 
 INTERRUPT = "\x03"
-"""What Ctrl-C is among the lines: abort while something is measured, else quit."""
+"""Ctrl-C as one of the lines: abort the running measurement, else quit."""
 
 FIELD_NAMES = tuple(field.name for field in fields(FormValues))
 
 
 @dataclass(frozen=True, slots=True)
 class TypedCommand:
-    """What can be typed. ``words`` come after its name."""
+    """A command that can be typed. ``words`` follow its name."""
 
     does: Callable[[str], Awaitable[None]]
     words: str
@@ -52,7 +52,7 @@ class TypedCommand:
 
 
 class PlainConsole:
-    """``say`` takes one line at a time. ``obey`` takes what was typed; it is over once ``left`` is set."""
+    """``say`` takes one line at a time. ``obey`` takes the typed line; the console ends once ``left`` is set."""
 
     def __init__(self, session: SessionLike, say: Callable[[str], None]) -> None:
         self._session, self._say = session, say
@@ -79,7 +79,7 @@ class PlainConsole:
             "runs": TypedCommand(
                 self._runs,
                 "[NUMBER] [FILTER]",
-                f"the newest saved runs (default: {RUNS_TOLD}), of those that match a filter such as platform=raw",
+                f"the newest saved runs (default: {RUNS_LISTED}), of those that match a filter such as platform=raw",
             ),
             "last": TypedCommand(self._last, "", "the last run, its verdict and its reasons"),
             "help": TypedCommand(self._help, "", "this list"),
@@ -88,36 +88,36 @@ class PlainConsole:
         session.subscribe(self._on_event)
 
     def say(self, text: str) -> None:
-        """One line; whatever it is made of, it is harmless."""
-        self._say(harmless(" ".join(text.split())))
+        """Print one line, sanitized."""
+        self._say(sanitize(" ".join(text.split())))
 
     def _on_event(self, event: Event) -> None:
         wall_s = clock.wall_s()
         self.state.apply(event, now_s=clock.monotonic_s(), wall_s=wall_s)
         if isinstance(event, PhaseChanged):
             takes = f", {event.expected_s:.0f} s" if event.expected_s else ""
-            self._say_at(f"{PHASE_WORDS[event.phase]}{f' ({event.detail})' if event.detail else ''}{takes}")
+            self._say_with_time(f"{PHASE_WORDS[event.phase]}{f' ({event.detail})' if event.detail else ''}{takes}")
         self._tell_notes()
         if isinstance(event, TrialFinished) and event.kept:
             self._tell_last()
 
     def _tell_notes(self) -> None:
-        """What the state noted since: at most as many as it keeps."""
+        """Print the state's notes since the last call: at most as many as it keeps."""
         total = self.state.journal.total
         for entry in list(self.state.journal.entries)[-(total - self._told) :] if total > self._told else ():
             mark = "" if entry.severity in ("debug", "information") else f"{entry.severity}: "
-            self._say_at(f"{mark}{f'{entry.node}: ' if entry.node else ''}{entry.text}")
+            self._say_with_time(f"{mark}{f'{entry.node}: ' if entry.node else ''}{entry.text}")
         self._told = total
 
-    def _say_at(self, text: str) -> None:
+    def _say_with_time(self, text: str) -> None:
         self.say(f"{datetime.fromtimestamp(clock.wall_s(), UTC):%H:%M:%S} {text}")
 
     def _note(self, text: str, severity: str = "information") -> None:
         self.state.note(clock.wall_s(), text, severity)
         self._tell_notes()
 
-    async def obey(self, line: str) -> None:
-        """Do what was typed."""
+    async def run_command(self, line: str) -> None:
+        """Run the typed command."""
         if line == INTERRUPT:
             line = "abort" if self._measures else "quit"
         name, _, rest = line.strip().partition(" ")
@@ -144,8 +144,8 @@ class PlainConsole:
         for name in FIELD_NAMES:
             problem = reading.problems.get(name)
             hint = reading.hints.get(name, ("",))[0]
-            words = f"wrong: {problem.sentence}" if problem is not None else hint
-            self.say(f"{name} {getattr(self.values, name)}{f': {words}' if words else ''}")
+            text = f"wrong: {problem.sentence}" if problem is not None else hint
+            self.say(f"{name} {getattr(self.values, name)}{f': {text}' if text else ''}")
 
     async def _set(self, rest: str) -> None:
         name, _, value = rest.partition(" ")
@@ -184,12 +184,12 @@ class PlainConsole:
         execution = self._session.execution(plan)
         self.state.execution = execution
         self.state.ask()
-        self._note(f"plan {plan.name} begins: {extent(plan)}")
+        self._note(f"plan {plan.name} begins: {format_extent(plan)}")
 
         async def take() -> None:
             outcome = await self._session.execute(execution)
             self._tell_steps()
-            self._note(f"plan {plan.name}: {ending(plan, outcome)}")
+            self._note(f"plan {plan.name}: {describe_ending(plan, outcome)}")
 
         self._begin(self._measure(take()))
 
@@ -202,22 +202,22 @@ class PlainConsole:
         except LeaseHeld as exc:
             self._note(f"not started: {exc}; `labconsole run --take-over` takes the testbed from them", "error")
         except LeaseTaken:
-            pass  # the session's notice said so when it happened
+            pass  # the session's notice reported it when it happened
         except LabError as exc:
             self._note(str(exc), "error")
         finally:
             self._checks = False
             self.state.run_ended()
-            self._say_at("ready")
+            self._say_with_time("ready")
 
-    def _not_ours(self, nothing: str) -> str:
-        """Why there is nothing to stop: this console only watches, or nothing is under way."""
+    def _refuse_foreign(self, nothing: str) -> str:
+        """Why there is nothing to stop: this console only watches, or nothing is running."""
         return "this console only watches" if self.state.read_only else nothing
 
     async def _pause(self, _: str) -> None:
         execution = self.state.execution
         if execution is None or not execution.running:
-            self.say(self._not_ours("no plan is running"))
+            self.say(self._refuse_foreign("no plan is running"))
         elif execution.status in (ExecutionStatus.PAUSED, ExecutionStatus.PAUSING):
             execution.resume()
             self._note(f"plan {execution.plan.name} goes on")
@@ -226,32 +226,32 @@ class PlainConsole:
             self._note(f"plan {execution.plan.name} pauses after this trial; the testbed is kept")
 
     def _tell_steps(self) -> None:
-        """A line for every trial of the plan's steps that was judged since."""
+        """Print a line for every trial of the plan's steps that was judged since."""
         execution = self.state.execution
         for number, seen in enumerate(execution.steps.seen if execution is not None else ()):
             if execution is not None and seen.state in (StepState.RUNNING, StepState.DONE, StepState.FAILED):
                 for line in trial_lines(seen.picture, self._told_trials.get((execution, number), 0)):
-                    self._say_at(line)
+                    self._say_with_time(line)
                 self._told_trials[execution, number] = len(seen.picture.trials)
 
     async def watch(self) -> None:
-        """Tell of the trials of whoever else measures here, phase by phase, and of the trials of a search."""
-        told: tuple[str, object] | None = None
+        """Report the trials of other operators on this testbed, phase by phase, and the trials of a search."""
+        reported: tuple[str, object] | None = None
         while True:
             self._tell_steps()
             trial = self.state.observed = self._session.observed_trial()
             now = (trial.run_id, trial.phase) if trial is not None else None
-            if trial is not None and now != told:
+            if trial is not None and now != reported:
                 phase = PHASE_WORDS[trial.phase] if trial.phase is not None else "measuring"
-                self._say_at(f"{trial.operator} measures {trial.guest_words or trial.request.words()}: {phase}")
-            elif now is None and told is not None:
-                self._say_at("the other operator's trial is over")
-            told = now
+                self._say_with_time(f"{trial.operator} measures {trial.guest_words or trial.request.words()}: {phase}")
+            elif now is None and reported is not None:
+                self._say_with_time("the other operator's trial is over")
+            reported = now
             await asyncio.sleep(WATCH_EVERY_S)
 
     async def _abort(self, _: str) -> None:
         if self._work is None or self._work.done():
-            self.say(self._not_ours("nothing is running"))
+            self.say(self._refuse_foreign("nothing is running"))
             return
         if self._checks:
             self._work.cancel()
@@ -267,7 +267,7 @@ class PlainConsole:
 
     async def _status(self, _: str) -> None:
         self.state.observed = self._session.observed_trial()
-        now = measured_now(self.state, clock.monotonic_s(), clock.wall_s())
+        now = build_current_measurement(self.state, clock.monotonic_s(), clock.wall_s())
         if now is None:
             self.say("ready, nothing is measured")
             return
@@ -283,8 +283,9 @@ class PlainConsole:
             lost = live.loss_packets
             about = "" if live.final else "about "
             self.say(
-                f"{live.name}: offered {count(live.offered_packets)} packets, measured {count(live.measured_packets)}, "
-                f"lost {about}{count(lost)}, {percent(live.loss_ratio)} percent"
+                f"{live.name}: offered {format_rounded(live.offered_packets)} packets, "
+                f"measured {format_rounded(live.measured_packets)}, lost {about}{format_rounded(lost)}, "
+                f"{format_percent(live.loss_ratio)} percent"
             )
 
     async def _nodes(self, _: str) -> None:
@@ -310,7 +311,7 @@ class PlainConsole:
 
     async def _runs(self, rest: str) -> None:
         found = re.match(r"([+-]?\d{1,9})(\s|$)", rest, re.ASCII)
-        number = int(found[1]) if found else RUNS_TOLD
+        number = int(found[1]) if found else RUNS_LISTED
         if number < 1:
             self.say(f"runs takes a number of 1 or more, got {number}")
             return
@@ -324,9 +325,9 @@ class PlainConsole:
         if not runs:
             self.say("no saved run matches" if query.terms else "no runs saved yet")
         for run in runs:
-            target = target_words(run.target_bps, run.frame)
-            asked = f"{run.platform}, {run.frame_size_bytes or 'mixed'} B, {run.sources} sources at {target}"
-            self.say(f"{run.run_id}: {asked}, {run.verdict}, loss {percent(run.loss_ratio)} percent")
+            target = format_target_per_source(run.target_bps, run.frame)
+            request = f"{run.platform}, {run.frame_size_bytes or 'mixed'} B, {run.sources} sources at {target}"
+            self.say(f"{run.run_id}: {request}, {run.verdict}, loss {format_percent(run.loss_ratio)} percent")
 
     async def _last(self, _: str) -> None:
         if self.state.last is None:
@@ -339,8 +340,9 @@ class PlainConsole:
         assert last is not None
         for part in last.streams:
             self.say(
-                f"{part.name}: offered {count(part.offered_packets)} packets, measured {count(part.measured_packets)}, "
-                f"lost {count(part.loss_packets)}, {percent(part.loss_ratio)} percent"
+                f"{part.name}: offered {format_rounded(part.offered_packets)} packets, "
+                f"measured {format_rounded(part.measured_packets)}, lost {format_rounded(part.loss_packets)}, "
+                f"{format_percent(part.loss_ratio)} percent"
             )
         self.say(f"verdict: {last.verdict.status}")
         for reason in last.verdict.reasons:
@@ -357,7 +359,7 @@ class PlainConsole:
 
 
 async def converse(session: SessionLike, lines: AsyncIterator[str], say: Callable[[str], None]) -> int:
-    """Connect, then obey line by line until quit or the end of the input; what runs then is stopped in order."""
+    """Connect, then obey line by line until quit or the end of the input; then stop running work in order."""
     console = PlainConsole(session, say)
     console.state.read_only = session.read_only
     inventory, watching = session.inventory, None
@@ -369,11 +371,11 @@ async def converse(session: SessionLike, lines: AsyncIterator[str], say: Callabl
         console.say(f"{up} of {len(inventory.nodes)} nodes connected; {'watching' if session.read_only else 'ready'}")
         watching = asyncio.create_task(console.watch())
         async for line in lines:
-            await console.obey(line)
+            await console.run_command(line)
             if console.left.is_set():
                 break
         else:
-            await console.obey("quit")
+            await console.run_command("quit")
     finally:
         if watching is not None:
             watching.cancel()
@@ -382,13 +384,13 @@ async def converse(session: SessionLike, lines: AsyncIterator[str], say: Callabl
 
 
 def run_plain(make_session: Callable[[], SessionLike]) -> int:
-    """The plain console on standard input and output. Returns the exit status."""
+    """Run the plain console on standard input and output. Returns the exit status."""
 
     def say(text: str) -> None:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
 
     async def body() -> int:
-        return await converse(make_session(), typed_lines(INTERRUPT), say)
+        return await converse(make_session(), read_typed_lines(INTERRUPT), say)
 
     return asyncio.run(body())

@@ -1,1 +1,1 @@
-"""What others fill in: node links, platform drivers, stores, units of a report."""
+"""Interfaces that other rooms implement: node links, platform drivers, stores, report units."""

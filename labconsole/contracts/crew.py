@@ -1,7 +1,7 @@
-"""A crew: any number of guests that stand side by side on one NIC of the UUT, each with an address of its own.
+"""A crew: guests that run side by side on one NIC of the UUT, each with its own address.
 
-Programs are run inside them, and a node outside takes the time (docs/jobs.md). What stands is made by a platform's
-driver through the UUT's agent, and gone with it.
+Programs run inside them, and a node outside takes the time (docs/jobs.md). A platform's driver starts the guests
+through the UUT's agent, and they go away with it.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Protocol
 
 from labconsole.contracts.driver import Ask, Attest, Attestation, DriverInfo
 from labconsole.contracts.ports import AgentLink
-from labconsole.measure.outside_clock import Nonce
+from labconsole.measure.external_timing import Nonce
 from labconsole.model.inventory import Stream
-from labconsole.model.record.boot import WayIn
+from labconsole.model.record.boot import GuestEntry
 from labconsole.model.record.job import EmptyJobs
 from labconsole.model.record.run import SetUp
 
 
 @dataclass(frozen=True, slots=True)
 class BootMark:
-    """What a guest sends once, when it is up: a ping of this size and pattern to the timekeeper's address."""
+    """The message a guest sends once when it is up: a ping of this size and pattern to the timekeeper's address."""
 
     address: str
     nonce: Nonce
@@ -29,8 +29,9 @@ class BootMark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboundNic:
-    """The second NIC of a guest that forwards, on the UUT's NIC that streams come in at; ``address`` with its prefix
-    length.
+    """The second NIC of a guest that forwards. It is on the UUT's NIC where streams come in.
+
+    ``address`` includes its prefix length.
     """
 
     mac: str
@@ -39,12 +40,13 @@ class InboundNic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrewMember:
-    """One guest as it is wanted.
+    """One requested guest.
 
-    ``name`` is also what the agent calls it, at most 15 characters; ``address`` has its prefix length. ``cpus``: the
-    UUT's CPUs that it is pinned to; ``cpu_shares`` its weight among those that want the same CPU, ``cpu_quota_ratio``
-    how much of one CPU it may have at most. None: as the platform is set up, or no limit. ``disk_mib`` 0: no disk of
-    its own. ``boot_mark``: what it sends when it is up; None: nothing. ``inbound`` None: it has one NIC.
+    ``name`` is also the agent's name for it, at most 15 characters. ``address`` includes its prefix length. ``cpus``:
+    the UUT's CPUs it is pinned to, or None to keep the platform's setting. ``cpu_shares``: its weight among guests on
+    the same CPU, or None. ``cpu_quota_ratio``: its limit as a share of one CPU, or None for no limit. ``disk_mib``: the
+    size of its own disk, or 0 for no disk. ``boot_mark``: what it sends when it is up, or None. ``inbound``: its second
+    NIC, or None.
     """
 
     name: str
@@ -61,9 +63,11 @@ class CrewMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrewWanted:
-    """A crew as it is wanted. ``port``: the UUT's NIC that all of them share, on one bridge. ``limit_s``: a guest that
-    takes longer to come is given up; None: as the driver has it. ``anew``: only of guests that do not run yet.
-    ``inbound_port``: the UUT's NIC on whose bridge their inbound NICs are; None: none of them has one.
+    """A requested crew.
+
+    ``port``: the UUT's NIC that all guests share, on one bridge. ``limit_s``: how long a guest may take to start before
+    it is given up, or None for the driver's limit. ``anew``: accept only guests that are not running yet.
+    ``inbound_port``: the UUT's NIC whose bridge carries the inbound NICs, or None if the guests have none.
     """
 
     members: tuple[CrewMember, ...]
@@ -75,16 +79,17 @@ class CrewWanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingMember:
-    """A guest that stands, and takes lines on its console, by its name (wire/guests.py).
+    """A running guest that takes lines on its console, by its name (wire/guests.py).
 
-    ``ask`` runs one line in it. ``pid``: the process on the UUT whose descendants are this guest, where there is one;
-    ``host_interface`` the other end of its NIC on the UUT, where there is one. ``started_ns``: its start command,
-    ``ready_ns``: when it said that it was up, by the UUT's monotonic clock. ``address``, ``mac``: where its packets
-    come from; None: as was wanted. ``disk``: the directory in it that its disk is, where it has one. ``way_in``: how an
-    installed guest, whose start was timed, was come into. ``shell_pid``: the process on the UUT that leads to the shell
-    of an installed guest, below which that is where it shares the UUT's kernel. ``inbound_interface``: the other end of
-    its inbound NIC on the UUT, ``inbound_mac`` that NIC's address; None: as was wanted. ``in_namespace``: it is a
-    network namespace of the UUT's kernel, that of ``pid`` or of its first child.
+    ``ask`` runs one line in it. ``pid``: the process on the UUT whose descendants are this guest, if there is one.
+    ``host_interface``: the other end of its NIC on the UUT, if there is one. ``started_ns``: the time of its start
+    command, ``ready_ns``: when it reported that it was up, both by the UUT's monotonic clock. ``address``, ``mac``: the
+    source of its packets, or None if as requested. ``disk``: the directory in the guest where its disk is mounted, if
+    it has one. ``way_in``: how the console got into an installed guest whose start was timed. ``shell_pid``: the
+    process on the UUT that leads to the shell of an installed guest; a guest that shares the UUT's kernel is below it.
+    ``inbound_interface``: the other end of its inbound NIC on the UUT. ``inbound_mac``: that NIC's address, or None if
+    as requested. ``in_namespace``: the guest is a network namespace of the UUT's kernel, that of ``pid`` or of its
+    first child.
     """
 
     name: str
@@ -96,7 +101,7 @@ class StandingMember:
     address: str | None = None
     mac: str | None = None
     disk: str | None = None
-    way_in: WayIn | None = None
+    way_in: GuestEntry | None = None
     shell_pid: int | None = None
     inbound_interface: str | None = None
     inbound_mac: str | None = None
@@ -105,10 +110,10 @@ class StandingMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisksBelow:
-    """What is under the guests' disks on the UUT: the directory they are in, on which file system, on which device.
+    """The UUT's storage for the guests' disks: directory, file system and device.
 
-    ``number``: the device's, as /proc/diskstats has it (``254:0``). ``files``: what is read and written through the
-    UUT's page cache or past it, where the disks are files.
+    ``number``: the device's number as in /proc/diskstats (``254:0``). ``files``: whether I/O uses the UUT's page cache
+    or bypasses it, where the disks are files.
     """
 
     place: str
@@ -120,11 +125,11 @@ class DisksBelow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crew:
-    """A crew that stands. ``attest`` is asked again after each trial, as Prepared has it.
+    """A running crew. ``attest`` runs again after each trial, as in Prepared.
 
-    ``started_ns``: before the first guest was started, by the UUT's monotonic clock. ``disks`` None: they have none.
-    ``own_stacks``: whether each guest has a network stack of its own, and not the UUT's. ``nic_credit``: whether the
-    back ends of their NICs hold them to a rate themselves (network/credit.py).
+    ``started_ns``: a time before the first guest started, by the UUT's monotonic clock. ``disks``: their storage, or
+    None if the guests have no disks. ``own_stacks``: whether each guest has its own network stack instead of the UUT's.
+    ``nic_credit``: whether the back ends of their NICs limit the rate themselves (network/xen_rate_limit.py).
     """
 
     members: tuple[StandingMember, ...]
@@ -138,10 +143,11 @@ class Crew:
 
 @dataclass(slots=True, kw_only=True)
 class StandingCrew:
-    """A crew that stands, with who takes its time. ``empty``: what a job that does nothing takes in it;
-    ``programs``: program to guest to the SHA-256 that it has there; ``reached``: guests that the timekeeper
-    has answered. All are found out once, for all its trials. ``loaded``: what its guests have been given, by a word
-    of the experiment's.
+    """A running crew with its timekeeper, and facts that are measured once for all its trials.
+
+    ``empty``: the time of a job that does nothing. ``programs``: program to guest to the SHA-256 found there.
+    ``reached``: guests that have had an answer from the timekeeper. ``loaded``: what an experiment has given its
+    guests, by a key of that experiment.
     """
 
     crew: Crew
@@ -157,14 +163,14 @@ class StandingCrew:
     loaded: str = ""
 
     def begin_trial(self) -> SetUp:
-        """Count one more trial in it."""
+        """Count one more trial in this set-up."""
         self.set_up = self.set_up.model_copy(update={"trial": self.set_up.trial + 1})
         return self.set_up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """What there is right before guests are started: the UUT, the timekeeper and the address that it has for them."""
+    """The testbed right before guests start: the UUT, the timekeeper, and its address as the guests use it."""
 
     uut: AgentLink
     timekeeper: AgentLink
@@ -174,15 +180,17 @@ class Ground:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrewOffer:
-    """What guests start from and are given. ``files``: option of the platform to the file or directory on the UUT that
-    guests start from; ``place``: the directory there in which copies of them may be; ``memory_mib``: that all of them
-    are given, None: none of their own, or nobody knows.
+    """What guests start from and what they are given.
 
-    ``installed``: the guests are the operator's. So are the files, of which there are no copies, and the MAC addresses,
-    which are found when the guests have been started. ``never_started``: why nobody starts
-    them; None: they are started. ``in_namespaces``: each is to be a namespace that StandingMember names.
-    ``own_interfaces``: each may have an interface of its own on the UUT; False: none has one. ``no_programs``: why they
-    find no programs but those of their image; None: they may find others.
+    ``files``: option of the platform to the file or directory on the UUT that guests start from. ``place``: the
+    directory on the UUT for copies of them. ``memory_mib``: the memory of each guest, or None if it has no fixed amount
+    or the amount is unknown.
+
+    ``installed``: the guests belong to the operator, and so do their files, which are never copied, and their MAC
+    addresses, which are found once the guests run. ``never_started``: the reason why the program does not start these
+    guests, or None if it does. ``in_namespaces``: each is to be a namespace, as StandingMember describes it.
+    ``own_interfaces``: whether each can have an interface of its own on the UUT. ``no_programs``: why the guests find
+    only the programs of their image, or None if they can find others.
     """
 
     place: str
@@ -197,8 +205,10 @@ class CrewOffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HypervisorWord:
-    """What a hypervisor says of memory. ``command``: by which it was asked; ``free_bytes``: what it has left, None: it
-    does not say; ``guest_bytes``: of each guest that it says it of, by the hypervisor's name of it.
+    """A hypervisor's own memory report.
+
+    ``command``: the command that printed it. ``free_bytes``: what the hypervisor has left, or None if it does not
+    report it. ``guest_bytes``: memory per guest, for the guests it reports, by the hypervisor's name of each.
     """
 
     command: str
@@ -207,13 +217,15 @@ class HypervisorWord:
 
 
 BeforeStart = Callable[[Ground], Awaitable[Sequence[CrewMember]]]
-"""Is asked right before guests are started; returns them, told what only then is known."""
+"""Called right before guests start; returns the members, completed with facts that are known only then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HowMade:
-    """How a crew is to be made otherwise than usual. ``options``: of the platform, in place of what hosts.yaml says.
-    ``port``: the UUT's NIC that its guests share; None: the one that leads to the sink.
+    """How to make a crew that differs from the usual one.
+
+    ``options``: options of the platform that replace those in hosts.yaml. ``port``: the UUT's NIC that the guests
+    share, or None for the one that leads to the sink. ``limit_s``, ``anew``: as in CrewWanted.
     """
 
     options: Mapping[str, str] = field(default_factory=dict)
@@ -232,24 +244,26 @@ class CrewDriver(Protocol):
     about: DriverInfo
 
     def crew_refusal(self, wanted: CrewWanted) -> str | None:
-        """Why this platform cannot have such a crew, in one sentence; None: it can. Asks nobody."""
+        """Return why this platform cannot have such a crew, in one sentence, or None if it can. Asks no node."""
         ...
 
     async def check_node(self, uut: AgentLink) -> None:
-        """Ask what guests depend on there, before anything is changed. Raises NodeError where none could be."""
+        """Check on the UUT what guests depend on, before anything is changed. Raises NodeError where none can start."""
 
     async def prepare_crew(self, uut: AgentLink, wanted: CrewWanted) -> Crew:
-        """Make it; returns once all say that they are up. Raises NodeError; on an error nothing is left changed."""
+        """Start the crew; return once all guests report that they are up. Raises NodeError; on an error nothing stays
+        changed.
+        """
         ...
 
     def crew_offer(self, wanted: CrewWanted) -> CrewOffer:
-        """What such guests start from and are given."""
+        """Return what such guests start from and what they are given."""
         ...
 
     def crew_commands(self, wanted: CrewWanted) -> Sequence[str]:
-        """What prepare_crew() would do on the UUT, as lines of a shell, as far as that can be told."""
+        """Return what prepare_crew() would do on the UUT as shell lines, as far as this is known beforehand."""
         ...
 
     async def restore(self, uut: AgentLink) -> None:
-        """Undo it. Safe to call twice."""
+        """Undo prepare_crew(). Safe to call twice."""
         ...

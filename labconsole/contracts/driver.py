@@ -1,7 +1,7 @@
-"""What every platform driver does, and what the engine gets from it.
+"""The interface of platform drivers, and what the engine gets from them.
 
-A driver runs on the operator's side and works on the UUT only through its agent, so that everything it changes is
-undone by the agent when the run, the link or the console ends.
+A driver runs on the operator's side and works on the UUT only through its agent, so that the agent undoes every change
+when the run, the link or the console ends.
 """
 
 from __future__ import annotations
@@ -18,9 +18,12 @@ from labconsole.model.inventory import Inventory
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What an installed hypervisor can be asked for. ``statistics``: its guests' NICs have a Linux interface that
-    counts; ``nic_models``: it says which; ``idle_nics``: it knows the NICs of a guest that does not run;
-    ``nic_credit``: the back ends of their NICs hold guests to a rate themselves."""
+    """What an installed hypervisor supports.
+
+    ``statistics``: its guests' NICs have a Linux interface that counts. ``nic_models``: it reports the model of each
+    NIC. ``idle_nics``: it knows the NICs of a guest that is not running. ``nic_credit``: the back ends of the NICs
+    limit the guests' rate themselves.
+    """
 
     pin: bool = False
     statistics: bool = False
@@ -32,12 +35,13 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverInfo:
-    """What a driver says about itself, before any platform is set up with it.
+    """What a driver declares before any platform is set up with it.
 
-    ``summary`` and ``tried`` (with which real hypervisor it has run) are for people. ``Options``: what hosts.yaml may
-    say beside ``driver``. ``tools``: programs that it runs on the UUT. ``load_inside``: the second guest's load is made
-    by programs inside it, else by the UUT's own. ``boot_s``: time until one guest forwards, beyond changes to the
-    network. ``processes``: regular expressions for the whole name (/proc/PID/comm) of a process that is a guest.
+    ``summary`` and ``tried`` (the real hypervisor it has run with) are for people. ``Options``: the keys that
+    hosts.yaml may have in addition to ``driver``. ``tools``: programs that it runs on the UUT. ``load_inside``:
+    programs inside the second guest make its load; else the UUT's own programs do. ``boot_s``: time until one guest
+    forwards, beyond changes to the network. ``processes``: regular expressions for the whole name (/proc/PID/comm) of a
+    process that is a guest.
     """
 
     name: str
@@ -67,7 +71,7 @@ class StreamWiring:
 
 @dataclass(frozen=True, slots=True)
 class PathPoint:
-    """One counter on a stream's way: ``statistic`` of ``interface`` (in ``namespace``) on the UUT."""
+    """One counter on a stream's path: ``statistic`` of ``interface`` (in ``namespace``) on the UUT."""
 
     hop: str
     namespace: str
@@ -77,7 +81,7 @@ class PathPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamPath:
-    """Where a stream goes: the MAC its source must send to, and the counters inside the UUT, in order."""
+    """A stream's path: the MAC its source must send to, and the counters inside the UUT, in order."""
 
     destination_mac: str
     points: tuple[PathPoint, ...]
@@ -89,12 +93,12 @@ Ask = Callable[[AgentLink, str], Awaitable[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecondGuest:
-    """The guest beside the one under test, as far as the engine puts load on it.
+    """The second guest next to the one under test, as the engine needs it to put load on it.
 
-    ``cpus``: the UUT's CPUs it is pinned to; None: it is not pinned. ``ask`` None: nothing can be run inside, and
-    ``cannot`` says why. ``pid``: the process on the UUT whose threads and descendants are this guest, for the host's
-    view of its CPU time; None where there is no such process. ``same_pids``: processes inside have the UUT's own
-    numbers, so that those started later can be found from outside, too.
+    ``cpus``: the UUT's CPUs it is pinned to, or None if it is not pinned. ``ask``: runs a line inside, or None if that
+    is impossible; ``cannot`` then says why. ``pid``: the process on the UUT whose threads and descendants are this
+    guest, for the host's view of its CPU time, or None where there is no such process. ``same_pids``: processes inside
+    have the UUT's process IDs, so that processes started later can be found from outside, too.
     """
 
     name: str
@@ -106,20 +110,20 @@ class SecondGuest:
 
 
 Attestation = dict[str, Any]
-"""What exactly runs, for the record: a hypervisor's own words beside ours, kept as they came."""
+"""What exactly runs, for the record: our own facts, and the hypervisor's unmodified output."""
 
 Attest = Callable[[AgentLink], Awaitable[Attestation]]
-"""Asks the UUT what runs now, in the words of the attestation. Raises NodeError."""
+"""Reads what runs on the UUT now, in the form of the attestation. Raises NodeError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
     """A platform that is set up and forwards. ``attestation`` goes into the record: what exactly runs.
 
-    ``attest`` asks again after each trial: what it then says must equal ``attestation``, or the run is void. It must
-    hold nothing that changes by itself. None: the driver cannot ask. ``paths`` has the second guest's streams, too.
-    ``inside`` asks, by guest, for a process on the UUT that is in its network namespace. None: its guests have kernels
-    of their own, or the namespaces are the agent's.
+    ``attest`` reads it again after each trial. The result must equal ``attestation``, or the run is void, so it must
+    not contain anything that changes by itself. It is None if the driver cannot read it. ``paths`` includes the second
+    guest's streams. ``inside`` returns, by guest, a process on the UUT in that guest's network namespace; it is None if
+    the guests have their own kernels or the namespaces are the agent's.
     """
 
     paths: dict[str, StreamPath]
@@ -130,26 +134,31 @@ class Prepared:
 
 
 class Driver(Protocol):
-    """One platform driver. Created with the platform's name and its options in hosts.yaml; raises ConfigError for one
-    that it does not know. ``about`` stands on the class; options may change it on the object."""
+    """One platform driver.
+
+    The platform's name and its options in hosts.yaml create it; an option that it does not know raises ConfigError.
+    ``about`` is an attribute of the class; options may change it on the object.
+    """
 
     about: DriverInfo
 
     def refusal(self, background: str) -> str | None:
-        """Why this platform cannot have such a background load, in one sentence; None: it can. Asks nobody."""
+        """Return why this platform cannot have such a background load, in one sentence, or None if it can. Asks no
+        node.
+        """
         ...
 
     async def prepare(
         self, uut: AgentLink, wirings: Sequence[StreamWiring], *, second: Sequence[StreamWiring] | None = None
     ) -> Prepared:
-        """Set the platform up for these streams. Raises NodeError; on an error nothing is left changed.
+        """Set the platform up for these streams. Raises NodeError; on an error nothing stays changed.
 
-        ``second``: the streams that go through a second guest beside it, which may be none; None: no second guest.
+        ``second``: the streams through a second guest, which may be empty, or None for no second guest.
         """
         ...
 
     def commands(self, wirings: Sequence[StreamWiring], second: Sequence[StreamWiring] | None = None) -> list[str]:
-        """What prepare() would do on the UUT, as lines of a shell, as far as that can be told without asking it."""
+        """Return what prepare() would do on the UUT as shell lines, as far as this is known without asking it."""
         ...
 
     async def restore(self, uut: AgentLink) -> None:
@@ -158,4 +167,4 @@ class Driver(Protocol):
 
 
 DriverFor = Callable[[str, Inventory], Driver]
-"""The driver of a platform of the inventory. Raises ConfigError for an unknown driver or option."""
+"""Returns the driver of a platform of the inventory. Raises ConfigError for an unknown driver or option."""

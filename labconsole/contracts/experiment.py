@@ -1,7 +1,8 @@
-"""What a kind of experiment fills in so that a plan can ask for it beside its grid, or instead of it.
+"""The interface of a kind of experiment that a plan can request in addition to its grid, or instead of it.
 
-A step is one experiment of that kind: a load search, say. It asks a bench for its trials, one after the other, each
-perhaps in view of those before. Pause, stop, warm-up and retries are the bench's, so every kind has them.
+A step is one experiment of that kind, for example a load search. It requests its trials from a bench one after the
+other, and each request may depend on earlier results. The bench handles pause, stop, warm-up and retries, so every kind
+has them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from labconsole.wire.settings import NodeSettings
 
 
 class StepRecord(Protocol):
-    """What a step came to, as it is stored. ``failure``: why it did not come to its end."""
+    """The stored result of a step. ``failure``: why it did not finish."""
 
     @property
     def started_at(self) -> str: ...
@@ -38,52 +39,52 @@ class StepRecord(Protocol):
 
 
 class ExperimentStore(Protocol[R]):
-    """Where the records of a kind are kept. Blocking."""
+    """The store for records of one kind. Blocking."""
 
     def save_experiment(self, kind: RecordKind[R], record: R) -> None: ...
     def experiments(self, kind: RecordKind[R], where: RunFilter, *, status: str | None = None) -> Sequence[R]: ...
 
 
 class TrialPlace(Protocol):
-    """Where in a step a trial belongs."""
+    """The position of a trial in its step."""
 
     def __call__(self, *, warm_ups: int, attempt: int, attempts: int) -> PlanRef: ...
 
 
 class Stage(Protocol):
-    """The crew of guests that stands on the UUT, and the timekeeper outside (engine/crew_stage.py)."""
+    """The crew of guests that runs on the UUT, and the timekeeper outside (engine/crew_stage.py)."""
 
     on_mark: Callable[[TimeMark], None] | None
-    """Is told of every mark that the timekeeper sees, as it comes."""
+    """Called for every mark the timekeeper sees."""
 
     on_counters: Callable[[CountersSampled], None] | None
-    """Is told of every sample of the UUT's counters, as it comes."""
+    """Called for every sample of the UUT's counters."""
 
     on_rates: Callable[[RatesTaken], None] | None
-    """Is told when guests that share a link by weights have others, as the UUT's kernel has them."""
+    """Called when the UUT's kernel has new weights for guests that share a link."""
 
     @property
     def inventory(self) -> Inventory: ...
     async def guest_cpus(self, platform: str) -> Sequence[int]:
-        """The processors of the UUT that this platform's guests are spread over, in their order.
+        """Return the processors of the UUT that this platform's guests are spread over, in their order.
 
-        Raises NodeError when it does not say.
+        Raises NodeError if the UUT does not report them.
         """
         ...
 
     @property
     def guest_processes(self) -> Sequence[str]:
-        """What the processes of guests are called, as regular expressions."""
+        """Return the process names of guests, as regular expressions."""
         ...
 
     @property
     def uut(self) -> AgentLink:
-        """The UUT, before anything stands on it. Raises NodeUnreachable."""
+        """The UUT, before any guest runs on it. Raises NodeUnreachable."""
         ...
 
     @property
     def timekeeper(self) -> AgentLink:
-        """The node outside. Raises NodeUnreachable."""
+        """The node outside that takes the time. Raises NodeUnreachable."""
         ...
 
     @property
@@ -92,58 +93,60 @@ class Stage(Protocol):
         ...
 
     async def refuse_memory(self, platform: str, members: Sequence[CrewMember]) -> None:
-        """Raises TooLittleMemory where these guests are given more memory together than there is."""
+        """Raise TooLittleMemory if these guests together are given more memory than there is."""
         ...
 
     def refuse(self, platform: str, members: Sequence[CrewMember]) -> None:
-        """Refuse a crew that this testbed cannot have. Raises ConfigError; asks nobody."""
+        """Refuse a crew that this testbed cannot have. Raises ConfigError; asks no node."""
         ...
 
     def offer(self, platform: str, members: Sequence[CrewMember]) -> CrewOffer:
-        """What these guests start from and are given. Raises ConfigError for what refuse() refuses; asks nobody."""
+        """Return what these guests start from and are given. Raises ConfigError like refuse(); asks no node."""
         ...
 
     async def hypervisor_memory(self, platform: str, members: Sequence[CrewMember]) -> HypervisorWord | None:
-        """What the platform's hypervisor itself says of its memory and of these guests. None: it has no word of its
-        own. Raises NodeError.
+        """Return the hypervisor's own report of its memory and of these guests, or None if it has none.
+
+        Raises NodeError.
         """
         ...
 
     async def stand(
         self, platform: str, members: Sequence[CrewMember], turn: Hashable, how: HowMade = USUAL
     ) -> StandingCrew:
-        """The crew of these members; the one that stands when it was asked for with the same ``turn``.
+        """Return a crew of these members, which may be the running one if it was requested with the same ``turn``.
 
-        Raises NodeError when it cannot be made; then nothing of it is left.
+        Raises NodeError if it cannot be made; then nothing of it is left.
         """
         ...
 
     def environment(
         self, nodes: Iterable[AgentLink], settings: Mapping[str, NodeSettings | None] | None = None
     ) -> Environment:
-        """Facts and clocks of the nodes that had a part in a trial, for its record. ``settings``: how they were set as
-        it began, by name, where that was read.
+        """Return facts and clocks of the nodes that took part in a trial, for its record.
+
+        ``settings``: the nodes' settings when the trial began, by name, where they were read.
         """
         ...
 
     async def wait_stopping(self) -> None:
-        """Return once whatever runs is to be stopped."""
+        """Return once the operator wants to stop what is running."""
         ...
 
     async def leave(self) -> None:
-        """End the guests that stand, at the end of a plan."""
+        """End the running guests, at the end of a plan."""
         ...
 
     async def restore(self) -> None:
-        """End the guests that stand: the next are set up anew."""
+        """End the running guests, so that the next ones are set up afresh."""
         ...
 
 
 class Bench(Protocol):
-    """The testbed, held for a step.
+    """The testbed, reserved for a step.
 
-    ``spent_s``: time spent on the step, also before a lost node had it taken again, with the wait for that node; pauses
-    not counted.
+    ``spent_s``: time spent on the step, without pauses. It includes time before a lost node made the step start over,
+    and the wait for that node.
     """
 
     @property
@@ -154,65 +157,66 @@ class Bench(Protocol):
     def spent_s(self) -> float: ...
 
     async def trial(self, request: DesignPoint, place: TrialPlace) -> RunRecord:
-        """Take one trial, again while it comes out invalid, as the plan says; the last attempt's record.
+        """Take one trial and repeat it while it is invalid, as the plan allows; return the last attempt's record.
 
-        Raises Aborted when no further trial is to be begun, LabError when it cannot be taken.
+        Raises Aborted if no further trial may begin, and LabError if the trial cannot be taken.
         """
         ...
 
     @property
     def stage(self) -> Stage:
-        """Where crews of guests stand."""
+        """The stage on which crews of guests run."""
         ...
 
     async def begin(self) -> None:
-        """Before a trial that is none of ``trial``'s: waits while the plan is paused, and tells others for how long.
+        """Begin a trial that does not use ``trial``: wait while the plan is paused, and report how long.
 
-        Raises Aborted when no further trial is to be begun.
+        Raises Aborted if no further trial may begin.
         """
         ...
 
     async def over(self, status: Status, *, again: str = "") -> None:
-        """After such a trial, whose verdict is ``status``: the testbed settles. ``again``: why it is taken again, after
-        the pause that the plan has for that; empty: it is not.
+        """End such a trial, whose verdict is ``status``, and let the testbed settle.
+
+        ``again``: why the trial is repeated, after the plan's pause for that, or empty if it is not.
         """
         ...
 
     def show(self, picture: StepPicture) -> None:
-        """Let whoever watches see how far the step has come: before each trial, and when something is found."""
+        """Publish the progress of the step: before each trial, and when a result is found."""
         ...
 
 
 class Step(Protocol):
-    """One experiment that a plan asks for."""
+    """One experiment of a plan."""
 
     @property
     def request(self) -> DesignPoint:
-        """What has to stand for it, at no particular load."""
+        """The design point that must be set up for it, at no particular load."""
         ...
 
     @property
     def hash(self) -> str:
-        """What it means: its record, and what an interrupted one stored, are found again by this."""
+        """The hash of its meaning, by which its record and the trials of an interrupted step are found again."""
         ...
 
     def describe(self) -> str:
-        """One line for people."""
+        """Return one line for people."""
         ...
 
     def durations_s(self, inventory: Inventory) -> Sequence[float]:
-        """The traffic of every trial that it takes on a unit that behaves; a noisy one needs more."""
+        """Return the sending time of every trial on a well-behaved unit; a noisy unit needs more."""
         ...
 
     async def take(self, bench: Bench) -> StepRecord:
-        """Carry it out, going on from what an interrupted one stored; returns its record, which is stored.
+        """Run the step, continuing from what an interrupted one stored; return its record, which is stored.
 
-        Raises Aborted when the bench begins no further trial, and what a trial raises that cannot be taken.
+        Raises Aborted if the bench begins no further trial, and the error of a trial that cannot be taken.
         """
         ...
 
     def picture(self, record: StepRecord) -> StepPicture:
-        """The same of one that was carried out, out of its record."""
+        """Return the picture of a finished step from its record."""
         ...
 
 
@@ -220,24 +224,26 @@ class Experiment(Protocol):
     """A kind of experiment."""
 
     def steps(self, plan: Plan, only: frozenset[int] | None = None, salt: str = "") -> Sequence[Step]:
-        """All that a plan, resolved for its testbed, asks for of this kind; ``only`` where these points of it are. A
-        ``salt`` makes steps that mean something else than any before: nothing resumes them.
+        """Return all steps of this kind in a plan that is resolved for its testbed, or ``only`` those at these points.
+
+        A ``salt`` changes the meaning of the steps, so that no stored step counts as theirs.
         """
         ...
 
     def stored(self, steps: Sequence[Any], testbed_fingerprint: str) -> Mapping[str, StepRecord]:
-        """Of all of a plan's steps of this kind, by their hashes, the records of those that need not be taken again.
+        """Return records of a plan's steps of this kind that need not be repeated, by hash.
 
-        Blocking: asks once.
+        Blocking: one query for all steps.
         """
         ...
 
     def earlier(self, testbed_fingerprint: str) -> Sequence[tuple[Step, StepRecord]]:
-        """All that is stored of a testbed, each with the step that it is of, the newest first. Blocking."""
+        """Return everything stored of a testbed, each record with its step, the newest first. Blocking."""
         ...
 
     def refuse(self, steps: Sequence[Any], plan: Plan, inventory: Inventory, stage: Stage) -> Mapping[str, ConfigError]:
-        """Before anything is touched: which of a plan's steps of this kind this testbed cannot be asked, by their
-        hashes, and why. Raises ConfigError where that is all of them.
+        """Return the steps of this kind that this testbed cannot run, by hash, with the reason. Changes nothing.
+
+        Raises ConfigError if it can run none of them.
         """
         ...

@@ -1,6 +1,7 @@
-"""What a kind of record that is no run measures, as a comparison needs it: quantities of trials at design points.
+"""The quantities that a kind of experiment measures at design points, for comparisons.
 
-Each kind declares itself as ``MEASURED`` in the file ``measured.py`` of its room, by the definitions of its report.
+Runs have their own. Each other kind declares itself as ``MEASURED`` in the file ``measured.py`` of its room, by the
+definitions of its report.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ Bound = Literal["exact", "at least", "none", "unknown", "held by the link", "rea
 
 HELD: Final = "held by the link"
 FROM_MEMORY: Final = "read from memory"
-"""Of times that say nothing of what runs the guests, why: words of reports, comparisons and gates."""
+"""The reason given in reports, comparisons and gates for times that do not characterize what runs the guests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantity:
-    """What is measured. Values are in ``unit``; people read them in ``shown_unit``, of which one is ``scale`` of it."""
+    """A measured quantity. Values are in ``unit``; people read ``shown_unit``, one of which is ``scale`` of it."""
 
     name: str
     unit: str
@@ -35,11 +36,12 @@ class Quantity:
 class MeasuredValue(NamedTuple):
     """One value, in the unit of its quantity.
 
-    ``bound``: "at least" where nothing was lost of all that could be offered, so that more may be possible; "none"
-    where not even the least was reached (``value`` None); "unknown" where it is not known what was lost; HELD where it
-    was as good as its link allows; FROM_MEMORY where it is to be that of a disk, and may be that of a cache.
-    ``width_ratio``: the steps that the value moves in, as a share of it; None: none that matter. ``resolution``: what a
-    single value is known to, in its unit, where a mean of several is known better, such as one packet of a count.
+    ``bound``: "at least" where nothing was lost at the highest possible load, so that more may be possible; "none"
+    where even the lowest load failed (``value`` is None); "unknown" where the loss is unknown; HELD where the value
+    reached the link's limit; FROM_MEMORY where a disk was to be measured but a cache may have answered.
+    ``width_ratio``: the steps in which the value moves, as a share of it, or None if they do not matter.
+    ``resolution``: the resolution of a single value, in its unit, where a mean of several is known better, such as one
+    packet of a count.
     """
 
     value: float | None
@@ -49,7 +51,7 @@ class MeasuredValue(NamedTuple):
 
 
 class TrialTurn(NamedTuple):
-    """Of which turns in a block a trial's is one (``of``), and when it was first begun."""
+    """The position of a trial in its block: one of the turns ``of`` this key, first ``begun`` at this time."""
 
     of: Hashable
     begun: str
@@ -57,17 +59,18 @@ class TrialTurn(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredTrial:
-    """One record. ``hash``: what it means; of several with one hash on a testbed one stands.
+    """One record. ``hash``: its meaning; of several records with one hash on a testbed, one counts.
 
-    ``factors``: the design point as it was asked for; ``words``: the same for people. ``work``: what has to be alike
-    before a difference is one of the machine, such as the program of a job. ``conditions``: what else it was measured
-    under, such as the kernel; None: not known. ``nodes``: facts of each, as its record has them.
+    ``factors``: the design point as requested. ``words``: the same for people. ``work``: what must be equal before a
+    difference can be attributed to the machine, such as the program of a job. ``conditions``: other conditions of the
+    measurement, such as the kernel, with None for unknown ones. ``nodes``: facts of each node, as in its record.
 
-    ``set_up``: the replicate, ``boot_id``: of the unit under test; None: not known. ``block``: by what it is paired,
-    ``turn``: its order there; None: by nothing. ``planned``: how many trials of its point its plan asks for.
+    ``set_up``: the replicate, ``boot_id``: of the unit under test, each None if unknown. ``block``: the key for
+    pairing, ``turn``: its order in the block, each None if the trial is not paired. ``planned``: the number of trials
+    of its point in the plan.
 
-    ``values``: empty where it enters nothing, and ``left_out`` says why. ``from_memory``: what it read may have come
-    from there, so that it compares with its like alone. ``run_ids``: the runs that it is made of.
+    ``values``: empty if the trial is excluded; ``left_out`` says why. ``from_memory``: its data may have come from
+    memory, so that it is only compared with trials of which the same is true. ``run_ids``: the runs it consists of.
     """
 
     kind: str
@@ -98,10 +101,12 @@ class MeasuredTrial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredKind:
-    """``compared``: the factors that two sides may be compared by, where each side has one value.
+    """A kind of record that comparisons can use.
 
-    ``trials``: of all records of the kind in a store, in any order, with the runs that are stored there by their ids:
-    also of what enters nothing, since that parts a block as well.
+    ``compared``: the factors by which two sides may be compared, if each side has one value of them.
+
+    ``trials``: turns all records of the kind in a store, in any order, and the stored runs by ID, into measured trials.
+    It returns excluded records, too, because they also split a block.
     """
 
     kind: RecordKind[Any]

@@ -1,8 +1,8 @@
-"""How far a step has come, trial by trial, as whoever watches can draw it: the same shape for every kind of experiment.
+"""The progress of a step, trial by trial, in one shape that can be drawn for every kind of experiment.
 
-A trial is put at a place on an axis (a load, a burst's length, a guest's number), and passes or fails criteria; what is
-sought lies between two bounds that narrow. A kind that varies nothing gives no parts, and says in words what it found;
-one that has a crew says how far each of its guests is.
+A trial is at a place on an axis (a load, a burst's length, a guest's number), and passes or fails criteria. The result
+lies between two bounds that narrow. A kind that varies nothing gives no parts and describes its findings as text. A
+kind with a crew gives the state of each guest.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from labconsole.text.axis import MOST_CURVES, MOST_POINTS, Undrawable, checked_count, checked_number, checked_words
+from labconsole.text.axis import MOST_CURVES, MOST_POINTS, Undrawable, check_count, check_number, check_text
 
 
 class Between(NamedTuple):
-    """Where what is sought lies: above the highest place that passes, below the lowest that fails; None: none yet.
+    """The range of the result: above the highest place that passes, below the lowest that fails. An unknown bound is
+    None.
 
-    Not ``settled``: by how it looks so far, and more trials at one of them may say otherwise. ``high_by``: what set the
-    upper bound, in a word, where that says nothing about the unit under test.
+    Not ``settled``: the bounds are provisional, and more trials at one of them may change them. ``high_by``: a word for
+    what set the upper bound, where that does not characterize the unit under test.
     """
 
     low: float | None = None
@@ -28,7 +29,7 @@ class Between(NamedTuple):
 
     @property
     def known(self) -> bool:
-        """Whether there is one of them."""
+        """Whether at least one bound is known."""
         return self.low is not None or self.high is not None
 
 
@@ -45,11 +46,11 @@ class PicturePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PictureTrial:
-    """One trial, in the order taken: of which part, ``at`` what place. ``missing_ratio``: by which it is
-    judged, of what was to be sent what did not arrive, lost or never sent.
+    """One trial, in the order taken: its part, and its place ``at`` on the axis.
 
-    Of each criterion of its part ``passed`` by this trial alone, and the ``bounds`` that all so far support. Of one
-    that is under way nothing of that is known.
+    ``missing_ratio``: the share of intended packets that did not arrive, lost or never sent, by which the trial is
+    judged. ``passed``: the result of this trial alone for each criterion of its part. ``bounds``: those supported by
+    all trials so far, for each criterion. Both are empty for a trial that is under way.
     """
 
     part: int
@@ -62,7 +63,7 @@ class PictureTrial:
 
 
 class CopyState(StrEnum):
-    """What a guest does. STANDS: it is there, and has nothing to do."""
+    """What a guest does. STANDS: it is up and has nothing to do."""
 
     STARTS = "starts"
     STANDS = "stands"
@@ -73,12 +74,12 @@ class CopyState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PictureGuest:
-    """A guest, or one of several things that it does at once, as it is now.
+    """The current state of a guest, or of one of several things that it does at once.
 
-    ``begun_s`` and ``ended_s``: its marks, counted from the first mark of all, by the clock that the step believes.
-    ``seconds``: what it took. ``heard_s``: when this program heard of its beginning, by its own monotonic clock.
-    ``found``: what it came to, by the headings of a table's columns, of a trial in which no guest takes a time: in the
-    place of what it does, its marks and ``seconds``. The first tell most.
+    ``begun_s`` and ``ended_s``: its marks, relative to the first of all marks, by the clock that the step trusts.
+    ``seconds``: its duration. ``heard_s``: when this program received its first mark, by its own monotonic clock.
+    ``found``: its results by column heading, the most important first, for a trial in which no guest takes a time. It
+    replaces the guest's state, marks and ``seconds``.
     """
 
     name: str
@@ -92,7 +93,7 @@ class PictureGuest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PictureCurve:
-    """One guest over time: ``values[i]`` is the mean over what ends at ``seconds[i]``."""
+    """One guest over time: ``values[i]`` is the mean over the interval that ends at ``seconds[i]``."""
 
     name: str
     seconds: tuple[float, ...]
@@ -101,8 +102,10 @@ class PictureCurve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverTime:
-    """Guests over the same time, on one scale. ``moments``: seconds, and what happened then in a few words.
-    ``levels``: values that are in force all the time, and what they are.
+    """Guests over the same time, on one scale.
+
+    ``moments``: events, each as its time in seconds and a short text. ``levels``: values that apply all the time, each
+    with its text.
     """
 
     title: str
@@ -114,9 +117,11 @@ class OverTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepPicture:
-    """A step as it stands. ``found``: what is known, in words, a part each; ``brief``: the same where there is little
-    room, empty: ``found``. ``coming``: what follows the trial that is under way, in words. ``left_trials``: how many
-    that takes about, on a unit that behaves; ``most_left_trials``: at most.
+    """The progress of a step.
+
+    ``found``: what is known, as one text per part. ``brief``: a short form of it, or empty to use ``found``.
+    ``coming``: text on what follows the trial under way. ``left_trials``: about how many trials are left on a
+    well-behaved unit; ``most_left_trials``: the most that can be left.
     """
 
     parts: tuple[PicturePart, ...] = ()
@@ -131,16 +136,16 @@ class StepPicture:
     over_time: OverTime | None = None
 
     def bounds_of(self, part: int) -> tuple[Between, ...]:
-        """What the trials of a part support so far, of each of its criteria."""
+        """Return the bounds of each criterion that the trials of a part support so far."""
         known = next((trial.bounds for trial in reversed(self.trials) if trial.part == part and trial.bounds), None)
         return known if known is not None else (Between(),) * len(self.parts[part].criteria)
 
 
 def drawable(picture: StepPicture) -> StepPicture:
-    """The picture, or one that says in words which of its values no chart can show."""
+    """Return the picture, or one whose text says which value no chart can show."""
     try:
         _check(picture)
-    except (Undrawable, AttributeError, TypeError, ValueError) as exc:  # the shape is a plug-in's, too
+    except (Undrawable, AttributeError, TypeError, ValueError) as exc:  # a plug-in may return any shape
         return StepPicture(found=(f"its picture cannot be drawn: {exc}",))
     return picture
 
@@ -150,22 +155,22 @@ def _check(picture: StepPicture) -> None:
         raise Undrawable(f"it is of type {type(picture).__name__}; allowed: StepPicture")
     for part in picture.parts:
         for name, value in (("low", part.low), ("high", part.high)):
-            checked_number(value, f"{name} of part {part.name!r}")
+            check_number(value, f"{name} of part {part.name!r}")
     for number, trial in enumerate((*picture.trials, *filter(None, [picture.under_way])), 1):
         ends = (end for bounds in trial.bounds for end in (bounds.low, bounds.high) if end is not None)
         for value in (trial.at, trial.duration_s, *ends):
-            checked_number(value, f"a place, bound or duration of trial {number}")
+            check_number(value, f"a place, bound or duration of trial {number}")
         if trial.part not in range(len(picture.parts)):
             raise Undrawable(f"trial {number} is of part {trial.part}; allowed: 0 to {len(picture.parts) - 1}")
     for curve in picture.over_time.curves if picture.over_time is not None else ():
-        checked_words(curve.name, "a curve's name")
-        checked_count(curve.seconds, f"seconds of {curve.name!r}", MOST_POINTS)
-        checked_count(curve.values, f"values of {curve.name!r}", MOST_POINTS)
+        check_text(curve.name, "a curve's name")
+        check_count(curve.seconds, f"seconds of {curve.name!r}", MOST_POINTS)
+        check_count(curve.values, f"values of {curve.name!r}", MOST_POINTS)
         if len(curve.seconds) != len(curve.values):
             counts = f"{len(curve.seconds)} seconds and {len(curve.values)} values"
             raise Undrawable(f"curve {curve.name!r} has {counts}; allowed: as many of both")
     for what in (picture.over_time.moments, picture.over_time.levels) if picture.over_time is not None else ():
-        checked_count(what, "moments or levels", MOST_CURVES)
+        check_count(what, "moments or levels", MOST_CURVES)
         for value, words in what:
-            checked_number(value, f"moment or level {words!r}")
-            checked_words(words, "the words of a moment or level")
+            check_number(value, f"moment or level {words!r}")
+            check_text(words, "the words of a moment or level")

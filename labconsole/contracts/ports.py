@@ -1,4 +1,4 @@
-"""What the engine needs from the outside, as protocols: links to nodes, a store. nodes/ and store/ provide them."""
+"""What the engine needs from outside, as protocols: links to nodes and a store. nodes/ and store/ implement them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from labconsole.measure.groups import SIDES
-from labconsole.measure.statistics.loss_interval import is_told
+from labconsole.measure.statistics.loss_interval import is_loss_known
 from labconsole.model.design_point import FrameSize
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.run import Fixed, RunRecord
@@ -38,11 +38,13 @@ class AgentLink(Protocol):
     def clock_error_ns(self) -> int: ...
     @property
     def awaits_answer(self) -> bool:
-        """Whether something was asked that is not answered yet."""
+        """Whether a request has no answer yet."""
         ...
 
     async def ask(self, request: Request[R], *, timeout_s: float = 30.0) -> R:
-        """Ask the agent. Raises AgentError (it refused), NodeLost (it or the link went away, or no answer in time)."""
+        """Send a request. Raises AgentError (the agent refused), NodeLost (agent or link went away, or no answer in
+        time).
+        """
         ...
 
     async def measure_clock(self) -> None:
@@ -50,11 +52,11 @@ class AgentLink(Protocol):
         ...
 
     async def close(self) -> None:
-        """Close; the agent ends and undoes everything. Returns when it is gone or after a bound."""
+        """Close the link; the agent ends and undoes everything. Returns when it is gone, or after a bounded time."""
         ...
 
     async def wait_lost(self) -> str:
-        """Return the reason once the link is lost without close() having been called."""
+        """Return the reason once the link is lost without a call of close()."""
         ...
 
 
@@ -75,9 +77,10 @@ class Series:
 class StoredTrial:
     """A stored trial of a plan: its place in the plan, the run, that run's verdict with its reasons, and its losses.
 
-    ``block`` None: of a plan without blocks, where it counts as done. ``set_up``: the setting-up it was taken in, which
-    holds ``set_up_trials``. ``attempt`` of at most ``attempts``. ``rate_pps``: that it was forwarded at, else measured.
-    ``loss_ratio``: of the ``offered_packets``, wherever it was lost; ``uut_loss_ratio``: by the unit under test.
+    ``block``: its block, or None in a plan without blocks. ``set_up``: the set-up of the trial, which has
+    ``set_up_trials`` trials. ``attempt``: its number, of at most ``attempts``. ``rate_pps``: the forwarding rate, or
+    else the measured rate. ``loss_ratio``: loss anywhere, as a share of ``offered_packets``. ``uut_loss_ratio``: loss
+    in the unit under test.
     """
 
     point: int
@@ -97,15 +100,15 @@ class StoredTrial:
 
     @property
     def says_nothing(self) -> str | None:
-        """The reason by which it says nothing of its platform and enters no mean; None: it does."""
+        """The reason code that excludes it from all means because it says nothing of its platform, or None."""
         return next((code for code in SIDES if code in self.reason_codes), None)
 
     @property
     def lost_ratio(self) -> float | None:
-        """What the platform lost of what was offered: not more than came to nobody, nor than did not leave it.
+        """The platform's loss ratio: at most what did not arrive, and at most what did not leave it.
 
-        None where it is not known: of a run that lost packets elsewhere and at a port that was not read, and where the
-        unit under test sent more than a few frames of its own, as in reports.
+        None if unknown: the run lost packets elsewhere and at a port that was not read, or the unit under test sent
+        more than a few frames of its own. Reports use the same rule.
         """
         if self.uut_loss_ratio is None and self.says_nothing is not None:
             return None
@@ -119,11 +122,11 @@ class StoredTrial:
     def _tells(self, ratio: float) -> bool:
         if self.offered_packets is None:
             return 0 <= ratio <= 1
-        return is_told(round(ratio * self.offered_packets), self.offered_packets)
+        return is_loss_known(round(ratio * self.offered_packets), self.offered_packets)
 
     @property
     def final(self) -> bool:
-        """Whether no further attempt follows: it stands, or the last attempt stayed invalid."""
+        """Whether no further attempt follows, because the trial counts or the last attempt was invalid as well."""
         if self.status != "invalid":
             return True
         return self.attempt is not None and self.attempts is not None and self.attempt >= self.attempts
@@ -131,7 +134,7 @@ class StoredTrial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredMaximum:
-    """The highest mean rate over a platform's points: of how many runs, at which target, and the newest of them."""
+    """The highest mean rate over a platform's points, with its target, its number of runs, and the newest of them."""
 
     measured_pps: float
     runs: int
@@ -140,22 +143,22 @@ class StoredMaximum:
 
 
 class RunSink(Protocol):
-    """Where finished runs go. Blocking; the engine calls it in a thread."""
+    """The store for finished runs. Blocking; the engine calls it in a thread."""
 
     def save(self, record: RunRecord, series: Series | None) -> None:
         """Store one run durably, or raise StoreError and store nothing."""
         ...
 
     def plan_runs(self, plan_hash: str, testbed_fingerprint: str) -> Sequence[StoredTrial]:
-        """The trials of this plan on this testbed, in the order of points, repetitions and time.
+        """Return the trials of this plan on this testbed, in the order of points, repetitions and time.
 
-        Without a block: each that has a valid or suspect run, with the newest such run. In a block or a pilot: every
+        Without blocks: each trial with a valid or suspect run, with the newest such run. In a block or a pilot: every
         run, invalid ones too.
         """
         ...
 
     def fixed(self, run_ids: Collection[str]) -> dict[str, Fixed]:
-        """What these runs say that their plan's pilot fixed for them; without those that say nothing of it."""
+        """Return what the pilot of each run's plan fixed, by run, without runs that do not record it."""
         ...
 
     def maximum(
@@ -167,9 +170,9 @@ class RunSink(Protocol):
         frame: FrameSize,
         sources: int,
     ) -> StoredMaximum | None:
-        """The highest mean forwarding rate over the targets of these points, of runs that enter a mean.
+        """Return the highest mean forwarding rate over the targets of these points, of runs that enter a mean.
 
-        Of the newest conditions that have a run at target max. None without such a run: then nobody knows whether it is
-        the maximum.
+        It uses the newest conditions that have a run at target max. Returns None without such a run, because then the
+        highest rate may not be the maximum.
         """
         ...

@@ -1,4 +1,4 @@
-"""What a report is put together from: units, each of which makes figures, tables, findings or words on the method."""
+"""The units of a report: each makes figures, tables, findings or notes on the method."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from labconsole.model.record.kind import ExperimentRecord
 Cell = str | int | float | None
 
 Material = TypeVar("Material", contravariant=True)
-"""What units are given; report/material.py says what that is."""
+"""What units are given; defined in report/material.py."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
     """One point or bar: place, height, interval (None: too few set-ups), trials and set-ups behind it.
 
-    ``dots``: the means of the set-ups, in the unit of ``y``. ``word``: stands beside it.
+    ``dots``: the means of the set-ups, in the unit of ``y``. ``word``: the label next to it.
     """
 
     x: float
@@ -41,10 +41,11 @@ class PlottedCurve:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One set of axes. ``changes``: where along x the curves are cut, each drawn as an upright line.
+    """One set of axes.
 
-    ``change_names``: what stands above these lines where there is room for it; empty, or as many. ``levels``: heights
-    to compare the curves with, each a line across, with what it is.
+    ``changes``: x positions where the curves are cut, each drawn as a vertical line. ``change_names``: labels for these
+    lines, drawn where there is room; empty, or one per line. ``levels``: heights for comparison, each drawn as a
+    horizontal line, with its label.
     """
 
     title: str
@@ -58,11 +59,11 @@ class Panel:
 class Figure:
     """One figure. ``kind``: curves over x, or bars grouped by x with the names in ``x_names``.
 
-    ``reference_line``: height of a line to compare with (1 for ratios). ``ideal``: of curves, whether y equal to x
-    means that nothing was lost. ``from_zero``: whether the y axis begins at 0; ``y_log``: whether it is logarithmic.
-    ``x_numbered``: x is a number in a row, such as an occasion's, so that no axis begins at 0 or has halves.
-    ``joined``: whether the points of a curve are joined by a line; where they are not, those of one x stand side by
-    side. ``number``: in its paper; the report takes it from the unit.
+    ``reference_line``: height of a line for comparison (1 for ratios). ``ideal``: for curves, whether y equal to x
+    means that nothing was lost. ``from_zero``: whether the y axis begins at 0. ``y_log``: whether it is logarithmic.
+    ``x_numbered``: x is an ordinal, such as an occasion's, so that its axis does not begin at 0 or have halves.
+    ``joined``: whether a line joins the points of a curve; if not, points with the same x are drawn side by side.
+    ``number``: the figure's number in its paper; the report takes it from the unit.
     """
 
     name: str
@@ -84,10 +85,10 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """``columns``: names with units for the CSV; ``rows``: the exact values; ``shown``: the same for paper.
+    """One table. ``columns``: names with units for the CSV. ``rows``: the exact values. ``shown``: the same as printed.
 
-    ``beside_paper``: published values stand in it, so that it is kept apart from the tables of one's own. ``number``:
-    in its paper; the report takes it from the unit.
+    ``beside_paper``: the table contains published values, so it is kept apart from tables of one's own values.
+    ``number``: its number in its paper; the report takes it from the unit.
     """
 
     name: str
@@ -102,7 +103,7 @@ class Table:
 
     @property
     def left(self) -> tuple[bool, ...]:
-        """For each column whether it holds words, which stand at its left, and not numbers."""
+        """For each column, whether it contains text (aligned to the left) instead of numbers."""
         return tuple(
             place == 0 or not any(row[place][:1].isdigit() or row[place][:1] == "−" for row in self.shown)
             for place in range(len(self.headings))
@@ -111,7 +112,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a reader should be pointed to. ``run_ids`` are the evidence."""
+    """A fact that a reader should notice. ``run_ids`` are the evidence."""
 
     sentence: str
     run_ids: tuple[str, ...]
@@ -119,10 +120,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """Findings of one kind. ``kind`` is stable, for machines; ``heading`` for people.
+    """Findings of one kind. ``kind`` is stable, for machines; ``heading`` is for people.
 
-    ``claims``: each rests on a claim of the report's family; else they are marks, which claim nothing. ``evidence``:
-    what its ids are of.
+    ``claims``: whether each rests on a claim of the report's family; otherwise they are marks, which claim nothing.
+    ``evidence``: the kind of record that the IDs refer to.
     """
 
     kind: str
@@ -134,27 +135,27 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class MethodNote:
-    """How a unit's values are reckoned: a row of the page's section on the method."""
+    """How a unit computes its values: a row of the page's section on the method."""
 
     heading: str
     words: str
 
 
 Experiments = Mapping[str, Sequence[ExperimentRecord]]
-"""Records of kinds that are no runs, by the kind's name."""
+"""Records of kinds other than runs, by the kind's name."""
 
 Part = Figure | Table | Findings | MethodNote
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportUnit(Generic[Material]):
-    """One subject of a report. ``make``: a part, several, or None where there is nothing to say.
+    """One subject of a report. ``make``: a part, several, or None where there is nothing to show.
 
-    ``place``: figures, tables and findings of a report each stand in the order of their units' places. ``paper``: what
-    it reproduces, such as ``("schlosser", "figure 3")``. ``claims``: the p values that it adds to the report's one
-    family, from the records of kinds that are no runs; None: it claims nothing of its own. ``claims_beside``: likewise,
-    where the tables of its ``paper`` are asked for, with one's own platforms to the paper's.
-    ``plugin``: the plug-in that it is from, which the loader writes; empty for labconsole's own.
+    ``place``: the order of the unit's figures, tables and findings among those of other units. ``paper``: what it
+    reproduces, such as ``("schlosser", "figure 3")``. ``claims``: the p values that it adds to the report's one family,
+    from records of kinds other than runs, or None if it makes no claims. ``claims_beside``: the same for reports with
+    the tables of its ``paper``, given the names that map one's own platforms to the paper's. ``plugin``: the plug-in
+    that it comes from, which the loader writes, or empty for labconsole's own.
     """
 
     name: str
@@ -166,7 +167,7 @@ class ReportUnit(Generic[Material]):
     plugin: str = ""
 
     def parts(self, material: Material) -> Sequence[Part]:
-        """What it makes of this material."""
+        """Return the parts it makes of this material."""
         made = self.make(material)
         if made is None:
             return ()

@@ -1,1 +1,1 @@
-"""A testbed measured on: sessions, links, leases, trials, plans. Knows nodes, drivers and stores by contracts only."""
+"""Measuring on a testbed: sessions, links, leases, trials, plans. Knows nodes, drivers, stores by contracts only."""

@@ -1,7 +1,7 @@
-"""The crew of guests that stands on the UUT, and the node outside that takes the time: the sink of the first stream.
+"""The crew of guests on the UUT, and the external node that takes the time: the sink of the first stream.
 
-A crew is set up for the first trial that needs it, kept for the next, then undone. The timekeeper gets an address of
-its own, drawn anew for each crew, in a network that the guests share.
+A crew is set up for the first trial that needs it, kept for the next ones, then undone. The timekeeper gets an address
+of its own, drawn again for each crew, in a network that it shares with the guests.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from labconsole.contracts.crew import (
 )
 from labconsole.contracts.driver import Driver, DriverFor
 from labconsole.contracts.ports import AgentLink
+from labconsole.engine.deferred_cleanup import DeferredCleanup
 from labconsole.engine.links import LinkPool
 from labconsole.engine.live.events import Event, Notice, Phase, PhaseChanged
-from labconsole.engine.owed import OwedRestores
 from labconsole.engine.trial.saving import node_facts
 from labconsole.errors import Aborted, ConfigError, LabError, NodeError, NodeLost, NodeSilent, TooLittleMemory
 from labconsole.model.cpus import cpu_set
@@ -42,7 +42,7 @@ from labconsole.model.record.environment import Environment
 from labconsole.model.record.run import SetUp
 from labconsole.network.links import LinkUp
 from labconsole.network.routing import Address
-from labconsole.verdict.node_settings import with_settings
+from labconsole.verdict.node_settings import add_settings
 from labconsole.wire.changes import AnyChange, ApplyChanges, UndoChanges
 from labconsole.wire.counters import CountersSampled, StartCounters
 from labconsole.wire.execution import Execute
@@ -52,7 +52,7 @@ from labconsole.wire.queues import RatesTaken
 from labconsole.wire.settings import NodeSettings
 
 NETWORK = ipaddress.ip_network("198.18.64.0/18")
-"""Of the benchmark network (RFC 2544), what guests and timekeeper have their addresses in."""
+"""Part of the benchmark network (RFC 2544) that contains the addresses of guests and timekeeper."""
 
 FIRST_TIMEKEEPER, LAST_TIMEKEEPER = (int(ipaddress.ip_address(each)) for each in ("198.18.96.1", "198.18.126.254"))
 TOKEN = "timekeeper"
@@ -60,11 +60,11 @@ ALLOWED = "Cpus_allowed_list:"
 _AVAILABLE = re.compile(r"^MemAvailable:\s+(\d{1,15}) kB", re.MULTILINE)
 
 SAMPLE_S_PER_GUEST = 0.01
-"""How much each guest adds to the time between two samples of the UUT's counters, for each has interfaces of its own:
-those of a hundred are read once a second, which costs the UUT a fifth of a percent of a processor."""
+"""Extension of the interval between two samples of the UUT's counters per guest, because each guest has its own
+interfaces. With a hundred guests, samples are taken once a second, which costs the UUT 0.2 % of a processor."""
 
 Undo = Callable[[], Awaitable[object]]
-"""Undoes a part of what stands; safe to call twice."""
+"""Undoes a part of the set-up; safe to call twice."""
 
 
 def guest_address(number: int) -> str:
@@ -78,13 +78,13 @@ def guest_mac(number: int) -> str:
 
 
 async def _take_back(timekeeper: AgentLink) -> None:
-    """Its address. Raises NodeError naming what could not be undone."""
+    """Remove the timekeeper's address. Raises NodeError naming what could not be undone."""
     if failed := (await timekeeper.ask(UndoChanges(token=TOKEN))).failed:
         raise NodeError(timekeeper.name, f"not undone: {'; '.join(failed)}")
 
 
 class CrewStage:
-    """At most one crew of a session stands at a time."""
+    """Manages the crew of a session, which has at most one at a time."""
 
     def __init__(
         self,
@@ -102,20 +102,20 @@ class CrewStage:
         self.on_mark: Callable[[TimeMark], None] | None = None
         self.on_counters: Callable[[CountersSampled], None] | None = None
         self.on_rates: Callable[[RatesTaken], None] | None = None
-        self._stands: tuple[Hashable, list[Undo], StandingCrew | None] | None = None
+        self._current: tuple[Hashable, list[Undo], StandingCrew | None] | None = None
         self._changing = asyncio.Lock()
-        self._owed = OwedRestores(inventory, pool, emit)
+        self._owed = DeferredCleanup(inventory, pool, emit)
         self._cannot: dict[Hashable, NodeError] = {}
 
     async def guest_cpus(self, platform: str) -> Sequence[int]:
-        """Those that its driver says, else those that the UUT's agent may run on, in their order. Raises NodeError."""
+        """The driver's CPUs for guests, else those on which the UUT's agent may run, in order. Raises NodeError."""
         driver: Any = self._driver_for(platform, self.inventory)
-        told: Sequence[int] | None = getattr(driver, "crew_cpus", None)
-        if told is not None:  # most do not say
-            return told
+        cpus_of_driver: Sequence[int] | None = getattr(driver, "crew_cpus", None)
+        if cpus_of_driver is not None:  # most drivers specify none
+            return cpus_of_driver
         uut = self.uut
-        said = (await uut.ask(Execute(argv=["cat", "/proc/self/status"], timeout_s=5))).stdout
-        listed = next((line.partition(":")[2] for line in said.splitlines() if line.startswith(ALLOWED)), "")
+        status = (await uut.ask(Execute(argv=["cat", "/proc/self/status"], timeout_s=5))).stdout
+        listed = next((line.partition(":")[2] for line in status.splitlines() if line.startswith(ALLOWED)), "")
         if (cpus := cpu_set(listed)) is None:
             raise NodeError(uut.name, f"does not say which CPUs it has: {listed[:80]!r}")
         return sorted(cpus)
@@ -126,37 +126,37 @@ class CrewStage:
 
     @property
     def uut(self) -> AgentLink:
-        """The UUT, before anything stands on it. Raises NodeUnreachable."""
+        """The UUT's link, before anything is set up. Raises NodeUnreachable."""
         return self._pool.require([self.inventory.uut])[self.inventory.uut]
 
     @property
     def timekeeper(self) -> AgentLink:
-        """The node outside. Raises NodeUnreachable."""
+        """The external node's link. Raises NodeUnreachable."""
         return self._pool.require([self._stream.sink.node])[self._stream.sink.node]
 
     @property
     def source(self) -> AgentLink:
-        """The node that sends to guests. Raises NodeUnreachable."""
+        """The link of the node that sends to guests. Raises NodeUnreachable."""
         return self._pool.require([self._stream.source.node])[self._stream.source.node]
 
     def offer(self, platform: str, members: Sequence[CrewMember]) -> CrewOffer:
-        """What these guests start from and are given. Raises ConfigError for a platform that cannot have them."""
+        """The image and resources of these guests. Raises ConfigError for a platform that cannot provide them."""
         self.refuse(platform, members)
         driver: Any = self._driver_for(platform, self.inventory)
         offer: CrewOffer = driver.crew_offer(self._wanted(members))
         return offer
 
     async def hypervisor_memory(self, platform: str, members: Sequence[CrewMember]) -> HypervisorWord | None:
-        """Of guests that labconsole makes the UUT's own kernel says all that there is."""
+        """The hypervisor's memory report, or None for labconsole's own guests, which the UUT's kernel reports."""
         ask: Any = getattr(self._driver_for(platform, self.inventory), "hypervisor_memory", None)
-        said: HypervisorWord | None = None if ask is None else await ask(self.uut, self._wanted(members))
-        return said
+        report: HypervisorWord | None = None if ask is None else await ask(self.uut, self._wanted(members))
+        return report
 
     async def wait_stopping(self) -> None:
         await self._stop.wait()
 
     def hear(self, node: str, event: AgentEvent) -> None:
-        """An agent says something: marks of the timekeeper's are passed on, the UUT's counters, and its new rates."""
+        """Pass on an agent's event: the timekeeper's marks, the UUT's counters, and its new rates."""
         if isinstance(event, MarkSeen) and self.on_mark is not None and node == self._stream.sink.node:
             self.on_mark(event.mark)
         elif isinstance(event, CountersSampled) and self.on_counters is not None and node == self.inventory.uut:
@@ -167,11 +167,11 @@ class CrewStage:
     def environment(
         self, nodes: Iterable[AgentLink], settings: Mapping[str, NodeSettings | None] | None = None
     ) -> Environment:
-        told = node_facts({link.name: link for link in nodes}, self._pool.facts)
-        return {"uut": self.inventory.uut, "nodes": with_settings(told, settings or {}, self.inventory)}
+        facts = node_facts({link.name: link for link in nodes}, self._pool.facts)
+        return {"uut": self.inventory.uut, "nodes": add_settings(facts, settings or {}, self.inventory)}
 
     def refuse(self, platform: str, members: Sequence[CrewMember]) -> None:
-        """Refuse what this platform cannot have, before anything is touched. Raises ConfigError."""
+        """Refuse what this platform cannot provide, before anything is changed. Raises ConfigError."""
         driver: Any = self._driver_for(platform, self.inventory)
         if not hasattr(driver, "prepare_crew"):
             raise ConfigError(
@@ -184,23 +184,25 @@ class CrewStage:
             for key, address in (("source_ip", stream.source_ip), ("sink_ip", stream.sink_ip)):
                 if ipaddress.ip_address(address) in NETWORK:
                     raise self.inventory.complaint(
-                        ("streams", index, key), "lies where the guests of jobs have their addresses", address,
+                        ("streams", index, key),
+                        "lies where the guests of jobs have their addresses",
+                        address,
                         f"an address outside of {NETWORK}",
-                    )  # fmt: skip
+                    )
 
     async def stand(
         self, platform: str, members: Sequence[CrewMember], turn: Hashable, how: HowMade = USUAL
     ) -> StandingCrew:
-        """The crew of these members, which stands already if it was asked for with the same ``turn``.
+        """The crew of these members, reused if it is up and was requested with the same ``turn``.
 
-        Raises ConfigError for what cannot be, NodeError when it cannot be made, or the one before it not removed. One
-        that could not be made is not tried again in the same turn.
+        Raises ConfigError for an impossible crew, and NodeError if the crew cannot be created or the previous one not
+        removed. A crew that could not be created is not retried in the same turn.
         """
         async with self._changing:
             key = (platform, tuple(members), turn, how.port)
-            if self._stands is not None and self._stands[0] == key and self._stands[2] is not None:
+            if self._current is not None and self._current[0] == key and self._current[2] is not None:
                 self._emit(PhaseChanged(run_id="", phase=Phase.MEASURING))
-                return self._stands[2]
+                return self._current[2]
             self.refuse(platform, members)
             if key in self._cannot:
                 raise self._cannot[key]
@@ -212,7 +214,7 @@ class CrewStage:
             except BaseException as exc:
                 if isinstance(exc, NodeError) and not isinstance(exc, NodeLost):
                     self._cannot[key] = exc
-                with suppress(LabError):  # why it could not be made says more
+                with suppress(LabError):  # the reason why it could not be created matters more
                     await self._remove()
                 raise
 
@@ -225,11 +227,12 @@ class CrewStage:
         number = FIRST_TIMEKEEPER + secrets.randbelow(LAST_TIMEKEEPER - FIRST_TIMEKEEPER + 1)
         address = str(ipaddress.ip_address(number))
         usual_s = self.inventory.defaults.sample_interval_s
-        # To be undone from here on, however far it gets: an agent may have done what it had no time to answer.
+        # From here on all must be undone, however far it gets: an agent may have acted without having had time to
+        # answer.
         as_usual = partial(uut.ask, StartCounters(interval_s=usual_s))
-        self._stands = (key, [as_usual, partial(self._restore, driver, uut)], None)
+        self._current = (key, [as_usual, partial(self._restore, driver, uut)], None)
         await uut.ask(StartCounters(interval_s=max(usual_s, SAMPLE_S_PER_GUEST * len(members))))
-        self._stands[1].append(partial(_take_back, timekeeper))
+        self._current[1].append(partial(_take_back, timekeeper))
         changes: list[AnyChange] = [
             LinkUp(interface=stream.sink.interface),
             Address(interface=stream.sink.interface, address=f"{address}/{NETWORK.prefixlen}"),
@@ -250,17 +253,17 @@ class CrewStage:
             address=address,
             set_up=SetUp(id=new_run_id(datetime.now(UTC)), started_at=started_at, setup_s=setup_s, trial=0),
         )
-        self._stands = (key, self._stands[1], standing)
+        self._current = (key, self._current[1], standing)
         self._emit(PhaseChanged(run_id="", phase=Phase.MEASURING))
         return standing
 
     async def refuse_memory(self, platform: str, members: Sequence[CrewMember]) -> None:
-        """Raises TooLittleMemory where guests are given more than there is: their kernel would kill at random."""
+        """Raises TooLittleMemory if guests get more than is available, since the kernel would kill processes."""
         wanted_mib, guests = self.offer(platform, members).memory_mib, len(members)
         if wanted_mib is None:
             return
-        said = (await self.uut.ask(Execute(argv=["cat", "/proc/meminfo"], timeout_s=5))).stdout
-        available = _AVAILABLE.search(said)
+        meminfo = (await self.uut.ask(Execute(argv=["cat", "/proc/meminfo"], timeout_s=5))).stdout
+        available = _AVAILABLE.search(meminfo)
         if available is not None and (available_mib := int(available[1]) // 1024) < wanted_mib:
             raise TooLittleMemory(
                 self.uut.name,
@@ -272,17 +275,17 @@ class CrewStage:
         if not how.options:
             return self._driver_for(platform, self.inventory)
         entry = self.inventory.platforms[platform]
-        told = type(entry).model_validate({"driver": entry.driver, **entry.options, **how.options})
-        changed = self.inventory.model_copy(update={"platforms": {**self.inventory.platforms, platform: told}})
+        customized = type(entry).model_validate({"driver": entry.driver, **entry.options, **how.options})
+        changed = self.inventory.model_copy(update={"platforms": {**self.inventory.platforms, platform: customized}})
         return self._driver_for(platform, changed)
 
     async def leave(self) -> None:
-        """Undo what stands, for nobody needs it any more."""
+        """Remove the crew, which is no longer needed."""
         await self.restore()
         self._cannot.clear()
 
     async def restore(self) -> None:
-        """Undo what stands. What cannot be undone is told, and tried again before the next crew stands."""
+        """Remove the crew. What cannot be undone is reported, and retried before the next crew is set up."""
         async with self._changing:
             try:
                 await self._remove()
@@ -291,15 +294,15 @@ class CrewStage:
                 self._emit(Notice(severity="warning", message=f"removing the guests: {exc}", node=node))
 
     async def _remove(self) -> None:
-        """All of it is tried, the last first; the first failure is raised, and its part is kept to be tried again.
+        """Undo every part, the last one first. Raises the first failure; failed parts are kept and retried later.
 
-        An agent that is gone has undone everything, but for what a hypervisor keeps: that is tried when it is back.
+        A lost agent has undone everything except a hypervisor's guests, which are removed when it is back.
         """
         await self._owed.settle()
-        if self._stands is None:
+        if self._current is None:
             return
-        key, undoing, _ = self._stands
-        self._stands = (key, undoing, None)
+        key, undoing, _ = self._current
+        self._current = (key, undoing, None)
         failed: list[tuple[Undo, LabError]] = []
         while undoing:
             undo = undoing[-1]
@@ -311,17 +314,17 @@ class CrewStage:
                 pass
             except LabError as exc:
                 failed.append((undo, exc))
-            undoing.pop()  # not before it is done: a cancellation leaves it to the next
+            undoing.pop()  # not before it is done: after a cancellation the next call retries it
         undoing += [undo for undo, _ in reversed(failed)]
         if failed:
             raise failed[0][1]
-        self._stands = None
+        self._current = None
 
     async def _restore(self, driver: Any, uut: AgentLink) -> None:
         try:
             await driver.restore(uut)
         except NodeLost:
-            self._owed.owe(driver)
+            self._owed.defer(driver)
             raise
 
     @property

@@ -1,5 +1,6 @@
-"""What the kinds of experiment with guests in number have in common: a step is one trial, taken again while it comes
-out invalid, as often as the plan says. Each attempt is stored.
+"""Base of experiment kinds with guests in number: each step is one trial.
+
+A trial is repeated while it is invalid, as often as the plan allows. Each attempt is stored.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from labconsole.contracts.crew import CrewOffer
 from labconsole.contracts.experiment import Bench, ExperimentStore, Step, StepRecord
 from labconsole.errors import Aborted, ConfigError, GuestLacks, MeasurementError
 from labconsole.model.design_point import DesignPoint
-from labconsole.model.plan.conduct import Retry
 from labconsole.model.plan.crews import CrewPoint, CrewTrial
+from labconsole.model.plan.execution_options import Retry
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.crew_trial import CrewTrialRef
 from labconsole.model.record.kind import ExperimentRecord, RecordKind
@@ -26,11 +27,11 @@ from labconsole.model.record.summary import RunFilter
 from labconsole.model.record.verdict_codes import WEIGHT
 from labconsole.model.tolerances import Tolerances
 
-ASKED_AT_ONCE = 5000
-"""Hashes in one question to a store, which takes so many words at most."""
+MAX_HASHES_PER_QUERY = 5000
+"""Maximum number of hashes in one query, which a store limits."""
 
 SOME_CPUS = (0,)
-"""For the UUT's CPUs while it is not asked: whether a guest can be pinned at all does not depend on which there are."""
+"""Placeholder for the UUT's CPUs until they are read; whether guests can be pinned does not depend on numbers."""
 
 P = TypeVar("P", bound=CrewPoint)
 R = TypeVar("R", bound=ExperimentRecord)
@@ -39,14 +40,14 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrewStep(ABC, Generic[P, R]):
-    """One trial of a plan. ``request``: the testbed that it needs, as a design point at no particular load."""
+    """One trial of a plan. ``request``: the testbed it needs, as a design point without a load."""
 
     kind: ClassVar[RecordKind[Any]]
     hopeless: ClassVar[frozenset[str]] = frozenset()
-    """Codes that another attempt does not mend, so that it is made only where the plan says so."""
+    """Codes of failures that another attempt cannot fix; retried only if the plan says so."""
 
     set_up_shared: ClassVar[bool] = True
-    """Whether a block's trials of one crew are taken in the same guests, and so are taken again together."""
+    """Whether a block's trials of one crew use the same guests, and are therefore repeated together."""
 
     trial: CrewTrial[P]
     request: DesignPoint
@@ -70,27 +71,29 @@ class CrewStep(ABC, Generic[P, R]):
         return f"{self.trial.point.words()}{block}{repetition}"
 
     def in_columns(self) -> dict[str, str]:
-        """What tells it from the plan's others, by the headings of a table's columns."""
+        """The values that distinguish it from the plan's other steps, by table heading."""
         return {
-            **self.trial.point.in_columns(), "set-up": str(self.trial.block), "repetition": str(self.trial.repetition),
-        }  # fmt: skip
+            **self.trial.point.in_columns(),
+            "set-up": str(self.trial.block),
+            "repetition": str(self.trial.repetition),
+        }
 
     async def take(self, bench: Bench) -> R:
-        """Take it, again while it comes out invalid; returns the last attempt's record.
+        """Take the trial, again while it is invalid; return the last attempt's record.
 
-        Raises Aborted when no further trial is to be begun, NodeError when the crew cannot stand.
+        Raises Aborted when no further trial may begin, NodeError when the crew cannot be set up.
         """
         attempt = 1
         while True:
             await bench.begin()
-            mended = True
+            retryable = True
             try:
                 record = await self._attempt(bench, attempt)
             except Aborted:
                 raise  # nothing was wrong with the trial
             except MeasurementError as exc:
-                mended = not isinstance(exc, GuestLacks)
-                if mended and attempt < self.attempts:
+                retryable = not isinstance(exc, GuestLacks)
+                if retryable and attempt < self.attempts:
                     await bench.over("invalid", again=str(exc))
                     attempt += 1
                     continue
@@ -100,9 +103,9 @@ class CrewStep(ABC, Generic[P, R]):
                 record = unmeasured
             await asyncio.to_thread(self.store.save_experiment, self.kind, record)
             verdict = self.verdict_of(record)
-            if not self.stood(record):
-                return record  # no trial that says how the testbed fares
-            more = mended and verdict.status == "invalid" and attempt < self.attempts
+            if not self.has_started_guests(record):
+                return record  # such a trial says nothing of the testbed's state
+            more = retryable and verdict.status == "invalid" and attempt < self.attempts
             again = self._again(verdict) if more else ""
             await bench.over(verdict.status, again=again)
             if not again:
@@ -110,7 +113,7 @@ class CrewStep(ABC, Generic[P, R]):
             attempt += 1
 
     async def _attempt(self, bench: Bench, attempt: int) -> R:
-        """What nodes and guests say is not trusted: numbers that no record can hold are no bug of the program."""
+        """Run one attempt. Reported values that no record accepts are a failed measurement, not a bug."""
         try:
             return await self.attempt(bench, attempt)
         except ValidationError as exc:
@@ -122,39 +125,41 @@ class CrewStep(ABC, Generic[P, R]):
 
     @abstractmethod
     async def attempt(self, bench: Bench, attempt: int) -> R:
-        """One attempt, from 1. Raises MeasurementError for one that gave no record, and may be made again."""
+        """Run one attempt, from 1. Raises MeasurementError if it gave no record and may be repeated."""
 
     def kept(self, problem: Exception) -> MeasurementError:
-        """What kept it from being measured, told with which trial it is."""
+        """The problem that prevented the measurement, with the description of the trial."""
         kind = GuestLacks if isinstance(problem, GuestLacks) else MeasurementError
         return kind(f"{self.describe()}: {problem}")
 
     @abstractmethod
     def verdict_of(self, record: R) -> Verdict:
-        """Its verdict."""
+        """The record's verdict."""
 
     def unmeasured(self, problem: MeasurementError, bench: Bench, attempt: int) -> R | None:
-        """The record of a trial whose last attempt gave none, with why; None: this kind has no such record."""
+        """The record of a trial whose last attempt failed, with the reason, or None if the kind has none."""
         return None
 
-    def stood(self, record: R) -> bool:
-        """Whether its guests did. Those that did not come are not set up again for each of a crew's trials."""
+    def has_started_guests(self, record: R) -> bool:
+        """Whether the trial's guests started. If not, they are not set up again for each of the crew's trials."""
         return True
 
     def _again(self, verdict: Verdict) -> str:
-        """Which causes may be gone in another attempt, told; empty: none."""
+        """The causes that another attempt may fix, as text; empty if there are none."""
         causes = [each for each in verdict.reasons if each.follows is None and WEIGHT[each.code] == "invalid"]
         codes = self.retry.codes
-        told = [each for each in causes if (each.code not in self.hopeless if codes is None else each.code in codes)]
-        return "; ".join(f"{each.code}: {each.detail}" for each in told)
+        retryable = [
+            each for each in causes if (each.code not in self.hopeless if codes is None else each.code in codes)
+        ]
+        return "; ".join(f"{each.code}: {each.detail}" for each in retryable)
 
     @property
     def in_force(self) -> InForce:
-        """By what its trial is taken and judged. Where nothing is captured there is nothing to drain."""
+        """The settings that apply to its trial. There is no drain time, because nothing is captured."""
         return InForce(tolerances=self.tolerances.model_dump(), settle_s=self.settle_s, drain_s=None)
 
     def ref(self, attempt: int) -> CrewTrialRef:
-        """What a record says of its place in its plan."""
+        """A record's reference to its place in the plan."""
         return CrewTrialRef(
             name=self.plan_name,
             hash=self.hash,
@@ -172,14 +177,14 @@ class CrewStep(ABC, Generic[P, R]):
         )
 
 
-def trials_at(plan: Plan, trials: Iterable[CrewTrial[P]], only: frozenset[int] | None) -> list[CrewTrial[P]]:
-    """Those on the platforms that these points of the plan have; None: all."""
+def filter_trials(plan: Plan, trials: Iterable[CrewTrial[P]], only: frozenset[int] | None) -> list[CrewTrial[P]]:
+    """The trials on the platforms of these points of the plan, or all if ``only`` is None."""
     platforms = {point.request.platform for point in plan.points if only is None or point.index in only}
     return [trial for trial in trials if trial.point.platform in platforms]
 
 
-def refused(steps: Sequence[CrewStep[P, Any]], refuse: Callable[[P], None]) -> dict[str, ConfigError]:
-    """Those at whose point ``refuse`` raises ConfigError, by hash. Raises the first where that is every step."""
+def find_refusals(steps: Sequence[CrewStep[P, Any]], refuse: Callable[[P], None]) -> dict[str, ConfigError]:
+    """The steps at whose point ``refuse`` raises ConfigError, by hash. Raises the first error if that is every step."""
     at: dict[int, ConfigError | None] = {}
     found: dict[str, ConfigError] = {}
     for step in steps:
@@ -197,8 +202,8 @@ def refused(steps: Sequence[CrewStep[P, Any]], refuse: Callable[[P], None]) -> d
     return found
 
 
-def refuse_without(program: str, offer: CrewOffer) -> None:
-    """Raises ConfigError where the local lab's guests have no such program. Of the images of others nobody knows."""
+def require_program(program: str, offer: CrewOffer) -> None:
+    """Raises ConfigError if the local lab's guests lack the program. The contents of other images are unknown."""
     if offer.no_programs is not None:
         raise ConfigError(
             f"{offer.no_programs}, and the image of the local lab has no {program}: bring the lab up by "
@@ -207,25 +212,24 @@ def refuse_without(program: str, offer: CrewOffer) -> None:
         )
 
 
-def refusal_words(steps: Iterable[Step], refusals: Mapping[str, ConfigError]) -> list[str]:
-    """A sentence for each reason, with which trials it is that cannot be taken."""
+def describe_refusals(steps: Iterable[Step], refusals: Mapping[str, ConfigError]) -> list[str]:
+    """One sentence per reason, with the trials that cannot be taken."""
     of: dict[str, list[Step]] = {}
     for step in steps:
         if step.hash in refusals:
             of.setdefault(str(refusals[step.hash]), []).append(step)
     return [
-        f"{held[0].describe()}{f', and {len(held) - 1} more' if held[1:] else ''}: {why}" for why, held in of.items()
+        f"{alike[0].describe()}{f', and {len(alike) - 1} more' if alike[1:] else ''}: {why}"
+        for why, alike in of.items()
     ]
 
 
-def of_plan(
+def build_step(
     make: Callable[..., S], plan: Plan, trial: CrewTrial[P], hash_of: Callable[[CrewTrial[P]], str], **own: Any
 ) -> S:
-    """The step of a plan that is resolved for its testbed, told what every one is told and what its kind has of its
-    own.
-    """
-    asked = plan.of_guests
-    assert asked is not None
+    """Build the step of a plan that is resolved for its testbed, from common fields and the kind's ``own``."""
+    requested = plan.of_guests
+    assert requested is not None
     at = {point.request.platform: point for point in plan.points}
     return make(
         trial=trial,
@@ -236,8 +240,8 @@ def of_plan(
         settle_s=plan.settle_s,
         retry=plan.retry,
         seed=plan.seed,
-        set_ups=asked.set_ups,
-        repetitions=asked.repetitions,
+        set_ups=requested.set_ups,
+        repetitions=requested.repetitions,
         attempts=plan.max_redo + 1,
         margin_ratio=plan.margin_ratio,
         plan_hash=None if plan.ad_hoc else plan.hash(),
@@ -245,30 +249,33 @@ def of_plan(
     )
 
 
-def stored_by_hash(
+def load_by_hash(
     store: ExperimentStore[R], kind: RecordKind[R], hashes: Sequence[str], testbed_fingerprint: str
 ) -> Iterator[R]:
-    """Every attempt of trials with these hashes, of each the oldest first. Blocking."""
-    for first in range(0, len(hashes), ASKED_AT_ONCE):
-        asked = hashes[first : first + ASKED_AT_ONCE]
-        where = RunFilter(plan_hash=asked, testbed_fingerprint=testbed_fingerprint)
+    """Every attempt of trials with these hashes, the oldest first for each. Blocking."""
+    for first in range(0, len(hashes), MAX_HASHES_PER_QUERY):
+        chunk = hashes[first : first + MAX_HASHES_PER_QUERY]
+        where = RunFilter(plan_hash=chunk, testbed_fingerprint=testbed_fingerprint)
         yield from reversed(store.experiments(kind, where))
 
 
-def stored_of_blocks(
-    store: ExperimentStore[R], kind: RecordKind[R], steps: Sequence[CrewStep[Any, R]], testbed_fingerprint: str,
+def load_usable_records(
+    store: ExperimentStore[R],
+    kind: RecordKind[R],
+    steps: Sequence[CrewStep[Any, R]],
+    testbed_fingerprint: str,
     another: Callable[[R], bool] = lambda record: False,
-) -> dict[str, R]:  # fmt: skip
-    """The newest of each trial that can be stood behind, where its crew came to the end of its block. Blocking.
+) -> dict[str, R]:
+    """The newest usable record of each trial whose crew completed its block. Blocking.
 
-    ``another``: whether a record is of other guests than are asked for, which its hash does not say.
+    ``another``: whether a record is of other guests than requested, which its hash does not show.
 
-    A crew that broke off before is set up again, and all of its trials are taken again. Raises ConfigError where a crew
-    had come to its end, and is asked for more repetitions now: it is gone.
+    A crew that did not complete its block is set up again, and all of its trials are repeated. Raises ConfigError if
+    more repetitions are requested of a crew that did complete its block, because it is gone.
     """
     done: dict[str, R] = {}
     tried: dict[str, int] = {}
-    for record in stored_by_hash(store, kind, [each.hash for each in steps], testbed_fingerprint):
+    for record in load_by_hash(store, kind, [each.hash for each in steps], testbed_fingerprint):
         found: Any = record
         if found.format == kind.format and not another(record):
             tried[found.plan.hash] = found.plan.repetitions
@@ -284,42 +291,44 @@ def stored_of_blocks(
 
 
 def _refuse_outgrown(steps: Sequence[CrewStep[Any, Any]], tried: Mapping[str, int]) -> None:
-    """``steps``: of crews that lack trials; ``tried``: how many repetitions were asked for when each was taken."""
+    """``steps``: of crews that lack trials; ``tried``: the number of repetitions requested when each was taken."""
     lacking: dict[tuple[object, int], list[CrewStep[Any, Any]]] = {}
     for each in steps:
         lacking.setdefault((each.trial.point.crew, each.trial.block), []).append(each)
-    for (_, block), held in lacking.items():
-        asked = {tried[each.hash] for each in held if each.hash in tried}
-        before = asked.pop() if len(asked) == 1 else None
-        if before is None or before >= held[0].repetitions:
+    for (_, block), of_crew in lacking.items():
+        planned = {tried[each.hash] for each in of_crew if each.hash in tried}
+        before = planned.pop() if len(planned) == 1 else None
+        if before is None or before >= of_crew[0].repetitions:
             continue
-        if all((each.hash in tried) == (each.trial.repetition <= before) for each in held):
+        if all((each.hash in tried) == (each.trial.repetition <= before) for each in of_crew):
             raise ConfigError(
-                f"plan {held[0].plan_name} asks for more trials in a set-up than block {block} had, and its set-ups "
+                f"plan {of_crew[0].plan_name} asks for more trials in a set-up than block {block} had, and its set-ups "
                 "are gone: raise set_ups instead",
-                key="repetitions", value=held[0].repetitions, allowed=str(before),
-            )  # fmt: skip
+                key="repetitions",
+                value=of_crew[0].repetitions,
+                allowed=str(before),
+            )
 
 
-def in_broken_blocks(taken: Iterable[Step], lacking: Iterable[Step]) -> int:
-    """How many of those taken share their guests with one that was not, so that they will be taken again."""
-    return len(of_broken_blocks(taken, lacking))
+def count_steps_in_broken_blocks(taken: Iterable[Step], lacking: Iterable[Step]) -> int:
+    """The number of taken steps that share guests with a missing one, so that they will be repeated."""
+    return len(find_steps_in_broken_blocks(taken, lacking))
 
 
-def of_broken_blocks(taken: Iterable[Step], lacking: Iterable[Step]) -> list[Step]:
-    """Which those are."""
+def find_steps_in_broken_blocks(taken: Iterable[Step], lacking: Iterable[Step]) -> list[Step]:
+    """The taken steps that share guests with a missing one."""
     broken = {(each.trial.point.crew, each.trial.block) for each in lacking if isinstance(each, CrewStep)}
-    held = [each for each in taken if isinstance(each, CrewStep) and each.set_up_shared]
-    return [each for each in held if (each.trial.point.crew, each.trial.block) in broken]
+    of_crews = [each for each in taken if isinstance(each, CrewStep) and each.set_up_shared]
+    return [each for each in of_crews if (each.trial.point.crew, each.trial.block) in broken]
 
 
-def trials_of(step: Step, record: StepRecord | None) -> int:
-    """How many trials a crew's step counted as: one, unless its guests did not come."""
-    return int(isinstance(step, CrewStep) and record is not None and step.stood(record))
+def count_trials(step: Step, record: StepRecord | None) -> int:
+    """The number of trials a crew's step counts as: one, or zero if its guests did not start."""
+    return int(isinstance(step, CrewStep) and record is not None and step.has_started_guests(record))
 
 
-def in_whole_blocks(steps: Sequence[Step], stored: Mapping[str, StepRecord]) -> dict[str, StepRecord]:
-    """Without the blocks of crews' trials in which one is missing, or does not enter: whole ones only are compared."""
+def drop_incomplete_blocks(steps: Sequence[Step], stored: Mapping[str, StepRecord]) -> dict[str, StepRecord]:
+    """Drop blocks in which a crew's trial is missing or invalid for a mean: only whole blocks are compared."""
     of_crews = [step for step in steps if isinstance(step, CrewStep)]
     doubted = set()
     for step in of_crews:
@@ -330,8 +339,8 @@ def in_whole_blocks(steps: Sequence[Step], stored: Mapping[str, StepRecord]) -> 
     return {key: record for key, record in stored.items() if key not in again}
 
 
-def failure_of(verdict: Verdict) -> str | None:
-    """Why nothing can be concluded; None: something can."""
+def describe_failure(verdict: Verdict) -> str | None:
+    """Why nothing can be concluded, or None if something can."""
     if verdict.status != "invalid":
         return None
     return "; ".join(each.detail for each in verdict.reasons if each.follows is None)

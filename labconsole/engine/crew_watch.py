@@ -1,4 +1,4 @@
-"""What guests let through over time, by the counters of their interfaces on the UUT: for whoever watches. Pure."""
+"""Throughput of guests over time, from the counters of their interfaces on the UUT, for live display. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import CountersSampled
 
 LEAST_STEP_S = 0.2
-"""Between two points of a curve: what is shorter is mostly the noise of when it was read."""
+"""Minimum time between two points of a curve; shorter intervals mostly show noise of the reading times."""
 
 MOST_POINTS = 400
 
 
 class CountingWatch:
-    """Takes samples of the UUT's counters. ``guests``: the index of each one's interface there, to its name. A value
-    is what ``statistic`` grew by in a second, times ``scale``.
+    """Takes samples of the UUT's counters. ``guests``: interface index on the UUT to the guest's name.
+
+    A value is the increase of ``statistic`` per second, times ``scale``.
     """
 
     def __init__(self, guests: Mapping[int, str], statistic: str, scale: float) -> None:
@@ -26,7 +27,7 @@ class CountingWatch:
         self._curves: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in guests.values()}
 
     def see(self, sample: CountersSampled) -> bool:
-        """Whether a point was added. The first sample is where time begins."""
+        """Add a sample; return whether a point was added. Time begins with the first sample."""
         added = False
         for index, values in sample.namespaces.get("", ()):
             if index in self._names and len(values) > self._place:
@@ -47,11 +48,11 @@ class CountingWatch:
         return True
 
     def since_begun_s(self, at_ns: int) -> float | None:
-        """A time of the UUT's monotonic clock as the curves have it; None: nothing was seen yet."""
+        """A time of the UUT's monotonic clock on the curves' time axis, or None before the first sample."""
         return None if self._begun_ns is None else (at_ns - self._begun_ns) / 1e9
 
     def over_time(self, title: str, unit: str, moments: Sequence[tuple[float, str]] = ()) -> OverTime:
-        """What was seen so far."""
+        """The curves so far."""
         curves = tuple(
             PictureCurve(name=name, seconds=tuple(seconds), values=tuple(values))
             for name, (seconds, values) in self._curves.items()

@@ -1,7 +1,7 @@
-"""What setting a platform up would do on the unit under test, told by the driver without asking any node.
+"""The commands that would set a platform up, as stated by its driver without a request to any node.
 
-A driver derives these lines from what it would have carried out, so they cannot say something else. What only the
-nodes know stands as a word in its place, such as ``mac-of-snk1/eth1``.
+A driver derives these lines from the code that it would run, so the two cannot differ. Values known only to the nodes
+are replaced by placeholders such as ``mac-of-snk1/eth1``.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory, Stream
 
 
-def foretold_wiring(stream: Stream, uut: str) -> StreamWiring:
-    """A stream with a word for each MAC that its nodes would be asked for."""
+def build_placeholder_wiring(stream: Stream, uut: str) -> StreamWiring:
+    """A stream with placeholders for the MAC addresses that its nodes would report."""
     return StreamWiring(
         name=stream.name,
         uut_in=stream.uut_in,
@@ -29,20 +29,20 @@ def foretold_wiring(stream: Stream, uut: str) -> StreamWiring:
 
 
 def set_up_commands(request: DesignPoint, inventory: Inventory, driver_for: DriverFor) -> list[str]:
-    """The lines that set the platform of ``request`` up for the streams that it uses. Raises ConfigError."""
+    """The commands that set up the platform of ``request`` for the streams that it uses. Raises ConfigError."""
     driver = driver_for(request.platform, inventory)
     sentence = refusal(driver, request.platform, request.background)
     if sentence is not None:
         return [f"# refused: {sentence}"]
     own = inventory.second_stream(request.sources) if request.background != "none" else None
-    first = [foretold_wiring(s, inventory.uut) for s in inventory.streams[: request.sources] if s != own]
+    first = [build_placeholder_wiring(s, inventory.uut) for s in inventory.streams[: request.sources] if s != own]
     if request.background == "none":
         return driver.commands(first)
-    return driver.commands(first, [foretold_wiring(own, inventory.uut)] if own is not None else [])
+    return driver.commands(first, [build_placeholder_wiring(own, inventory.uut)] if own is not None else [])
 
 
 def set_ups(requests: Iterable[DesignPoint]) -> list[DesignPoint]:
-    """One request for each way of setting a platform up: with all streams that any of them uses."""
+    """One request per way of setting a platform up, with all streams that any of the requests uses."""
     found: dict[tuple[str, bool], DesignPoint] = {}
     for request in requests:
         key = (request.platform, request.background != "none")

@@ -1,6 +1,6 @@
-"""A look at one node on an operator's demand: facts, settings of its interfaces, what else goes on there, who holds it.
+"""Inspects one node on demand: facts, interface settings, activity and lease holder.
 
-Never while a trial is under way: it costs the node milliseconds of work that the trial would measure.
+Never during a trial: an inspection costs the node milliseconds of work, which the trial would measure.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from dataclasses import dataclass, field
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import AgentError
 from labconsole.wire.facts import NodeFacts, ReadFacts
+from labconsole.wire.host_activity import NodeSurroundings, ReadSurroundings
 from labconsole.wire.lease import ReadLease, StatedNodeHolder
 from labconsole.wire.message import R, Request
 from labconsole.wire.settings import NodeSettings, ReadSettings
-from labconsole.wire.surroundings import NodeSurroundings, ReadSurroundings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """What a node said of itself. A part is None where the node could not say it; ``refused`` says why, by part.
+    """A node's answers. A part is None if the node could not give it; ``refused`` contains the reasons, by part.
 
-    The window of ``surroundings`` covers the time since the look before, if there was one.
+    The window of ``surroundings`` covers the time since the previous inspection, if there was one.
     """
 
     at_wall_s: float
@@ -34,9 +34,9 @@ class Inspection:
 
 
 async def inspect(link: AgentLink, guests: Sequence[str], *, only_watch: bool = False) -> Inspection:
-    """Ask for everything, or with ``only_watch`` for what costs the node nothing.
+    """Request all parts, or with ``only_watch`` only those that cost the node nothing.
 
-    Raises NodeLost when the link goes away meanwhile. ``guests``: see DriverInfo.processes.
+    Raises NodeLost if the link goes away meanwhile. ``guests``: see DriverInfo.processes.
     """
     refused: dict[str, str] = {}
 
@@ -54,7 +54,7 @@ async def inspect(link: AgentLink, guests: Sequence[str], *, only_watch: bool = 
     facts = await ask(ReadFacts())
     settings = await ask(ReadSettings())
     surroundings = await ask(ReadSurroundings(begin=False, guests=list(guests)))
-    await ask(ReadSurroundings(begin=True))  # so that the next look can say who used the processors since
+    await ask(ReadSurroundings(begin=True))  # so that the next inspection can say who has used the processors since
     lease = await ask(ReadLease())
     return Inspection(
         at_wall_s=time.time(),

@@ -1,8 +1,8 @@
-"""The leases that a batch of trials holds on its nodes, and what is known of those that others hold.
+"""The leases that a batch of trials has on its nodes, and those known to belong to other sessions.
 
-Which nodes are taken is decided once, at the beginning of a batch; how long it will take is told again with each trial,
-so that who waits for the testbed reads an end that is worth something. A lease that another operator takes over ends
-the batch: what it measures from then on would be measured on somebody else's testbed.
+The nodes are chosen once, at the beginning of a batch. The expected end is announced again with each trial, so that an
+operator who waits for the testbed knows a reliable time. If another operator takes a lease over, the batch ends,
+because from then on it would measure on a testbed that it does not control.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from labconsole.contracts.ports import AgentLink
-from labconsole.engine.gather import together
+from labconsole.engine.concurrent_requests import run_concurrently
 from labconsole.engine.live.events import Phase
-from labconsole.engine.live.observed import ObservedTrial
+from labconsole.engine.live.observed_trial import ObservedTrial
 from labconsole.errors import AgentError, LeaseHeld, LeaseTaken, NodeError
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.record.run import Figures
@@ -26,14 +26,14 @@ log = logging.getLogger("labconsole.engine")
 _PHASES = {phase.value: phase for phase in Phase}
 
 TAKE_OVER_S = 20.0
-"""Longer than an agent takes to ask a holder, wait for it and end it if it does not react."""
+"""Longer than an agent takes to ask a holder, wait for it, and end it if it does not react."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseHolder:
-    """Who has a node. Times are UTC by this machine's clock; None is what the holder did not say.
+    """The holder of a node's lease. Times are UTC by this machine's clock, or None if the holder did not state them.
 
-    ``own``: it is this session. ``quiet``: it counts just now, and nobody else's agent samples there.
+    ``own``: it is this session. ``quiet``: it is counting now, and no other session's agent samples there.
     """
 
     owner: str | None
@@ -44,7 +44,7 @@ class LeaseHolder:
     quiet: bool
     own: bool
     trial: ObservedTrial | None = None
-    """What it takes now, where it says so."""
+    """The holder's current trial, if announced."""
 
     def describe(self) -> str:
         """One sentence: who, since when, until when, what for."""
@@ -58,53 +58,55 @@ class LeaseHolder:
         return text
 
 
-def holder_from(told: StatedHolder, *, clock_offset_ns: int = 0) -> LeaseHolder:
-    """A holder as an agent tells it; ``clock_offset_ns`` is the node's clock minus ours."""
+def build_holder(stated: StatedHolder, *, clock_offset_ns: int = 0) -> LeaseHolder:
+    """A holder as stated by an agent; ``clock_offset_ns`` is the node's clock minus ours."""
 
     def when(at_ns: int | None) -> datetime | None:
         try:
             return None if at_ns is None else datetime.fromtimestamp((at_ns - clock_offset_ns) / 1e9, UTC)
         except (ValueError, OverflowError, OSError):
-            return None  # a node may say a year that no calendar has
+            return None  # the stated time may not exist in a calendar
 
     holder = LeaseHolder(
-        owner=told.owner,
-        purpose=told.purpose,
-        since=when(told.since_wall_ns),
-        until=when(told.until_wall_ns),
-        observe=told.observe,
-        quiet=bool(told.quiet),
+        owner=stated.owner,
+        purpose=stated.purpose,
+        since=when(stated.since_wall_ns),
+        until=when(stated.until_wall_ns),
+        observe=stated.observe,
+        quiet=bool(stated.quiet),
         own=False,
     )
-    return holder if told.trial is None else replace(holder, trial=_trial_from(told.trial, holder, when))
+    return holder if stated.trial is None else replace(holder, trial=_build_trial(stated.trial, holder, when))
 
 
-def _trial_from(told: TrialNow, holder: LeaseHolder, when: Callable[[int | None], datetime | None]) -> ObservedTrial:
-    """What came from the agent of a node that ``holder`` has; ``when`` reckons the node's clock back to ours."""
+def _build_trial(
+    announced: TrialNow, holder: LeaseHolder, when: Callable[[int | None], datetime | None]
+) -> ObservedTrial:
+    """A trial as announced by the agent of ``holder``'s node; ``when`` converts the node's clock to ours."""
     return ObservedTrial(
-        run_id=told.run_id,
+        run_id=announced.run_id,
         operator=holder.owner or "another session",
         purpose=holder.purpose or "",
         request=DesignPoint(
-            platform=told.platform,
-            frame=FrameSize(told.frame_bytes, told.includes_fcs),
-            sources=told.sources,
-            target="max" if told.target_bps is None else told.target_bps,
-            duration_s=told.duration_s,
-            background=told.background,
-            generator=told.generator,
-            observe=told.observe,
+            platform=announced.platform,
+            frame=FrameSize(announced.frame_bytes, announced.includes_fcs),
+            sources=announced.sources,
+            target="max" if announced.target_bps is None else announced.target_bps,
+            duration_s=announced.duration_s,
+            background=announced.background,
+            generator=announced.generator,
+            observe=announced.observe,
         ),
-        repetition=told.repetition,
-        repetitions=told.repetitions,
-        plan=told.plan,
-        block=told.block,
-        set_ups=told.set_ups,
-        phase=_PHASES.get(told.phase),
-        guest_words=told.words,
-        started=when(told.since_wall_ns),
-        phase_started=when(told.phase_since_wall_ns),
-        phase_until=when(told.phase_until_wall_ns),
+        repetition=announced.repetition,
+        repetitions=announced.repetitions,
+        plan=announced.plan,
+        block=announced.block,
+        set_ups=announced.set_ups,
+        phase=_PHASES.get(announced.phase),
+        guest_words=announced.words,
+        started=when(announced.since_wall_ns),
+        phase_started=when(announced.phase_since_wall_ns),
+        phase_until=when(announced.phase_until_wall_ns),
         since=holder.since,
         until=holder.until,
     )
@@ -117,19 +119,19 @@ def newest_trial(holders: Mapping[str, LeaseHolder]) -> ObservedTrial | None:
 
 
 class Leases:
-    """``holders`` has every connected node that another session holds; ``lost`` why a lease of ours is gone."""
+    """``holders``: the connected nodes that other sessions have leased; ``lost``: why a lease of ours is gone."""
 
     def __init__(self, owner: str) -> None:
         self.holders: dict[str, LeaseHolder] = {}
         self.lost: LeaseTaken | None = None
         self._owner = owner
-        self._held: list[AgentLink] = []
+        self._leased: list[AgentLink] = []
         self._observe: dict[str, str] = {}
         self._taken_from: list[Figures] = []
 
     @property
     def influences(self) -> list[Figures]:
-        """What a record must say: whose testbed this was before it was taken over."""
+        """Influences that a record must mention: the previous holders of leases that were taken over."""
         return list(self._taken_from)
 
     async def take(
@@ -141,7 +143,7 @@ class Leases:
         left_s: float | None,
         take_over: bool,
     ) -> None:
-        """Take these nodes in order. Raises LeaseHeld, with all that is known, when another session has one."""
+        """Lease these nodes in order. Raises LeaseHeld, with the known details, if another session has one."""
         self.lost = None
         self._taken_from.clear()
         self._purpose, self._observe = purpose, observe
@@ -153,9 +155,9 @@ class Leases:
                 if exc.code not in ("lease_held", "lease_stuck", "lease_lost"):
                     raise
                 raise LeaseHeld(name, exc.message, code=exc.code, operation=wish.op, detail=exc.detail) from None
-            self._held.append(link)
+            self._leased.append(link)
             if taken.taken_from is not None:
-                holder = holder_from(taken.taken_from, clock_offset_ns=link.clock_offset_ns)
+                holder = build_holder(taken.taken_from, clock_offset_ns=link.clock_offset_ns)
                 self._taken_from.append(
                     {
                         "node": name,
@@ -166,7 +168,7 @@ class Leases:
                 )
 
     async def renew(self, left_s: float | None) -> None:
-        """Tell again how long it will take. A node that cannot answer is found out by the trial."""
+        """Announce the time left again. A node that cannot answer is noticed by the trial."""
         if left_s is None:
             return
 
@@ -176,12 +178,12 @@ class Leases:
             except NodeError as exc:
                 log.info("renewing the lease on %s: %s", link.name, exc.message)
 
-        await together(tell(link) for link in self._held)
+        await run_concurrently(tell(link) for link in self._leased)
 
     async def release(self) -> None:
-        """Give back what is held. A node that cannot answer has let go by itself."""
-        while self._held:
-            link = self._held.pop()
+        """Release all leases. A node that cannot answer has released its lease by itself."""
+        while self._leased:
+            link = self._leased.pop()
             try:
                 await link.ask(ReleaseLease(), timeout_s=5)
             except NodeError as exc:
@@ -197,20 +199,20 @@ class Leases:
         )
 
     def taken_over(self, node: str, event: LeaseLost) -> bool:
-        """A checked ``lease_lost``. True when it is about a lease of this batch, for the first time."""
-        if self.lost is not None or not any(link.name == node for link in self._held):
+        """Handle a checked ``lease_lost``. Returns True if it is the first one about a lease of this batch."""
+        if self.lost is not None or not any(link.name == node for link in self._leased):
             return False
         self.lost = LeaseTaken(node, event.by, event.purpose)
         return True
 
     def seen(self, node: str, event: LeaseChanged, clock_offset_ns: int) -> None:
-        """A checked ``lease``: who else holds a node now."""
+        """Handle a checked ``lease``: another session's lease of a node."""
         if event.holder is None:
             self.holders.pop(node, None)
         else:
-            self.holders[node] = holder_from(event.holder, clock_offset_ns=clock_offset_ns)
+            self.holders[node] = build_holder(event.holder, clock_offset_ns=clock_offset_ns)
 
     def forget(self, node: str) -> None:
-        """The link to a node is gone, and what was known with it."""
+        """Forget a node's lease and holder, because its link is gone."""
         self.holders.pop(node, None)
-        self._held = [link for link in self._held if link.name != node]
+        self._leased = [link for link in self._leased if link.name != node]

@@ -1,4 +1,4 @@
-"""The links to a testbed's nodes: all connected at once, watched, and brought back with back-off when lost."""
+"""The links to a testbed's nodes: connected concurrently, watched, and re-established with back-off when lost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from labconsole.contracts.ports import AgentLink, Connect, OnAgentEvent
-from labconsole.engine.gather import together
+from labconsole.engine.concurrent_requests import run_concurrently
 from labconsole.engine.live.events import Event, NodeChanged, NodeState, Notice
 from labconsole.engine.live.history import RecordedLink
 from labconsole.engine.live.telemetry import Telemetry
@@ -27,15 +27,15 @@ from labconsole.wire.session import AgentNotice, OnlyWatch
 log = logging.getLogger("labconsole.engine")
 
 RECONNECT_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
-"""Waits between attempts to reach a node again; the last one repeats. Each is varied by a quarter: nodes that were lost
-together do not all come back at once."""
+"""Waits between attempts to reach a node again; the last one repeats. Each varies by up to a quarter, so that nodes
+lost together do not all reconnect at once."""
 
 
 class LinkPool:
-    """One task per node keeps its link. ``links`` holds those that stand, ``facts`` what each node said of itself.
+    """One task per node keeps its link. ``links``: those that are up; ``facts``: each node's own report.
 
     ``on_event`` gets every checked event of an agent after telemetry has it, ``on_lost`` a node's name and the reason.
-    ``only_watch``: the agents are told to refuse whatever is more than watching.
+    ``only_watch``: the agents are requested to refuse everything except watching.
     """
 
     def __init__(
@@ -61,9 +61,9 @@ class LinkPool:
         self._again: dict[str, asyncio.Event] = {}
 
     async def connect(self, nodes: Iterable[str]) -> None:
-        """Begin to keep these nodes connected; returns when none of them is being connected any more.
+        """Start keeping these nodes connected; return when none of them is being connected any more.
 
-        A node that fails raises nothing here: it is told as NodeChanged and tried again in the background.
+        A failing node raises nothing here: it is reported as NodeChanged and retried in the background.
         """
         if self._closed:
             return
@@ -76,7 +76,7 @@ class LinkPool:
             await self._tried[name].wait()
 
     async def close(self) -> None:
-        """Close every link, for good; returns when the agents are gone or their bounds have passed."""
+        """Close every link for good; return when the agents are gone or their time limits have passed."""
         self._closed = True
         for task in self._keepers.values():
             task.cancel()
@@ -85,11 +85,11 @@ class LinkPool:
 
     @property
     def awaits_answer(self) -> bool:
-        """Whether a node has yet to answer something, its connecting included: clocks are compared by answers."""
+        """Whether an answer of a node is pending, also while connecting; answers are used to compare clocks."""
         return self._connecting > 0 or any(link.awaits_answer for link in self.links.values())
 
     def reconnect(self, name: str) -> bool:
-        """Try a node again now instead of after its back-off. False when it is not being waited for."""
+        """Retry a node now, without waiting for its back-off. Returns False if it is not waiting."""
         live = self._telemetry.nodes.get(name)
         if name not in self._again or live is None or live.retry_at_s is None:
             return False
@@ -107,7 +107,7 @@ class LinkPool:
         return links
 
     def versions(self, streams: Iterable[Stream]) -> dict[str, NodeVersions]:
-        """Kernels and drivers of the nodes at both ends of these streams, as the console sees them now."""
+        """Current kernels and drivers of the nodes at both ends of these streams."""
         ends: dict[str, set[str]] = {}
         for stream in streams:
             for end in (stream.source, stream.sink):
@@ -121,18 +121,18 @@ class LinkPool:
         return found
 
     async def measure_clocks(self, links: Iterable[AgentLink]) -> None:
-        """Compare the clocks of these nodes with ours anew, all at once. Raises NodeLost.
+        """Compare these nodes' clocks with ours again, concurrently. Raises NodeLost.
 
-        Two crystals drift apart by tens of microseconds a second: after an hour of trials, an offset taken at the
-        beginning would start sources a tenth of a second apart, and find no skew when it reckons back with itself.
+        Two crystals drift apart by tens of microseconds per second. With an offset taken at the beginning, sources
+        would start a tenth of a second apart after an hour of trials, and the same offset would hide that skew.
         """
-        asked = list(links)
-        await together(link.measure_clock() for link in asked)
-        for link in asked:
+        compared = list(links)
+        await run_concurrently(link.measure_clock() for link in compared)
+        for link in compared:
             self.tell_clock(link)
 
     def tell_clock(self, link: AgentLink) -> None:
-        """Show what the link last found out about its node's clock."""
+        """Publish the link's latest clock measurement."""
         live = self._telemetry.nodes[link.name]
         live.round_trip_s, live.clock_offset_ns = link.round_trip_s, link.clock_offset_ns
         live.clock_error_ns = link.clock_error_ns
@@ -199,10 +199,10 @@ class LinkPool:
     async def _adopt(self, link: AgentLink) -> None:
         name = link.name
         if self._only_watch:
-            await link.ask(OnlyWatch())  # first of all: from here on the agent itself refuses more
+            await link.ask(OnlyWatch())  # first of all: from here on the agent refuses everything else
         self._telemetry.set_links(name, (await link.ask(ReadLinks())).links)
         self.facts[name] = await link.ask(ReadFacts())
-        # Before the counters: somebody may be counting there just now, and then they do not start yet.
+        # Before the counters: while another session counts there, they do not start yet.
         await link.ask(WatchLease(on=True))
         await link.ask(StartCounters(interval_s=self._inventory.defaults.sample_interval_s))
         self.links[name] = link
@@ -217,7 +217,7 @@ class LinkPool:
         if (live.state, live.message) == (state, message):
             return
         if live.state is NodeState.FAILED and state is NodeState.CONNECTING:
-            return  # keep the reason on screen while it is tried again
+            return  # keep the reason on screen during the retry
         live.enter(state, message)
         self._telemetry.revision += 1
         self._emit(NodeChanged(node=name, state=state, message=message))

@@ -1,7 +1,7 @@
-"""What the console needs of the engine, as protocols.
+"""The parts of the engine that the console needs, as protocols.
 
-The console never imports the engine's session: tests drive it with a scripted one, and nothing here can grow measuring
-logic. Everything that blocks (the store) is called through ``asyncio.to_thread``.
+The console never imports the engine's session: tests drive it with a scripted one, and no measuring logic can grow
+here. Everything that blocks (the store) is called through ``asyncio.to_thread``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from labconsole.engine.execution.progress import Outcome
     from labconsole.engine.inspection import Inspection
     from labconsole.engine.leases import LeaseHolder
-    from labconsole.engine.live.observed import ObservedTrial
+    from labconsole.engine.live.observed_trial import ObservedTrial
     from labconsole.model.plan.plan import Plan
     from labconsole.model.record.envelope import Envelope
 
@@ -39,11 +39,11 @@ class RunsStore(Protocol):
 
     @property
     def name(self) -> str:
-        """What messages call it: a path, or a URL."""
+        """The store's name in messages: a path, or a URL."""
         ...
 
     def list(self, *, limit: int | None = None) -> Sequence[RunSummary]:
-        """Newest first."""
+        """Runs, newest first."""
         ...
 
     def page(self, *, before: int | None = None, after: int | None = None, limit: int) -> Page:
@@ -51,49 +51,49 @@ class RunsStore(Protocol):
         ...
 
     def count(self) -> int:
-        """How many there are."""
+        """Number of runs."""
         ...
 
     def amount(self) -> tuple[int, int]:
-        """How many runs and how many experiments there are."""
+        """Numbers of runs and of experiments."""
         ...
 
     def find(
         self, query: Query, sorting: Sorting, *, after: RunSummary | None = None, skip: int = 0, limit: int
     ) -> Sequence[RunSummary]:
-        """The first runs that are meant, in order, after a place and leaving out ``skip``."""
+        """The first runs that match, in order, after a place and leaving out ``skip``."""
         ...
 
-    def count_found(self, query: Query) -> int:
-        """How many are meant."""
+    def count_matching(self, query: Query) -> int:
+        """Number of runs that match."""
         ...
 
     def position(self, query: Query, sorting: Sorting, run: RunSummary) -> int:
-        """How many of those that are meant come before this one."""
+        """Number of matching runs before this one."""
         ...
 
     def get(self, run_id: str) -> RunRecord | None:
-        """One whole record."""
+        """One whole record, or None."""
         ...
 
     def series(self, run_id: str) -> Series | None:
-        """The time series of a run, None when none were kept."""
+        """The time series of a run, or None if none was kept."""
         ...
 
     def note(self, run_id: str) -> RunNote | None:
-        """What somebody wrote on a run."""
+        """The note on a run, or None."""
         ...
 
     def plan_note(self, plan_hash: str, testbed_fingerprint: str) -> RunNote | None:
-        """What somebody wrote on a plan of a testbed."""
+        """The note on a plan of a testbed, or None."""
         ...
 
     def set_plan_note(self, plan_hash: str, testbed_fingerprint: str, text: str | None, *, author: str) -> None:
-        """Write it, or remove it."""
+        """Set the note on a plan, or remove it."""
         ...
 
     def set_note(self, run_id: str, text: str | None, *, author: str) -> None:
-        """Write it, or remove it."""
+        """Set the note on a run, or remove it."""
         ...
 
 
@@ -114,7 +114,7 @@ class SessionLike(Protocol):
     def operator(self) -> str: ...
     @property
     def timing_matters(self) -> bool:
-        """Whether anything hangs on being heard at once: a batch of trials, or an answer of a node's."""
+        """Whether events need prompt attention: a batch of trials runs, or an answer from a node is awaited."""
         ...
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
@@ -122,11 +122,11 @@ class SessionLike(Protocol):
         ...
 
     async def open(self) -> None:
-        """Open the store, which takes longer than the first picture. Raises StoreError."""
+        """Open the store, which takes longer than painting the first screen. Raises StoreError."""
         ...
 
     async def connect(self) -> None:
-        """Connect all nodes; a node that cannot be reached is a NodeChanged event, never an exception."""
+        """Connect all nodes; a node that cannot be reached causes a NodeChanged event, never an exception."""
         ...
 
     @property
@@ -135,71 +135,72 @@ class SessionLike(Protocol):
     def envelope(self) -> Envelope | None: ...
 
     def check_background(self, request: DesignPoint) -> None:
-        """Raises ConfigError for a background load that the request's platform cannot have; asks nobody."""
+        """Raises ConfigError for a background load that the request's platform cannot have; sends no request."""
         ...
 
     def check_now(self, request: DesignPoint) -> None:
-        """The same, and for a frame that an interface does not carry, as far as the nodes are known; asks nobody."""
+        """Also raises ConfigError for a frame that a known interface does not carry; sends no request."""
         ...
 
     def check_stored(self, request: DesignPoint) -> None:
-        """Raises ConfigError for a load that is a share of what is not stored, StoreError. Blocking."""
+        """Raises ConfigError for a load defined by a maximum that is not stored, and StoreError. Blocking."""
         ...
 
     def lease_holders(self) -> dict[str, LeaseHolder]:
-        """Who else holds which of the connected nodes now; asks nobody."""
+        """Other sessions' leases on connected nodes; sends no request."""
         ...
 
     def observed_trial(self) -> ObservedTrial | None:
-        """The trial that another operator takes now, as its agents tell; None when none is told of. Asks nobody."""
+        """Another operator's current trial as announced by its agents, or None. Sends no request."""
         ...
 
     async def run(self, request: DesignPoint, repetitions: int = 1, *, take_over: bool = False) -> list[RunRecord]:
-        """Run trials one after the other. Raises LabError, LeaseHeld where ``take_over`` would help."""
+        """Run trials one after the other. Raises LabError, and LeaseHeld if ``take_over`` would help."""
         ...
 
     async def abort(self) -> None:
-        """Stop traffic and end the running trial, keeping what was measured."""
+        """Stop traffic and end the running trial, keeping its results so far."""
         ...
 
     async def close(self) -> None:
-        """Let go of all nodes."""
+        """Release all nodes."""
         ...
 
     def earlier_steps(self) -> list[tuple[Step, StepRecord]]:
-        """Experiments stored of this testbed with what they are of, the newest first. Blocking. Raises StoreError."""
+        """The testbed's stored experiments with their steps, the newest first. Blocking. Raises StoreError."""
         ...
 
     def execution(self, plan: Plan, *, salt: str = "") -> PlanExecution:
-        """An execution of a plan that is resolved for this testbed, not begun yet; ``salt``: nothing resumes it."""
+        """An execution of a plan resolved for this testbed, not begun yet; with ``salt`` it never resumes."""
         ...
 
     async def execute(self, execution: PlanExecution, *, take_over: bool = False) -> Outcome:
-        """Take what an execution has left to take. Raises LabError, LeaseHeld where ``take_over`` would help."""
+        """Take what an execution has left to take. Raises LabError, and LeaseHeld if ``take_over`` would help."""
         ...
 
     async def check(
         self, *, plan: Plan | None = None, fix: bool = False, on_result: OnResult | None = None
     ) -> list[CheckResult]:
-        """Preflight, told result by result. Raises LabError when it cannot be done now."""
+        """Run the preflight check; ``on_result`` gets each result at once. Raises LabError if it cannot run now."""
         ...
 
     async def calibration_offer(self, points: Sequence[DesignPoint] = ()) -> CalibrationOffer:
-        """What a calibration would be of, what is usual or what these ``points`` need, and what has to be connected
-        before. Raises LabError when it cannot be.
+        """Describe a calibration, with usual values or for these ``points``, and the cables to connect before.
+
+        Raises LabError if it is not possible.
         """
         ...
 
     async def calibrate(self, offer: CalibrationOffer, on_progress: OnProgress) -> Envelope:
-        """Take it, save it, and hold runs against it from now on. Raises LabError, of which Aborted."""
+        """Calibrate, save the envelope, and judge runs against it from now on. Raises LabError, including Aborted."""
         ...
 
     def reconnect(self, node: str) -> bool:
-        """Try a lost node again now. False when it is not being waited for."""
+        """Retry a lost node now. Returns False if it is not waiting."""
         ...
 
     async def inspect(self, node: str) -> Inspection:
-        """Look at a node. Raises LabError; never while a trial is under way."""
+        """Inspect a node. Raises LabError, also while a trial is under way."""
         ...
 
     def shell_argv(self, node: str) -> list[str]:

@@ -1,8 +1,8 @@
 """A session on a testbed: its links, its platform and its lease, and one batch of trials at a time.
 
-The session owns the links (it reconnects lost ones with back-off), the live telemetry, the platform that is set up on
-the UUT, and the lease. Everything it changed on a node is undone when a batch ends, well or badly; one that another
-operator takes over ends so.
+The session owns the links (it re-establishes lost ones with back-off), the live telemetry, the platform that is set up
+on the UUT, and the lease. When a batch ends, successfully or not, every change on a node is undone; a batch whose lease
+another operator takes over ends the same way.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from datetime import UTC, datetime
 
 from labconsole.contracts.driver import DriverFor
 from labconsole.contracts.ports import Connect
-from labconsole.engine.connected import ConnectedTestbed, StoreT
+from labconsole.engine.connections import ConnectedTestbed, StoreT
 from labconsole.engine.crew_stage import CrewStage
 from labconsole.engine.live.events import GuestTrialStarted, Notice, Phase, PhaseChanged
-from labconsole.engine.telling import TrialTelling
-from labconsole.engine.trial.order import Take, TrialOrder
 from labconsole.engine.trial.platform import UutPlatform
+from labconsole.engine.trial.recorder import TrialRecorder
+from labconsole.engine.trial.request import Take, TrialRequest
 from labconsole.engine.trial.second_guest import second_guest_setup
 from labconsole.engine.trial.stream_wiring import check_mtu
-from labconsole.engine.trial.taking import TrialTaker
 from labconsole.engine.trial.trial import Trial
+from labconsole.engine.trial_announcer import TrialAnnouncer
 from labconsole.errors import Aborted, LabError, MeasurementError
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.identity import new_run_id
@@ -39,11 +39,11 @@ from labconsole.wire import lease, message
 log = logging.getLogger("labconsole.engine")
 
 CLOSE_S = 30.0
-"""How long close() waits for a batch to stop in order: a drain, its captures counted, the platform restored."""
+"""Time that close() gives a batch to stop in order: drain, count its captures, restore the platform."""
 
 
 class Session(ConnectedTestbed[StoreT]):
-    """One operator's session on one testbed. connect() and close() bracket its life."""
+    """One operator's session on one testbed, from connect() to close()."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Session(ConnectedTestbed[StoreT]):
         read_only: bool = False,
         envelope: Envelope | None = None,
     ) -> None:
-        """``envelope``: the testbed's calibration, which its runs are held against."""
+        """``envelope``: the testbed's calibration, against which its runs are judged."""
         super().__init__(
             inventory,
             connect=connect,
@@ -68,8 +68,8 @@ class Session(ConnectedTestbed[StoreT]):
             shell_argv=shell_argv,
             read_only=read_only,
         )
-        self._telling = TrialTelling(self._pool.links, inventory.streams[0].source.node)
-        self.subscribe(self._telling.hear)
+        self._announcer = TrialAnnouncer(self._pool.links, inventory.streams[0].source.node)
+        self.subscribe(self._announcer.hear)
         self._batch = asyncio.Lock()
         self._stop = asyncio.Event()
         self._platform = UutPlatform(
@@ -88,7 +88,7 @@ class Session(ConnectedTestbed[StoreT]):
             stop=self._stop,
             guest_processes=guest_processes,
         )
-        self._taker = TrialTaker(
+        self._taker = TrialRecorder(
             inventory=inventory,
             telemetry=self.telemetry,
             links=self._pool,
@@ -106,12 +106,12 @@ class Session(ConnectedTestbed[StoreT]):
 
     @property
     def tolerances(self) -> Tolerances:
-        """What verdicts go by unless a plan says otherwise."""
+        """The tolerances of verdicts, unless a plan has its own."""
         return self._taker.tolerances
 
     @property
     def envelope(self) -> Envelope | None:
-        """The testbed's calibration, where there is one."""
+        """The testbed's calibration, or None."""
         return self._taker.envelope
 
     # Links
@@ -124,7 +124,7 @@ class Session(ConnectedTestbed[StoreT]):
     async def close(self) -> None:
         """Stop what runs, close every link. The agents undo what is left; returns when they are gone."""
         await self.abort()
-        with suppress(TimeoutError):  # a batch that does not end is ended by its links
+        with suppress(TimeoutError):  # closing the links ends a batch that does not end by itself
             async with asyncio.timeout(CLOSE_S):
                 await self._batch.acquire()
         await self._pool.close()
@@ -149,12 +149,12 @@ class Session(ConnectedTestbed[StoreT]):
     # Checks
 
     def attending(self, trial: Trial) -> AbstractContextManager[None]:
-        """A trial outside any batch, a check's, hears meanwhile what agents tell and what becomes of their links."""
+        """Forward agents' events and link losses to a trial outside any batch, a check's, within this context."""
         return self._taker.attending(trial)
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[None]:
-        """Let no batch begin meanwhile. Raises MeasurementError when one is under way."""
+        """Let no batch begin within this context. Raises MeasurementError if one is under way."""
         if self._batch.locked():
             raise MeasurementError("a run is already in progress")
         async with self._batch:
@@ -165,7 +165,7 @@ class Session(ConnectedTestbed[StoreT]):
     # Leases
 
     def _lose_lease(self) -> None:
-        """Another operator took the testbed over: nothing more is begun, and the running trial is void."""
+        """Another operator took the testbed over: begin nothing more, and void the running trial."""
         lost = self._leases.lost
         assert lost is not None
         self._stop.set()
@@ -180,8 +180,8 @@ class Session(ConnectedTestbed[StoreT]):
     ) -> list[RunRecord]:
         """Take one design point ``repetitions`` times and store every run.
 
-        Raises LabError when it cannot begin (LeaseHeld when another operator has the testbed, which ``take_over``
-        overrides) and LeaseTaken when another operator takes it over; what else goes wrong later is in the records.
+        Raises LabError if it cannot begin (LeaseHeld if another operator has the testbed, which ``take_over``
+        overrides), and LeaseTaken if another operator takes it over. Other later problems are in the records.
         """
         check_request(request, self.inventory)
         check_mtu(request, self.inventory, self.telemetry)
@@ -192,7 +192,7 @@ class Session(ConnectedTestbed[StoreT]):
             for repetition in range(1, repetitions + 1):
                 if repetition > 1:
                     await self.renew_lease(each_s * (repetitions - repetition + 1))
-                order = TrialOrder(request=request, repetition=repetition, repetitions=repetitions, role=role)
+                order = TrialRequest(request=request, repetition=repetition, repetitions=repetitions, role=role)
                 records.append(await take(order))
                 if repetition < repetitions and not self.stopping:
                     await self.settle(self.inventory.defaults.settle_s)
@@ -201,7 +201,7 @@ class Session(ConnectedTestbed[StoreT]):
         return records
 
     async def abort(self) -> None:
-        """Stop the running trial and the batch it belongs to; what was measured is saved. Safe at any time."""
+        """Stop the running trial and its batch; results so far are saved. Safe at any time."""
         self._stop.set()
         if self._taker.trial is not None:
             self._taker.trial.abort()
@@ -234,13 +234,14 @@ class Session(ConnectedTestbed[StoreT]):
         left_s: float | None = None,
         nodes: Iterable[str] | None = None,
     ) -> AsyncIterator[Take]:
-        """Hold the testbed for several trials: lease taken, platform kept set up between them, all undone at the end.
+        """Lease the testbed for several trials, keep the platform set up between them, and undo everything at the end.
 
-        Yields what takes one trial. ``request`` is the first to come; ``purpose`` (default: the request) and
-        ``left_s``, how long all of it will take, are what others are told; ``nodes``: those that all of it needs, where
-        that is more than the first request does.
-        Raises LeaseHeld when another operator has a node, unless ``take_over``, and LeaseTaken at the end when
-        another operator took one from us.
+        Yields the function that takes one trial. ``request`` is the first request. Others see ``purpose`` (default: the
+        request) and ``left_s``, the expected duration of the batch. ``nodes``: the nodes of all requests, if they are
+        more than those of the first.
+
+        Raises LeaseHeld if another operator has a node, unless ``take_over``, and at the end LeaseTaken if another
+        operator took one from us.
         """
         self.refuse_if_only_watching()
         async with self.exclusive():
@@ -258,14 +259,14 @@ class Session(ConnectedTestbed[StoreT]):
                     yield self._taker.take
                 except LabError as exc:
                     if self._leases.lost is not None:
-                        raise self._leases.lost from exc  # whatever a node then refused, this is why
+                        raise self._leases.lost from exc  # the cause of whatever a node refused afterwards
                     raise
                 if self._leases.lost is not None:
                     raise self._leases.lost
             finally:
-                async with AsyncExitStack() as ending:  # the last first, whatever a driver makes of its own
-                    ending.push_async_callback(self._leases.release)  # others may have the testbed
-                    ending.push_async_callback(self._telling.end)
+                async with AsyncExitStack() as ending:  # in reverse order, even if a driver raises an unknown error
+                    ending.push_async_callback(self._leases.release)  # then others may have the testbed
+                    ending.push_async_callback(self._announcer.end)
                     ending.push_async_callback(self._platform.restore)
                     ending.push_async_callback(self.stage.restore)
 
@@ -280,11 +281,11 @@ class Session(ConnectedTestbed[StoreT]):
         if self._stop.is_set():
             raise Aborted("stopped while nodes were being connected")
 
-    def announce_guest_trial(self, request: DesignPoint, words: str, plan: str | None) -> None:
-        """Announce a trial of an experiment with guests to everybody who watches. See GuestTrialStarted."""
+    def announce_guest_trial(self, request: DesignPoint, description: str, plan: str | None) -> None:
+        """Announce a trial of an experiment with guests to all watching sessions. See GuestTrialStarted."""
         run_id = new_run_id(datetime.now(UTC))
-        self._emit(GuestTrialStarted(run_id=run_id, request=request, words=words, plan=plan))
+        self._emit(GuestTrialStarted(run_id=run_id, request=request, words=description, plan=plan))
 
     async def renew_lease(self, left_s: float | None) -> None:
-        """Tell who waits for the testbed how long the batch will still take; None says nothing new."""
+        """Announce how long the batch will still take to operators who wait; None announces nothing."""
         await self._leases.renew(left_s)

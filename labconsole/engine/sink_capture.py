@@ -1,4 +1,4 @@
-"""What comes to the sink while guests send or forward: every packet of its NIC, flow by flow in bins of time."""
+"""Captures all packets at the sink's NIC while guests send or forward, by flow and time bin."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from labconsole.wire.capture import CaptureResult, StartCapture, StopCapture
 
 SNAP_BYTES = 64
 CLOSE_S = 300.0
-"""How long a sink may take to count what its capture still holds."""
+"""Time that a sink may take to count the rest of its capture."""
 
 
 @dataclass(slots=True, kw_only=True)
 class SinkCapture:
-    """``found`` None after ``close``: ``failure`` says why."""
+    """One capture. If ``found`` is None after ``close``, ``failure`` says why."""
 
     crew: StandingCrew
     name: str
@@ -28,7 +28,7 @@ class SinkCapture:
     closed: bool = False
 
     async def close(self) -> None:
-        """Have what was captured counted. Raises NodeLost."""
+        """Close the capture and have it counted. Raises NodeLost."""
         self.closed = True
         try:
             self.found = await self.crew.timekeeper.ask(StopCapture(capture=self.name), timeout_s=CLOSE_S)
@@ -42,7 +42,7 @@ class SinkCapture:
 async def captured_at_sink(
     crew: StandingCrew, inventory: Inventory, name: str, *, expected_packets: int, bin_s: float, bins: int
 ) -> AsyncIterator[SinkCapture]:
-    """Nothing is left out: who else sends there is to be seen. Closed or not, it ends here. Raises NodeError."""
+    """Capture without a filter, to see other senders too, until the context ends. Raises NodeError."""
     sink = crew.timekeeper
     capture = SinkCapture(crew=crew, name=name)
     start = StartCapture(

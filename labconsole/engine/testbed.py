@@ -1,4 +1,4 @@
-"""A testbed as front ends hold it: a session with the checks and the execution of plans, which build on sessions."""
+"""A testbed as front ends use it: a session that also runs checks, calibrations and plans."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from labconsole.engine.calibration.calibration import OnProgress, calibrate
 from labconsole.engine.calibration.offer import (
     CalibrationMeans,
     CalibrationOffer,
+    add_bypass,
     calibration_offer,
     calibration_request,
-    with_bypass,
 )
-from labconsole.engine.connected import StoreT
+from labconsole.engine.connections import StoreT
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Outcome
 from labconsole.engine.execution.runner import PlanRunner
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
 
 def _imported_checks() -> Callable[..., Awaitable[list[CheckResult]]]:
-    """The checks take a twentieth of what opening a session takes to import, and most sessions check nothing."""
+    """Importing the checks takes 5 % of the time to open a session, and most sessions check nothing."""
     from labconsole.engine.check.runner import preflight
 
     return preflight
 
 
 @asynccontextmanager
-async def _in_a_thread(blocking: AbstractContextManager[None] | None) -> AsyncIterator[None]:
-    """Enter and leave a context manager that blocks; None is none."""
+async def _enter_in_thread(blocking: AbstractContextManager[None] | None) -> AsyncIterator[None]:
+    """Enter and leave a blocking context manager in a thread; None enters nothing."""
     if blocking is None:
         yield
         return
@@ -54,26 +54,27 @@ async def _in_a_thread(blocking: AbstractContextManager[None] | None) -> AsyncIt
 
 
 class Testbed(Session[StoreT]):
-    """A session that can also look at a node, check the testbed and execute a plan on it."""
+    """A session that can also inspect a node, check the testbed and execute a plan on it."""
 
     experiments: Sequence[Experiment] = ()
-    """The kinds that plans may ask for beside their grids, which whoever opens the session sets."""
+    """The kinds of experiment that plans may contain in addition to their grids; set by the opener of the session."""
 
     calibration: CalibrationMeans | None = None
-    """What it takes to calibrate this testbed, set likewise."""
+    """The functions needed to calibrate this testbed; set by the opener."""
 
     opening: Callable[[], Envelope | None] | None = None
-    """Opens the store and reads the newest calibration, where both were left for later; blocking, set likewise."""
+    """Opens the store and reads the newest calibration, if both were postponed. Blocking; set by the opener."""
 
     async def open(self) -> None:
-        """Open the store, if it is not. Raises StoreError."""
+        """Open the store, unless it is open. Raises StoreError."""
         if self.opening is not None:
             self._taker.envelope = await asyncio.to_thread(self.opening)
 
     async def inspect(self, node: str) -> Inspection:
-        """Look at a node; a session that only watches asks no more than who the node is and who holds it.
+        """Inspect a node; a session that only watches just reads its facts and lease holder.
 
-        Raises MeasurementError while a trial is under way and while others hold the node, NodeUnreachable, NodeLost.
+        Raises MeasurementError while a trial is under way or another session has leased the node, NodeUnreachable,
+        NodeLost.
         """
         if self._taker.trial is not None:
             raise MeasurementError("a trial is running, and reading from a node would disturb it")
@@ -86,16 +87,19 @@ class Testbed(Session[StoreT]):
     async def check(
         self, *, plan: Plan | None = None, fix: bool = False, on_result: OnResult | None = None
     ) -> list[CheckResult]:
-        """Preflight: see engine/check/runner. Connects first. Raises OnlyWatches, and MeasurementError when a run is
-        under way or another session holds a node: a check reads from all of them, and sends frames.
+        """Run the preflight check (engine/check/runner). Connects first.
+
+        Raises OnlyWatches, and MeasurementError if a run is under way or another session has leased a node, because a
+        check reads from all nodes and sends frames.
         """
         self.refuse_if_only_watching()
         preflight = await asyncio.to_thread(_imported_checks)
         return await preflight(self, plan=plan, fix=fix, on_result=on_result)
 
     async def calibration_offer(self, points: Sequence[DesignPoint] = ()) -> CalibrationOffer:
-        """What a calibration would be of, what is usual or what these ``points`` need, and what has to be connected
-        before. Raises OnlyWatches, MeasurementError while others measure.
+        """Describe a calibration, with usual values or for these ``points``, and the cables to connect before.
+
+        Raises OnlyWatches, and MeasurementError while others measure.
         """
         self.refuse_if_only_watching()
         self.refuse_if_others_measure(self.inventory.nodes, "a calibration")
@@ -105,9 +109,9 @@ class Testbed(Session[StoreT]):
         return calibration_offer(self.inventory, wanted, rewired=rewired is not None)
 
     async def calibrate(self, offer: CalibrationOffer, on_progress: OnProgress) -> Envelope:
-        """Take this calibration, keep it, and hold runs against it from now on; what was rewired for it is wired back.
+        """Calibrate, save the envelope, and judge runs against it from now on; restore rewired cables afterwards.
 
-        Raises LabError, of which Aborted: then nothing is kept.
+        Raises LabError, including Aborted, after which nothing is saved.
         """
         self.refuse_if_only_watching()
         self.refuse_if_others_measure(self.inventory.nodes, "a calibration")
@@ -116,7 +120,7 @@ class Testbed(Session[StoreT]):
         assert self.calibration is not None
         self._stop.clear()
         rewired = await asyncio.to_thread(self.calibration.rewire, self.inventory) if offer.bypass == "lab" else None
-        async with _in_a_thread(rewired):
+        async with _enter_in_thread(rewired):
             if self.stopping:
                 raise Aborted("the calibration was stopped by the operator")
             if rewired is not None:
@@ -131,16 +135,16 @@ class Testbed(Session[StoreT]):
         return envelope
 
     async def _read_links(self) -> None:
-        """What the nodes have now: of interfaces that were replaced they tell only a moment later."""
+        """Read all links from the nodes, which report replaced interfaces only a moment later."""
         links = self._pool.require(self.inventory.nodes)
         for name, link in links.items():
             self.telemetry.set_links(name, (await link.ask(ReadLinks())).links)
 
     @contextmanager
     def _bypass_among_platforms(self) -> Iterator[None]:
-        """As long as the block runs there is a platform without a UUT, and nothing is held against a calibration."""
+        """Within this context there is a platform without a UUT, and nothing is judged against a calibration."""
         own, envelope = self.inventory, self.envelope
-        changed = with_bypass(own)[1]
+        changed = add_bypass(own)[1]
         self.inventory = self._taker.inventory = self._platform.inventory = changed
         self._taker.envelope = None
         try:
@@ -150,20 +154,23 @@ class Testbed(Session[StoreT]):
             self._taker.envelope = envelope
 
     def earlier_steps(self) -> list[tuple[Step, StepRecord]]:
-        """What is stored of this testbed of every kind of experiment, the newest first. Blocking. Raises StoreError."""
+        """Stored experiments of every kind on this testbed, the newest first. Blocking. Raises StoreError."""
         fingerprint = self.inventory.fingerprint()
         found = [each for experiment in self.experiments for each in experiment.earlier(fingerprint)]
         return sorted(found, key=lambda each: each[1].started_at, reverse=True)
 
     def execution(self, plan: Plan, *, salt: str = "") -> PlanExecution:
-        """An execution of a plan on this testbed, not begun yet. The plan is resolved for it (check_plan); with a
-        ``salt`` its steps resume none before.
+        """An execution of a plan on this testbed, not begun yet.
+
+        The plan must be resolved for the testbed (check_plan). With a ``salt``, its steps do not resume earlier ones.
         """
         return PlanExecution(plan, self, salt=salt)
 
     async def execute(self, execution: PlanExecution, *, take_over: bool = False) -> Outcome:
-        """Take what an execution of this testbed has left to take (PlanRunner.run). Raises LabError, LeaseHeld where
-        ``take_over`` would help."""
+        """Take what an execution of this testbed has left to take (PlanRunner.run).
+
+        Raises LabError, and LeaseHeld if ``take_over`` would help.
+        """
         plan = execution.plan
         purpose = search_purpose(plan) if execution.salt else None
         return (await PlanRunner([execution], self, take_over=take_over, purpose=purpose).run())[0]

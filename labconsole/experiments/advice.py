@@ -1,8 +1,9 @@
-"""How many set-ups a plan of guests needs, and for which change, from its own stored trials.
+"""Advice on how many set-ups a plan of guests needs, and to show which change, from its own stored trials.
 
-As for forwarded traffic (engine/execution/advice.py), for each quantity of each design point by itself: jobs, starts,
-flows and routes of a plan have little in common. With one trial in each set-up it is not known what varies within one,
-and set-ups alone are advised. One more repetition costs a trial of each point that is measured in the same guests.
+It treats each quantity of each design point by itself, as engine/execution/advice.py does for forwarded traffic: jobs,
+starts, flows and routes of a plan have little in common. With one trial per set-up the variation within a set-up is
+unknown, so only set-ups are advised. One more repetition costs one trial of each point that is measured in the same
+guests.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from typing import Any, Final
 from labconsole.contracts.measured import FROM_MEMORY, HELD, MeasuredKind, MeasuredTrial, MeasuredValue, Quantity
 from labconsole.engine.execution.advice import APART, Dimension, dimension, seconds_between
 from labconsole.errors import MeasurementError
+from labconsole.measure.paired_blocks import newest_trials
+from labconsole.measure.statistics.as_json import components_json
 from labconsole.measure.statistics.components import (
     MINIMUM_REPETITIONS,
     MINIMUM_SET_UPS,
@@ -29,29 +32,33 @@ from labconsole.measure.statistics.components import (
     upper_variance_of_mean,
 )
 from labconsole.measure.statistics.set_ups import deviation, mean_of
-from labconsole.measure.trials_of_guests import newest_trials
 from labconsole.model.plan.plan import Plan
 from labconsole.report.compared_effect import LOSS_UNKNOWN
 
 CHANGES_RATIO: Final = (0.01, 0.02, 0.05, 0.1)
-"""For which it is told how many set-ups show them."""
+"""The changes for which the advice gives the number of set-ups that show them."""
 
 BOTH: Final = "some trials may have read from memory, and some did not"
 NOT_ITS_OWN: Final[Mapping[str, str]] = {
     "at least": "nothing was lost of all that could be offered, so that it varies as the source or the link does",
-    "unknown": LOSS_UNKNOWN, HELD: HELD, FROM_MEMORY: FROM_MEMORY, BOTH: BOTH,
-}  # fmt: skip
-"""Of values that vary for other reasons than the guests, why."""
+    "unknown": LOSS_UNKNOWN,
+    HELD: HELD,
+    FROM_MEMORY: FROM_MEMORY,
+    BOTH: BOTH,
+}
+"""Reasons for values that vary for other causes than the guests."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuantityAdvice:
-    """For one quantity of one design point. ``set_ups``, ``repetitions``: stored (the mean, where set-ups differ).
+    """Advice for one quantity of one design point. ``set_ups``, ``repetitions``: stored (the mean, where set-ups
+    differ).
 
-    ``sd_ratio``: between the means of set-ups; ``spread``: of that what is within them, None: one trial in each.
-    ``setup_s``: of its guests; ``trial_s``: of one more repetition, of all points that are measured in them.
-    ``to_show``: changes, with the fewest set-ups of the advised repetitions that show each with 80 % power between two
-    points of the same blocks, taken alone; None: more than 10 000. Empty where nothing varied: it is unknown then.
+    ``sd_ratio``: between the means of set-ups. ``spread``: the part of it within set-ups, or None with one trial in
+    each. ``setup_s``: time to set the guests up. ``trial_s``: time for one more repetition of all points measured in
+    them. ``to_show``: each change with the fewest set-ups that show it at the advised repetitions, with 80 % power,
+    between two points of the same blocks and without other claims; None means more than 10 000. It is empty where
+    nothing varied, because the number is unknown then.
     """
 
     platform: str
@@ -67,13 +74,32 @@ class QuantityAdvice:
     as_planned: Dimension
     to_show: tuple[tuple[float, int | None], ...]
 
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return {
+            "platform": self.platform,
+            "point": self.point,
+            "quantity": self.quantity,
+            "set_ups": self.set_ups,
+            "repetitions": self.repetitions,
+            "sd_ratio": self.sd_ratio,
+            "spread": components_json(self.spread),
+            "setup_s": self.setup_s,
+            "trial_s": self.trial_s,
+            "as_advised": self.as_advised.to_json(),
+            "as_planned": self.as_planned.to_json(),
+            "to_show": self.to_show,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class GuestsAdvice:
-    """``set_ups``, ``repetitions``: of what needs most. ``claims``: of the report on what is stored. ``left_out``: what
-    could not be reckoned with, and why; ``trials_left_out``: of points that could, which of their trials enter nothing.
-    ``total_s``: of all blocks so dimensioned, but for points ``without_time``: no trial of theirs enters a mean, and it
-    is not known what one takes.
+    """Advice for a plan of guests.
+
+    ``set_ups``, ``repetitions``: the most that any quantity needs. ``claims``: the number in a report on what is
+    stored. ``left_out``: quantities that the advice could not use, with the reason. ``trials_left_out``: excluded
+    trials of points that it could use. ``total_s``: time for all blocks of this size, without the points in
+    ``without_time``, of which no trial enters a mean, so that their duration is unknown.
     """
 
     accuracy_ratio: float
@@ -86,14 +112,31 @@ class GuestsAdvice:
     total_s: float
     without_time: tuple[str, ...]
 
+    def to_json(self) -> dict[str, Any]:
+        """As ``plan advise --json`` prints it."""
+        return {
+            "accuracy_ratio": self.accuracy_ratio,
+            "claims": self.claims,
+            "each": [each.to_json() for each in self.each],
+            "left_out": self.left_out,
+            "trials_left_out": self.trials_left_out,
+            "set_ups": self.set_ups,
+            "repetitions": self.repetitions,
+            "total_s": self.total_s,
+            "without_time": self.without_time,
+        }
+
 
 def guests_advice(
     plan: Plan, kind: MeasuredKind, records: Iterable[Any], accuracy_ratio: float, claims: int
 ) -> GuestsAdvice:
-    """``records``: all that is stored of its trials on this testbed. Raises MeasurementError where they are too few."""
-    asked = plan.of_guests
-    assert asked is not None
-    at: dict[str, Any] = dict(zip(asked.hashes, asked.trials, strict=True))
+    """Return the advice for a plan. ``records``: everything stored of its trials on this testbed.
+
+    Raises MeasurementError if there are too few trials.
+    """
+    guests_plan = plan.of_guests
+    assert guests_plan is not None
+    at: dict[str, Any] = dict(zip(guests_plan.hashes, guests_plan.trials, strict=True))
     every = [record for record in records if record.plan.hash in at]
     newest = {id(record) for record in newest_trials(every)}
     by_point: dict[int, list[tuple[Any, MeasuredTrial]]] = {}
@@ -121,7 +164,7 @@ def guests_advice(
     each: list[QuantityAdvice] = []
     left_out: list[tuple[str, str]] = []
     trials_left_out: list[tuple[str, str]] = []
-    for point in asked.points:
+    for point in guests_plan.points:
         own = [measured for _, measured in by_point.get(point.index, ())]
         out = ", ".join(f"{many} {code}" for code, many in why_not.get(point.index, {}).items())
         if not own:
@@ -130,7 +173,7 @@ def guests_advice(
             trials_left_out.append((own[0].words, out))
         for quantity in dict.fromkeys(name for measured in own for name in measured.values):
             try:
-                each.append(_of_quantity(plan, own, quantity, costs_s[_crew(point)], accuracy_ratio, claims))
+                each.append(_build_quantity_advice(plan, own, quantity, costs_s[_crew(point)], accuracy_ratio, claims))
             except MeasurementError as exc:
                 also = f"; left out: {out}" if out else ""
                 left_out.append((f"{own[0].words}: {quantity.name}", f"{exc}{also}"))
@@ -152,21 +195,27 @@ def guests_advice(
         set_ups=set_ups,
         repetitions=repetitions,
         total_s=set_ups * sum(setup_s + repetitions * trial_s for setup_s, trial_s in costs_s.values()),
-        without_time=tuple(point.words() for point in asked.points if point.index not in by_point),
+        without_time=tuple(point.words() for point in guests_plan.points if point.index not in by_point),
     )
 
 
 def _crew(point: Any) -> Hashable:
-    """Points with an equal one are measured in the same guests; starts in none but their own."""
+    """Return a key of the guests in which a point is measured. Points of boot trials share their guests with no
+    other.
+    """
     return (point.platform, point.index) if point.crew is None else (point.platform, point.crew)
 
 
-def _of_quantity(
-    plan: Plan, own: Sequence[MeasuredTrial], quantity: Quantity, costs_s: tuple[float, float], accuracy_ratio: float,
+def _build_quantity_advice(
+    plan: Plan,
+    own: Sequence[MeasuredTrial],
+    quantity: Quantity,
+    costs_s: tuple[float, float],
+    accuracy_ratio: float,
     claims: int,
-) -> QuantityAdvice:  # fmt: skip
-    asked = plan.of_guests
-    assert asked is not None
+) -> QuantityAdvice:
+    guests_plan = plan.of_guests
+    assert guests_plan is not None
     by_set_up: dict[Hashable, list[float]] = {}
     if len({measured.from_memory for measured in own if quantity in measured.values}) > 1:
         raise MeasurementError(NOT_ITS_OWN[BOTH])
@@ -187,14 +236,14 @@ def _of_quantity(
     if not trial_s:
         raise MeasurementError("its records do not say that a trial took any time")
 
-    if spread is None:  # of more repetitions than there are it is no larger
-        repetitions = asked.repetitions
+    if spread is None:  # more than the planned repetitions do not make it larger
+        repetitions = guests_plan.repetitions
         upper = planned = upper_variance(sd_ratio**2, len(means))
         set_ups = fewest_set_ups(upper, accuracy_ratio)
     else:
         advised = advise(spread, setup_s, trial_s, accuracy_ratio)
         repetitions, set_ups, upper = advised.repetitions, advised.set_ups, advised.variance_upper
-        planned = upper_variance_of_mean(spread, asked.repetitions)
+        planned = upper_variance_of_mean(spread, guests_plan.repetitions)
     return QuantityAdvice(
         platform=str(own[0].factors["platform"]),
         point=own[0].words,
@@ -206,19 +255,21 @@ def _of_quantity(
         setup_s=setup_s,
         trial_s=trial_s,
         as_advised=dimension(upper, set_ups, repetitions, setup_s, trial_s, claims),
-        as_planned=dimension(planned, asked.set_ups, asked.repetitions, setup_s, trial_s, claims),
+        as_planned=dimension(planned, guests_plan.set_ups, guests_plan.repetitions, setup_s, trial_s, claims),
         to_show=tuple((change, set_ups_to_show(change, upper)) for change in CHANGES_RATIO) if upper else (),
     )
 
 
 def _spread(by_set_up: Mapping[Hashable, Sequence[float]]) -> Components | None:
-    """Over the set-ups with two trials or more, where there are three of them."""
+    """Return the components over the set-ups with two trials or more, if there are at least three of these."""
     several = {set_up: values for set_up, values in by_set_up.items() if len(values) >= MINIMUM_REPETITIONS}
     return components(several) if len(several) >= MINIMUM_SET_UPS else None
 
 
 def _setup_s(records: Iterable[Any]) -> float:
-    """From the beginning of a setting-up to the first trial in it: the mean. Starts have it in their trials."""
+    """Return the mean time from the beginning of a set-up to its first trial. Boot trials include it in their own
+    time.
+    """
     took: dict[str, float] = {}
     for record in records:
         if record.set_up is not None:
@@ -228,7 +279,7 @@ def _setup_s(records: Iterable[Any]) -> float:
 
 
 def _trial_s(records: Sequence[Any]) -> float:
-    """From the beginning of a trial to the end of its pause: the mean."""
+    """Return the mean time from the beginning of a trial to the end of the pause after it."""
     return fmean(
         seconds_between(record.started_at, record.finished_at)
         + ((record.in_force.settle_s or 0.0) if record.in_force is not None else 0.0)

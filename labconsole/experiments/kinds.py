@@ -1,4 +1,4 @@
-"""The kinds of experiment that plans can ask for beside their grids, found by their files, and by other packages."""
+"""The kinds of experiment that plans can request in addition to their grids, found by file, and plug-ins' kinds."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from labconsole.contracts.picture import StepPicture
 from labconsole.errors import ConfigError, LabError
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
-from labconsole.model.plan.outside import PACKAGE, asked_of, load_experiment
 from labconsole.model.plan.plan import Plan
+from labconsole.model.plan.plugins import PACKAGE, find_factors, load_experiment
 
 log = logging.getLogger("labconsole.experiments")
 T = TypeVar("T")
 
 
 def kinds(store: Any) -> tuple[Experiment, ...]:
-    """Of each folder with a file ``steps.py``, its ``EXPERIMENT(store)``, in the order of the alphabet; then those of
-    other packages. One that cannot be used is left out, and told where a plan asks for it.
+    """Return the kinds: ``EXPERIMENT(store)`` of each folder with ``steps.py``, alphabetically, then those of plug-ins.
 
-    ``store`` keeps what they measure.
+    A plug-in's kind that cannot be used is left out; a plan that requests it reports the error. ``store`` keeps what
+    the kinds measure.
     """
     places = [path.parent.name for folder in experiments.__path__ for path in Path(folder).glob("*/steps.py")]
     modules = [import_module(f"{experiments.__name__}.{name}.steps") for name in sorted(places)]
     found: list[Experiment] = [module.EXPERIMENT(store) for module in modules]
-    for name in plugins.outside(PACKAGE):
+    for name in plugins.find_external_names(PACKAGE):
         try:
-            found.append(OutsideExperiment(name, load_experiment(name).EXPERIMENT(store)))
-        except Exception as exc:  # whatever a stranger's code does, it must not take the others along
+            found.append(PluginExperiment(name, load_experiment(name).EXPERIMENT(store)))
+        except Exception as exc:  # a plug-in's error of any type must not affect the other kinds
             log.warning("%s", exc if isinstance(exc, plugins.PluginError) else _failed(name, exc))
     return tuple(found)
 
 
-def outside_hashes(plan: Plan, store: Any) -> list[str]:
-    """By which the records are found of what a plan asks of other packages' kinds. Raises LabError."""
+def find_plugin_hashes(plan: Plan, store: Any) -> list[str]:
+    """Return the hashes of the records of a plan's steps of plug-in kinds. Raises LabError."""
     if not plan.experiments:
         return []
-    own = [kind for kind in kinds(store) if isinstance(kind, OutsideExperiment)]
+    own = [kind for kind in kinds(store) if isinstance(kind, PluginExperiment)]
     return [step.hash for kind in own for step in kind.steps(plan)]
 
 
@@ -50,8 +50,8 @@ def _failed(name: str, exc: Exception) -> ConfigError:
     return ConfigError(f"plug-in {name} failed: {type(exc).__name__}: {exc}")
 
 
-def _asked(name: str, question: Callable[[], T]) -> T:
-    """What another package answers. Raises LabError, whatever it raises."""
+def _call_plugin(name: str, question: Callable[[], T]) -> T:
+    """Return a plug-in's answer. Raises LabError for any exception of the plug-in."""
     try:
         return question()
     except LabError:
@@ -60,29 +60,29 @@ def _asked(name: str, question: Callable[[], T]) -> T:
         raise _failed(name, exc) from exc
 
 
-class OutsideStep:
-    """A step of another package's kind: what it raises ends this step, and neither the plan nor who looks at it."""
+class PluginStep:
+    """A step of a plug-in's kind. Its exceptions end this step, but neither the plan nor the program that shows it."""
 
     def __init__(self, name: str, inner: Step) -> None:
         self._name, self.inner = name, inner
-        self.request: DesignPoint = _asked(name, lambda: inner.request)
-        if not isinstance(self.request, DesignPoint):  # by which the platform is set up for it
+        self.request: DesignPoint = _call_plugin(name, lambda: inner.request)
+        if not isinstance(self.request, DesignPoint):  # the key by which the platform is set up for it
             raise ConfigError(f"plug-in {name} failed: a step of it has no design point")
-        self.hash: str = _asked(name, lambda: inner.hash)
+        self.hash: str = _call_plugin(name, lambda: inner.hash)
 
     def describe(self) -> str:
-        """As the step says, or why it does not."""
+        """Return the step's description, or its error."""
         try:
-            return _asked(self._name, self.inner.describe)
+            return _call_plugin(self._name, self.inner.describe)
         except LabError as exc:
             return str(exc)
 
     def durations_s(self, inventory: Inventory) -> Sequence[float]:
-        """As the step says."""
-        return _asked(self._name, lambda: [float(each) for each in self.inner.durations_s(inventory)])
+        """Return the step's durations."""
+        return _call_plugin(self._name, lambda: [float(each) for each in self.inner.durations_s(inventory)])
 
     async def take(self, bench: Bench) -> StepRecord:
-        """As the step does."""
+        """Run the step."""
         try:
             return await self.inner.take(bench)
         except LabError:
@@ -91,41 +91,41 @@ class OutsideStep:
             raise _failed(self._name, exc) from exc
 
     def picture(self, record: StepRecord) -> StepPicture:
-        """As the step says, or why it does not."""
+        """Return the step's picture, or its error."""
         try:
-            return _asked(self._name, lambda: self.inner.picture(record))
+            return _call_plugin(self._name, lambda: self.inner.picture(record))
         except LabError as exc:
             return StepPicture(found=(str(exc),))
 
 
-class OutsideExperiment:
-    """A kind of another package: asked only about plans that ask for it, and what it raises is said as its own."""
+class PluginExperiment:
+    """A plug-in's kind of experiment. It is used only for plans that request it, and errors name it."""
 
     def __init__(self, name: str, inner: Experiment) -> None:
         self._name, self._inner = name, inner
 
     def steps(self, plan: Plan, only: frozenset[int] | None = None, salt: str = "") -> Sequence[Step]:
-        """None of a plan that does not ask for it."""
-        if asked_of(plan, self._name) is None:
+        """Return the kind's steps; none for a plan that does not request it."""
+        if find_factors(plan, self._name) is None:
             return ()
-        steps = _asked(self._name, lambda: list(self._inner.steps(plan, only, salt)))
-        return [OutsideStep(self._name, each) for each in steps]
+        steps = _call_plugin(self._name, lambda: list(self._inner.steps(plan, only, salt)))
+        return [PluginStep(self._name, each) for each in steps]
 
     def stored(self, steps: Sequence[Any], testbed_fingerprint: str) -> Mapping[str, StepRecord]:
-        """As the kind says."""
+        """Return the kind's stored records."""
         own = [each.inner for each in steps]
-        return _asked(self._name, lambda: self._inner.stored(own, testbed_fingerprint)) if own else {}
+        return _call_plugin(self._name, lambda: self._inner.stored(own, testbed_fingerprint)) if own else {}
 
     def earlier(self, testbed_fingerprint: str) -> Sequence[tuple[Step, StepRecord]]:
-        """As the kind says; nothing where it fails, so that others are shown."""
+        """Return the kind's earlier records, or nothing where it fails, so that others are shown."""
         try:
-            found = _asked(self._name, lambda: list(self._inner.earlier(testbed_fingerprint)))
-            return [(OutsideStep(self._name, step), record) for step, record in found]
+            found = _call_plugin(self._name, lambda: list(self._inner.earlier(testbed_fingerprint)))
+            return [(PluginStep(self._name, step), record) for step, record in found]
         except LabError as exc:
             log.warning("%s", exc)
             return ()
 
     def refuse(self, steps: Sequence[Any], plan: Plan, inventory: Inventory, stage: Stage) -> Mapping[str, ConfigError]:
-        """As the kind says."""
+        """Return the steps that the kind refuses."""
         own = [each.inner for each in steps]
-        return _asked(self._name, lambda: self._inner.refuse(own, plan, inventory, stage)) if own else {}
+        return _call_plugin(self._name, lambda: self._inner.refuse(own, plan, inventory, stage)) if own else {}

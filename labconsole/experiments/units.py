@@ -1,4 +1,4 @@
-"""What reports are made of: the units of every kind of experiment, found by their files."""
+"""The units of reports from every kind of experiment, found by their files."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from labconsole import experiments, plugins
 from labconsole.contracts.report import ReportUnit
 from labconsole.report.material import Material, Unit
 
-OUTSIDE = "units"
-"""The entry points of other packages: modules with ``UNITS``."""
+ENTRY_POINT_GROUP = "units"
+"""The group of plug-ins' entry points: modules with ``UNITS``."""
 
 
 LAST_PLACE = 10_000
-"""Of a unit that only says why it is not there."""
+"""The place of a unit that only explains its own absence."""
 
 
 def report_units(of: str | None = None, *, outside: bool = True) -> list[Unit]:
-    """Of each file in a package ``units`` of a kind of experiment, what its ``UNITS`` holds; ``of``: of one kind.
+    """Return ``UNITS`` of each file in a package ``units`` of a kind of experiment. ``of``: only of this kind.
 
-    Those of other packages are part of reports on everything, but where nobody else could make them again
-    (``outside``). One that cannot be used is a unit that fails, so that the report leaves it out and names it.
+    Plug-ins' units belong to reports on everything, but not where the report must be reproducible by others
+    (``outside`` False). One that cannot be used is a unit that fails, so that the report leaves it out and names it.
     """
     found: list[Unit] = []
     for kind in iter_modules(experiments.__path__, f"{experiments.__name__}."):
@@ -34,25 +34,25 @@ def report_units(of: str | None = None, *, outside: bool = True) -> list[Unit]:
             package = import_module(f"{kind.name}.units")
             for file in iter_modules(package.__path__, f"{package.__name__}."):
                 found += import_module(file.name).UNITS
-    return found if of is not None or not outside else [*found, *_outside({unit.name for unit in found})]
+    return found if of is not None or not outside else [*found, *_find_plugin_units({unit.name for unit in found})]
 
 
 def load_units(name: str) -> tuple[Unit, ...]:
-    """Those of a plug-in. Raises PluginError for one that cannot be used."""
-    held = getattr(plugins.load(OUTSIDE, name), "UNITS", None)
-    if not isinstance(held, tuple) or not all(isinstance(unit, ReportUnit) for unit in held):
+    """Return the units of a plug-in. Raises PluginError for one that cannot be used."""
+    units = getattr(plugins.load(ENTRY_POINT_GROUP, name), "UNITS", None)
+    if not isinstance(units, tuple) or not all(isinstance(unit, ReportUnit) for unit in units):
         raise plugins.PluginError(f"plug-in {name} cannot be used: its UNITS is not a tuple of ReportUnit")
-    return held
+    return units
 
 
-def _outside(taken: set[str]) -> Iterator[Unit]:
-    for name in plugins.outside(OUTSIDE):
+def _find_plugin_units(taken: set[str]) -> Iterator[Unit]:
+    for name in plugins.find_external_names(ENTRY_POINT_GROUP):
         try:
-            held = load_units(name)
+            units = load_units(name)
         except plugins.PluginError as exc:
             yield _failing(name, str(exc))
             continue
-        for unit in held:
+        for unit in units:
             if unit.name in taken:
                 yield _failing(name, f"plug-in {name} cannot be used for {unit.name}: there is a unit of this name")
                 continue

@@ -1,6 +1,6 @@
-"""``labconsole lab up | down | status``: what the command line, the console and the tests call.
+"""``labconsole lab up | down | status``: the functions that the command line, the console and the tests call.
 
-The lab itself lives in its supervisor's process tree; these functions start it, end it and ask it.
+The lab itself lives in its supervisor's process tree; these functions start it, end it and query it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from labconsole.lab.files import alias
 from labconsole.lab.guests.containers import remove_control_groups
 from labconsole.lab.guests.programs import LOAD_TOOLS
 from labconsole.lab.layout import SSH_PORT, lay_out
-from labconsole.lab.machines.words import SERIAL_LOG, kernel_words
-from labconsole.lab.offers import check_rights, tools_of
+from labconsole.lab.machines.boot_log import SERIAL_LOG, find_panic_message
+from labconsole.lab.platforms import check_rights, find_tools
 from labconsole.lab.prerequisites import check_tools
 from labconsole.lab.spec import LabSpec
-from labconsole.lab.starting import DOWN_S, MACHINE_UP_S, start_supervisor
 from labconsole.lab.state import LabFile, lab_directory, labs_directory, locked
+from labconsole.lab.supervisor_start import DOWN_S, MACHINE_UP_S, start_supervisor
 from labconsole.network import control_groups
 
 WIRE_S = 60.0
@@ -44,7 +44,7 @@ class NodeStatus:
     alias: str
     alive: bool
     last_words: str | None = None
-    """Of a machine that has ended: what its kernel said of that, if anything."""
+    """The kernel's last message of a machine that has ended, if any."""
 
 
 @dataclass(frozen=True)
@@ -61,22 +61,22 @@ class LabStatus:
     kernel: str
     nodes: tuple[NodeStatus, ...]
     wired: str
-    """``through`` the UUT, ``direct`` from source to sink, or ``not`` while it changes or after that failed."""
+    """``through`` the UUT, ``direct`` from source to sink, or ``not`` while it changes or after a change failed."""
     truth: dict[str, dict[str, int]]
-    """``uut/eth5`` to ``seen_packets`` and ``dropped_packets`` of the injected loss."""
+    """Maps ``uut/eth5`` to ``seen_packets`` and ``dropped_packets`` of the injected loss."""
 
     @property
     def hosts_file(self) -> Path:
-        """The lab as an inventory."""
+        """Path of the lab's hosts.yaml."""
         return self.directory / "hosts.yaml"
 
     @property
     def ssh_config(self) -> Path:
-        """For ``ssh -F``."""
+        """Path of the file for ``ssh -F``."""
         return self.directory / "ssh_config"
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data, for ``lab status --json``."""
+        """Return plain data, for ``lab status --json``."""
         return {
             "name": self.spec.name,
             "running": self.running,
@@ -98,14 +98,14 @@ class LabStatus:
 def up(spec: LabSpec, *, install: bool = False) -> LabStatus:
     """Bring the lab up, or find it up with the same options. Raises LabSetupError, leaving nothing behind.
 
-    Nodes of a lab that is up and that have ended are brought back, empty, as after a reboot.
+    Nodes of a running lab that have ended are brought back, empty, as after a reboot.
 
-    ``install``: Debian packages that are missing are installed first.
+    ``install``: first install missing Debian packages.
     """
     check_tools(
         openssh=spec.ssh_server == "openssh",
         machine=spec.generator == "pktgen" or spec.uut == "machine",
-        more=tools_of(spec.platforms, jobs=spec.jobs),
+        more=find_tools(spec.platforms, jobs=spec.jobs),
         useful=LOAD_TOOLS,
         install=install,
     )
@@ -119,7 +119,7 @@ def up(spec: LabSpec, *, install: bool = False) -> LabStatus:
         if known is not None and known.supervisor.alive:
             different = known.spec.differences(spec)
             if known.spec != spec and replace(known.spec, boot=spec.boot) == spec:
-                # The only thing that can be changed in a lab that is up.
+                # The only option that can be changed in a lab that is up.
                 control.request(directory, "reboot", wait_s=MACHINE_UP_S, node="uut", boot=spec.boot)
                 known = replace(known, spec=spec)
                 known.write(directory)
@@ -130,23 +130,23 @@ def up(spec: LabSpec, *, install: bool = False) -> LabStatus:
                 )
             else:
                 _bring_back(directory)
-            return _status_of(directory, known, already_up=True)
+            return _build_status(directory, known, already_up=True)
         if known is not None:
-            _bury(known)
+            _await_exit(known)
         _empty(directory)
         try:
             start_supervisor(spec, directory, lock)
-        except BaseException:  # an interrupt too must leave nothing
+        except BaseException:  # an interrupt, too, must leave nothing behind
             _remove(directory)
             raise
         started = LabFile.read(directory)
         if started is None:
             raise LabSetupError(f"the lab {spec.name} reported that it was ready but is not; see {directory / 'log'}")
-        return _status_of(directory, started, already_up=False)
+        return _build_status(directory, started, already_up=False)
 
 
 def down(name: str = "local") -> bool:
-    """End the lab and remove its files. False when there was none."""
+    """End the lab and remove its files. Returns False if there was none."""
     directory = lab_directory(name)
     with locked(directory, create=False) as lock:
         if lock is None:
@@ -157,7 +157,7 @@ def down(name: str = "local") -> bool:
             # The supervisor kills the lab's process 1 and waits for it; the kernel ends the rest before that returns.
             if not known.supervisor.signal_and_wait(signal.SIGTERM, DOWN_S):
                 known.supervisor.signal_and_wait(signal.SIGKILL, DOWN_S)
-            _bury(known)
+            _await_exit(known)
             if "lxc" in known.spec.platforms:
                 remove_control_groups(name)
             control_groups.sweep()
@@ -166,15 +166,15 @@ def down(name: str = "local") -> bool:
 
 
 def status(name: str = "local") -> LabStatus | None:
-    """None when there is no such lab."""
+    """Return the lab's status, or None if there is no such lab."""
     directory = lab_directory(name)
     known = LabFile.read(directory)
     deadline = time.monotonic() + DOWN_S
     while known is not None:
         try:
-            return _status_of(directory, known, already_up=True)
+            return _build_status(directory, known, already_up=True)
         except LabSetupError:
-            # It is going down, or just died: the next look tells.
+            # It is going down, or just died: the next status call shows which.
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.05)
@@ -183,7 +183,7 @@ def status(name: str = "local") -> LabStatus | None:
 
 
 def names() -> list[str]:
-    """Labs that are up, or that crashed and were not taken down."""
+    """Return the labs that are up, or that crashed and were not taken down."""
     try:
         found = sorted(entry.name for entry in labs_directory().iterdir())
     except FileNotFoundError:
@@ -192,7 +192,7 @@ def names() -> list[str]:
 
 
 def hosts_files() -> list[Path]:
-    """Of labs that are up, without asking them anything."""
+    """Return the hosts.yaml of each lab that is up, without querying the labs."""
     found = []
     for name in names():
         with contextlib.suppress(LabSetupError):
@@ -203,14 +203,14 @@ def hosts_files() -> list[Path]:
     return found
 
 
-def truth(name: str = "local") -> dict[str, dict[str, int]]:
-    """What the lab itself dropped: ``uut/eth5`` to ``seen_packets`` and ``dropped_packets``. Raises LabSetupError."""
+def read_loss_counts(name: str = "local") -> dict[str, dict[str, int]]:
+    """Return the lab's own drops: ``uut/eth5`` to ``seen_packets`` and ``dropped_packets``. Raises LabSetupError."""
     return dict(control.request(_existing(name), "truth")["interfaces"])
 
 
 @dataclass(frozen=True)
 class ExecResult:
-    """What a command in a node left. ``status`` is minus the signal when one ended it."""
+    """Output and status of a command in a node. ``status`` is minus the signal if one ended it."""
 
     status: int
     stdout: str
@@ -231,8 +231,9 @@ def wire(name: str, how: str) -> None:
 
 @contextlib.contextmanager
 def bypassed(name: str) -> Iterator[None]:
-    """Wired direct as long as the block runs. The lab itself wires back when this process's connection ends, so that
-    it does also when the process is killed. Raises LabSetupError, also when it is wired direct already."""
+    """Wire the lab direct while the block runs. The lab itself restores the wiring when this process's connection ends,
+    also if the process is killed. Raises LabSetupError, also if the lab is already wired direct.
+    """
     directory = _existing(name)
     back = {"op": "wire", "how": "through"}
     with control.connected(directory, WIRE_S) as connection:
@@ -243,10 +244,10 @@ def bypassed(name: str) -> Iterator[None]:
             control.ask(connection, directory.name, "wire", wait_s=WIRE_S, how="through")
 
 
-def of_inventory(addresses: Mapping[str, str]) -> str | None:
-    """The running lab whose nodes these are (node to address as in hosts.yaml), None when it is none of this user's.
+def find_lab(addresses: Mapping[str, str]) -> str | None:
+    """Find the running lab with these nodes (node to address as in hosts.yaml), or None if it is none of this user's.
 
-    Raises LabSetupError if it is none of those that can be read, and there are others.
+    Raises LabSetupError if no readable lab has them, and there are others.
     """
     unreadable: LabSetupError | None = None
     for name in names():
@@ -286,7 +287,7 @@ def _existing(name: str) -> Path:
 
 
 def _bring_back(directory: Path) -> None:
-    """Start anew what has ended of a lab that is up."""
+    """Restart the nodes of a running lab that have ended."""
     for name, node in control.request(directory, "status")["nodes"].items():
         if not node["alive"]:
             control.request(directory, "revive_node", wait_s=MACHINE_UP_S, node=name)
@@ -308,7 +309,7 @@ def _check_options(spec: LabSpec) -> None:
         raise ConfigError("is not a program", key="python", value=spec.python, allowed="path of a python3")
 
 
-def _status_of(directory: Path, known: LabFile, *, already_up: bool) -> LabStatus:
+def _build_status(directory: Path, known: LabFile, *, already_up: bool) -> LabStatus:
     running = known.supervisor.alive
     alive: dict[str, Any] = {}
     wired = "through"
@@ -322,9 +323,9 @@ def _status_of(directory: Path, known: LabFile, *, already_up: bool) -> LabStatu
     for node in lay_out(known.spec, known.index).nodes:
         process = "uut" if node.role == "host" else node.name
         lives = bool(alive.get(process, {}).get("alive", False))
-        said = kernel_words(directory / SERIAL_LOG) if node.role == "uut" and not lives else None
-        words = alias(known.spec, node.name)
-        nodes.append(NodeStatus(node.name, node.role, node.address, SSH_PORT, words, lives, said))
+        said = find_panic_message(directory / SERIAL_LOG) if node.role == "uut" and not lives else None
+        host = alias(known.spec, node.name)
+        nodes.append(NodeStatus(node.name, node.role, node.address, SSH_PORT, host, lives, said))
     return LabStatus(
         known.spec,
         running,
@@ -340,8 +341,8 @@ def _status_of(directory: Path, known: LabFile, *, already_up: bool) -> LabStatu
     )
 
 
-def _bury(known: LabFile) -> None:
-    """Wait until the first process of a lab whose supervisor is gone is gone too: it holds the addresses."""
+def _await_exit(known: LabFile) -> None:
+    """Wait until the first process of a lab whose supervisor is gone has ended too: it occupies the addresses."""
     if not known.init.signal_and_wait(signal.SIGKILL, DOWN_S):
         raise LabSetupError(f"process {known.init.pid} of the former lab {known.spec.name} does not end")
 
@@ -355,7 +356,7 @@ def _empty(directory: Path) -> None:
 
 
 def _remove(directory: Path) -> None:
-    """The lab's directory, and the ones above it that hold nothing else."""
+    """Remove the lab's directory, and the directories above it that become empty."""
     shutil.rmtree(directory, ignore_errors=True)
     for parent in (directory.parent, directory.parent.parent):
         try:

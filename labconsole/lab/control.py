@@ -1,7 +1,7 @@
 """The lab's control protocol: one JSON object per line, a request with ``id`` and ``op``, an answer with ``id``.
 
-Spoken on a unix socket in the lab's directory (only its owner may enter), between the supervisor and each node, and
-into a machine that holds a whole lab. An answer has ``ok`` or ``error``.
+Used on a unix socket in the lab's directory (only its owner may enter), between the supervisor and each node, and into
+a machine that runs a whole lab. An answer has ``ok`` or ``error``.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ Handler = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 class Refused(Exception):
-    """Raised by a handler when it cannot do what was asked; the text is the answer."""
+    """Raised by a handler that cannot fulfil a request; the text is the answer."""
 
 
 def listen(directory: Path) -> socket.socket:
-    """The lab's control socket. Bound through the directory's descriptor: a path may be longer than the 108 bytes
-    of sun_path."""
+    """Open the lab's control socket, bound through the directory's descriptor: a path may be longer than the 108 bytes
+    of sun_path.
+    """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -43,14 +44,14 @@ def listen(directory: Path) -> socket.socket:
 
 
 def request(directory: Path, op: str, *, wait_s: float = 10.0, **arguments: Any) -> dict[str, Any]:
-    """Ask the lab's supervisor. Raises LabSetupError when it does not answer or refuses."""
+    """Send a request to the lab's supervisor. Raises LabSetupError if it does not answer or refuses."""
     with connected(directory, wait_s) as connection:
         return ask(connection, directory.name, op, wait_s=wait_s, **arguments)
 
 
 @contextlib.contextmanager
 def connected(directory: Path, wait_s: float) -> Iterator[socket.socket]:
-    """A connection to the lab's supervisor, for several requests. Raises LabSetupError."""
+    """Connect to the lab's supervisor for several requests. Raises LabSetupError."""
     name = directory.name
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
@@ -68,7 +69,7 @@ def connected(directory: Path, wait_s: float) -> Iterator[socket.socket]:
 
 
 def ask(connection: socket.socket, name: str, op: str, *, wait_s: float, **arguments: Any) -> dict[str, Any]:
-    """One request on a connection. Raises LabSetupError."""
+    """Send one request on a connection. Raises LabSetupError."""
     try:
         connection.settimeout(wait_s)
         connection.sendall(json.dumps({"id": 1, "op": op, **arguments}).encode() + b"\n")
@@ -85,7 +86,7 @@ def ask(connection: socket.socket, name: str, op: str, *, wait_s: float, **argum
 
 
 def parsed(line: bytes) -> dict[str, Any]:
-    """One line as a message. Raises ConnectionError when it is none: whoever sends that is not spoken to any more."""
+    """Parse one line as a message. Raises ConnectionError if it is not one; the connection is then given up."""
     try:
         message = json.loads(line)
     except (ValueError, RecursionError) as exc:
@@ -96,7 +97,7 @@ def parsed(line: bytes) -> dict[str, Any]:
 
 
 def read_line(connection: socket.socket) -> bytes:
-    """One line from a blocking socket on which nothing follows unasked. Raises EOFError or ConnectionError."""
+    """Read one line from a blocking socket that sends nothing after its answer. Raises EOFError or ConnectionError."""
     received = bytearray()
     while not received.endswith(b"\n"):
         if len(received) > MAX_LINE_BYTES:
@@ -109,17 +110,17 @@ def read_line(connection: socket.socket) -> bytes:
 
 
 def json_line(connection: socket.socket) -> dict[str, Any]:
-    """One message from a blocking socket. Raises EOFError or ConnectionError."""
+    """Read one message from a blocking socket. Raises EOFError or ConnectionError."""
     return parsed(read_line(connection))
 
 
 def send(connection: socket.socket, message: dict[str, Any]) -> None:
-    """One line to a blocking socket."""
+    """Write one line to a blocking socket."""
     connection.sendall(json.dumps(message).encode() + b"\n")
 
 
 class Peer:
-    """One end of a connection on which both sides may ask and several requests may be under way."""
+    """One end of a connection on which both sides may send requests, several of them at once."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, handler: Handler | None) -> None:
         self._reader, self._writer, self._handler = reader, writer, handler
@@ -128,10 +129,10 @@ class Peer:
         self._tasks: set[asyncio.Task[None]] = set()
         self.closed = False
         self.afterwards: dict[str, Any] | None = None
-        """What the other side, having had a request granted, wants carried out once it is gone, whatever ends it."""
+        """A request that the other side, after an earlier one succeeded, leaves to be done when its connection ends."""
 
     async def ask(self, op: str, wait_s: float, **arguments: Any) -> dict[str, Any]:
-        """Raises Refused, or TimeoutError."""
+        """Send a request and return the answer. Raises Refused, or TimeoutError."""
         if self.closed:
             raise Refused("its process has ended")
         self._next += 1
@@ -151,7 +152,7 @@ class Peer:
         return dict(answer["ok"])
 
     def announce(self, message: dict[str, Any]) -> None:
-        """Say something that nobody asked for."""
+        """Send an unsolicited message."""
         self._write(message)
 
     async def serve(self) -> None:
@@ -175,7 +176,7 @@ class Peer:
             self._writer.close()
 
     async def finish(self) -> None:
-        """Let requests that are under way come to their end, although nobody waits for the answer any more."""
+        """Let running requests finish, although the other side no longer waits for the answers."""
         await asyncio.gather(*self._tasks)
 
     async def _answer(self, message: dict[str, Any]) -> None:
@@ -203,15 +204,15 @@ def _number(message: dict[str, Any]) -> int:
     return number if isinstance(number, int) else -1
 
 
-async def peer_on(connection: socket.socket, handler: Handler | None) -> Peer:
-    """A peer on a connected stream socket."""
+async def open_peer(connection: socket.socket, handler: Handler | None) -> Peer:
+    """Make a peer on a connected stream socket."""
     connection.setblocking(False)
     reader, writer = await asyncio.open_connection(sock=connection, limit=MAX_LINE_BYTES)
     return Peer(reader, writer, handler)
 
 
-async def serve_on(listener: socket.socket, handler: Handler) -> asyncio.Server:
-    """Answer whoever connects to the lab's control socket."""
+async def serve_socket(listener: socket.socket, handler: Handler) -> asyncio.Server:
+    """Serve the clients of the lab's control socket."""
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = Peer(reader, writer, handler)

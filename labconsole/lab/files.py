@@ -1,4 +1,4 @@
-"""The files of a lab that clients read: keys, known_hosts, ssh_config, hosts.yaml."""
+"""The files of a lab that its clients read: keys, known_hosts, ssh_config, hosts.yaml."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from labconsole.lab.guests import domains, uml
 from labconsole.lab.guests.containers import CREW_ROOT, write_containers, write_crew_root
 from labconsole.lab.guests.containers import DIRECTORY as CONTAINERS
 from labconsole.lab.layout import SSH_PORT, LabNode, Layout, carriers_of
-from labconsole.lab.offers import (
+from labconsole.lab.platforms import (
     DISKS,
     MACHINE_DISK,
     GuestFiles,
@@ -32,12 +32,12 @@ UNSHAPED_BPS = 100 * 10**9
 
 
 def alias(spec: LabSpec, node: str) -> str:
-    """How ssh_config and hosts.yaml call a node: two labs may be up, so the lab's name is part of it."""
+    """Return a node's name in ssh_config and hosts.yaml, which includes the lab's name because two labs may be up."""
     return f"{spec.name}-{node}"
 
 
 def user_name() -> str:
-    """Who the nodes are entered as: whoever built the lab."""
+    """Return the login name on the nodes: that of the user who built the lab."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -45,12 +45,12 @@ def user_name() -> str:
 
 
 def interpreter(spec: LabSpec) -> str:
-    """The interpreter for agents, without links and shims on the way to it."""
+    """Return the interpreter for agents, with links and shims on its path resolved."""
     return os.path.realpath(spec.python or sys.executable)
 
 
 def ssh_config(spec: LabSpec, layout: Layout, directory: Path) -> str:
-    """A file for ``ssh -F``. IdentityAgent none: an agent with many keys would use up the server's attempts."""
+    """Build a file for ``ssh -F``. IdentityAgent none: an agent with many keys would use up the server's attempts."""
     lines = [f"# The nodes of the lab {spec.name}. Made by `labconsole lab up`, removed by `labconsole lab down`."]
     for node in layout.nodes:
         lines += [f"Host {alias(spec, node.name)}", f"    HostName {node.address}"]
@@ -75,20 +75,20 @@ def _quoted(path: Path) -> str:
 
 
 def known_hosts(layout: Layout, host_keys: Mapping[str, str]) -> str:
-    """One line per node: ``[address]:port key``."""
+    """Build one line per node: ``[address]:port key``."""
     return "".join(f"[{node.address}]:{SSH_PORT} {host_keys[node.name].strip()}\n" for node in layout.nodes)
 
 
 def hosts_yaml(spec: LabSpec, layout: Layout, ssh_config_path: str, guest: GuestFiles | None = None) -> str:
-    """The hosts.yaml that describes the lab.
+    """Build the hosts.yaml that describes the lab.
 
-    Unshaped links have no line rate; what is written then only bounds the targets that may be asked for, at more than
-    a CPU can send.
+    Links without shaping have no line rate; the value written then only bounds the targets that a plan may request,
+    above what a CPU can send.
     """
     speed = format_target(spec.link_speed_bps or UNSHAPED_BPS)
     lines = [
         f"# The lab {spec.name}. Made by `labconsole lab up`, removed by `labconsole lab down`.",
-        # NICs decide results: runs on others are another testbed's.
+        # NICs decide results, so a lab with others is another testbed.
         f"testbed: {spec.name}{'' if spec.nic == 'virtio' else f'-{spec.nic}'}",
         "emulated: true",
         *([f"injected: {injected}"] if (injected := spec.injected_digest()) is not None else []),
@@ -127,13 +127,13 @@ def hosts_yaml(spec: LabSpec, layout: Layout, ssh_config_path: str, guest: Guest
         f"  ssh_config: {_yaml_text(ssh_config_path)}",
     ]
     if spec.generator == "pktgen" or spec.uut == "machine":
-        # Every agent's interpreter starts at the same time, on two emulated processors.
+        # The agents' interpreters all start at the same time, on two emulated processors.
         lines.append(f"  connect_timeout_s: {MACHINE_CONNECT_S:g}")
     return "\n".join(lines) + "\n"
 
 
 def _carried(layout: Layout) -> str:
-    """By which of its interfaces the host of a machine reaches the machine's NICs."""
+    """Return the host's interfaces that lead to the NICs of a machine."""
     uut: LabNode = next(node for node in layout.nodes if node.role == "uut")
     return "{" + ", ".join(f"{nic.name}: [{', '.join(carriers_of(nic.name))}]" for nic in uut.interfaces) + "}"
 
@@ -145,7 +145,7 @@ def _yaml_text(text: str) -> str:
 def write_client_files(
     spec: LabSpec, layout: Layout, directory: Path, *, private_key: str, public_key: str, host_keys: Mapping[str, str]
 ) -> None:
-    """Everything but lab.json, which says that the lab is ready."""
+    """Write everything but lab.json, whose presence means that the lab is ready."""
     write_private(directory / "id_ed25519", private_key)
     write_private(directory / "id_ed25519.pub", public_key)
     write_private(directory / "known_hosts", known_hosts(layout, host_keys))
@@ -161,7 +161,10 @@ def write_client_files(
     if "xen" in spec.platforms:
         assert guest is not None
         domains.write_domains(
-            directory / domains.DIRECTORY, layout, kernel=guest.kernel, initrd=guest.initrd,
+            directory / domains.DIRECTORY,
+            layout,
+            kernel=guest.kernel,
+            initrd=guest.initrd,
             disks=MACHINE_DISK if may_have_disk(directory) else None,
-        )  # fmt: skip
+        )
     write_private(directory / "hosts.yaml", hosts_yaml(spec, layout, str(directory / "ssh_config"), guest))

@@ -1,4 +1,4 @@
-"""The keys of a lab: one for the client, one per node, made anew at every ``up``."""
+"""The keys of a lab: one for the client, one per node, made afresh at every ``up``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class LabKeys:
 
 
 def new_keys(nodes: Sequence[str]) -> LabKeys:
-    """Ed25519: a key takes a tenth of a millisecond, so each node has its own even in a lab of two hundred."""
+    """Make Ed25519 keys: one takes a tenth of a millisecond, so each node has its own even in a lab of two hundred."""
     client = asyncssh.generate_private_key("ssh-ed25519", comment="labconsole-lab")
     hosts = {name: asyncssh.generate_private_key("ssh-ed25519", comment=name) for name in nodes}
     return LabKeys(

@@ -1,7 +1,8 @@
 """Names, addresses and wiring of a lab: everything that follows from its options and its index. Pure.
 
 The management network is 127.18.INDEX.NODE, port 2222. It is the loopback of the machine that runs the lab: clients
-need no route and no root, nothing of it passes a data interface, and it cannot collide with a network of the user's.
+need no route and no root, none of its traffic passes a data interface, and it cannot collide with a network of the
+user's.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ SSH_PORT = 2222
 UUT_NUMBER = 200
 HOST_NUMBER = 201
 OWNER_NUMBER = 254
-"""Whoever listens on this address of an index owns the index; its connections are not served."""
+"""The process that listens on this address of an index owns the index; its connections are not served."""
 
 SINK_OFFSET = 100
 HIGHEST_INDEX = 255
 HOST = "uut-host"
-"""Of a UUT that is a machine: the namespace in which that runs, a node of its own."""
+"""Name of the namespace in which a UUT that is a machine runs, a node of its own."""
 
 UUT_PORTS = 4
-"""The paper's UUT has eight ports: streams enter by the first four and leave by the others."""
+"""Ports for streams to enter by: the paper's UUT has eight, and streams leave by the other four."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class Layout:
     streams: tuple[LabStream, ...]
 
     def node(self, name: str) -> LabNode:
-        """Raises KeyError."""
+        """Find a node by its name. Raises KeyError."""
         for node in self.nodes:
             if node.name == name:
                 return node
@@ -85,22 +86,22 @@ class Layout:
 
 
 def address_of(index: int, number: int) -> str:
-    """Management address of a node."""
+    """Return the management address of a node."""
     return f"127.18.{index}.{number}"
 
 
 def carriers_of(nic: str) -> tuple[str, str, str]:
-    """What leads to a NIC of a UUT that is a machine, on its host: the end of the cable, a bridge, the NIC's tap."""
+    """Return the host's path to a NIC of a UUT that is a machine: the end of the cable, a bridge, the NIC's tap."""
     return nic, f"wire-{nic}", f"nic-{nic}"
 
 
 def mac_of(number: int, port: int) -> str:
-    """A locally administered address (02:...), the same in every lab: labs share no link."""
+    """Return a locally administered address (02:...), the same in every lab: labs share no link."""
     return f"02:1a:bc:00:{number:02x}:{port:02x}"
 
 
 def bypass_links(layout: Layout) -> tuple[Link, ...]:
-    """The wiring without the UUT: every source to its sink, and the UUT's data interfaces with no cable in them."""
+    """Return the wiring without the UUT: every source to its sink, and the UUT's data interfaces unconnected."""
     ends = [(tuple(s.source.split("/")), tuple(s.sink.split("/"))) for s in layout.streams]
     direct = [Link((near[0], near[1]), (far[0], far[1])) for near, far in ends]
     uut = next(node for node in layout.nodes if node.role == "uut")
@@ -108,9 +109,9 @@ def bypass_links(layout: Layout) -> tuple[Link, ...]:
 
 
 def lay_out(spec: LabSpec, index: int) -> Layout:
-    """Nodes src1..N, uut, snk1..N; stream i: src{i}/eth1 - uut/eth{i} - uut/eth{i + max(4, N)} - snk{i}/eth1.
+    """Lay out nodes src1..N, uut, snk1..N; stream i: src{i}/eth1 - uut/eth{i} - uut/eth{i + max(4, N)} - snk{i}/eth1.
 
-    Where the UUT is a machine its host is a node, too.
+    If the UUT is a machine, its host is a node, too.
     """
     count = spec.sources
     outward = max(UUT_PORTS, count)

@@ -1,6 +1,7 @@
-"""What a lab needs from the machine: Debian packages and the right to make namespaces. Missing: says what to type.
+"""A lab's prerequisites on the machine: Debian packages and the right to make namespaces, with the commands to get
+them.
 
-Packages are installed only when that was asked for (``lab up --install``).
+Packages are installed only on request (``lab up --install``).
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ _SAID_CHARACTERS = 200
 
 
 def tool(name: str) -> str | None:
-    """Path of a system tool."""
+    """Find a system tool; return its path, or None."""
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}:{SYSTEM_PATH}")
 
 
 def missing_tools(wanted: Mapping[str, str]) -> dict[str, str]:
-    """Those of these programs, with their Debian packages, that are not there."""
+    """Return those of these programs that are missing, with their Debian packages."""
     return {name: package for name, package in wanted.items() if tool(name) is None}
 
 
@@ -47,10 +48,10 @@ def check_tools(
     useful: Mapping[str, str] | None = None,
     install: bool = False,
 ) -> None:
-    """Raises LabSetupError naming every missing tool and the one command that installs them.
+    """Raise LabSetupError naming every missing tool and the one command that installs them.
 
-    ``more``: program to Debian package, beside what every lab needs. ``install``: install what is missing, and of
-    ``useful``, without which the lab can be, as well.
+    ``more``: program to Debian package, in addition to those of every lab. ``install``: install missing packages,
+    including those of ``useful``, without which the lab still works.
     """
     wanted = {**BASE_TOOLS, **(_OPENSSH_TOOLS if openssh else {}), **(MACHINE_TOOLS if machine else {}), **(more or {})}
     missing = missing_tools({**wanted, **(useful or {})} if install else wanted)
@@ -67,14 +68,14 @@ def check_tools(
 
 
 def install_packages(packages: Iterable[str]) -> None:
-    """Install Debian packages, saying so. Blocking. Raises LabSetupError with apt-get's last words."""
+    """Install Debian packages and announce it. Blocking. Raises LabSetupError with the end of apt-get's output."""
     names = sorted(set(packages))
     root = os.geteuid() == 0
     get = [*([] if root else ["sudo", "-n"]), "env", "DEBIAN_FRONTEND=noninteractive", "apt-get"]
     sys.stderr.write(f"installing Debian packages: {' '.join(names)}\n")
     done = _ran([*get, "install", "-y", "--no-install-recommends", *names])
     if done.returncode != 0:
-        # The list may be old, or there may be none: only then is it worth the time to fetch one.
+        # The list may be old or missing: only then is fetching one worth the time.
         _ran([*get, "update"])
         done = _ran([*get, "install", "-y", "--no-install-recommends", *names])
     if done.returncode != 0:
@@ -99,7 +100,7 @@ def _sysctl(name: str) -> str | None:
 
 
 def namespaces_refused() -> str | None:
-    """What to do where this user may not make the namespaces that a lab is built of; None: they may. Blocking."""
+    """Return what to do if this user may not make a lab's namespaces, or None if they may. Blocking."""
     root = os.geteuid() == 0
     argv = ["unshare", "--net", *([] if root else ["--user", "--map-root-user"]), "true"]
     done = _ran(argv)
@@ -110,7 +111,7 @@ def namespaces_refused() -> str | None:
 
 
 def namespace_refusal(exc: OSError, *, root: bool) -> LabSetupError:
-    """What to tell when the kernel refuses namespaces."""
+    """Build the error for a kernel that refuses namespaces."""
     if root:
         return LabSetupError(
             f"this root user may not create namespaces ({exc}); if this is a container, start it with --privileged "

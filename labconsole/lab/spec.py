@@ -1,4 +1,4 @@
-"""What a lab is asked to be: the options of ``labconsole lab up``, checked before anything is built."""
+"""The specification of a lab: the options of ``labconsole lab up``, checked before anything is built."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from labconsole.errors import ConfigError
@@ -18,17 +18,18 @@ MAX_SOURCES = 99
 
 MIN_MTU, MAX_MTU = 576, 65535
 HOPS = ("uut/in", "uut/out")
-"""Where loss can be injected. Not ``sink/in``: tcpdump's tap sees a frame before the netdev ingress hook does, so the
-capture would count what the rule dropped. Not the source's egress: the drop comes back to the sender as ENOBUFS, and a
-frame that was never sent is not lost."""
+"""Hops where loss can be injected. Not ``sink/in``: tcpdump's tap sees a frame before the netdev ingress hook does, so
+the capture would count frames that the rule dropped. Not the source's egress: the sender gets the drop as ENOBUFS, and
+a frame that was never sent is not lost.
+"""
 
 DEFAULT_PLATFORMS = ("raw", "raw-bridge", "container")
 UML = "uml"
 QEMU_NIC_MODELS = {"qemu-virtio": "virtio", "qemu-e1000": "e1000", "qemu-vmxnet3": "vmxnet3"}
-"""Platforms that emulate a machine, and the NIC that it has."""
+"""Platforms that emulate a machine, and the model of its NIC."""
 
 MACHINE_ONLY_PLATFORMS = ("kvm", "xen")
-"""For a UUT that is a machine: KVM as its processor has it, Xen as it boots it."""
+"""Platforms for a UUT that is a machine: KVM needs its processor's support, and Xen must be what it boots."""
 
 DEFAULT_MACHINE_PLATFORMS = ("raw", "raw-bridge", "lxc", *MACHINE_ONLY_PLATFORMS)
 KNOWN_PLATFORMS = (*DEFAULT_PLATFORMS, "lxc", UML, *QEMU_NIC_MODELS, *MACHINE_ONLY_PLATFORMS)
@@ -42,7 +43,9 @@ MAX_LINK_SPEED_BPS = 100 * 10**9
 
 @dataclass(frozen=True)
 class LabSpec:
-    """The options of one lab. ``link_speed_bps`` None: links are not shaped. ``python`` None: this interpreter."""
+    """The options of one lab. ``link_speed_bps`` is None for links without shaping, ``python`` is None for this
+    interpreter.
+    """
 
     name: str = "local"
     sources: int = 3
@@ -56,7 +59,7 @@ class LabSpec:
     platforms: tuple[str, ...] = DEFAULT_PLATFORMS
     uut: Literal["namespace", "machine"] = "namespace"
     boot: Literal["linux", "xen"] = "linux"
-    """What the machine that is the UUT boots."""
+    """The system that the machine that is the UUT boots."""
 
     nic: Literal["virtio", "e1000"] = "virtio"
     """The model of the machine's NICs."""
@@ -65,7 +68,7 @@ class LabSpec:
     """Whether guests have the programs of jobs."""
 
     def __post_init__(self) -> None:
-        """Raises ConfigError for the first option that cannot be."""
+        """Check the options. Raises ConfigError for the first invalid one."""
         if not NAME.match(self.name):
             raise ConfigError(
                 "is not a valid name for a lab",
@@ -85,7 +88,7 @@ class LabSpec:
         _word("nic", self.nic, ("virtio", "e1000"))
         self._check_machine()
         if self.generator == "pktgen" and self.ssh_server == "openssh":
-            # sshd would log in the host's user, who in the machine is nobody special and may not send.
+            # sshd would log in the host's user, who has no privileges in the machine and may not send.
             raise ConfigError(
                 "is not possible in a lab with pktgen", key="ssh_server", value=self.ssh_server, allowed="builtin"
             )
@@ -96,19 +99,25 @@ class LabSpec:
             raise ConfigError("must be one or more names, each given once", key="platforms", value=self.platforms)
         if self.generator == "pktgen" and needs_guest(self.platforms):
             raise ConfigError(
-                "is not possible in a lab with pktgen, which runs in a machine itself", key="platforms",
-                value=", ".join(self.platforms), allowed=", ".join(DEFAULT_PLATFORMS),
-            )  # fmt: skip
+                "is not possible in a lab with pktgen, which runs in a machine itself",
+                key="platforms",
+                value=", ".join(self.platforms),
+                allowed=", ".join(DEFAULT_PLATFORMS),
+            )
         if UML in self.platforms and (self.generator == "pktgen" or self.uut == "machine"):
             raise ConfigError(
-                "is not possible on a node inside a machine", key="platforms", value=UML,
+                "is not possible on a node inside a machine",
+                key="platforms",
+                value=UML,
                 allowed="uut namespace, generator afpacket",
-            )  # fmt: skip
+            )
         if "lxc" in self.platforms and self.sources > MAX_LXC_STREAMS:
             raise ConfigError(
-                "is more than an lxc container has NICs for", key="sources", value=self.sources,
+                "is more than an lxc container has NICs for",
+                key="sources",
+                value=self.sources,
                 allowed=f"at most {MAX_LXC_STREAMS} with platform lxc",
-            )  # fmt: skip
+            )
         if not isinstance(self.loss, dict):
             raise ConfigError("is not a table of hops and ratios", key="loss", value=self.loss)
         for hop, ratio in self.loss.items():
@@ -128,17 +137,23 @@ class LabSpec:
             return
         if self.generator == "pktgen":
             raise ConfigError(
-                "is not possible in a lab with pktgen, which runs in a machine itself", key="uut", value=self.uut,
+                "is not possible in a lab with pktgen, which runs in a machine itself",
+                key="uut",
+                value=self.uut,
                 allowed="namespace",
-            )  # fmt: skip
+            )
         if self.ssh_server == "openssh":
             raise ConfigError(
-                "is not possible with a UUT that is a machine", key="ssh_server", value=self.ssh_server,
+                "is not possible with a UUT that is a machine",
+                key="ssh_server",
+                value=self.ssh_server,
                 allowed="builtin",
-            )  # fmt: skip
+            )
 
     def injected_digest(self) -> str | None:
-        """Tells labs with different faults apart; slow to make, so that nobody tries all ratios. None: no fault."""
+        """A digest that distinguishes labs by their faults, or None without faults. Slow, to prevent trying all
+        ratios.
+        """
         faults = {hop: float(ratio) for hop, ratio in self.loss.items() if ratio}
         if not faults:
             return None
@@ -146,31 +161,47 @@ class LabSpec:
         return hashlib.scrypt(text, salt=b"labconsole injected", n=2**14, r=8, p=1, dklen=8).hex()
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data; ``from_json`` takes it back."""
-        return asdict(self)
+        """Return plain data for ``from_json``."""
+        return {
+            "name": self.name,
+            "sources": self.sources,
+            "link_speed_bps": self.link_speed_bps,
+            "loss": self.loss,
+            "ssh_server": self.ssh_server,
+            "generator": self.generator,
+            "mtu": self.mtu,
+            "python": self.python,
+            "accel": self.accel,
+            "platforms": self.platforms,
+            "uut": self.uut,
+            "boot": self.boot,
+            "nic": self.nic,
+            "jobs": self.jobs,
+        }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> LabSpec:
-        """Raises ConfigError when the data is not a spec."""
+        """Build a spec from plain data. Raises ConfigError if the data is not a spec."""
         try:
             return cls(**data)
         except TypeError as exc:
             raise ConfigError(f"is not a valid description of a lab: {exc}") from None
 
     def differences(self, other: LabSpec) -> list[str]:
-        """What ``other`` asks for that this is not, as ``option: this, not other``."""
+        """Return the options in which ``other`` differs, as ``option: this, not other``."""
         mine, theirs = self.to_json(), other.to_json()
         return [f"{key}: {mine[key]!r}, not {theirs[key]!r}" for key in mine if mine[key] != theirs[key]]
 
 
 def needs_guest(platforms: Sequence[str]) -> bool:
-    """Whether one of them boots a kernel of its own."""
+    """Whether one of these platforms boots a kernel of its own."""
     return any(name in QEMU_NIC_MODELS or name in MACHINE_ONLY_PLATFORMS for name in platforms)
 
 
 def shaper_burst_bytes(spec: LabSpec) -> int:
-    """One millisecond at link speed, but at least two frames. Ten where the UUT is a machine: its processors keep ours
-    busy, timers come late by some milliseconds, and the shaper would let pass a tenth of the link's speed.
+    """Return one millisecond at link speed, but at least two frames. Ten milliseconds if the UUT is a machine: its
+    processors keep ours busy, timers fire some milliseconds late, and the shaper would pass a tenth of the link's
+    speed.
 
     tbf collects no more credit than this, so a timer that fires later costs throughput; and a sender that was idle may
     run over the line rate by this much once. Neither shows in a trial of a second (0.1 %, or 1 %) or more.

@@ -1,7 +1,7 @@
-"""Where a lab keeps its files, who may change it, and whether its supervisor still lives.
+"""A lab's directory, its lock, and whether its supervisor still lives.
 
 The lock of a lab is an flock on its own directory, so that no lock file outlives it. ``down`` removes the directory
-while holding the lock; whoever then gets the lock of a directory that is no longer the one at that path tries again.
+while it owns the lock; a process that then gets the lock of a directory no longer at that path tries again.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _LOCK_POLL_S = 0.05
 def labs_directory() -> Path:
     """$XDG_STATE_HOME/labconsole/labs, by default below ~/.local/state."""
     base = os.environ.get("XDG_STATE_HOME", "")
-    # The XDG specification tells to ignore a relative path.
+    # The XDG specification requires ignoring a relative path.
     root = Path(base) if base.startswith("/") else Path.home() / ".local" / "state"
     return root / "labconsole" / "labs"
 
 
 def lab_directory(name: str) -> Path:
-    """Directory of one lab; LabSpec has checked the name, callers with a raw name use this check."""
+    """Return the directory of one lab; LabSpec has checked the name, callers with a raw name use this check."""
     if not NAME.match(name):
         raise LabSetupError(f"{name!r} is not a valid name of a lab")
     return labs_directory() / name
@@ -43,7 +43,7 @@ def lab_directory(name: str) -> Path:
 
 @contextlib.contextmanager
 def locked(directory: Path, *, create: bool) -> Iterator[int | None]:
-    """Hold the lab's lock. Yields the lock's descriptor, or None when there is no directory and none is to be made."""
+    """Take the lab's lock. Yields its descriptor, or None if there is no directory and none is to be made."""
     descriptor = _acquire(directory, create=create)
     try:
         yield descriptor
@@ -91,7 +91,7 @@ def _same_directory(descriptor: int, directory: Path) -> bool:
 
 @dataclass(frozen=True)
 class ProcessIdentity:
-    """A process and when it started, so that another process with the same number is not taken for it."""
+    """A process and its start time, so that another process with the same id is not mistaken for it."""
 
     pid: int
     start_ticks: int
@@ -99,7 +99,7 @@ class ProcessIdentity:
 
     @classmethod
     def of(cls, pid: int) -> ProcessIdentity:
-        """Raises ProcessLookupError when there is none."""
+        """Identify a process. Raises ProcessLookupError if it does not exist."""
         ticks = _start_ticks(pid)
         if ticks is None:
             raise ProcessLookupError(pid)
@@ -111,7 +111,7 @@ class ProcessIdentity:
         return _start_ticks(self.pid) == self.start_ticks and _boot_id() == self.boot_id
 
     def signal_and_wait(self, number: int, timeout_s: float) -> bool:
-        """Send a signal (0: none) and wait for the end. False when it did not end in time."""
+        """Send a signal (0: none) and wait for the end. Returns False if it did not end in time."""
         if not self.alive:
             return True
         try:
@@ -119,7 +119,7 @@ class ProcessIdentity:
         except ProcessLookupError:
             return True
         try:
-            # Between the check above and pidfd_open the number may have gone to somebody else.
+            # Between the check above and pidfd_open another process may have got the id.
             if not self.alive:
                 return True
             if number:
@@ -148,7 +148,7 @@ def _boot_id() -> str:
 
 @dataclass(frozen=True)
 class LabFile:
-    """What lab.json says. It is written when the lab is ready, last of all files."""
+    """The content of lab.json. It is written when the lab is ready, last of all files."""
 
     spec: LabSpec
     index: int
@@ -159,7 +159,7 @@ class LabFile:
     kernel: str
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return plain data."""
         return {
             "format": 1,
             "spec": self.spec.to_json(),
@@ -173,7 +173,7 @@ class LabFile:
 
     @classmethod
     def read(cls, directory: Path) -> LabFile | None:
-        """None when there is none. Raises LabSetupError when it cannot be understood."""
+        """Read the file, or return None if there is none. Raises LabSetupError if it is invalid."""
         path = directory / "lab.json"
         try:
             if path.stat().st_size > MAX_FILE_BYTES:
@@ -196,12 +196,12 @@ class LabFile:
             raise LabSetupError(f"{path} is not valid ({exc}); remove it, then run `labconsole lab up`") from exc
 
     def write(self, directory: Path) -> None:
-        """Whole or not at all."""
+        """Write the file atomically."""
         write_private(directory / "lab.json", json.dumps(self.to_json(), indent=1) + "\n")
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read, whole or not at all."""
+    """Write a file atomically that only its owner may read."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:

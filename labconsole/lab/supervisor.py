@@ -1,7 +1,7 @@
-"""``python -m labconsole.lab.supervisor``: the process outside a lab's namespaces, which holds the lab.
+"""``python -m labconsole.lab.supervisor``: the process outside a lab's namespaces, which keeps the lab alive.
 
-It takes what must come from the host's network namespace (the listening sockets of the nodes' SSH servers), enters new
-namespaces, forks the lab's process 1 and waits for it. Killed in whatever way, it takes the lab with it.
+It opens what must come from the host's network namespace (the listening sockets of the nodes' SSH servers), enters new
+namespaces, forks the lab's process 1 and waits for it. However it is killed, the lab ends with it.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ DEFAULT_NAME = "local"
 
 
 def main(arguments: list[str]) -> int:
-    """Detach, then hold the lab until told to end."""
+    """Detach, then run the lab until a signal ends it."""
     parser = argparse.ArgumentParser(prog="labconsole.lab.supervisor")
     parser.add_argument("--directory", type=Path, required=True)
     parser.add_argument("--spec", required=True)
     parser.add_argument("--ready-fd", type=int, required=True)
     parser.add_argument("--lock-fd", type=int, required=True)
     options = parser.parse_args(arguments)
-    # A second fork: who called `up` may live long and is not to be the parent of a zombie.
+    # A second fork: the process that called `up` may live long and must not be the parent of a zombie.
     if os.fork():
         os._exit(0)
     os.setsid()
@@ -64,18 +64,18 @@ def main(arguments: list[str]) -> int:
 
 
 def _tell(ready: TextIO, message: dict[str, object]) -> None:
-    """One line for ``up``: first ``pid``, then ``ready`` or ``error``."""
+    """Write one line for ``up``: first ``pid``, then ``ready`` or ``error``."""
     try:
         print(json.dumps(message), file=ready, flush=True)
     except BrokenPipeError:
-        return  # whoever called `up` has left; the lab is as up as it would have been
+        return  # the caller of `up` has left; the lab is up all the same
 
 
 def claim(spec: LabSpec) -> tuple[int, socket.socket, dict[str, socket.socket]]:
-    """The lab's index, the socket that makes it its own, and a listening socket per node.
+    """Claim an index; return it, the socket that claims it, and a listening socket per node.
 
-    Listening on an address is the one thing that two processes cannot do at once. An index whose addresses somebody
-    else uses in part is not taken.
+    Listening on an address is the one thing that two processes cannot do at once. An index is skipped if other programs
+    use some of its addresses.
     """
     for index in [0] if spec.name == DEFAULT_NAME else range(1, HIGHEST_INDEX + 1):
         opened: list[socket.socket] = []
@@ -117,10 +117,10 @@ def _hold(spec: LabSpec, directory: Path, ready: TextIO, lock: int) -> int:
     )
     uut_case = None
     if spec.uut == "machine":
-        from labconsole.lab.machines.uut import MachineCase, write_boot_files
+        from labconsole.lab.machines.uut import QemuMachineHost, write_boot_files
 
         write_boot_files(spec, directory)
-        uut_case = MachineCase
+        uut_case = QemuMachineHost
     listener = control.listen(directory)
     blueprint = init.Blueprint(spec, layout, listeners, keys.host_private, keys.client_public, user_name(), uut_case)
     enter_namespaces()
@@ -159,8 +159,9 @@ def _await_ready(report: socket.socket) -> None:
 
 
 def enter_namespaces() -> None:
-    """A user namespace (when not root), and a PID namespace for the next child, which makes the others for itself: this
-    process needs the host's /proc. Raises LabSetupError saying what to type."""
+    """Enter a user namespace (when not root), and a PID namespace for the next child, which makes the others for
+    itself: this process needs the host's /proc. Raises LabSetupError with the command to type.
+    """
     root = os.geteuid() == 0
     try:
         if not root:
@@ -171,7 +172,7 @@ def enter_namespaces() -> None:
 
 
 def end_with_signal(process: int) -> None:
-    """SIGTERM and SIGINT end the lab's first process, and with it everything; waitpid() then returns."""
+    """Make SIGTERM and SIGINT end the lab's first process, and with it everything; waitpid() then returns."""
 
     def kill(*_: object) -> None:
         os.kill(process, signal.SIGKILL)
@@ -184,8 +185,9 @@ def end_with_signal(process: int) -> None:
 def _say_up(
     spec: LabSpec, index: int, directory: Path, ready: TextIO, lock: int, process: int, kernel_release: str
 ) -> None:
-    """Write that the lab is up, and tell ``up``. ``/proc`` here is still the host's, so the numbers are those that
-    ``down`` sees."""
+    """Write that the lab is up, and notify ``up``. ``/proc`` here is still the host's, so the ids are those that
+    ``down`` sees.
+    """
     LabFile(
         spec=spec,
         index=index,

@@ -1,1 +1,1 @@
-"""Arithmetic on counts, and on runs. Pure."""
+"""Arithmetic on counts and on runs. Pure."""

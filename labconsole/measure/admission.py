@@ -1,8 +1,8 @@
-"""Which runs enter a report's means, seen together: whole set-ups, one run a place, no contradictions. Pure.
+"""Decides which runs enter a report's means: whole set-ups, one run per place, no contradictions. Pure.
 
-A set-up that broke off is taken again whole, and its own runs enter nothing: which trials it lost is no accident. A
-place of a plan (block, point, repetition) holds one run, the last attempt that stands. What claims a place twice, or
-one set-up for two things, is listed and never averaged.
+A set-up that was not completed is repeated as a whole, and its own runs enter nothing: which trials it lost is not
+random. A place of a plan (block, point, repetition) has one run, the last standing attempt. Runs that claim a place
+twice, or one set-up for two things, are listed and never averaged.
 """
 
 from __future__ import annotations
@@ -10,9 +10,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from labconsole.measure.groups import STANDING, design_of, is_search_trial, kept_out
+from labconsole.measure.contiguous_set_ups import (
+    ContiguousSetUps,
+    SetUpStarts,
+    find_set_up_starts,
+    number_contiguous_set_ups,
+)
+from labconsole.measure.groups import STANDING, design_of, find_exclusion_reason, is_search_trial
 from labconsole.measure.run_row import RunRow
-from labconsole.measure.stretches import Begun, Stretches, first_begun, stretches
 
 Place = tuple[str, str, int | None, int, int]
 """Plan, testbed, block, point, repetition."""
@@ -20,49 +25,50 @@ Place = tuple[str, str, int | None, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """``entered``: runs that enter, in their order; ``left_out``: why the others do not, a key of WHY by run id.
+    """The result of admission.
 
-    ``stretches``: which set-ups were taken in one go, ``begun``: when each was first tried, by all that is stored.
+    ``entered``: runs that enter, in their order. ``left_out``: why the others do not, a key of WHY by run id.
+    ``stretches``: the contiguous set-ups. ``begun``: when each set-up was first tried, according to everything stored.
     """
 
     entered: tuple[RunRow, ...]
     left_out: dict[str, str]
-    stretches: Stretches = field(default_factory=dict)
-    begun: Begun = field(default_factory=dict)
+    stretches: ContiguousSetUps = field(default_factory=dict)
+    begun: SetUpStarts = field(default_factory=dict)
 
 
 def place_of(run: RunRow) -> Place | None:
-    """A run's place in its plan; None without a plan."""
+    """A run's place in its plan, or None without a plan."""
     if run.plan_hash is None or run.plan_point is None or run.repetition is None:
         return None
     return (run.plan_hash, run.testbed_fingerprint, run.block, run.plan_point, run.repetition)
 
 
 def admit(runs: Sequence[RunRow], meant: Collection[str] | None = None) -> Admission:
-    """Judge runs together: ``runs`` has to hold everything that is stored of their set-ups and places.
+    """Judge runs together: ``runs`` must contain everything that is stored of their set-ups and places.
 
-    ``meant``: ids of those that a report is about, None: all. Runs without a block give way to blocks only among them:
-    beside blocks that are not part of the report there is nothing that they could be mixed with.
+    ``meant``: ids of the runs that a report covers, or None for all. Runs without a block are excluded in favour of
+    blocks only among these: there is nothing to mix them with if the blocks are not part of the report.
     """
-    left_out = {run.run_id: why for run in runs if (why := kept_out(run)) is not None}
+    left_out = {run.run_id: why for run in runs if (why := find_exclusion_reason(run)) is not None}
     planned = [run for run in runs if run.role not in ("pilot", "telemetry") and not is_search_trial(run)]
     for why, found in (
         ("set_up_contradicts", _contradictory(planned)),
-        ("set_up_broke_off", _broken_off(planned)),
-        ("attempts_missing", _without_earlier(planned)),
+        ("set_up_broke_off", _find_incomplete(planned)),
+        ("attempts_missing", _find_missing_attempts(planned)),
     ):
         for run_id in found:
             left_out.setdefault(run_id, why)
-    for run_id, why in _of_one_place([run for run in planned if run.run_id not in left_out]):
+    for run_id, why in _find_superseded([run for run in planned if run.run_id not in left_out]):
         left_out.setdefault(run_id, why)
     standing = [run for run in runs if run.run_id not in left_out and (meant is None or run.run_id in meant)]
-    for run_id in _outside_blocks(standing):
+    for run_id in _find_unblocked(standing):
         left_out[run_id] = "outside_blocks"
     entered = tuple(run for run in runs if run.run_id not in left_out)
-    return Admission(entered, left_out, stretches(runs), first_begun(runs))
+    return Admission(entered, left_out, number_contiguous_set_ups(runs), find_set_up_starts(runs))
 
 
-def _by_set_up(runs: Iterable[RunRow]) -> dict[str, list[RunRow]]:
+def _group_by_set_up(runs: Iterable[RunRow]) -> dict[str, list[RunRow]]:
     found: dict[str, list[RunRow]] = {}
     for run in runs:
         if run.set_up is not None and run.block:
@@ -71,71 +77,72 @@ def _by_set_up(runs: Iterable[RunRow]) -> dict[str, list[RunRow]]:
 
 
 def _contradictory(runs: Iterable[RunRow]) -> list[str]:
-    """Runs of set-ups that say to be several, or to hold more trials than they do."""
+    """Runs of set-ups with contradictory facts, or with more trials than the set-up should have."""
     found = []
-    for held in _by_set_up(runs).values():
-        said = {(run.platform, run.background, run.testbed_fingerprint, run.plan_hash, run.block) for run in held}
-        boots = {run.boot_id for run in held} - {None}  # of a trial that ended early it may not have been read
-        trials = held[0].set_up_trials
-        if len(said) > 1 or len(boots) > 1 or (trials is not None and len({place_of(run) for run in held}) > trials):
-            found += [run.run_id for run in held]
+    for members in _group_by_set_up(runs).values():
+        said = {(run.platform, run.background, run.testbed_fingerprint, run.plan_hash, run.block) for run in members}
+        boots = {run.boot_id for run in members} - {None}  # it may be missing for a trial that ended early
+        trials = members[0].set_up_trials
+        if len(said) > 1 or len(boots) > 1 or (trials is not None and len({place_of(run) for run in members}) > trials):
+            found += [run.run_id for run in members]
     return found
 
 
-def _broken_off(runs: Iterable[RunRow]) -> list[str]:
-    """Runs of set-ups of which fewer places are filled than they have."""
+def _find_incomplete(runs: Iterable[RunRow]) -> list[str]:
+    """Runs of set-ups in which fewer places are filled than they have."""
     found = []
-    for held in _by_set_up(runs).values():
-        trials = max((run.set_up_trials or 0 for run in held), default=0)
-        if len({place_of(run) for run in held if _fills_its_place(run)}) < trials:
-            found += [run.run_id for run in held]
+    for members in _group_by_set_up(runs).values():
+        trials = max((run.set_up_trials or 0 for run in members), default=0)
+        if len({place_of(run) for run in members if _fills_its_place(run)}) < trials:
+            found += [run.run_id for run in members]
     return found
 
 
 def _fills_its_place(run: RunRow) -> bool:
-    """A run that stands does, and an invalid one after which no further attempt was to come: resume asks the same."""
+    """Whether a run fills its place: a standing run does, and an invalid last attempt. Resume uses the same rule."""
     return run.verdict in STANDING or run.attempt is None or run.attempts is None or run.attempt >= run.attempts
 
 
-def _without_earlier(runs: Iterable[RunRow]) -> list[str]:
-    """Runs of places whose attempts do not count from 1 without a gap: some are not here."""
+def _find_missing_attempts(runs: Iterable[RunRow]) -> list[str]:
+    """Runs of places whose attempts are not numbered from 1 without a gap: some are not here."""
     attempts: dict[Place, list[tuple[int, str]]] = {}
     for run in runs:
         place = place_of(run)
         if place is not None and run.attempt is not None:
             attempts.setdefault(place, []).append((run.attempt, run.run_id))
     found = []
-    for held in attempts.values():
-        if len(held) == 1 and held[0][0] == 1:
+    for numbered in attempts.values():
+        if len(numbered) == 1 and numbered[0][0] == 1:
             continue
-        numbers = {number for number, _ in held}
+        numbers = {number for number, _ in numbered}
         if numbers != set(range(1, len(numbers) + 1)):
-            found += [run_id for _, run_id in held]
+            found += [run_id for _, run_id in numbered]
     return found
 
 
-def _of_one_place(runs: Iterable[RunRow]) -> list[tuple[str, str]]:
-    """Of several standing runs of one place the last attempt enters; where there are two of it, none does."""
+def _find_superseded(runs: Iterable[RunRow]) -> list[tuple[str, str]]:
+    """Runs that do not enter because their place has several. Only the last attempt enters; none if it exists twice."""
     places: dict[Place, list[RunRow]] = {}
     for run in runs:
         place = place_of(run)
         if place is not None and run.verdict in STANDING:
             places.setdefault(place, []).append(run)
     found: list[tuple[str, str]] = []
-    for held in places.values():
-        if len(held) == 1:
+    for candidates in places.values():
+        if len(candidates) == 1:
             continue
-        last = max(run.attempt or 0 for run in held)
-        twice = sum((run.attempt or 0) == last for run in held) > 1 or len({run.set_up for run in held}) > 1
+        last = max(run.attempt or 0 for run in candidates)
+        twice = sum((run.attempt or 0) == last for run in candidates) > 1 or len({run.set_up for run in candidates}) > 1
         found += [
             (run.run_id, "doubled_place" if twice else "superseded")
-            for run in held if twice or run.attempt != last
-        ]  # fmt: skip
+            for run in candidates
+            if twice or run.attempt != last
+        ]
     return found
 
 
-def _outside_blocks(runs: Iterable[RunRow]) -> list[str]:
-    """Runs without a block whose design point has blocks: nobody drew when they were taken."""
+def _find_unblocked(runs: Iterable[RunRow]) -> list[str]:
+    """Runs without a block whose design point has blocks: their order was not randomized."""
     blocked, bare = set(), []
     for run in runs:
         if run.block and run.set_up is not None:

@@ -1,7 +1,8 @@
-"""When a stream's packets came to the sink, and the forwarding rate over that window (RFC 2285, section 3.6.1). Pure.
+"""When a stream's packets arrived at the sink, and the forwarding rate over that window. Pure.
 
-Only the sink's clock is looked at: no other one has to agree with it. What a queue holds when the source stops comes
-late, and would be forwarding rate if it were divided by the time of sending.
+The rate is that of RFC 2285, section 3.6.1. Only the sink's clock is used, so no other clock has to agree with it.
+Packets that a queue contains when the source stops arrive late, and would inflate the forwarding rate if they were
+divided by the sending time.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from labconsole.model.record.run import Arrivals
 from labconsole.wire.capture import CapturedStream
 
 STAMP_RESOLUTION_S = 1e-9
-"""tcpdump is asked for nanoseconds."""
+"""tcpdump is set to record nanoseconds."""
 
 Samples = Sequence[tuple[int, int]]
 """(time of the sink's monotonic clock in ns, packets that its NIC had received until then), in order of time."""
 
 
-def by_capture(streams: Sequence[CapturedStream], packets: int) -> Arrivals | None:
-    """The window by the capture's own time stamps; None where it does not hold just the one stream's ``packets``."""
+def build_capture_arrivals(streams: Sequence[CapturedStream], packets: int) -> Arrivals | None:
+    """The window by the capture's own time stamps, or None unless it contains exactly the one stream's ``packets``."""
     if not packets and not streams:
         return Arrivals(
             packets=0,
@@ -46,13 +47,13 @@ def by_capture(streams: Sequence[CapturedStream], packets: int) -> Arrivals | No
     )
 
 
-def by_counters(
+def build_counter_arrivals(
     samples: Samples, packets: int, sending_s: float | None, captured: Sequence[CapturedStream] = ()
 ) -> Arrivals | None:
-    """The window by samples of the sink's counter: from the one that first shows a packet to the first with the last.
+    """The window by samples of the sink's counter: from the first sample with a packet to the first with the last.
 
-    None where the samples do not show all ``packets``, or a counter decreased. ``captured``: the streams of a capture
-    that missed packets; what it holds that came late, came late.
+    None if the samples do not show all ``packets``, or a counter decreased. ``captured``: the streams of a capture that
+    missed packets; late packets in it are certainly late.
     """
     counts = [count for _, count in samples]
     if len(samples) < 2 or counts[-1] - counts[0] != packets or any(b < a for a, b in pairwise(counts)):
@@ -67,19 +68,19 @@ def by_counters(
         window_s=(samples[last][0] - samples[first][0]) / 1e9,
         window_from="counters",
         resolution_s=max(apart_ns) / 1e9,
-        late_packets=_at_least(_late(samples, first, sending_s, 0.0), captured, "late_packets"),
-        queued_packets=_at_least(_late(samples, first, sending_s, QUEUED_S), captured, "queued_packets"),
+        late_packets=_lower_bound(_late(samples, first, sending_s, 0.0), captured, "late_packets"),
+        queued_packets=_lower_bound(_late(samples, first, sending_s, QUEUED_S), captured, "queued_packets"),
     )
 
 
-def _at_least(sampled: int | None, captured: Sequence[CapturedStream], name: str) -> int | None:
-    """What surely came late by either witness; None where neither shows a packet and the samples do not rule it out."""
-    held = getattr(captured[0], name) or 0 if len(captured) == 1 else 0
-    return max(sampled or 0, held) if sampled is not None or held else None
+def _lower_bound(sampled: int | None, captured: Sequence[CapturedStream], name: str) -> int | None:
+    """The certainly late packets by either witness, or None if it is open whether there are any."""
+    captured_late = getattr(captured[0], name) or 0 if len(captured) == 1 else 0
+    return max(sampled or 0, captured_late) if sampled is not None or captured_late else None
 
 
 def _late(samples: Samples, first: int, sending_s: float | None, grace_s: float) -> int | None:
-    """Packets that surely came later than this after the first one; None where there may be some and may be none."""
+    """Packets that certainly arrived this late after the first one, or None if it is open whether there are any."""
     if sending_s is None:
         return None
     wait_ns = round((sending_s + grace_s) * 1e9)
@@ -90,10 +91,10 @@ def _late(samples: Samples, first: int, sending_s: float | None, grace_s: float)
 
 
 def forwarding_pps(arrivals: Arrivals | None, sending_s: float | None) -> float | None:
-    """Packets over their window, never over less than the sending time: a unit that dies early is not flattered.
+    """The packets over their window, never over less than the sending time: a unit that dies early is not flattered.
 
-    N arrivals span N - 1 intervals. A window by samples counts where it surely was longer than the sending time. None
-    where the window or the sending time is not known, or fewer than two came.
+    N arrivals span N - 1 intervals. A window by samples counts only if it certainly exceeded the sending time. None if
+    the window or the sending time is unknown, or fewer than two packets arrived.
     """
     if arrivals is None or arrivals.packets < 2 or not sending_s or sending_s <= 0:
         return None
@@ -101,15 +102,16 @@ def forwarding_pps(arrivals: Arrivals | None, sending_s: float | None) -> float 
 
 
 def window_decides(arrivals: Arrivals, sending_s: float) -> bool:
-    """Whether packets provably came over a longer time than they were sent in. Two of them at least."""
+    """Whether at least two packets provably arrived over a longer time than the sending time."""
     error_s = arrivals.resolution_s if arrivals.window_from == "counters" else 0.0
     return _spanned_s(arrivals, -error_s) > sending_s
 
 
 def rate_error_ratio(arrivals: Arrivals | None, sending_s: float | None) -> float | None:
-    """How far the forwarding rate may lie from the true one, where samples tell the window and leave that open.
+    """The possible relative error of the forwarding rate if its window is from samples and leaves it open.
 
-    None: it is exact, for the window is a capture's, or samples show that nothing came late; or there is no rate.
+    None if the rate is exact, because the window is a capture's or samples show that nothing was late, or if there is
+    none.
     """
     rate_pps = forwarding_pps(arrivals, sending_s)
     if arrivals is None or sending_s is None or rate_pps is None or arrivals.window_from != "counters":

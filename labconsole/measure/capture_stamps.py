@@ -1,4 +1,4 @@
-"""What a NIC's own stamps are worth beside the system's clock. Pure."""
+"""The accuracy of a NIC's own time stamps relative to the system's clock. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SECOND_NS = 10**9
 
 
 def nic_stamps(readings: Sequence[NicClock], refused: str | None, ends_ns: Sequence[int | None]) -> CaptureStamps:
-    """By the NIC's clock before and after; ``ends_ns``: the first and the last stamp of the capture."""
+    """Derive it from the NIC's clock before and after. ``ends_ns``: the first and the last stamp of the capture."""
 
     def unknown(why: str) -> CaptureStamps:
         return CaptureStamps(seconds_ahead=None, clock_bound_ns=None, reason=why)
@@ -28,19 +28,19 @@ def nic_stamps(readings: Sequence[NicClock], refused: str | None, ends_ns: Seque
     return CaptureStamps(seconds_ahead=seconds, clock_bound_ns=bound_ns)
 
 
-def with_nics_clock(clocks_ns: int | None, stamps: CaptureStamps | None) -> int | None:
-    """How far a source's clock may be from the one that stamped the capture, by how far it may be from the sink's."""
+def add_nic_clock_bound(clocks_ns: int | None, stamps: CaptureStamps | None) -> int | None:
+    """The bound between a source's clock and the one that stamped the capture, from the bound to the sink's clock."""
     if stamps is None or clocks_ns is None:
         return clocks_ns
     return None if stamps.clock_bound_ns is None else clocks_ns + stamps.clock_bound_ns
 
 
 def stamps_sentence(stream: StreamRecord) -> str | None:
-    """By what a stream's capture was stamped, where it was not the kernel."""
-    told = read_extension(stream.extensions, EXTENSION, CaptureStamps)
-    if told is None:
+    """The source of a capture's time stamps, or None if it was the kernel."""
+    stamps = read_extension(stream.extensions, EXTENSION, CaptureStamps)
+    if stamps is None:
         return None
-    if told.clock_bound_ns is None:
-        return f"captured frames are stamped by the sink's NIC; {' '.join((told.reason or '').split())}"
-    ahead = f", {told.seconds_ahead} s ahead" if told.seconds_ahead else ""
-    return f"captured frames are stamped by the sink's NIC, to {told.clock_bound_ns} ns by the sink's clock{ahead}"
+    if stamps.clock_bound_ns is None:
+        return f"captured frames are stamped by the sink's NIC; {' '.join((stamps.reason or '').split())}"
+    ahead = f", {stamps.seconds_ahead} s ahead" if stamps.seconds_ahead else ""
+    return f"captured frames are stamped by the sink's NIC, to {stamps.clock_bound_ns} ns by the sink's clock{ahead}"

@@ -1,4 +1,4 @@
-"""How far the wall clocks of two nodes may be apart, measured and by statements, and which of both holds. Pure."""
+"""Bounds between the wall clocks of two nodes, measured and stated, and which of them applies. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Ends = tuple[str, str]
 
 
 def agreement(names: Ends, source: dict[str, Any] | None, sink: dict[str, Any] | None) -> ClockAgreement:
-    """Of a stream's two nodes, by the record's ``environment.nodes``; None: it does not tell of that node."""
+    """The agreement of a stream's two nodes, by the record's ``environment.nodes``; None for a node missing there."""
     if source is None or sink is None:
         return ClockAgreement(bound_ns=None, bound_by=None, measured_ns=None, stated_ns=None)
     measured_ns = clock_bound_ns(source, sink)
@@ -44,12 +44,12 @@ def agreement(names: Ends, source: dict[str, Any] | None, sink: dict[str, Any] |
 
 
 def is_stated(*nodes: Mapping[str, Any] | None) -> bool:
-    """Whether something is stated of the clock of any of these nodes."""
+    """Whether anything is stated about the clock of any of these nodes."""
     return any(node is not None and STATED in node for node in nodes)
 
 
 def statement(node: Mapping[str, Any]) -> ClockStatement | None:
-    """What a node's part of the environment states of its clock; None: nothing that this version understands."""
+    """The statement about a node's clock in the environment, or None if there is none that this version understands."""
     try:
         return None if STATED not in node else ClockStatement.model_validate(node[STATED])
     except ValidationError:
@@ -57,7 +57,7 @@ def statement(node: Mapping[str, Any]) -> ClockStatement | None:
 
 
 def _stated(names: Ends, nodes: tuple[Mapping[str, Any], Mapping[str, Any]]) -> tuple[int | None, str | None]:
-    """(the sum of what is stated of both, why it does not count)."""
+    """(the sum of the errors stated for both nodes, why it does not count)."""
     total_ns, references, follows = 0, {}, False
     for name, node in zip(names, nodes, strict=True):
         said = statement(node)
@@ -79,17 +79,17 @@ def _stated(names: Ends, nodes: tuple[Mapping[str, Any], Mapping[str, Any]]) -> 
 
 
 def clock_sentence(stream: StreamRecord) -> str | None:
-    """How far a stream's clocks agree and by whose word, where anything was stated of them."""
-    told = read_extension(stream.extensions, EXTENSION, ClockAgreement)
-    if told is None:
+    """The agreement of a stream's clocks and its origin, or None if nothing was stated about them."""
+    clocks = read_extension(stream.extensions, EXTENSION, ClockAgreement)
+    if clocks is None:
         return None
-    if told.bound_by == "one kernel":
+    if clocks.bound_by == "one kernel":
         return "source and sink have one clock"
-    also = "" if told.unused is None else f"; what is stated does not count: {' '.join(told.unused.split())}"
-    if told.bound_ns is None:
+    also = "" if clocks.unused is None else f"; what is stated does not count: {' '.join(clocks.unused.split())}"
+    if clocks.bound_ns is None:
         return f"how far the clocks agree is not known{also}"
-    others = {"stated": ("measured", told.measured_ns), "measured": ("stated", told.stated_ns)}
-    what, other_ns = others[told.bound_by or "measured"]
-    beside = "" if other_ns is None or told.unused else f" ({what}: to {other_ns} ns)"
-    words = "as is stated of them" if told.bound_by == "stated" else "as labconsole measured"
-    return f"the clocks agree to {told.bound_ns} ns, {words}{beside}{also}"
+    others = {"stated": ("measured", clocks.measured_ns), "measured": ("stated", clocks.stated_ns)}
+    what, other_ns = others[clocks.bound_by or "measured"]
+    alternative = "" if other_ns is None or clocks.unused else f" ({what}: to {other_ns} ns)"
+    origin = "as is stated of them" if clocks.bound_by == "stated" else "as labconsole measured"
+    return f"the clocks agree to {clocks.bound_ns} ns, {origin}{alternative}{also}"

@@ -1,7 +1,7 @@
-"""Two runs side by side: every quantity of both, and whether it differs. Pure; a screen or a report formats the values.
+"""Two runs side by side: every quantity of both, and whether it differs. Pure; callers format the values.
 
-What was asked and what came out is listed whole; of what was found on the nodes (environment, counters of influences)
-only what differs, since that is long and mostly the same.
+Requests and results are listed completely. Facts found on the nodes (environment, counters of influences) are listed
+only if they differ, since they are long and mostly equal.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from labconsole.measure.ledger_picture import hop_words
+from labconsole.measure.ledger_picture import format_hop
 from labconsole.model.design_point import INCLUDES_FCS
 from labconsole.model.record.run import Requested, RunRecord, StreamRecord
 
@@ -30,14 +30,14 @@ VOLATILE = frozenset(
         "age_s",
     }
 )
-"""Of a node's facts: what is another number every time. Told, but no difference between two set-ups."""
+"""Facts of a node that change every time. They are listed, but are no difference between two set-ups."""
 
 
 NOT_LOADED: Final = "module not loaded"
-"""Of a setting that is known not to be there (null)."""
+"""The value of a setting that is known not to exist (null)."""
 
 NOT_COMPARED = ("series_interfaces", "series_rows_not_kept")
-"""What only the file of time series needs."""
+"""Settings that only the file of time series needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,28 +53,28 @@ class Pair:
 
     @property
     def words(self) -> str:
-        """As one reads it in a line, with where it is."""
+        """The pair in one line, with its section."""
         left, right = ("unknown" if value is None else value for value in (self.left, self.right))
         return f"{self.section}: {self.label} {left} → {right}"
 
     @property
     def differs(self) -> bool:
-        """True when the two are not the same, None on one side included."""
+        """True if the two are not equal; None on one side counts as a difference."""
         return bool(self.left != self.right)
 
     @property
     def change(self) -> float | None:
-        """The right one as a share more (or less) than the left one, for quantities where that makes sense."""
+        """The right value's relative change from the left one, or None for quantities where that makes no sense."""
         if self.kind in ("text", "ratio") or not self.left or self.right is None:
             return None
         return float(self.right / self.left - 1)
 
 
 def compare(left: RunRecord, right: RunRecord) -> list[Pair]:
-    """What two runs have in common and where they differ, section by section."""
-    pairs = [*_asked(left, right), *_result(left, right)]
+    """The common and the different quantities of two runs, section by section."""
+    pairs = [*_requested(left, right), *_result(left, right)]
     pairs += _streams(left, right)
-    environments = [_without_settings(r.environment) for r in (left, right)]
+    environments = [_drop_settings(r.environment) for r in (left, right)]
     for section, a, b in (
         ("Background load", left.background, right.background),
         ("Influences", list(left.influences) or None, list(right.influences) or None),
@@ -82,8 +82,8 @@ def compare(left: RunRecord, right: RunRecord) -> list[Pair]:
     ):
         pairs += different(section, a, b)
     settings = [_settings(r.environment) for r in (left, right)]
-    for name, told in settings[0].items():
-        for setting, value in told.items():
+    for name, reported in settings[0].items():
+        for setting, value in reported.items():
             other = settings[1].get(name, {})
             if setting in other:
                 pairs += setting_pair("Environment", f"nodes.{name}.settings.{setting}", [value], [other[setting]])
@@ -91,8 +91,9 @@ def compare(left: RunRecord, right: RunRecord) -> list[Pair]:
 
 
 def setting_pair(section: str, name: str, left: Sequence[Any], right: Sequence[Any]) -> Iterator[Pair]:
-    """A setting of a node that is not alike on both sides; of each all its values. One that a side does not tell is
-    unknown, and no difference.
+    """Yield a node's setting if its values differ between the sides.
+
+    A setting that a side does not report is unknown, which is no difference.
     """
     if any(value not in right for value in left) or any(value not in left for value in right):
         yield Pair(section, name, _setting(left), _setting(right))
@@ -103,7 +104,7 @@ def _setting(values: Sequence[Any]) -> Any:
     return plain[0] if len(plain) == 1 else f"varies: {', '.join(sorted(map(str, plain)))}"
 
 
-def _without_settings(environment: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_settings(environment: Mapping[str, Any]) -> dict[str, Any]:
     found = {name: value for name, value in environment.items() if name not in NOT_COMPARED}
     if isinstance(nodes := found.get("nodes"), dict):
         found["nodes"] = {
@@ -114,14 +115,17 @@ def _without_settings(environment: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _settings(environment: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Of each node that tells them; a record may come from elsewhere."""
+    """The settings by node, for nodes that report them; a record may come from elsewhere."""
     nodes = environment.get("nodes")
-    told = {name: said.get("settings") for name, said in (nodes if isinstance(nodes, dict) else {}).items()
-            if isinstance(said, dict)}  # fmt: skip
-    return {name: settings for name, settings in told.items() if isinstance(settings, dict)}
+    reported = {
+        name: said.get("settings")
+        for name, said in (nodes if isinstance(nodes, dict) else {}).items()
+        if isinstance(said, dict)
+    }
+    return {name: settings for name, settings in reported.items() if isinstance(settings, dict)}
 
 
-def _asked(left: RunRecord, right: RunRecord) -> Iterator[Pair]:
+def _requested(left: RunRecord, right: RunRecord) -> Iterator[Pair]:
     kinds: dict[str, Kind] = {"frame_size_bytes": "bytes", "sources": "count", "duration_s": "seconds"}
     for name in type(left.requested).model_fields:
         a, b = getattr(left.requested, name), getattr(right.requested, name)
@@ -138,8 +142,8 @@ def _asked(left: RunRecord, right: RunRecord) -> Iterator[Pair]:
     yield Pair("Asked", "started", left.started_at, right.started_at, expected=True)
 
 
-def _target(asked: Requested) -> int | str:
-    return asked.target_bps if asked.frame is None else asked.frame.wish(asked.target_bps)
+def _target(requested: Requested) -> int | str:
+    return requested.target_bps if requested.frame is None else requested.frame.wish(requested.target_bps)
 
 
 def _result(left: RunRecord, right: RunRecord) -> Iterator[Pair]:
@@ -152,11 +156,17 @@ def _result(left: RunRecord, right: RunRecord) -> Iterator[Pair]:
 
 
 def _quantities(section: str, left: Any, right: Any, *, expected: bool) -> Iterator[Pair]:
-    """Rates and counts: never exactly the same twice."""
+    """Rates and counts, which are never exactly equal twice."""
     names: tuple[tuple[str, Kind], ...] = (
-        ("offered_packets", "packets"), ("offered_pps", "pps"), ("offered_bps", "bps"), ("measured_packets", "packets"),
-        ("measured_pps", "pps"), ("measured_bps", "bps"), ("loss_packets", "packets"), ("loss_ratio", "ratio"),
-    )  # fmt: skip
+        ("offered_packets", "packets"),
+        ("offered_pps", "pps"),
+        ("offered_bps", "bps"),
+        ("measured_packets", "packets"),
+        ("measured_pps", "pps"),
+        ("measured_bps", "bps"),
+        ("loss_packets", "packets"),
+        ("loss_ratio", "ratio"),
+    )
     for name, kind in names:
         quantity = name.rpartition("_")[0]
         loss = quantity == "loss"
@@ -183,18 +193,18 @@ def _streams(left: RunRecord, right: RunRecord) -> list[Pair]:
 
 
 def _lost_where(section: str, a: StreamRecord, b: StreamRecord) -> Iterator[Pair]:
-    """Loss by hop, of the hops at which either lost something."""
+    """Loss by hop, for the hops at which either run lost something."""
     ours = {hop.hop: hop.lost_packets for hop in a.ledger}
     theirs = {hop.hop: hop.lost_packets for hop in b.ledger}
     for hop in [*ours, *(hop for hop in theirs if hop not in ours)]:
         if ours.get(hop) or theirs.get(hop):
-            yield Pair(section, f"lost before {hop_words(hop)}", ours.get(hop), theirs.get(hop), "packets")
+            yield Pair(section, f"lost before {format_hop(hop)}", ours.get(hop), theirs.get(hop), "packets")
     if a.unplaced_packets or b.unplaced_packets:
         yield Pair(section, "lost, unplaced", a.unplaced_packets, b.unplaced_packets, "packets")
 
 
 def different(section: str, left: Any, right: Any, path: str = "") -> Iterator[Pair]:
-    """Where two pieces of JSON differ. What one of them lacks altogether is one difference, not one a leaf."""
+    """Where two pieces of JSON differ. A part that one of them lacks is one difference, not one per leaf."""
     left, right = _keyed(left), _keyed(right)
     if isinstance(left, dict) and isinstance(right, dict):
         for key in [*left, *(key for key in right if key not in left)]:
@@ -207,7 +217,7 @@ def different(section: str, left: Any, right: Any, path: str = "") -> Iterator[P
 
 
 def _keyed(value: Any) -> Any:
-    """A list of objects as an object by number, so that both are gone through alike."""
+    """A list of objects as an object by number, so that both are compared in the same way."""
     if isinstance(value, list | tuple) and any(isinstance(inner, dict | list) for inner in value):
         return {str(index): inner for index, inner in enumerate(value)}
     return value

@@ -1,4 +1,4 @@
-"""How often a kernel has switched from one task to another, as it counts in /proc/stat. Pure."""
+"""The number of a kernel's context switches, from /proc/stat. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ _SWITCHES = re.compile(r"^ctxt (\d{1,18})$", re.MULTILINE)
 
 
 def context_switches(stat: str) -> int | None:
-    """On all processors together since it was started; None: that is not said."""
+    """The total on all processors since boot, or None if it is missing."""
     found = _SWITCHES.search(stat)
     return None if found is None else int(found[1])
 
 
-def switched_between(before: str, after: str) -> int | None:
-    """Between two readings; None: one does not say, or they are not one after the other."""
+def count_switches(before: str, after: str) -> int | None:
+    """The number between two readings, or None if one lacks it or they are not consecutive."""
     first, last = context_switches(before), context_switches(after)
     return None if first is None or last is None or last < first else last - first

@@ -1,4 +1,4 @@
-"""Arithmetic of packet counts: what a counter grew by, at which rate, and what a trial lost.
+"""Arithmetic of packet counts: the growth of counters, rates, and the loss in a trial.
 
 Pure: counts in, numbers out; unknown stays None.
 """
@@ -11,7 +11,7 @@ from operator import gt
 from typing import Literal, NamedTuple, TypeVar
 
 from labconsole.errors import CounterInconsistency
-from labconsole.model.record.run import CaptureCounts, LostTogether, Side
+from labconsole.model.record.run import CaptureCounts, JointLoss, Side
 from labconsole.wire.codec import STAT_NAMES
 
 Number = TypeVar("Number", int, float)
@@ -32,7 +32,7 @@ def counter_difference(before: int, after: int, *, name: str = "counter") -> int
 
 
 def sample_difference(before: CounterSample, after: CounterSample) -> dict[str, int]:
-    """Difference of every statistic both samples hold, by name."""
+    """The difference of every statistic that both samples contain, by name."""
     return {
         name: counter_difference(old, new, name=name)
         for name, old, new in zip(STAT_NAMES, before.values, after.values, strict=False)
@@ -40,12 +40,12 @@ def sample_difference(before: CounterSample, after: CounterSample) -> dict[str, 
 
 
 def decreases(before: CounterSample, after: CounterSample) -> bool:
-    """True when any statistic went down. In one pass of C: this is asked 9 000 times a second of 100 nodes."""
+    """True if any statistic decreased. One pass in C, because it runs 9 000 times a second for 100 nodes."""
     return any(map(gt, before.values, after.values))
 
 
 def interval_rate(before: CounterSample, after: CounterSample, index: int) -> float | None:
-    """One statistic's rate in 1/s, by its position in STAT_NAMES; None when a sample lacks it.
+    """One statistic's rate in 1/s, by its position in STAT_NAMES, or None if a sample lacks it.
 
     For intervals in which time passed and nothing decreased.
     """
@@ -57,7 +57,7 @@ def interval_rate(before: CounterSample, after: CounterSample, index: int) -> fl
 def interval_rates(before: CounterSample, after: CounterSample) -> dict[str, float]:
     """Rates in 1/s over the *measured* interval between two samples.
 
-    Raises CounterInconsistency when a counter decreased or no time passed: that interval is void.
+    Raises CounterInconsistency if a counter decreased or no time passed: that interval is void.
     """
     elapsed_ns = after.monotonic_ns - before.monotonic_ns
     if elapsed_ns <= 0:
@@ -66,9 +66,10 @@ def interval_rates(before: CounterSample, after: CounterSample) -> dict[str, flo
 
 
 def offered_packets(generator_packets: int | None, source_tx_packets: int | None) -> int | None:
-    """Packets of the stream on the wire (RFC 2285, section 3.5.2): not more than were made, nor than the NIC sent.
+    """Packets of the stream on the wire (RFC 2285, section 3.5.2): not more than generated, nor than the NIC sent.
 
-    Foreign frames make the NIC's count larger, never the result. A NIC that was not read leaves the generator's word.
+    Foreign frames make the NIC's count larger, never the result. If the NIC was not read, the generator's count is
+    used.
     """
     if generator_packets is None or source_tx_packets is None:
         return generator_packets
@@ -76,17 +77,17 @@ def offered_packets(generator_packets: int | None, source_tx_packets: int | None
 
 
 @dataclass(frozen=True, slots=True)
-class Sides:
-    """Packets lost before the wire, at the unit under test, and after it. None: the counter beside it was not read.
+class LossBySide:
+    """Packets lost before the wire, at the unit under test, and after it; None if an adjacent counter was not read.
 
-    Any sign: frames of others that the unit sends by the same port stand on its side with one sign, on the sink's with
-    the other.
+    Any sign is possible: foreign frames that the unit sends by the same port count on its side with one sign, on the
+    sink's side with the other.
     """
 
     source_packets: int | None
     uut_packets: int | None
     sink_packets: int | None
-    together: tuple[LostTogether, ...]
+    together: tuple[JointLoss, ...]
 
 
 def lost_by_side(
@@ -94,11 +95,11 @@ def lost_by_side(
     source_tx_packets: int | None,
     uut_out_packets: int | None,
     measured_packets: int | None,
-) -> Sides:
-    """Where a stream's packets went missing; sides that no counter keeps apart are told as one sum."""
+) -> LossBySide:
+    """Where a stream's packets were lost; sides that no counter separates are reported as one sum."""
     on_wire = None if source_tx_packets is None else offered_packets(generator_packets, source_tx_packets)
     alone: dict[Side, int] = {}
-    together: list[LostTogether] = []
+    together: list[JointLoss] = []
     before, between = generator_packets, list[Side]()
     steps: tuple[tuple[Side, int | None], ...] = (
         ("source", on_wire),
@@ -112,27 +113,27 @@ def lost_by_side(
         if before is not None and len(between) == 1:
             alone[side] = before - packets
         elif before is not None:
-            together.append(LostTogether(sides=tuple(between), packets=before - packets))
+            together.append(JointLoss(sides=tuple(between), packets=before - packets))
         before, between = packets, []
-    return Sides(alone.get("source"), alone.get("uut"), alone.get("sink"), tuple(together))
+    return LossBySide(alone.get("source"), alone.get("uut"), alone.get("sink"), tuple(together))
 
 
 def loss_packets(offered_packets: int | None, measured_packets: int | None) -> int | None:
-    """Offered minus measured; negative when more arrived than was sent, which makes a run invalid."""
+    """Offered minus measured; negative if more arrived than was sent, which makes a run invalid."""
     if offered_packets is None or measured_packets is None:
         return None
     return offered_packets - measured_packets
 
 
 def loss_ratio(offered_packets: int | None, lost_packets: int | None) -> float | None:
-    """Frame loss ratio, RFC 2544 section 26.3 as a ratio over what was *offered*. None when nothing was offered."""
+    """Frame loss ratio, RFC 2544 section 26.3 as a ratio over what was *offered*, or None if nothing was offered."""
     if not offered_packets or lost_packets is None:
         return None
     return lost_packets / offered_packets
 
 
 def rate_pps(packets: int | None, duration_s: float | None) -> float | None:
-    """Packets over a duration; None when either is not known or no time passed."""
+    """Packets over a duration, or None if either is unknown or no time passed."""
     if packets is None or not duration_s or duration_s <= 0:
         return None
     return packets / duration_s
@@ -141,7 +142,7 @@ def rate_pps(packets: int | None, duration_s: float | None) -> float | None:
 def choose_measured(
     capture: CaptureCounts | None, sink_rx_packets: int | None
 ) -> tuple[int | None, Literal["capture", "counters"] | None]:
-    """Packets that arrived, and the witness: the capture when it is complete, else the sink's counter.
+    """Packets that arrived, and the witness: the capture if it is complete, else the sink's counter.
 
     Why there are two: docs/decisions/0008-two-witnesses.md.
     """
@@ -153,7 +154,7 @@ def choose_measured(
 
 
 def total(values: Iterable[Number | None]) -> Number | None:
-    """Sum of counts or rates; None when one of them is not known or there are none."""
+    """Sum of counts or rates, or None if one of them is unknown or there are none."""
     known = list(values)
     if not known or any(value is None for value in known):
         return None

@@ -1,6 +1,6 @@
-"""What the kernel's words for a dropped packet mean, and where to look: for people, beside the ledger. Pure.
+"""Explains the kernel's drop reasons and where to look, for display next to the ledger. Pure.
 
-``docs/drop-reasons.md`` shows the same table, and a test holds it against this one.
+``docs/drop-reasons.md`` has the same table, and a test compares the two.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from labconsole.model.record.extension import read_extension
-from labconsole.model.record.kernel_drops import EXTENSION, HOST_EXTENSION, DropsTold
+from labconsole.model.record.kernel_drops import EXTENSION, HOST_EXTENSION, DropsRecord
 from labconsole.model.record.run import RunRecord
 from labconsole.units import format_count
 
@@ -91,34 +91,36 @@ CAUSES: dict[tuple[str, str | None], DropCause] = {
     ("DEV_READY", "enqueue_to_backlog"): DropCause("the port it came in by was down", "ip link: is it up?"),
     ("DEV_READY", None): DropCause("the port it was to leave by was not up", "ip link; has it a carrier?"),
 }
-"""By the kernel's word and, where the word says too little, the function in which the packet was dropped."""
+"""Causes by drop reason and, where the reason is too general, the function that dropped the packet."""
 
 
 def kernel_doubt(record: RunRecord) -> str | None:
-    """Why the kernel's words are missing or may be too few, where it was asked; None: it was not, or they are all."""
+    """Why the kernel's counts are missing or may be too low, or None if they are complete or were not requested."""
     doubts = [_doubt(record.extensions[name]) for name in (EXTENSION, HOST_EXTENSION) if name in record.extensions]
     return "; ".join(doubt for doubt in doubts if doubt is not None) or None
 
 
-def _doubt(told: Mapping[str, Any]) -> str | None:
-    refused, of = told.get("refused"), "" if told.get("node") is None else f"on the host {told['node']} "
+def _doubt(extension: Mapping[str, Any]) -> str | None:
+    refused, of = extension.get("refused"), "" if extension.get("node") is None else f"on the host {extension['node']} "
     if isinstance(refused, dict):
         return f"{of}it did not say why packets were dropped: {' '.join(str(refused.get('message')).split())}"
-    if told.get("ended_early") is True:
+    if extension.get("ended_early") is True:
         return f"{of}asking ended when its budget was spent (drop_reasons: auto); there may be more than are shown"
-    if told.get("complete") is not True:
+    if extension.get("complete") is not True:
         return f"{of}not every dropped packet was counted with its reason; there may be more than are shown"
     return None
 
 
 def lower_bounds(extensions: Mapping[str, Any]) -> bool:
-    """Whether the kernel's counts in this record may be too low: one that was asked did not count all."""
-    asked = [told for name in (EXTENSION, HOST_EXTENSION) if isinstance(told := extensions.get(name), Mapping)]
-    return any("refused" not in told and told.get("complete") is not True for told in asked)
+    """Whether the kernel's counts in this record may be too low: a kernel that was queried did not count all."""
+    queried = [
+        extension for name in (EXTENSION, HOST_EXTENSION) if isinstance(extension := extensions.get(name), Mapping)
+    ]
+    return any("refused" not in extension and extension.get("complete") is not True for extension in queried)
 
 
 class OffPath(NamedTuple):
-    """Dropped at no hop of a stream. ``label``: as a counter in the ledger would be called."""
+    """Packets dropped at no hop of a stream. ``label``: the name that such a counter would have in the ledger."""
 
     place: str
     stream: str | None
@@ -126,11 +128,11 @@ class OffPath(NamedTuple):
     packets: int
 
 
-def off_path(extensions: Mapping[str, Any]) -> list[OffPath]:
-    """What the kernel dropped at no hop of a stream of this record, the most first."""
-    told = [read_extension(extensions, name, DropsTold) for name in (EXTENSION, HOST_EXTENSION)]
+def find_off_path_drops(extensions: Mapping[str, Any]) -> list[OffPath]:
+    """Packets that the kernel dropped at no hop of a stream of this record, the most first."""
+    records = [read_extension(extensions, name, DropsRecord) for name in (EXTENSION, HOST_EXTENSION)]
     rows = []
-    for node, row in ((each.node, row) for each in told if each is not None for row in each.elsewhere):
+    for node, row in ((each.node, row) for each in records if each is not None for row in each.elsewhere):
         place = f"{node}/" if node else ""
         place += row.interface or "an interface that is gone"
         place += f" in {row.namespace}" if row.namespace else ""
@@ -140,7 +142,7 @@ def off_path(extensions: Mapping[str, Any]) -> list[OffPath]:
 
 
 def kernel_counts(record: RunRecord) -> Counter[tuple[str, str]]:
-    """What the ledgers have of the kernel's words: packets by interface (``uut/eth2``) and word."""
+    """The kernel's drops in the ledgers: packets by interface (``uut/eth2``) and reason."""
     found: Counter[tuple[str, str]] = Counter()
     second = record.background.streams if record.background is not None else ()
     for stream in (*record.streams, *second):
@@ -151,58 +153,58 @@ def kernel_counts(record: RunRecord) -> Counter[tuple[str, str]]:
 
 
 def drops_of_run(record: RunRecord) -> dict[str, int | bool | str] | None:
-    """By the columns of a table with a row per run, without those that are empty; None: no kernel told of drops."""
-    told = [read_extension(record.extensions, name, DropsTold) for name in (EXTENSION, HOST_EXTENSION)]
-    if not any(told):
+    """The drops by column of a table with one row per run, without empty ones, or None if no kernel reported drops."""
+    records = [read_extension(record.extensions, name, DropsRecord) for name in (EXTENSION, HOST_EXTENSION)]
+    if not any(records):
         return None
     found = kernel_counts(record)
-    for row in off_path(record.extensions):
+    for row in find_off_path_drops(record.extensions):
         found[f"off the path, at {row.place}", row.label] += row.packets
-    words = "; ".join(f"{place} {label} {packets}" for (place, label), packets in found.most_common())
+    listed = "; ".join(f"{place} {label} {packets}" for (place, label), packets in found.most_common())
     values = {"kernel_drops_packets": found.total(), "kernel_drops_complete": not lower_bounds(record.extensions)}
-    return {**values, "kernel_drops": words} if words else {**values}
+    return {**values, "kernel_drops": listed} if listed else {**values}
 
 
-def elsewhere_words(record: RunRecord) -> list[str]:
-    """What the kernel dropped at no hop of a stream, the most first, a line each."""
-    words = []
-    for row in off_path(record.extensions):
+def describe_off_path_drops(record: RunRecord) -> list[str]:
+    """A line for each kind of packets that the kernel dropped at no hop of a stream, the most first."""
+    lines = []
+    for row in find_off_path_drops(record.extensions):
         noun = "packet" if row.packets == 1 else "packets"
         whose = f"test {noun} of no stream" if row.stream is None else f"{noun} of {row.stream}"
         cause = cause_of(row.label)
         meant = f": {cause.happened} ({cause.look})" if cause else ""
-        words.append(
+        lines.append(
             f"{format_count(row.packets)} {whose}, off every stream's path, at {row.place}: {row.label}{meant}"
         )
-    return words
+    return lines
 
 
 _KERNELS = re.compile(r"(?!(?:.+\.)?nft\.)(?:.+\.)?kernel\.([A-Za-z0-9_]+)(?:@(.+))?")
-"""Behind an interface's name at most, and no rule of a firewall, whose table may have any name."""
+"""Preceded by an interface's name at most. Excludes rules of a firewall, whose table may have any name."""
 
 
 def is_kernels(label: str) -> bool:
-    """Whether a counter in the ledger is the kernel's word for dropped packets."""
+    """Whether a counter in the ledger is one of the kernel's drop reasons."""
     return _KERNELS.fullmatch(label) is not None
 
 
 def function_of(label: str) -> str | None:
-    """In which the kernel dropped the packets of such a counter; None: it does not say, or it is no word of its."""
-    told = _KERNELS.fullmatch(label)
-    return None if told is None else told[2]
+    """The function that dropped the packets of such a counter, or None if it has none or is no drop reason."""
+    match = _KERNELS.fullmatch(label)
+    return None if match is None else match[2]
 
 
 def cause_of(label: str) -> DropCause | None:
-    """Of a counter in the ledger; None: it is not the kernel's word, or no more is known than it says."""
-    told = _KERNELS.fullmatch(label)
-    if told is None:
+    """The cause for a counter in the ledger, or None if it is no drop reason or nothing more is known."""
+    match = _KERNELS.fullmatch(label)
+    if match is None:
         return None
-    reason, function = told.groups()
-    if reason == "NOT_TOLD":  # before Linux 5.17 the function is all that is known
+    reason, function = match.groups()
+    if reason == "NOT_TOLD":  # before Linux 5.17 only the function is known
         reason = "NOT_SPECIFIED"
     return CAUSES.get((reason, function)) or CAUSES.get((reason, None))
 
 
 def causes_of(labels: Iterable[str]) -> list[DropCause]:
-    """Each once, in the order of the counters."""
+    """The causes for these counters, each once, in their order."""
     return list(dict.fromkeys(cause for label in labels if (cause := cause_of(label)) is not None))

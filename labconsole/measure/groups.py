@@ -1,8 +1,8 @@
-"""Which runs are repetitions of each other: same design point under same conditions. Pure; curves and reports use it.
+"""Groups runs into repetitions: same design point under same conditions. Pure; curves and reports use it.
 
-The design point is what was asked for. Conditions are what else has to be equal before runs may be pooled: duration,
-testbed with what is injected in it, kernel, hypervisor, generator, and the version of how numbers are reckoned. Unknown
-is a value of its own. Only an explicit ``pool`` puts together what differs.
+The design point is the request. Conditions must be equal, too, before runs may be pooled: duration, testbed with
+injected effects, kernel, hypervisor, generator, and the version of the method of computation. Unknown is a value of its
+own. Only an explicit ``pool`` combines different conditions.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ STANDING = ("valid", "suspect")
 SEARCH_TRIALS = "trials of searches"
 
 QUANTITIES = ("offered_pps", "offered_bps", "measured_pps", "measured_bps", "loss_ratio")
-"""What is summarized. Measured is the forwarding rate where a run knows it: see ``rate_of``."""
+"""The summarized quantities. Measured is the forwarding rate if a run has it: see ``rate_of``."""
 
 ONE_SET_UP = "one set-up"
-"""Stands for the set-up of runs that say none, and of plans without blocks: together they are one, and no more."""
+"""The set-up of runs that name none, and of plans without blocks: together they are one, and no more."""
 
 Point = TypeVar("Point")
 Setting = TypeVar("Setting", bound=Hashable)
 
 
 class GroupConditions(NamedTuple):
-    """What has to be equal beside the design point. None: not known, or pooled."""
+    """Conditions that must be equal in addition to the design point; None if unknown or pooled."""
 
     duration: float | None
     testbed: str | None
@@ -45,14 +45,14 @@ class GroupConditions(NamedTuple):
 
 
 CONDITIONS = GroupConditions._fields
-"""By these names they are pooled (``report --pool``)."""
+"""The names under which conditions are pooled (``report --pool``)."""
 
 OF_THE_PLATFORM = ("kernel", "hypervisor")
 """Conditions that belong to a platform: two platforms may differ in them and still be compared."""
 
 
 class Alike(NamedTuple):
-    """What repetitions share: the factors of their design point, but for duration and generator, and conditions.
+    """The common facts of repetitions: conditions, and the factors of their design point.
 
     Duration and generator are among the conditions here, because a report may pool them.
     """
@@ -67,14 +67,14 @@ class Alike(NamedTuple):
 
 def conditions_of(run: RunRow, pool: Collection[str] = ()) -> GroupConditions:
     """The conditions of a run; those of ``pool`` count as equal."""
-    held = GroupConditions(
+    conditions = GroupConditions(
         run.duration_s, run.testbed, run.testbed_fingerprint, run.uut_kernel, run.hypervisor, run.generator, run.method
     )
-    return held._replace(**dict.fromkeys(pool)) if pool else held
+    return conditions._replace(**dict.fromkeys(pool)) if pool else conditions
 
 
 def design_of(run: RunRow, pool: Collection[str] = ()) -> Alike | None:
-    """What a run shares with its repetitions; None where its frames had no one size."""
+    """The common facts of a run and its repetitions, or None if its frames had no single size."""
     if run.frame is None:
         return None
     return Alike(
@@ -88,10 +88,10 @@ def design_of(run: RunRow, pool: Collection[str] = ()) -> Alike | None:
 
 
 def rate_of(run: RunRow) -> tuple[float, float] | None:
-    """What a run forwarded, in packets and bits per second: over the window of arrivals (RFC 2285, forwarding rate).
+    """A run's forwarding rate in packets and bits per second, or None if unknown.
 
-    Over the sending time where numbers were reckoned by method 1, and where not even two packets arrived, which have no
-    window. None where it is not known.
+    It is over the window of arrivals (RFC 2285), but over the sending time in runs of method 1, and if fewer than two
+    packets arrived, which have no window.
     """
     if run.forwarding_pps is not None and run.forwarding_bps is not None:
         return run.forwarding_pps, run.forwarding_bps
@@ -105,43 +105,43 @@ def rate_of(run: RunRow) -> tuple[float, float] | None:
 
 
 def arrived_packets(run: RunRow) -> int | None:
-    """How many packets of a run came to the sinks."""
+    """The number of a run's packets that arrived at the sinks, or None if unknown."""
     if run.offered_packets is None or run.loss_packets is None:
         return None
     return run.offered_packets - run.loss_packets
 
 
 def block_of(run: RunRow) -> Hashable:
-    """Where a run's set-up stands: its block in a plan on a testbed, or the one set-up of all that have none."""
+    """The block of a run's set-up in a plan on a testbed, or the one set-up of all runs without a block."""
     if run.set_up is None or not run.block or run.plan_hash is None:
         return ONE_SET_UP
     return (run.block, run.plan_hash, run.testbed_fingerprint)
 
 
 def occasion_of_block(block: Hashable) -> Hashable:
-    """What all blocks of one plan on one occasion have in common: its hash; of what has no block, that."""
+    """The common key of all blocks of one plan on one occasion: its hash, or the block itself outside plans."""
     return block[1] if isinstance(block, tuple) else block
 
 
 def _set_up_of(run: RunRow) -> Hashable:
-    """A run's set-up itself: of one that broke off and the one taken again for it, each is its own."""
+    """A run's set-up itself: an incomplete set-up and its repetition are different."""
     block = block_of(run)
     return block if block == ONE_SET_UP else (run.set_up, block)
 
 
-def _taken_again(run: RunRow) -> Hashable:
-    """What a later set-up has in common with the one that it was taken again for; None outside blocks."""
+def _retake_key(run: RunRow) -> Hashable:
+    """The common key of a repeated set-up and the one that it replaces, or None outside blocks."""
     block = block_of(run)
     return None if block == ONE_SET_UP else (block, run.platform, run.background)
 
 
 def is_search_trial(run: RunRow) -> bool:
-    """Whether the run was taken by a load search, and is no point of a grid."""
+    """Whether the run was measured by a load search, and is no point of a grid."""
     of = run.plan_hash
-    return isinstance(of, str) and of.startswith(HASH_PREFIX)  # pandas' missing text is no text
+    return isinstance(of, str) and of.startswith(HASH_PREFIX)  # pandas represents a missing text by another type
 
 
-_WORDS: dict[str, Callable[[object], str]] = {
+_FORMATTERS: dict[str, Callable[[object], str]] = {
     "duration": lambda value: f"{value:g} s",
     "testbed": str,
     "fingerprint": lambda value: f"testbed {str(value)[:8]}",
@@ -152,16 +152,16 @@ _WORDS: dict[str, Callable[[object], str]] = {
 }
 
 
-def condition_words(name: str, value: object) -> str:
-    """One condition as a name says it: ``kernel 6.1.0``, ``60 s``."""
-    return f"{name} unknown" if value is None else _WORDS[name](value)
+def format_condition(name: str, value: object) -> str:
+    """One condition as part of a name: ``kernel 6.1.0``, ``60 s``."""
+    return f"{name} unknown" if value is None else _FORMATTERS[name](value)
 
 
-def told_apart(designs: Iterable[Alike]) -> dict[tuple[str, GroupConditions], str]:
+def disambiguate_platforms(designs: Iterable[Alike]) -> dict[tuple[str, GroupConditions], str]:
     """The name of each platform under each of its conditions: ``raw``, or ``raw (kernel 6.1.0, 60 s)``.
 
-    What differs is told, and nothing else. What belongs to a platform (kernel, hypervisor) is told where that platform
-    has several; the rest of the conditions wherever anything differs in them.
+    Only differences are named. Conditions that belong to a platform (kernel, hypervisor) are named if that platform has
+    several; other conditions are named if anything differs in them.
     """
     found = dict.fromkeys((design.platform, design.conditions) for design in designs)
     common = _differing([conditions for _, conditions in found], [c for c in CONDITIONS if c not in OF_THE_PLATFORM])
@@ -169,40 +169,40 @@ def told_apart(designs: Iterable[Alike]) -> dict[tuple[str, GroupConditions], st
         common.remove("fingerprint")
     names = {}
     for platform, conditions in found:
-        own = _differing([held for name, held in found if name == platform], OF_THE_PLATFORM)
-        words = [condition_words(name, getattr(conditions, name)) for name in CONDITIONS if name in (*common, *own)]
-        names[platform, conditions] = f"{platform} ({', '.join(words)})" if words else platform
+        own = _differing([own_conditions for name, own_conditions in found if name == platform], OF_THE_PLATFORM)
+        parts = [format_condition(name, getattr(conditions, name)) for name in CONDITIONS if name in (*common, *own)]
+        names[platform, conditions] = f"{platform} ({', '.join(parts)})" if parts else platform
     return names
 
 
-def _differing(held: Collection[GroupConditions], names: Iterable[str]) -> list[str]:
-    return [name for name in names if len({getattr(conditions, name) for conditions in held}) > 1]
+def _differing(every: Collection[GroupConditions], names: Iterable[str]) -> list[str]:
+    return [name for name in names if len({getattr(conditions, name) for conditions in every}) > 1]
 
 
 def _one_to_one(found: Iterable[tuple[str, GroupConditions]]) -> bool:
-    """Whether each testbed by name has one fingerprint: then the name says it all."""
+    """Whether each testbed name has one fingerprint: then the name is sufficient."""
     pairs = {(conditions.testbed, conditions.fingerprint) for _, conditions in found}
     return len(pairs) == len({testbed for testbed, _ in pairs})
 
 
 @dataclass(slots=True)
 class Repetitions:
-    """The runs of one design point, by set-up. A summary is made again only when there are more runs than before."""
+    """The runs of one design point, by set-up. A summary is computed again only after more runs were added."""
 
     run_ids: list[str] = field(default_factory=list)
     set_ups: list[Hashable] = field(default_factory=list)
     values: dict[str, dict[Hashable, list[float]]] = field(default_factory=lambda: {name: {} for name in QUANTITIES})
     suspect: set[str] = field(default_factory=set)
-    """The runs among them that are suspect, by their ids."""
+    """The ids of suspect runs among them."""
     _summaries: dict[str, tuple[int, SetUpMean | None]] = field(default_factory=dict)
 
     @property
     def runs(self) -> int:
-        """How many."""
+        """The number of runs."""
         return len(self.run_ids)
 
     def add(self, run: RunRow, set_up: Hashable, known: Iterable[float | None]) -> None:
-        """Take one more; ``known``: its values in the order of QUANTITIES."""
+        """Add one run. ``known``: its values in the order of QUANTITIES."""
         self.run_ids.append(run.run_id)
         self.set_ups.append(set_up)
         if run.verdict == "suspect":
@@ -212,20 +212,20 @@ class Repetitions:
                 self.values[name].setdefault(set_up, []).append(value)
 
     def drop(self, set_up: Hashable) -> int:
-        """Forget the runs of a set-up; returns how many there were."""
-        kept = [place for place, held in enumerate(self.set_ups) if held != set_up]
+        """Forget the runs of a set-up. Returns their number."""
+        kept = [place for place, other in enumerate(self.set_ups) if other != set_up]
         gone = self.runs - len(kept)
         if gone:
             self.run_ids = [self.run_ids[place] for place in kept]
             self.set_ups = [self.set_ups[place] for place in kept]
             self.suspect.intersection_update(self.run_ids)
-            for held in self.values.values():
-                held.pop(set_up, None)
+            for other in self.values.values():
+                other.pop(set_up, None)
             self._summaries.clear()
         return gone
 
     def summary(self, quantity: str) -> SetUpMean | None:
-        """None when no repetition knows this quantity."""
+        """The mean over set-ups, or None if no repetition has this quantity."""
         kept = self._summaries.get(quantity)
         if kept is None or kept[0] != self.runs:
             known = self.values[quantity]
@@ -234,11 +234,11 @@ class Repetitions:
 
 
 class DesignPoints:
-    """Runs by design point, as they come; ``add`` takes more of them.
+    """Runs by design point as they arrive; ``add`` adds more.
 
-    ``left_out``: runs that enter nothing, by why, and trials of searches; ``unknown``: runs that stand but lack a rate.
-    Whether a set-up is whole is not asked here: while a plan runs, its newest never is. Of several for the same
-    place of a plan the last enters. A search takes many loads a few times each: its trials enter only where there is
+    ``left_out``: runs that enter nothing, by reason, and trials of searches. ``unknown``: standing runs that lack a
+    rate. Set-ups need not be complete here: while a plan runs, its newest never is. Of several set-ups for the same
+    place of a plan the last enters. A search measures many loads a few times each: its trials enter only if there is
     nothing else.
     """
 
@@ -247,7 +247,7 @@ class DesignPoints:
         self._searched: dict[Alike, Repetitions] = {}
         self._left_out: Counter[str] = Counter()
         self._last: dict[Hashable, tuple[str, Hashable]] = {}
-        """By what is set up: when the last set-up of it had its newest run, and which it is."""
+        """The time of the newest run in the last set-up, and that set-up, by what is set up."""
         self.unknown = 0
         self.add(runs)
 
@@ -258,15 +258,15 @@ class DesignPoints:
 
     @property
     def left_out(self) -> dict[str, int]:
-        """Runs that do not enter, by why."""
+        """The numbers of runs that do not enter, by reason."""
         trials = sum(repetitions.runs for repetitions in self._searched.values()) if self._points else 0
         return {**self._left_out, **({SEARCH_TRIALS: trials} if trials else {})}
 
     def add(self, runs: Iterable[RunRow]) -> None:
-        """Take more runs. Those that do not enter are only counted."""
+        """Add runs. Those that do not enter are only counted."""
         for run in runs:
             superseded = self._is_superseded(run)
-            why = kept_out(run)
+            why = find_exclusion_reason(run)
             if why == NO_RATE:
                 self.unknown += 1
                 continue
@@ -285,8 +285,8 @@ class DesignPoints:
             there.add(run, _set_up_of(run), (run.offered_pps, run.offered_bps, *rate, run.loss_ratio))
 
     def _is_superseded(self, run: RunRow) -> bool:
-        """Whether a later set-up was made in place of this run's. An earlier one that this run shows goes out."""
-        place, set_up = _taken_again(run), _set_up_of(run)
+        """Whether a later set-up replaced this run's. Removes an earlier set-up that this run replaces."""
+        place, set_up = _retake_key(run), _set_up_of(run)
         if place is None:
             return False
         at, last = self._last.get(place, (run.started_at, set_up))
@@ -295,7 +295,7 @@ class DesignPoints:
         if set_up != last:
             gone = sum(repetitions.drop(last) for repetitions in self._points.values())
             self._left_out.update({WHY["set_up_broke_off"]: gone} if gone else {})
-            self._points = {design: held for design, held in self._points.items() if held.runs}
+            self._points = {design: remaining for design, remaining in self._points.items() if remaining.runs}
         self._last[place] = (max(at, run.started_at), set_up)
         return False
 
@@ -304,7 +304,7 @@ NO_RATE = "no_rate"
 MIXED_SIZES = "mixed_sizes"
 
 SIDES = ("lost_at_source", "lost_at_sink", "instrument_limited")
-"""Reasons by which a run says nothing of the platform: what was lost beside it, or asked beyond the calibration."""
+"""Reasons by which a run has no meaning for the platform: loss outside it, or loads beyond the calibration."""
 
 WHY: dict[str, str] = {
     "invalid": "the run is invalid",
@@ -322,11 +322,11 @@ WHY: dict[str, str] = {
     "superseded": "a later attempt stands",
     "outside_blocks": "not from a block, beside runs that are",
 }
-"""Why a run enters no mean: the code that tables and files use, and in words."""
+"""Why a run enters no mean: the code for tables and files, and its description."""
 
 
-def kept_out(run: RunRow) -> str | None:
-    """Why this run enters no mean, looked at by itself: a key of WHY; None: nothing speaks against it."""
+def find_exclusion_reason(run: RunRow) -> str | None:
+    """Why this run by itself enters no mean, a key of WHY, or None if it may enter."""
     if run.verdict not in STANDING:
         return "invalid"
     if run.role in ("pilot", "telemetry"):
@@ -343,11 +343,11 @@ def kept_out(run: RunRow) -> str | None:
 def maxima(
     points: Iterable[Point], setting: Callable[[Point], Setting], mean: Callable[[Point], float]
 ) -> dict[Setting, Point]:
-    """For each setting (all factors but the load) the point with the highest mean; of equal ones the first."""
+    """For each setting (all factors except the load) the point with the highest mean; of equal ones the first."""
     best: dict[Setting, Point] = {}
     for point in points:
         key = setting(point)
-        held = best.get(key)
-        if held is None or mean(point) > mean(held):
+        best_point = best.get(key)
+        if best_point is None or mean(point) > mean(best_point):
             best[key] = point
     return best

@@ -1,4 +1,4 @@
-"""Times of every packet as a picture of text: how many took how long, on a logarithmic axis. Pure."""
+"""A text picture of the times of every packet: a histogram on a logarithmic axis. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EDGES_NS = [0, *(step * 10**decade for decade in range(12) for step in (1, 2, 5)
 _UNITS = ((10**9, "s"), (10**6, "ms"), (1000, "µs"))
 
 
-def span_words(value_ns: int) -> str:
+def format_span(value_ns: int) -> str:
     """``500 ns``, ``2 µs``."""
     for size, unit in _UNITS:
         if value_ns >= size:
@@ -35,9 +35,9 @@ def histogram_rows(histogram: TimeHistogram, width: int) -> list[Row]:
     rows: list[Row] = []
     for step in range(min(counts), max(counts) + 1):
         packets = counts.get(step, 0)
-        label = f"{span_words(EDGES_NS[step]):>6} – {span_words(EDGES_NS[step + 1]):<6}"
-        told = f"{format_count(packets):>{figures}}  {100 * packets / total:>8.4f} %  "
-        row: Row = [(f"{label}  ", "muted"), (told, "")]
+        label = f"{format_span(EDGES_NS[step]):>6} – {format_span(EDGES_NS[step + 1]):<6}"
+        figures_text = f"{format_count(packets):>{figures}}  {100 * packets / total:>8.4f} %  "
+        row: Row = [(f"{label}  ", "muted"), (figures_text, "")]
         room = width - sum(len(text) for text, _ in row)
         if packets and room >= MIN_BAR:
             row.append((bar(packets / most, room), "good"))

@@ -1,4 +1,4 @@
-"""The packet ledger of one stream: counts along its path, loss named by the hop before which it happened."""
+"""The packet ledger of one stream: counts along its path, and losses named by the hop that packets did not reach."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from labconsole.model.record.run import LedgerHop
 
 @dataclass(frozen=True, slots=True)
 class HopCount:
-    """Packets seen at one point of the path during the trial; None where it could not be read.
+    """Packets seen at one point of the path during the trial, or None if it could not be read.
 
-    ``drops``: reason to packets, from counters at this place that moved in the same time.
+    ``drops``: reason to packets, from counters at this place that grew during the trial.
     """
 
     hop: str
@@ -23,12 +23,12 @@ class HopCount:
 
 
 def build_ledger(counts: Sequence[HopCount], measured_packets: int | None) -> tuple[tuple[LedgerHop, ...], int | None]:
-    """The ledger and what it cannot place.
+    """The ledger, and the number of packets that it cannot place.
 
-    Each hop's loss is the difference to the last hop before it that has a count, so that the sum closes:
-    generator - sum of losses - unplaced = measured. A negative loss (foreign packets joined) is kept as it is.
-    ``unplaced`` is what remains between the last counted hop and ``measured_packets``; None if either is unknown.
-    Drops explain a loss and are no part of the sum.
+    Each hop's loss is the difference to the last hop before it that has a count, so that the sum closes: generator -
+    sum of losses - unplaced = measured. A negative loss (foreign packets joined) is kept unchanged. ``unplaced`` is
+    what remains between the last counted hop and ``measured_packets``; None if either is unknown. Drops explain a loss
+    and are no part of the sum.
     """
     hops: list[LedgerHop] = []
     previous: int | None = None
@@ -51,10 +51,10 @@ def build_ledger(counts: Sequence[HopCount], measured_packets: int | None) -> tu
 
 
 def frozen(counts: Sequence[HopCount]) -> list[int]:
-    """Places in ``counts`` whose counter stood still although packets were counted before and after it.
+    """Places in ``counts`` whose counter did not move although packets were counted before and after it.
 
-    Such a counter does not work (some drivers stop theirs while a program handles packets below the kernel): that it
-    counted nothing is no loss of everything.
+    Such a counter does not work (some drivers stop theirs while a program handles packets below the kernel): its zero
+    does not mean that everything was lost.
     """
     return [
         place
@@ -65,6 +65,6 @@ def frozen(counts: Sequence[HopCount]) -> list[int]:
     ]
 
 
-def without(counts: Sequence[HopCount], places: Sequence[int]) -> list[HopCount]:
-    """The counts with those at ``places`` as not known."""
+def mask_counts(counts: Sequence[HopCount], places: Sequence[int]) -> list[HopCount]:
+    """The counts, with those at ``places`` unknown."""
     return [replace(count, packets=None) if place in places else count for place, count in enumerate(counts)]

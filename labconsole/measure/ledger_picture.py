@@ -1,7 +1,7 @@
-"""The packet ledger of one stream as a picture of text: where packets went, for the terminal and for plain output.
+"""The packet ledger of one stream as a text picture, for the terminal and for plain output.
 
-Pure. Each row is a list of (text, tone); a tone is a word ("", "muted", "good", "warn", "bad") that a screen maps to a
-style and plain output leaves out, so that no meaning hangs on colour. Rows are never wider than asked for.
+Pure. Each row is a list of (text, tone). A tone is one of "", "muted", "good", "warn", "bad", which a screen maps to a
+style and plain output omits, so that no meaning depends on colour. Rows are never wider than requested.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 _HOPS = {"source_nic": "source", "uut_in": "UUT in", "uut_out": "UUT out", "sink_nic": "sink"}
 
 
-def hop_words(hop: str) -> str:
-    """A hop where people read it: ``UUT in`` for ``uut_in``, which records keep."""
+def format_hop(hop: str) -> str:
+    """The display name of a hop: ``UUT in`` for ``uut_in``, which records use."""
     return _HOPS.get(hop, hop.replace("_", " "))
 
 
 def ledger_rows(stream: StreamRecord, width: int) -> list[Row]:
-    """Hop after hop with its count and a bar on a common scale; between two hops what went missing, and why."""
+    """Hop after hop with its count and a bar on a common scale; between two hops the loss and its reasons."""
     known = [hop.packets for hop in stream.ledger if hop.packets is not None]
     most = max(known, default=0)
-    names = max((len(hop_words(hop.hop)) for hop in stream.ledger), default=0)
+    names = max((len(format_hop(hop.hop)) for hop in stream.ledger), default=0)
     places = max((len(_place(hop)) for hop in stream.ledger), default=0)
     counts = max((len(_count(hop.packets)) for hop in stream.ledger), default=1)
     room = width - names - places - counts - 6
-    if room < MIN_BAR:  # on a narrow screen the picture goes first, then the place is cut
+    if room < MIN_BAR:  # on a narrow screen the picture is omitted first, then the place is cut
         room = 0
         places = max(0, min(places, width - names - counts - 4))
     rows: list[Row] = []
@@ -42,7 +42,7 @@ def ledger_rows(stream: StreamRecord, width: int) -> list[Row]:
     for hop in stream.ledger:
         rows += _loss_rows(hop, sent, width)
         row: Row = [
-            (f"{hop_words(hop.hop):<{names}}  ", ""),
+            (f"{format_hop(hop.hop):<{names}}  ", ""),
             (f"{_place(hop)[:places]:<{places}}  ", "muted"),
             (f"{_count(hop.packets):>{counts}}", "warn" if hop.packets is None else ""),
         ]
@@ -60,8 +60,8 @@ def ledger_rows(stream: StreamRecord, width: int) -> list[Row]:
     return [cut(row, width) for row in rows]
 
 
-def drop_words(hop: LedgerHop) -> str:
-    """The drop counters that moved at a hop, the largest first, or ""."""
+def format_drops(hop: LedgerHop) -> str:
+    """The drop counters that grew at a hop, the largest first, or ""."""
     return ", ".join(_drops(hop))
 
 
@@ -74,27 +74,28 @@ def _drops(hop: LedgerHop) -> list[str]:
 
 
 def _loss_rows(hop: LedgerHop, sent: int | None, width: int) -> list[Row]:
-    """The lines between a hop and the one before: nothing when nothing went missing and no counter of drops moved.
+    """The lines between a hop and the previous one; none without a loss and without growth of drop counters.
 
-    Counters that have no room beside the loss stand below it, one a line, and then what the kernel's words mean.
+    Counters that do not fit next to the loss are listed below it, one per line, followed by the meaning of the kernel's
+    reasons.
     """
-    words = drop_words(hop)
+    drops = format_drops(hop)
     if not hop.lost_packets:
-        return [[("  │  ", "muted"), (f"counted as dropped: {words}", "muted")]] if words else []
+        return [[("  │  ", "muted"), (f"counted as dropped: {drops}", "muted")]] if drops else []
     if hop.lost_packets < 0:
         return [[("  ├─ ", "muted"), (f"{_signed(-hop.lost_packets)} that are not the stream's joined here", "warn")]]
     share = f" ({100 * hop.lost_packets / sent:.3g} %)" if sent else ""
-    lost = f"{_signed(-hop.lost_packets)}{share} lost before {hop_words(hop.hop)}"
-    told: Row = [("  ├─ ", "muted"), (lost, "bad"), (f": {words or 'no counter says why'}", "")]
-    if sum(len(text) for text, _ in told) <= width or not words:
-        return [told, *_causes(hop, width)]
-    return [told[:2], *([(_BELOW, "muted"), (each, "")] for each in _drops(hop)), *_causes(hop, width)]
+    lost = f"{_signed(-hop.lost_packets)}{share} lost before {format_hop(hop.hop)}"
+    row: Row = [("  ├─ ", "muted"), (lost, "bad"), (f": {drops or 'no counter says why'}", "")]
+    if sum(len(text) for text, _ in row) <= width or not drops:
+        return [row, *_causes(hop, width)]
+    return [row[:2], *([(_BELOW, "muted"), (each, "")] for each in _drops(hop)), *_causes(hop, width)]
 
 
 def _causes(hop: LedgerHop, width: int) -> list[Row]:
     room = max(width - len(_BELOW), 20)
-    told = [f"{cause.happened} ({cause.look})" for cause in causes_of(name for name, _ in _moved(hop))]
-    return [[(_BELOW, "muted"), (line, "muted")] for text in told for line in wrap(text, room)]
+    texts = [f"{cause.happened} ({cause.look})" for cause in causes_of(name for name, _ in _moved(hop))]
+    return [[(_BELOW, "muted"), (line, "muted")] for text in texts for line in wrap(text, room)]
 
 
 def _place(hop: LedgerHop) -> str:
@@ -110,7 +111,7 @@ def _signed(value: int) -> str:
 
 
 def bar(share: float, width: int) -> str:
-    """A bar of eighths of a cell. What is there at all shows, and what is missing at all shows too."""
+    """A bar in eighths of a cell. Any part above zero is visible, and so is any missing part."""
     eighths = round(share * width * 8)
     if share > 0:
         eighths = max(eighths, 1)
@@ -121,7 +122,7 @@ def bar(share: float, width: int) -> str:
 
 
 def cut(row: Row, width: int) -> Row:
-    """As much of a row as there is room for."""
+    """A row, cut to the width."""
     kept: Row = []
     left = width
     for text, tone in row:

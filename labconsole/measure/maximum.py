@@ -1,6 +1,6 @@
-"""The maximum of a setting: at which load it is read, from which blocks, and what may be said around it. Pure.
+"""The maximum of a setting: the load to read it at, from which blocks, and what may be stated about it. Pure.
 
-The highest of several noisy means is too high on average: the load is therefore chosen on other measurements than those
+The highest of several noisy means is too high on average. The load is therefore chosen on other measurements than those
 that give the value: by a pilot, or on block 1 with the value from the others (D. R. Cox, A note on data-splitting for
 the evaluation of significance levels, Biometrika 62, 1975).
 """
@@ -15,13 +15,13 @@ from labconsole.measure.statistics.effects import Effect, paired_effect
 from labconsole.measure.statistics.set_ups import Key, set_up_means
 
 MINIMUM_TO_CHOOSE = 4
-"""Set-ups without a pilot: one to choose by, three to read an interval from."""
+"""Set-ups without a pilot: one to choose by, three to compute an interval from."""
 REACHED_LOSS_RATIO = 0.001
 COLLAPSE_RATIO = 0.98
 SECOND_GUEST_RATIO = 0.99
 
 Values = Mapping[Any, Sequence[float]]
-"""Of the trials at one load, by block."""
+"""The values of the trials at one load, by block."""
 
 Method = Literal[
     "pilot's load",
@@ -34,9 +34,9 @@ Method = Literal[
 
 @dataclass(frozen=True, slots=True)
 class MaximumChoice:
-    """Which load the maximum is read at and from which ``values`` (by block), ready for ``mean_over_set_ups``.
+    """The load of the maximum and its ``values`` (by block), ready for ``mean_over_set_ups``.
 
-    ``load`` is None where there is no maximum to read; with a single load it is that one, and ``is_maximum`` is False.
+    ``load`` is None if there is no maximum to read; with a single load it is that one, and ``is_maximum`` is False.
     ``highest``: the highest load measured.
     """
 
@@ -47,7 +47,7 @@ class MaximumChoice:
 
     @property
     def blocks(self) -> tuple[Hashable, ...]:
-        """Those that the value is read from."""
+        """The blocks from which the value is read."""
         return tuple(self.values)
 
     @property
@@ -61,10 +61,11 @@ def choose_maximum(
 ) -> MaximumChoice:
     """The load of one setting at which its maximum is read.
 
-    ``by_load``: values by load (any one unit; infinity for "as fast as it goes") and block; ``pilot_load``: what a
-    pilot chose, if there was one; ``first_block``: the one to choose on without a pilot, else the lowest block number.
+    ``by_load``: values by load (any one unit; infinity for "as fast as it goes") and block. ``pilot_load``: the load
+    that a pilot chose, if there was one. ``first_block``: the block to choose on without a pilot, else the lowest block
+    number.
     """
-    known = {load: _with_values(values) for load, values in by_load.items()}
+    known = {load: _drop_empty(values) for load, values in by_load.items()}
     known = {load: values for load, values in sorted(known.items()) if values}
     highest = max(known, default=None)
     if len(known) == 1 and (pilot_load is None or pilot_load in known):
@@ -87,9 +88,9 @@ def choose_maximum(
 
 
 def is_at_least(load: float | None, highest: float | None, lost_or_late_ratio: float | None) -> bool | None:
-    """Whether what is read at ``load`` is only a lower bound: the highest load was still carried.
+    """Whether the value at ``load`` is only a lower bound, because the highest load was still carried.
 
-    ``lost_or_late_ratio``: the share that the unit under test lost or delivered late there; None where not known.
+    ``lost_or_late_ratio``: the share that the unit under test lost or delivered late there, or None if unknown.
     """
     if load is None or highest is None:
         return None
@@ -99,10 +100,10 @@ def is_at_least(load: float | None, highest: float | None, lost_or_late_ratio: f
 
 
 def collapse(choice: MaximumChoice, at_highest: Values, *, packets: float | None = None) -> Effect | None:
-    """Highest load against the load of the maximum, in the blocks that the maximum is read from.
+    """The rate at the highest load compared with the maximum's load, in the blocks that the maximum is read from.
 
-    One-sided p, of a fall by more than 2 %. None where there is nothing to compare: the maximum is at the highest load,
-    or there is no maximum.
+    The p-value is one-sided, for a fall by more than 2 %. None if there is nothing to compare: the maximum is at the
+    highest load, or there is no maximum.
     """
     if not choice.is_maximum or choice.load is None or choice.load == choice.highest:
         return None
@@ -115,11 +116,11 @@ def collapse(choice: MaximumChoice, at_highest: Values, *, packets: float | None
 def second_guest_loses(
     forwarded: Mapping[Key, float], received: Mapping[Key, float], *, packets: float | None = None
 ) -> Effect:
-    """What a second guest gives on against what it gets, by block; one-sided p, of more than 1 % lost in it."""
+    """A second guest's output compared with its input, by block; one-sided p for a loss of more than 1 % in it."""
     return paired_effect(forwarded, received, packets=packets, null=SECOND_GUEST_RATIO, alternative="less")
 
 
-def _with_values(values: Values) -> Values:
+def _drop_empty(values: Values) -> Values:
     return {block: trials for block, trials in values.items() if len(trials)}
 
 

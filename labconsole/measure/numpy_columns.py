@@ -1,8 +1,8 @@
-"""Counting runs of alike capture records with numpy: the console's fast way beside the node's ``RecordRuns``.
+"""Counts series of similar capture records with numpy: the console's fast alternative to the node's ``RecordRuns``.
 
-Pure. It holds no parser and no definition of its own: which records are alike is decided by the bytes that
-``agent.pcap`` names, and all results go through the trackers of ``agent.sequence``. So console and node give the same
-report, figure for figure; here only the columns are read, compared and subtracted by numpy.
+Pure. It contains no parser and no definition of its own: the bytes that ``agent.pcap`` names decide which records are
+similar, and all results go through the trackers of ``agent.sequence``. Console and node therefore give identical
+reports; numpy only reads, compares and subtracts the columns here.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _MANY_BREAKS = 64
 
 
 @lru_cache(maxsize=64)
-def _words(columns: tuple[int, ...], stride: int) -> tuple[tuple[int, int], ...]:
-    """The byte columns as few (offset, size) words of 1, 2, 4 and 8 bytes.
+def _machine_word_spans(columns: tuple[int, ...], stride: int) -> tuple[tuple[int, int], ...]:
+    """The byte columns as few (offset, size) machine words of 1, 2, 4 and 8 bytes.
 
-    A word may take in one byte more than asked (the time to live between fragment offset and protocol): comparing too
-    much can only shorten a run, and a quarter of the comparisons is saved.
+    A word may include one byte more than necessary (the time to live between fragment offset and protocol): comparing
+    too much can only shorten a series, and saves a quarter of the comparisons.
     """
-    words: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     wanted = sorted(set(columns))
     while wanted:
         first = wanted[0]
@@ -39,9 +39,9 @@ def _words(columns: tuple[int, ...], stride: int) -> tuple[tuple[int, int], ...]
             covered = [offset for offset in wanted if offset < first + size]
             if len(covered) >= max(size - 1, 1) and first + size <= stride:
                 break
-        words.append((first, size))
+        spans.append((first, size))
         del wanted[: len(covered)]
-    return tuple(words)
+    return tuple(spans)
 
 
 def _column(buffer: bytes, start: int, stride: int, records: int, kind: str) -> npt.NDArray[np.unsignedinteger]:
@@ -50,15 +50,15 @@ def _column(buffer: bytes, start: int, stride: int, records: int, kind: str) -> 
 
 
 class NumpyRuns:
-    """What ``agent.analysis.RecordRuns`` does, with numpy."""
+    """The numpy implementation of ``agent.analysis.RecordRuns``."""
 
     buffer_bytes = 1 << 22
     chunk_records = 32768
 
     def matching(self, buffer: bytes, start: int, stride: int, limit: int, columns: tuple[int, ...]) -> int:
-        """How many of the ``limit`` records from ``start`` on agree with the first one in all ``columns``."""
+        """The number of the ``limit`` records from ``start`` on that agree with the first one in all ``columns``."""
         alike = limit
-        for offset, size in _words(columns, stride):
+        for offset, size in _machine_word_spans(columns, stride):
             column = _column(buffer, start + offset, stride, alike, f"u{size}")
             differs = column != column[0]
             if differs.any():
@@ -71,21 +71,30 @@ class NumpyRuns:
     def lower_words(buffer: bytes, start: int, stride: int, records: int, layout: RecordLayout) -> array[int]:
         """The lower words of time stamps."""
         order = "<" if layout.little else ">"
-        words = array("I")
-        words.frombytes(_column(buffer, start + layout.time_low, stride, records, order + "u4").astype("=u4").tobytes())
-        return words
+        lows = array("I")
+        lows.frombytes(_column(buffer, start + layout.time_low, stride, records, order + "u4").astype("=u4").tobytes())
+        return lows
 
     @staticmethod
     def least_and_greatest(words: array[int]) -> tuple[int, int]:
-        """Of an array of them."""
+        """The least and greatest of these lower words."""
         every = np.frombuffer(words, dtype="=u4")
         return int(every.min()), int(every.max())
 
     def count_stream(
-        self, buffer: bytes, start: int, stride: int, records: int, layout: RecordLayout, number_at: int,
+        self,
+        buffer: bytes,
+        start: int,
+        stride: int,
+        records: int,
+        layout: RecordLayout,
+        number_at: int,
         stream: StreamCounts,
-    ) -> tuple[int, int]:  # fmt: skip
-        """Add alike records of one stream; sequence numbers are ``number_at`` in a record. (earliest, latest) in ns."""
+    ) -> tuple[int, int]:
+        """Add similar records of one stream; sequence numbers are at ``number_at`` in a record.
+
+        Returns (earliest, latest) in ns.
+        """
         add_numbers(stream.sequence, _column(buffer, start + number_at, stride, records, ">u4"))
         units = self._units(buffer, start, stride, records, layout)
         first_ns = layout.base_ns + int(units[0]) * layout.low_ns
@@ -101,7 +110,7 @@ class NumpyRuns:
         else:
             earliest, latest = first_ns, last_ns
         _count_gaps(stream, gaps, layout.low_ns)
-        stream.seen_between(earliest, latest)
+        stream.extend_span(earliest, latest)
         stream.previous_at_ns = last_ns
         return earliest, latest
 
@@ -109,23 +118,23 @@ class NumpyRuns:
     def delays(
         buffer: bytes, start: int, count: int, step: int, layout: RecordLayout, number_at: int
     ) -> tuple[bytes, int]:
-        """As ``agent.timing.delays_of``."""
+        """See ``agent.timing.delays_of``."""
         order = "<" if layout.little else ">"
 
-        def words(offset: int, kind: str) -> npt.NDArray[np.int64]:
+        def field(offset: int, kind: str) -> npt.NDArray[np.int64]:
             return _column(buffer, start + offset, step, count, kind).astype(np.int64)
 
-        high = words(layout.time_high, order + "u4")
+        high = field(layout.time_high, order + "u4")
         if abs(int(high.max()) * layout.high_ns + layout.base_ns) >= 1 << 62:  # times that no clock has
             return bytes(8 * count), count
         delays = high * layout.high_ns + layout.base_ns
-        delays += words(layout.time_low, order + "u4") * layout.low_ns
-        seconds = words(number_at + 4, ">u4")
-        delays -= seconds * 1_000_000_000 + words(number_at + 8, ">u4") * 1000
+        delays += field(layout.time_low, order + "u4") * layout.low_ns
+        seconds = field(number_at + 4, ">u4")
+        delays -= seconds * 1_000_000_000 + field(number_at + 8, ">u4") * 1000
         return delays.tobytes(), count - int(np.count_nonzero(seconds))
 
     def span(self, buffer: bytes, start: int, stride: int, records: int, layout: RecordLayout) -> tuple[int, int]:
-        """(earliest, latest) time stamp of alike records, in ns."""
+        """(earliest, latest) time stamp of similar records, in ns."""
         units = self._units(buffer, start, stride, records, layout)
         return tuple(layout.base_ns + int(unit) * layout.low_ns for unit in (units.min(), units.max()))  # type: ignore
 
@@ -180,7 +189,7 @@ def _add_runs(tracker: SequenceTracker, numbers: npt.NDArray[np.unsignedinteger]
 def _add_rising(
     tracker: SequenceTracker, numbers: npt.NDArray[np.unsignedinteger], steps: npt.NDArray[np.int32]
 ) -> None:
-    """Add numbers that only rise: those above the highest so far in one go, with all the holes between them."""
+    """Add rising numbers: those above the highest so far at once, with all the gaps between them."""
     highest = tracker.highest
     if highest is None:
         late = 0

@@ -1,8 +1,8 @@
-"""Whether the order of results matters: a permutation test of one change, or of a level that is left again. Pure.
+"""Whether the order of results matters: a permutation test for one change, or for a temporary level. Pure.
 
-Of any results whose order says nothing, whatever they scatter by, it finds a change in no more than LARGEST_P. The
-statistic is that of circular binary segmentation (A. B. Olshen et al., Biostatistics 5, 2004), in which a lasting
-change weighs more than a level that is left again, since that takes two changes.
+For any results whose order is meaningless, whatever their distribution, it finds a change with a probability of at most
+LARGEST_P. The statistic is that of circular binary segmentation (A. B. Olshen et al., Biostatistics 5, 2004), weighted
+in favour of a lasting change over a temporary level, since that needs two changes.
 """
 
 from __future__ import annotations
@@ -15,21 +15,24 @@ import numpy as np
 import numpy.typing as npt
 
 ORDER_RESULTS: Final = 9
-"""From so many on a single order can be rare enough: of eight results in halves 2 of 70 orders are the clearest."""
+"""The number of results from which a single order can be rare enough.
+
+Of eight results in halves 2 of 70 orders are the clearest.
+"""
 
 LARGEST_P: Final = 1 / 40
 SHUFFLES: Final = 999
 SEED: Final = 44
 LEFT_AGAIN: Final = 0.9
-"""What a level that is left again explains counts by so much."""
+"""The factor for the sum of squares that a temporary level explains."""
 
 Rows = npt.NDArray[np.float64]
 
 
 def order_p(values: Sequence[float], fewest: int) -> float:
-    """The share of shuffled orders, of 999 and this one, that part the results as clearly as their own does.
+    """The share of shuffled orders, of 999 and this one, that divide the results at least as clearly as their own does.
 
-    ``fewest``: results that are parted from the rest. Series that are read backwards have the same value.
+    ``fewest``: the smallest group to divide off. A reversed series has the same value.
     """
     own = np.asarray(values, dtype=np.float64)
     shuffled = np.random.default_rng(SEED).permuted(np.tile(np.sort(own), (SHUFFLES, 1)), axis=1)
@@ -38,7 +41,7 @@ def order_p(values: Sequence[float], fewest: int) -> float:
 
 
 def _clearness(rows: Rows, fewest: int) -> Rows:
-    """Of each row, with a mean of zero, the largest sum of squares between a stretch of it and the rest."""
+    """For each row, with a mean of zero, the largest sum of squares between a section of it and the rest."""
     count = rows.shape[1]
     sums = np.concatenate([np.zeros((len(rows), 1)), rows.cumsum(axis=1)], axis=1)
     clearest = np.zeros(len(rows))
@@ -50,7 +53,10 @@ def _clearness(rows: Rows, fewest: int) -> Rows:
 
 
 def clearest_places(values: Sequence[float], places: Sequence[int]) -> tuple[int, ...]:
-    """The one or two of these places, each the number of the first result behind it, that part the results best."""
+    """The one or two of these places that divide the results best.
+
+    A place is the number of the first result after it.
+    """
     own = np.asarray(values, dtype=np.float64)
     count, sums = len(own), np.concatenate([[0.0], (own - own.mean()).cumsum()])
 

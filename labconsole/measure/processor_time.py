@@ -1,7 +1,7 @@
-"""What a forwarded packet cost the unit under test's processors, from what they did while traffic ran. Pure.
+"""The processor time per forwarded packet at the unit under test, from processor activity during traffic. Pure.
 
-Everything that ran there is counted, whatever it ran for: on a machine that hosts several nodes theirs, too. Time that
-a hypervisor below took away (steal) is no work and is told apart.
+Everything that ran there is counted, whatever its purpose, including other nodes on the same machine. Time that a
+hypervisor below took away (steal) is not work and is separate.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from dataclasses import dataclass
 
 from labconsole.model.record.extension import read_extension
 from labconsole.model.record.run import RunRecord, StreamRecord
-from labconsole.model.record.telemetry import EXTENSION, ProcessorDid, WorkRefused, WorkTold
+from labconsole.model.record.telemetry import EXTENSION, ProcessorRecord, WorkRecord, WorkRefused
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessorTime:
-    """``packets``: that left the unit under test by its ports; None: not known, and then nothing is told by packet.
+    """Processor activity in total.
 
-    Times of all processors together. ``busy_ns``: all but idle and steal. ``busiest``: its number and share of the time
-    that it was busy. Counts are None where the kernel does not say.
+    ``packets``: those that left the unit under test by its ports, or None if unknown, which leaves all values per
+    packet unknown. Times are sums over processors. ``busy_ns``: all except idle and steal. ``busiest``: number of a
+    processor and the share of time that it was busy. Counts are None if the kernel does not report them.
     """
 
     packets: int | None
@@ -39,47 +40,47 @@ class ProcessorTime:
     backlog_dropped_packets: int | None
     squeezed: int | None
     nodes: tuple[str, ...]
-    """Those that run on the same machine, the unit under test among them."""
+    """The nodes on the same machine, including the unit under test."""
 
-    def by_packet(self, amount: float | None) -> float | None:
-        """An amount of one packet; None: not known."""
+    def per_packet(self, amount: float | None) -> float | None:
+        """An amount per packet, or None if unknown."""
         return None if amount is None or not self.packets else amount / self.packets
 
     @property
     def busy_processors(self) -> float:
-        """How many processors were busy, on the average."""
+        """The average number of busy processors."""
         return self.busy_ns / self.elapsed_ns
 
     @property
     def packets_by_softirq(self) -> float | None:
-        """How often a packet was handed to the stack, each time NET_RX ran."""
+        """The number of packets passed to the stack per run of NET_RX."""
         if self.stack_packets is None or not self.received_softirqs:
             return None
         return self.stack_packets / self.received_softirqs
 
 
-def work_told(record: RunRecord) -> WorkTold | None:
-    """What the unit under test told; None: nothing that this version understands."""
-    return read_extension(record.extensions, EXTENSION, WorkTold)
+def read_work(record: RunRecord) -> WorkRecord | None:
+    """The unit under test's report, or None if there is none that this version understands."""
+    return read_extension(record.extensions, EXTENSION, WorkRecord)
 
 
 def work_refused(record: RunRecord) -> str | None:
-    """Why it told nothing though it was asked; None: it told, or was not asked."""
-    told = read_extension(record.extensions, EXTENSION, WorkRefused)
-    return None if told is None else " ".join(told.refused.message.split())
+    """Why the requested report is missing, or None if it is there or was not requested."""
+    refusal = read_extension(record.extensions, EXTENSION, WorkRefused)
+    return None if refusal is None else " ".join(refusal.refused.message.split())
 
 
 def processor_time(record: RunRecord) -> ProcessorTime | None:
-    """None of a run whose telemetry is not known."""
-    told = work_told(record)
-    if told is None or not told.processors:
+    """The processor time of a run, or None if its telemetry is unknown."""
+    work = read_work(record)
+    if work is None or not work.processors:
         return None
     second = record.background.streams if record.background is not None else ()
-    did = told.processors
+    did = work.processors
     return ProcessorTime(
         packets=forwarded((*record.streams, *second)),
         processors=len(did),
-        elapsed_ns=told.elapsed_ns,
+        elapsed_ns=work.elapsed_ns,
         busy_ns=sum(map(busy_ns, did)),
         user_ns=sum(each.user_ns for each in did),
         guest_ns=sum(each.guest_ns for each in did),
@@ -88,47 +89,47 @@ def processor_time(record: RunRecord) -> ProcessorTime | None:
         softirq_ns=sum(each.softirq_ns for each in did),
         steal_ns=sum(each.steal_ns for each in did),
         busiest=_busiest(did),
-        interrupts=sum(count for each in told.interrupts for _, count in each.by_processor) + told.unlisted_interrupts,
+        interrupts=sum(count for each in work.interrupts for _, count in each.by_processor) + work.unlisted_interrupts,
         received_softirqs=_known(did, lambda each: each.received_softirqs),
         stack_packets=_known(did, lambda each: each.stack_packets),
         backlog_dropped_packets=_known(did, lambda each: each.backlog_dropped_packets),
         squeezed=_known(did, lambda each: each.squeezed),
-        nodes=_of_one_machine(record, told.node),
+        nodes=_find_machine_nodes(record, work.node),
     )
 
 
-def busy_ns(did: ProcessorDid) -> int:
-    """All but idle and steal."""
+def busy_ns(did: ProcessorRecord) -> int:
+    """Time except idle and steal."""
     return did.user_ns + did.system_ns + did.interrupt_ns + did.softirq_ns
 
 
-def busy_ratio(did: ProcessorDid) -> float:
-    """Of the time that it had: without idle and steal; 0 of one that was offline."""
+def busy_ratio(did: ProcessorRecord) -> float:
+    """The busy share of the available time, without steal; 0 for a processor that was offline."""
     whole = busy_ns(did) + did.idle_ns + did.steal_ns
     return busy_ns(did) / whole if whole else 0.0
 
 
 def forwarded(streams: Iterable[StreamRecord]) -> int | None:
-    """Packets that left the unit under test, of all these streams; None unless it is known of each."""
+    """Packets of all these streams that left the unit under test, or None unless known for each."""
     found = [stream.counters.get("uut_out_tx_packets") for stream in streams]
     known = [each for each in found if each is not None]
     return sum(known) if found and len(known) == len(found) else None
 
 
-def _busiest(did: Iterable[ProcessorDid]) -> tuple[int, float] | None:
+def _busiest(did: Iterable[ProcessorRecord]) -> tuple[int, float] | None:
     ratios = [(busy_ratio(each), -each.number) for each in did]
     ratio, number = max(ratios, default=(0.0, 0))
     return (-number, ratio) if ratio else None
 
 
-def _known(did: Iterable[ProcessorDid], of: Callable[[ProcessorDid], int | None]) -> int | None:
-    """A sum, of a kernel that says it of every processor."""
+def _known(did: Iterable[ProcessorRecord], of: Callable[[ProcessorRecord], int | None]) -> int | None:
+    """A sum over processors, or None unless the kernel reports it for each."""
     found = [of(each) for each in did]
     known = [each for each in found if each is not None]
     return sum(known) if len(known) == len(found) else None
 
 
-def _of_one_machine(record: RunRecord, node: str) -> tuple[str, ...]:
+def _find_machine_nodes(record: RunRecord, node: str) -> tuple[str, ...]:
     nodes = record.environment.get("nodes") or {}
     boots = {name: _boot(said) for name, said in nodes.items()} if isinstance(nodes, dict) else {}
     own = boots.get(node)

@@ -1,4 +1,4 @@
-"""A stored run, as far as measuring and reporting look at it."""
+"""The fields of a stored run that measuring and reporting need."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from labconsole.model.design_point import FrameSize
 
 
 class RunRow(Protocol):
-    """What is needed of a run; a summary of the store has it. ``target_bps`` None or "max": no limit."""
+    """The needed fields of a run; a summary of the store has them. ``target_bps`` None or "max": no limit."""
 
     @property
     def run_id(self) -> str: ...

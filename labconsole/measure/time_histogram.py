@@ -1,6 +1,6 @@
-"""Histograms of times in nanoseconds, as HdrHistogram has them, and in its own encoding for other tools. Pure.
+"""Histograms of times in nanoseconds, with HdrHistogram's buckets, and its encoding for other tools. Pure.
 
-HdrHistogram(1, 2^36 - 1, 2): from 1 ns to 68 s with two significant digits, so that a value is told within 1/128. A
+HdrHistogram(1, 2^36 - 1, 2): from 1 ns to 68 s with two significant digits, so that a value is exact to 1/128. A
 quantile is the highest value of its bucket, as HdrHistogram's own value at a percentile. Source: Gil Tene,
 HdrHistogram, its encoding of version 2 (https://github.com/HdrHistogram/HdrHistogram).
 """
@@ -47,13 +47,13 @@ def highest_ns(bucket: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TimeHistogram:
-    """``packets``: by bucket, those that hold something, in rising order."""
+    """``packets``: by bucket, non-empty ones in rising order."""
 
     packets: Mapping[int, int]
 
     @classmethod
     def of(cls, buckets: Sequence[Sequence[int]]) -> TimeHistogram:
-        """From pairs of bucket and packets."""
+        """Create one from pairs of bucket and packets."""
         return cls({pair[0]: pair[1] for pair in sorted(buckets, key=lambda pair: pair[0])})
 
     @property
@@ -61,7 +61,7 @@ class TimeHistogram:
         return sum(self.packets.values())
 
     def quantile_ns(self, ratio: float | Fraction) -> int:
-        """The nearest rank's bucket. Raises ValueError without packets."""
+        """The highest value of the nearest rank's bucket. Raises ValueError without packets."""
         total = self.total
         wanted, seen = min(total, max(1, math.ceil(_exact(ratio) * total))), 0
         for bucket, packets in self.packets.items():
@@ -70,17 +70,17 @@ class TimeHistogram:
                 return highest_ns(bucket)
         raise ValueError("a histogram of nothing has no quantiles")
 
-    def told_ns(self, ratio: float | Fraction) -> int | None:
-        """The quantile, None where it would take more packets."""
+    def supported_quantile_ns(self, ratio: float | Fraction) -> int | None:
+        """The quantile, or None if it would need more packets."""
         return self.quantile_ns(ratio) if self.total * (1 - _exact(ratio)) >= 1 else None
 
     def added(self, other: TimeHistogram) -> TimeHistogram:
-        """Of the packets of both."""
+        """A histogram of the packets of both."""
         buckets = sorted({*self.packets, *other.packets})
         return TimeHistogram({each: self.packets.get(each, 0) + other.packets.get(each, 0) for each in buckets})
 
     def encoded(self) -> str:
-        """As text that any HdrHistogram reads: version 2, compressed, in base64."""
+        """The histogram as text that any HdrHistogram reads: version 2, compressed, in base64."""
         payload, last = bytearray(), -1
         for bucket, packets in self.packets.items():
             empty = bucket - last - 1
@@ -94,7 +94,7 @@ class TimeHistogram:
 
     @classmethod
     def decoded(cls, text: str) -> TimeHistogram:
-        """What ``encoded`` made. Raises ValueError for anything else."""
+        """Decode the result of ``encoded``. Raises ValueError for anything else."""
         if not text.isascii():
             raise ValueError("no HdrHistogram: not all of it is ASCII")
         try:
@@ -126,12 +126,12 @@ class TimeHistogram:
 
 
 def _exact(ratio: float | Fraction) -> Fraction:
-    """The fraction that was meant: 0.999 is nine hundred ninety-nine thousandths, and no binary number near it."""
+    """The intended fraction: 0.999 is nine hundred ninety-nine thousandths, not a binary number near it."""
     return Fraction(ratio).limit_denominator(10**9)
 
 
 def _zigzag(value: int) -> bytes:
-    """A number with sign in as few groups of seven bits as it takes; nine bytes at most, the last one whole."""
+    """A signed number in the fewest groups of seven bits; nine bytes at most, the last one whole."""
     number = (value << 1) ^ (value >> 63)
     made = bytearray()
     for _ in range(8):

@@ -1,9 +1,10 @@
-"""Where a series of results changes, by minimum description length: jumpavg, the CSIT project's own. Pure.
+"""Finds where a series of results changes, by minimum description length, with the CSIT project's jumpavg. Pure.
 
-A series is cut into levels so that telling the levels and how far each result lies from its own takes the fewest bits.
-jumpavg takes results as normal, and a single one far from the rest, or a pair of counts that differ, as a level. So
-results that are too few for a level are outliers, a spread is no smaller than results are known to, and what is left
-has to depend on the order of the results (order_test.py). What is found and how often without a cause: docs/compare.md.
+A series is divided into levels so that describing the levels and each result's distance from its own takes the fewest
+bits. jumpavg assumes a normal distribution, and treats a single distant result, or a pair of different counts, as a
+level. Therefore results that are too few for a level are outliers, a spread has the results' known resolution as its
+lower limit, and the remaining changes must depend on the order of the results (order_test.py). What is found, and how
+often without a cause: docs/compare.md.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from itertools import islice, pairwise
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from labconsole.measure.order_test import LARGEST_P, ORDER_RESULTS, clearest_places, order_p
 
@@ -25,44 +26,50 @@ series of eight.
 """
 
 LEAST_SPREAD_RATIO: Final = 1e-6
-"""Of the highest result: what is smaller is that of floating point."""
+"""Relative to the highest result: a smaller spread is due to floating point."""
 
-HELD_CHANGE_RATIO: Final = 0.002
-"""Of the highest result: the least change where half of all neighbours are alike as far as results are known, since
-such a series does not say how far a result may lie from the others.
+EQUAL_CHANGE_RATIO: Final = 0.002
+"""The least change, relative to the highest result, if half of all neighbours are equal within their resolution.
+
+Such a series does not show how far a result may differ from the others.
 """
 
 FAR_SPREADS: Final = 5.0
 FAR_SPREADS_OF_ONE: Final = 32.0
-"""How far a result is from its level to be no part of it, in spreads of the series: of n results the first and the
-n-th part of the second, since few do not say well how far they scatter. Of normal series 1 in 100 has one at most.
+"""The distance of an outlier from its level, in spreads of the series.
+
+For n results it is the first constant plus the n-th part of the second, since few results determine their spread
+poorly. Of normal series at most 1 in 100 has one.
 """
 
 CLEAR_ERRORS: Final = 4.75
 WANDERING_RESULTS: Final = 14
-"""By how many standard errors levels have to differ, from how many results on: fewer do not say how far one resembles
-the next, and are cut less.
+"""The difference between levels in standard errors, and the number of results from which it is required.
+
+Fewer results do not show how similar neighbours are, and are divided less.
 """
 
 MOST_AUTOCORRELATION: Final = 0.9
 
 MOST_OUTLIERS: Final = 0.25
-"""Of all results; where more lie apart, they scatter so."""
+"""The share of all results; if more are apart, that is their normal spread."""
 
 MEDIAN_OF_NEIGHBOURS: Final = 0.9539
-"""Median of the absolute difference of two normal results, in their deviation: 0.6745 times the root of two."""
+"""Median absolute difference of two normal results, in their deviation: 0.6745 times the root of two."""
 
 FROM_ZERO: Final = 200.0
 UNITS: Final = 41.0
-"""Where a series is moved to, and the unit in which its bits are counted, in deviations of a result: those of results
-that vary by 0.5 %, at jumpavg's usual resolution.
+"""The position to which a series is moved, and the unit in which its bits are counted, in deviations of a result.
+
+They are those of results that vary by 0.5 %, at jumpavg's usual resolution.
 """
 
 
 class Resolution(NamedTuple):
-    """What results are known to. ``least_spread``: deviation that is reckoned with however little they vary;
-    ``least_change``: neighbouring levels that differ by no more are one, as are those that differ by ``margin_ratio``
-    of the earlier one.
+    """The known resolution of results.
+
+    ``least_spread``: the lower limit of their deviation. ``least_change``: neighbouring levels that differ by no more
+    are one, as are those that differ by no more than ``margin_ratio`` of the earlier one.
     """
 
     least_spread: float = 0.0
@@ -70,7 +77,7 @@ class Resolution(NamedTuple):
     margin_ratio: float = 0.0
 
     def is_change(self, before: float, after: float) -> bool:
-        """Whether one level is no longer the other."""
+        """Whether the second level differs from the first."""
         return abs(after - before) > max(self.least_change, self.margin_ratio * before)
 
 
@@ -78,8 +85,9 @@ EXACT: Final = Resolution()
 
 
 class Level(NamedTuple):
-    """Results ``first`` to ``last``, numbered from 0, with their mean and (from two) standard deviation; outliers are
-    in neither.
+    """Results ``first`` to ``last``, numbered from 0, with their mean and (from two) standard deviation.
+
+    Outliers are in neither.
     """
 
     first: int
@@ -87,10 +95,16 @@ class Level(NamedTuple):
     mean: float
     sd: float | None
 
+    def to_json(self) -> dict[str, Any]:
+        """As plain data."""
+        return {"first": self.first, "last": self.last, "mean": self.mean, "sd": self.sd}
+
 
 class Segmentation(NamedTuple):
-    """``outliers``: numbers, from 0, of results that belong to no level. The last result may be the first of one.
-    ``known``: what the results were taken to be known to.
+    """A series in levels.
+
+    ``outliers``: numbers, from 0, of results that belong to no level. The last result may be the first of one.
+    ``known``: the assumed resolution of the results.
     """
 
     levels: tuple[Level, ...] = ()
@@ -98,7 +112,7 @@ class Segmentation(NamedTuple):
     known: Resolution = EXACT
 
     @property
-    def latest_is_off(self) -> bool:
+    def is_latest_outlier(self) -> bool:
         """Whether the latest result belongs to no level."""
         return bool(self.outliers) and self.outliers[-1] == self.levels[-1].last
 
@@ -111,13 +125,13 @@ def fewest_results(results: int) -> int:
 
 
 def segment(values: Sequence[float], known: Resolution = EXACT) -> Segmentation:
-    """The levels of results, all above 0, in the order of their time; one where nothing changes, or of too few."""
+    """The levels of results, all above 0, in the order of their time; one level if nothing changes, or for too few."""
     if not values:
         return Segmentation()
     everything = list(range(len(values)))
     if len(values) < MINIMUM_RESULTS:
         return Segmentation(_levels([everything], values, {}))
-    known, fewest = _held_known(values, known), fewest_results(len(values))
+    known, fewest = _widen_resolution(values, known), fewest_results(len(values))
     kept, groups = everything, _groups(everything, values, known)
     while apart := _apart(groups, values, known, fewest):
         kept = [place for place in kept if place not in apart]
@@ -134,7 +148,7 @@ def segment(values: Sequence[float], known: Resolution = EXACT) -> Segmentation:
         _join_wandering(groups, values, known.least_spread)
     means = [statistics.fmean(values[place] for place in group) for group in groups]
     outliers: dict[int, int] = {}
-    """Of each the level that it lies in."""
+    """The level in which each lies."""
     for place in sorted(set(everything) - set(kept)):
         after = next((number for number, group in enumerate(groups) if group[-1] > place), len(groups) - 1)
         between = [number for number in (after - 1, after) if number >= 0] if groups[after][0] > place else [after]
@@ -147,16 +161,17 @@ def segment(values: Sequence[float], known: Resolution = EXACT) -> Segmentation:
     return Segmentation(_levels(groups, values, outliers), tuple(outliers), known)
 
 
-def _held_known(values: Sequence[float], known: Resolution) -> Resolution:
-    """What the results of a series are known to, where most of them may be alike."""
+def _widen_resolution(values: Sequence[float], known: Resolution) -> Resolution:
+    """The resolution of a series, widened if most of its results may be equal."""
     if _spread(values) > max(known.least_spread, LEAST_SPREAD_RATIO * max(values)):
         return known
-    return known._replace(least_change=max(known.least_change, HELD_CHANGE_RATIO * max(values)))
+    return known._replace(least_change=max(known.least_change, EQUAL_CHANGE_RATIO * max(values)))
 
 
 def _groups(places: list[int], values: Sequence[float], known: Resolution) -> list[list[int]]:
-    """By jumpavg alone. It counts bits of the values themselves: what it finds would depend on how far they lie from
-    zero.
+    """Divide by jumpavg alone, after moving the series.
+
+    It counts bits of the values themselves, so its result would depend on their distance from zero.
     """
     from jumpavg import classify
 
@@ -171,8 +186,9 @@ def _groups(places: list[int], values: Sequence[float], known: Resolution) -> li
 
 
 def _apart(groups: list[list[int]], values: Sequence[float], known: Resolution, fewest: int) -> list[int]:
-    """Results that are too few for a level; or else the one that lies farthest from its level, if so far that hardly a
-    normal one would: two such ones hide each other, and a step, from jumpavg.
+    """Results that are too few for a level, or else the one that is farthest from its level, if it is improbably far.
+
+    Two such results hide each other, and a step, from jumpavg.
     """
     if short := [place for group in groups if len(group) < fewest for place in group]:
         return short
@@ -195,14 +211,15 @@ def _overlap(groups: list[list[int]], values: Sequence[float]) -> bool:
 
 
 def _spread(values: Sequence[float]) -> float:
-    """Standard deviation of a result, by the median of what neighbours differ by: a step moves it little."""
+    """Standard deviation of a result, from the median difference of neighbours: a step affects it little."""
     return statistics.median(abs(after - before) for before, after in pairwise(values)) / MEDIAN_OF_NEIGHBOURS
 
 
 def _tested(values: Sequence[float], kept: list[int]) -> dict[int, float]:
-    """What the order is judged by: the results kept, where one or none is an outlier. With more outliers, what is left
-    of results such as theirs could only be neighbours; so they count, as far as others lie from the rest. So does one
-    where fewer than ORDER_RESULTS would be left to judge by.
+    """The values for the test of the order: the kept results, if at most one is an outlier.
+
+    With more outliers, similar results among the rest could only be neighbours. Outliers are then included, but limited
+    to the range of the rest. A single one is included if fewer than ORDER_RESULTS would remain without it.
     """
     if len(values) - len(kept) <= 1 and not len(kept) < ORDER_RESULTS <= len(values):
         return {place: values[place] for place in kept}
@@ -211,7 +228,7 @@ def _tested(values: Sequence[float], kept: list[int]) -> dict[int, float]:
 
 
 def _confirmed(groups: list[list[int]], tested: dict[int, float], fewest: int) -> list[list[int]]:
-    """Those of them that the order of results bears out, the clearest ones first. ``tested``: by place."""
+    """The groups that the order of results confirms, the clearest ones first. ``tested``: values by place."""
     if len(groups) == 1 or len(tested) < ORDER_RESULTS:
         return groups
     places, own = list(tested), list(tested.values())
@@ -226,7 +243,7 @@ def _confirmed(groups: list[list[int]], tested: dict[int, float], fewest: int) -
 
 
 def _join_alike(groups: list[list[int]], values: Sequence[float], known: Resolution) -> None:
-    """Those that differ least first, until all neighbours differ by more."""
+    """Join the most similar neighbours first, until all neighbours differ by more than the resolution."""
     while len(groups) > 1:
         means = [statistics.fmean(values[place] for place in group) for group in groups]
         alike = [abs(after - before) for before, after in pairwise(means) if not known.is_change(before, after)]
@@ -237,7 +254,7 @@ def _join_alike(groups: list[list[int]], values: Sequence[float], known: Resolut
 
 
 def _join_wandering(groups: list[list[int]], values: Sequence[float], least_spread: float) -> None:
-    """Those whose difference is nearest to what results give that resemble their neighbours, until all stand out."""
+    """Join neighbours whose difference is closest to wandering results first, until all are distinct."""
     while len(groups) > 1:
         own = [[values[place] for place in group] for group in groups]
         error = wandering_error(own, least_spread)
@@ -252,11 +269,13 @@ def _join_wandering(groups: list[list[int]], values: Sequence[float], least_spre
 
 
 def wandering_error(groups: Sequence[Sequence[float]], least_spread: float = 0.0) -> float:
-    """Standard deviation within levels, times what means of results vary by more where each resembles the one before:
-    the root of (1 + r) / (1 - r), r being the lag-1 autocorrelation about a line in each level, less its bias (M. G.
-    Kendall, Biometrika 41, 1954, for a line). About a line, since a drift is no resemblance.
+    """Standard deviation within levels, multiplied for results that each resemble the previous one.
+
+    The factor for the variation of means is the root of (1 + r) / (1 - r), with r the lag-1 autocorrelation about a
+    line in each level, less its bias (M. G. Kendall, Biometrika 41, 1954, for a line). It is about a line, since a
+    drift is no resemblance.
     """
-    count, about_line = sum(map(len, groups)), [_about_line(group) for group in groups]
+    count, about_line = sum(map(len, groups)), [_residuals(group) for group in groups]
     squares = math.fsum((value - statistics.fmean(group)) ** 2 for group in groups for value in group)
     of_line = math.fsum(value * value for group in about_line for value in group)
     if not squares or count <= len(groups):
@@ -266,7 +285,7 @@ def wandering_error(groups: Sequence[Sequence[float]], least_spread: float = 0.0
     return max(math.sqrt(squares / (count - len(groups))), least_spread) * math.sqrt((1 + r) / (1 - r))
 
 
-def _about_line(values: Sequence[float]) -> list[float]:
+def _residuals(values: Sequence[float]) -> list[float]:
     if len(values) < MINIMUM_RESULTS:
         mean = statistics.fmean(values)
         return [value - mean for value in values]

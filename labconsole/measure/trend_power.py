@@ -1,4 +1,4 @@
-"""What a series of results would have shown: a step in its middle, and a latest result that is off. Pure."""
+"""The smallest changes that a series of results would have shown: a step in its middle, and the latest result. Pure."""
 
 from __future__ import annotations
 
@@ -9,19 +9,40 @@ from typing import Final, NamedTuple
 from labconsole.measure.trend import Segmentation
 
 FOUND_STEPS: Final[dict[int, float]] = {
-    6: 11.7, 8: 8.3, 10: 7.0, 12: 6.0, 16: 4.7, 20: 3.9, 30: 3.0, 60: 2.0, 100: 1.5,
-}  # fmt: skip
+    6: 11.7,
+    8: 8.3,
+    10: 7.0,
+    12: 6.0,
+    16: 4.7,
+    20: 3.9,
+    30: 3.0,
+    60: 2.0,
+    100: 1.5,
+}
 """The step in the middle of so many results that is found in 8 of 10 series, in standard deviations of a result: of
 simulated series of normal results, validated by the table of trends in docs/validation.md. Shorter ones are not cut.
 """
 
 LATEST_STEPS: Final[dict[int, float]] = {
-    4: 16.2, 5: 12.9, 6: 10.6, 8: 8.4, 10: 7.5, 12: 7.0, 16: 6.4, 20: 6.0, 30: 5.7, 60: 5.3, 100: 5.2,
-}  # fmt: skip
-"""How far off the latest of so many results is told to be off in 8 of 10 series. A single one is no change yet."""
+    4: 16.2,
+    5: 12.9,
+    6: 10.6,
+    8: 8.4,
+    10: 7.5,
+    12: 7.0,
+    16: 6.4,
+    20: 6.0,
+    30: 5.7,
+    60: 5.3,
+    100: 5.2,
+}
+"""The deviation of the latest of this many results that is reported in 8 of 10 series.
+
+A single one is no change yet.
+"""
 
 NORMAL_80: Final = 0.8416
-"""What 8 of 10 normal values are below, in their deviation."""
+"""The value that exceeds 8 of 10 normal values, in their deviation."""
 
 
 class SmallestSteps(NamedTuple):
@@ -32,8 +53,9 @@ class SmallestSteps(NamedTuple):
 
 
 def smallest_steps(found: Segmentation) -> SmallestSteps:
-    """What a series like this one, of one level, would show in 8 of 10 cases: by the spread within its levels, and by
-    what its results are known to, which a step has to exceed.
+    """The changes that a series like this one, of one level, would show in 8 of 10 cases.
+
+    They depend on the spread within its levels, and on the results' resolution, which a step has to exceed.
     """
     levels, known = found.levels, found.known
     results = levels[-1].last + 1 if levels else 0

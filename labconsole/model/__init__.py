@@ -1,1 +1,1 @@
-"""What is asked for and what is stored, as typed objects."""
+"""Requests and stored records, as typed objects."""

@@ -1,6 +1,7 @@
-"""What has to be equal, beside the design point, before runs are repetitions of each other. Pure; for every format.
+"""Conditions that must be equal, besides the design point, before runs count as repetitions of each other. Pure; for
+every format.
 
-Unknown is a value of its own: runs of which it is not known pool with each other and with no others.
+Unknown is a value of its own: runs with an unknown condition pool with each other and with no others.
 """
 
 from __future__ import annotations
@@ -11,20 +12,20 @@ from typing import Any
 from labconsole.model.record.run import Conditions, RunRecord
 
 MOST_LENGTH = 200
-"""Of a version as a node tells it."""
+"""Longest version text that a node may report."""
 
 
-def conditions_of(record: RunRecord) -> Conditions:
-    """As the record says, or as its environment shows where it is of format 1."""
+def derive_conditions(record: RunRecord) -> Conditions:
+    """The conditions of the record, or those that its environment shows for format 1."""
     if record.conditions is not None:
         return record.conditions
     stream = record.streams[0] if record.streams else None
     uut = next((hop.node for hop in stream.ledger if hop.hop == "uut_in"), None) if stream is not None else None
-    return seen_conditions(record.environment, uut)
+    return read_conditions(record.environment, uut)
 
 
-def seen_conditions(environment: Mapping[str, Any], uut: str | None) -> Conditions:
-    """From the environment of a record. ``uut``: the unit under test's name among the nodes; None: not known."""
+def read_conditions(environment: Mapping[str, Any], uut: str | None) -> Conditions:
+    """Read the conditions from a record's environment. ``uut``: the UUT's name among the nodes, or None if unknown."""
     facts = _mapping(_mapping(_mapping(environment.get("nodes")).get(uut or "")).get("facts"))
     platform = _mapping(environment.get("platform"))
     versions = platform.get("versions")
@@ -40,11 +41,11 @@ def seen_conditions(environment: Mapping[str, Any], uut: str | None) -> Conditio
     )
 
 
-def hypervisor_words(held: Conditions) -> str | None:
-    """The platform's driver, and the versions of what runs the guests and of what they start from."""
-    if held.hypervisor is None or not held.hypervisor_version:
-        return held.hypervisor
-    return f"{held.hypervisor} {held.hypervisor_version}"
+def format_hypervisor(conditions: Conditions) -> str | None:
+    """The platform's driver, with the versions of its hypervisor and of the guests' images."""
+    if conditions.hypervisor is None or not conditions.hypervisor_version:
+        return conditions.hypervisor
+    return f"{conditions.hypervisor} {conditions.hypervisor_version}"
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ _CPUS = re.compile(r"\d{1,4}(-\d{1,4})?(,\d{1,4}(-\d{1,4})?)*")
 
 
 def cpu_set(text: str) -> frozenset[int] | None:
-    """The CPUs that a list such as ``0-2,5`` names. None: it is no such list."""
+    """The CPUs in a list such as ``0-2,5``, or None if the text is no such list."""
     if not _CPUS.fullmatch(text.strip()):
         return None
     found: set[int] = set()

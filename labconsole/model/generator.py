@@ -1,7 +1,8 @@
-"""Traffic generators by name: the agent's own, and those of other packages, whose node code goes along in its archive.
+"""Traffic generators by name: the agent's own, and those of other packages, whose node code the agent's archive
+includes.
 
-A plug-in's module has ``GENERATOR``, a GeneratorInfo. What runs on nodes is one file of its package, which is read and
-checked here and never imported at home. docs/plugins.md says what it has to define.
+A plug-in's module has ``GENERATOR``, a GeneratorInfo. The code that runs on nodes is one file of its package. The
+console reads and checks it and never imports it. docs/plugins.md lists the definitions it needs.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from pydantic import BaseModel, ValidationError
 
 from labconsole import plugins
 from labconsole.errors import ConfigError
-from labconsole.model.complaint import complaint
 from labconsole.model.generator_names import BUILT_IN, PACKAGE, generator_names
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
+from labconsole.model.validation_message import describe_problem
 from labconsole.model.yaml_file import key_text
 
 CONTRACT: Final = "labconsole.agent.sending.contract"
@@ -35,30 +36,30 @@ CONTRACT: Final = "labconsole.agent.sending.contract"
 
 MAX_NODE_BYTES: Final = 65_536
 MAX_OPTIONS: Final = 100
-"""Characters: they stand in the record beside version and hash."""
+"""Maximum characters of the options: the record has them next to version and hash."""
 
 NODE_PYTHON: Final = (3, 9)
 NEWER_MODULES: Final = frozenset({"tomllib", "annotationlib", "compression"})
-"""Of the standard library since Python 3.9."""
+"""Modules that the standard library gained after Python 3.9."""
 
 NODE_FUNCTIONS: Final = {"prepare": 1, "send": 2}
-"""What node code has to define, with how many parameters."""
+"""Functions that node code has to define, with their number of parameters."""
 
 _WORD = re.compile(r"[a-z][a-z0-9_]{0,29}\Z")
 _TAKEN: ContextVar[bool] = ContextVar("plug-ins of elsewhere are taken", default=False)
 
 
 class NoOptions(StrictModel):
-    """Nothing can be said."""
+    """No options."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratorInfo:
-    """What a generator of another package says about itself.
+    """A description of another package's generator.
 
-    ``node``: the module of its own package that runs on nodes. ``programs`` it runs there, which `labconsole check`
-    looks for; ``needs``: what the node's kernel must have, in words for people. ``Options``: what hosts.yaml may say
-    under ``generators``; all of it goes to the node and into the record, as one short text.
+    ``node``: the module of its own package that runs on nodes. ``programs``: those it runs there, which `labconsole
+    check` looks for. ``needs``: requirements on the node's kernel, as text. ``Options``: the options that hosts.yaml
+    may set under ``generators``; all of them go to the node and into the record, as one short text.
     """
 
     name: str
@@ -71,19 +72,19 @@ class GeneratorInfo:
 
 @dataclass(frozen=True, slots=True)
 class Generator:
-    """One that can be used: what it says about itself, and the file that goes to the nodes."""
+    """A usable generator: its description, and the file for the nodes."""
 
     about: GeneratorInfo
     code: bytes
 
     @property
     def sha256(self) -> str:
-        """Of the file that goes to the nodes, in hexadecimal."""
+        """SHA-256 of the file for the nodes, in hexadecimal."""
         return hashlib.sha256(self.code).hexdigest()
 
 
 def known_generator(name: str) -> str:
-    """The name, for a field that holds one. Raises ValueError for one that nobody has, in the words of such a field."""
+    """Validate the name in a field. Raises ValueError for an unknown generator, phrased for such a field."""
     if name in BUILT_IN or name in generator_names() or (_TAKEN.get() and _WORD.match(name)):
         return name
     raise ValueError(f"is not one of the known words | allowed: {', '.join(generator_names())}")
@@ -91,7 +92,7 @@ def known_generator(name: str) -> str:
 
 @contextmanager
 def of_elsewhere() -> Iterator[None]:
-    """Meanwhile names of plug-ins that nobody has here are taken: what is stored was measured where somebody has."""
+    """Accept names of plug-ins that are not installed, while stored records of other machines are read."""
     token = _TAKEN.set(True)
     try:
         yield
@@ -100,12 +101,12 @@ def of_elsewhere() -> Iterator[None]:
 
 
 def taken_from_elsewhere() -> bool:
-    """Whether what is read may name plug-ins that nobody has here."""
+    """Whether the names being read may belong to plug-ins that are not installed."""
     return _TAKEN.get()
 
 
 def refused_generator(name: str) -> str | None:
-    """Why nothing can be sent with it; None: it can, as far as is known at home."""
+    """Why the generator cannot send, or None if it can, as far as the console knows."""
     if name in BUILT_IN or (_TAKEN.get() and name not in generator_names() and _WORD.match(name)):
         return None
     if name not in generator_names():
@@ -118,9 +119,9 @@ def refused_generator(name: str) -> str | None:
 
 
 def generator_options(name: str, given: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """What a generator is told, as JSON with what was left out; None: it has no options. ``given``: of hosts.yaml.
+    """A generator's options with their defaults, as JSON, or None if it has none. ``given``: those of hosts.yaml.
 
-    Raises ConfigError for an unknown option, a value that is refused, and a generator that cannot be used.
+    Raises ConfigError for an unknown option, a refused value, and an unusable generator.
     """
     if name in BUILT_IN or (_TAKEN.get() and name not in generator_names()):
         return None
@@ -129,10 +130,10 @@ def generator_options(name: str, given: Mapping[str, Mapping[str, Any]]) -> str 
     except plugins.PluginError as exc:
         raise ConfigError(str(exc), key="generator", value=name, allowed=", ".join(generator_names())) from None
     try:
-        told = model.model_validate(given.get(name, {}))
+        options = model.model_validate(given.get(name, {}))
     except ValidationError as exc:
         problem = exc.errors(include_url=False)[0]
-        message, allowed = complaint(problem)
+        message, allowed = describe_problem(problem)
         if problem["type"] == "extra_forbidden":
             message, allowed = f"unknown option of generator {name}", ", ".join(model.model_fields) or "(none)"
         where, value = key_text(("generators", name, *problem["loc"])), problem.get("input")
@@ -140,21 +141,21 @@ def generator_options(name: str, given: Mapping[str, Mapping[str, Any]]) -> str 
         raise ConfigError(message, key=where, value=value, allowed=allowed) from None
     if not model.model_fields:
         return None
-    text = json.dumps(told.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+    text = json.dumps(options.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
     if len(text) > MAX_OPTIONS:
-        words = f"is too much: {len(text)} characters as JSON"
-        raise ConfigError(words, key=f"generators.{name}", allowed=f"at most {MAX_OPTIONS}")
+        too_long = f"is too much: {len(text)} characters as JSON"
+        raise ConfigError(too_long, key=f"generators.{name}", allowed=f"at most {MAX_OPTIONS}")
     return text
 
 
 @cache
 def load_generator(name: str) -> Generator:
-    """A generator of another package. Raises PluginError, which names it and says what is wrong."""
+    """Load a generator of another package. Raises PluginError, which names it and the problem."""
     return generator_of(plugins.load(PACKAGE, name), name)
 
 
 def generator_of(module: ModuleType, name: str) -> Generator:
-    """What a plug-in's module offers under this name. Raises PluginError."""
+    """Build the generator that a plug-in's module offers under this name. Raises PluginError."""
     about = getattr(module, "GENERATOR", None)
     if not isinstance(about, GeneratorInfo) or about.name != name:
         raise _unusable(name, f"its GENERATOR is not a GeneratorInfo with the name {name}")
@@ -172,7 +173,7 @@ def generator_of(module: ModuleType, name: str) -> Generator:
 
 
 def _wrong_field(about: GeneratorInfo) -> str | None:
-    """What of it is not of its kind, as the end of a sentence: a stranger's module is checked by nobody before."""
+    """The first field of the wrong type, as the end of a sentence: nothing else checks a plug-in's module."""
     texts = (about.node, about.summary, about.needs)
     if not all(isinstance(each, str) for each in texts):
         return "node, summary or needs that is not a text"
@@ -186,12 +187,12 @@ def _wrong_field(about: GeneratorInfo) -> str | None:
 
 
 def usable_generators() -> dict[str, Generator]:
-    """Those of other packages that can be used, by name."""
+    """Usable generators of other packages, by name."""
     found = {}
-    for name in plugins.outside(PACKAGE):
+    for name in plugins.find_external_names(PACKAGE):
         try:
             found[name] = load_generator(name)
-        except plugins.PluginError:  # told where somebody asks for it, and by `labconsole doctor`
+        except plugins.PluginError:  # reported on use, and by `labconsole doctor`
             continue
     return found
 
@@ -201,10 +202,10 @@ def _unusable(name: str, why: str) -> plugins.PluginError:
 
 
 def _read(name: str, node: str) -> bytes:
-    """The one file of a module, which is found and not imported."""
+    """Read the one file of a module, which is located and not imported."""
     try:
         spec = find_spec(node)
-    except (Exception, SystemExit) as exc:  # it imports the packages above the module, which are a stranger's
+    except (Exception, SystemExit) as exc:  # find_spec imports the packages above the module, which are foreign code
         raise _unusable(name, f"its node code {node} is not found: {type(exc).__name__}: {exc}") from exc
     if spec is None or spec.origin is None or not spec.origin.endswith(".py") or spec.submodule_search_locations:
         raise _unusable(name, f"its node code {node} is not one file of Python")
@@ -216,7 +217,7 @@ def _read(name: str, node: str) -> bytes:
 
 
 def code_trouble(code: bytes) -> str | None:
-    """Why a file cannot be shipped, as the end of a sentence; None: it can."""
+    """Why a file cannot be shipped, as the end of a sentence, or None if it can."""
     if len(code) > MAX_NODE_BYTES:
         return f"is longer than {MAX_NODE_BYTES} byte"
     try:
@@ -240,7 +241,7 @@ def code_trouble(code: bytes) -> str | None:
 
 
 def _imported(place: ast.AST) -> list[str]:
-    """The modules that a statement imports, by their whole names; a relative one begins with a dot."""
+    """The modules that a statement imports, by their full names; a relative one begins with a dot."""
     if isinstance(place, ast.Import):
         return [alias.name for alias in place.names]
     if isinstance(place, ast.ImportFrom):

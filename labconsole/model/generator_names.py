@@ -11,5 +11,5 @@ BUILT_IN: Final = ("auto", "pktgen", "afpacket")
 
 
 def generator_names() -> tuple[str, ...]:
-    """All that can be asked for: ours first."""
-    return (*BUILT_IN, *(name for name in plugins.outside(PACKAGE) if name not in BUILT_IN))
+    """All generators that a plan may request: the built-in ones first."""
+    return (*BUILT_IN, *(name for name in plugins.find_external_names(PACKAGE) if name not in BUILT_IN))

@@ -1,4 +1,4 @@
-"""Who, when and which run, as records say it."""
+"""Operator, time and run id, in the form that records use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import socket
 from datetime import UTC, datetime
 
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-"""What may name a run. Ids come in with imported files and become file names: no slash, no leading dot."""
+"""Valid run ids. They arrive with imported files and become file names: no slash, no leading dot."""
 
 
 def new_run_id(now: datetime) -> str:
@@ -26,7 +26,7 @@ def utc_now() -> str:
 
 
 def operator_name() -> str:
-    """Who runs this, as user@host; a user without an entry in the password database goes by number."""
+    """The operator, as user@host; a user without an entry in the password database appears by number."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):

@@ -1,4 +1,4 @@
-"""hosts.yaml: the nodes of a testbed, its streams, its platforms. The shipped one explains its keys."""
+"""hosts.yaml: the nodes of a testbed, its streams, its platforms. The example file explains its keys."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from labconsole.errors import ConfigError
 from labconsole.model.design_point import FrameSize
 from labconsole.model.generator import known_generator
 from labconsole.model.generator_names import BUILT_IN
-from labconsole.model.strict import StrictModel
-from labconsole.model.yaml_file import key_text, line_of, load_yaml, register_keys, validate
+from labconsole.model.strict_model import StrictModel
+from labconsole.model.yaml_file import find_line, key_text, load_yaml, register_keys, validate
 from labconsole.units import parse_rate_bps
 
 Role = Literal["source", "uut", "sink", "host"]
 DropReasons = Literal["auto", "on", "off"]
 ClockKeeper = Literal["chrony", "ptp4l"]
 PacketTiming = Literal["off", "on", "xdp-generic", "xdp-native"]
-"""Whether, and by what in the sinks' kernels, every packet is timed; on: by what changes nothing at a port."""
+"""Whether the sinks' kernels time every packet, and how; on: the way that changes nothing at a port."""
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
 INTERFACE = re.compile(r"[^\s/:\x00-\x1f\x7f]{1,15}\Z")
 NO_LOGIN = frozenset(" '`\"$\\;&<>|(){}")
 BENCHMARK_NETWORK = ipaddress.ip_network("198.18.0.0/15")
-"""RFC 2544 appendix C.2.2: the addresses set aside for tests of network devices."""
+"""Addresses that RFC 2544 appendix C.2.2 reserves for tests of network devices."""
 
 
 def _name(value: str) -> str:
@@ -40,7 +40,7 @@ def _name(value: str) -> str:
 
 
 def _login(value: str) -> str:
-    # As OpenSSH refuses them: ProxyCommand and Match exec put a host's name and a user's into a shell's line.
+    # OpenSSH refuses the same: ProxyCommand and Match exec put a host's name and a user's into a shell's line.
     if not value or value.startswith("-") or not value.isprintable() or set(value) & NO_LOGIN:
         raise ValueError(f"is not a valid login | allowed: no blanks and none of {''.join(sorted(NO_LOGIN - {' '}))}")
     return value
@@ -77,7 +77,7 @@ def _address(value: str) -> str:
 
 Name = Annotated[str, AfterValidator(_name)]
 Generator = Annotated[str, AfterValidator(known_generator), WithJsonSchema({"enum": list(BUILT_IN), "type": "string"})]
-"""The schema for editors has those of other packages, too (platforms/schema.py)."""
+"""The schema for editors also lists the generators of other packages (platforms/schema.py)."""
 Interface = Annotated[str, AfterValidator(_interface)]
 Login = Annotated[str, Field(max_length=255), AfterValidator(_login)]
 RemotePath = Annotated[str, Field(max_length=4096), AfterValidator(_path)]
@@ -86,12 +86,12 @@ TestAddress = Annotated[str, AfterValidator(_address)]
 
 
 class Node(StrictModel):
-    """One machine. What SSH needs beyond the address comes from ~/.ssh/config unless given here.
+    """One machine. Other SSH settings than the address come from ~/.ssh/config unless given here.
 
-    ``carries``: of the host of a UUT that is a virtual machine, by which of the host's interfaces each of its NICs is
-    reached. ``clock_error_ns``: how far its wall clock may be from the time that the nodes share, as the operator
-    declares. ``clock_keeper``: the program on it that is asked for that instead. ``capture_stamps``: what stamps the
-    frames that a sink captures.
+    ``carries``: for the host of a virtual UUT, the host's interfaces that lead to each of the UUT's NICs.
+    ``clock_error_ns``: the operator's declared bound on the difference between its wall clock and the time that the
+    nodes share. ``clock_keeper``: the program on it that reports that bound instead. ``capture_stamps``: the source of
+    time stamps for the frames that a sink captures.
     """
 
     address: Login
@@ -154,19 +154,19 @@ class Stream(StrictModel):
 
 
 class Platform(BaseModel):
-    """One platform the operator may pick: a driver and what that driver is told."""
+    """One platform that the operator may pick: a driver and its options."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
     driver: str
 
     @property
     def options(self) -> dict[str, Any]:
-        """Everything beside ``driver``; the driver checks it."""
+        """All keys except ``driver``; the driver checks them."""
         return dict(self.model_extra or {})
 
 
 class Defaults(StrictModel):
-    """What a request does not say."""
+    """Values for keys that a request leaves out."""
 
     generator: Generator = "auto"
     observe: Literal["quiet", "live"] = "quiet"
@@ -183,15 +183,15 @@ class Defaults(StrictModel):
     background_stream: Name | None = None
 
     def frame(self, size_bytes: int, includes_fcs: bool = False) -> FrameSize:
-        """A frame size in this testbed's convention, or in RFC 2544's where that is asked for."""
+        """A frame size in this testbed's convention, or in RFC 2544's if requested."""
         return FrameSize(size_bytes, includes_fcs or self.frame_size_includes_fcs)
 
 
 class Inventory(StrictModel):
     """A testbed as hosts.yaml describes it.
 
-    ``injected``: a digest of the faults that are in the testbed on purpose. It tells testbeds with and without them
-    apart and says not which they are: whoever measures must not be able to look the result up.
+    ``injected``: a digest of the faults put into the testbed on purpose. It distinguishes testbeds with and without
+    faults without naming them: the person who measures must not be able to look the result up.
     """
 
     testbed: Name
@@ -202,7 +202,7 @@ class Inventory(StrictModel):
     platforms: dict[Name, Platform] = Field(min_length=1)
     defaults: Defaults = Defaults()
     generators: dict[Generator, dict[str, Any]] = Field(default_factory=dict)
-    """Options of generators of other packages, which check them."""
+    """Options of generators of other packages, which validate them."""
 
     _file: Path | None = PrivateAttr(default=None)
     _lines: Any = PrivateAttr(default=None)
@@ -210,11 +210,11 @@ class Inventory(StrictModel):
     def complaint(
         self, location: tuple[str | int, ...], message: str, value: object = None, allowed: str | None = None
     ) -> ConfigError:
-        """A ConfigError about one place of the file this inventory was read from."""
+        """Build a ConfigError about one place of the file this inventory was read from."""
         return ConfigError(
             message,
             file=str(self._file) if self._file else None,
-            line=line_of(self._lines, location) if self._lines is not None else None,
+            line=find_line(self._lines, location) if self._lines is not None else None,
             key=key_text(location),
             value=value,
             allowed=allowed,
@@ -227,25 +227,27 @@ class Inventory(StrictModel):
 
     @property
     def host(self) -> str | None:
-        """The machine on which the unit under test is a virtual one; None: it is none, or its host is no node."""
+        """The machine that runs the UUT as a virtual machine, or None if the UUT is no such guest or its host is no
+        node.
+        """
         return next((name for name, node in self.nodes.items() if "host" in node.roles), None)
 
     def second_stream(self, sources: int) -> Stream | None:
-        """The stream that a second guest gets where a trial of so many sources leaves it free."""
+        """The stream of the second guest, or None if a trial with this number of sources leaves none free."""
         chosen = self.defaults.background_stream or self.streams[-1].name
         return next((stream for stream in self.streams[sources:] if stream.name == chosen), None)
 
     def fingerprint(self) -> str:
-        """A hash of what decides results: nodes, streams, platforms; not of how to reach them or of comments."""
+        """Hash of what decides results: nodes, streams and platforms, without SSH settings and comments."""
         meaning = {
             "testbed": self.testbed,
             "emulated": self.emulated,
             "streams": [s.model_dump(mode="json") for s in self.streams],
             "platforms": {k: v.model_dump(mode="json") for k, v in sorted(self.platforms.items())},
-            # A host is watched, and no packet is sent or counted there.
+            # The console watches a host, and sends and counts no packet there.
             "roles": {k: sorted(v.roles) for k, v in sorted(self.nodes.items()) if "host" not in v.roles},
         }
-        # What is at its default stays out, so that testbeds described before it was known keep their fingerprint.
+        # Keys at their default are left out, so that testbeds described before a key existed keep their fingerprint.
         if self.defaults.background_stream is not None:
             meaning["background_stream"] = self.defaults.background_stream
         if stamping := sorted(name for name, node in self.nodes.items() if node.capture_stamps == "nic"):
@@ -257,9 +259,7 @@ class Inventory(StrictModel):
         return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]
 
 
-for _section, _model in (
-    (None, Inventory), ("nodes", Node), ("streams", Stream), ("defaults", Defaults)
-):  # fmt: skip
+for _section, _model in ((None, Inventory), ("nodes", Node), ("streams", Stream), ("defaults", Defaults)):
     register_keys("Inventory", _section, _model)
 
 
@@ -284,8 +284,8 @@ def _check_references(inventory: Inventory) -> None:
     _check_host(inventory, fail)
     for name, node in inventory.nodes.items():
         if node.clock_error_ns is not None and node.clock_keeper is not None:
-            told = "is declared, and clock_keeper is to tell it"
-            fail(("nodes", name, "clock_error_ns"), told, node.clock_error_ns, "one of the two")
+            message = "is declared, and clock_keeper is to tell it"
+            fail(("nodes", name, "clock_error_ns"), message, node.clock_error_ns, "one of the two")
         if node.capture_stamps == "nic" and "sink" not in node.roles:
             fail(("nodes", name, "capture_stamps"), "only a sink captures", "nic", "at a node with the role sink")
         if node.jump is not None and node.jump not in inventory.nodes and "@" not in node.jump and "." not in node.jump:
@@ -315,11 +315,11 @@ def _check_references(inventory: Inventory) -> None:
                 if (kind, value) in seen:
                     fail(("streams", index, key), f"duplicate {kind}, already used by {seen[(kind, value)]}", value)
                 seen[(kind, value)] = f"streams[{index}].{key}"
-    beside = inventory.defaults.background_stream
-    if beside is not None and beside not in [stream.name for stream in inventory.streams[1:]]:
+    background = inventory.defaults.background_stream
+    if background is not None and background not in [stream.name for stream in inventory.streams[1:]]:
         # The first stream is never free: every trial measures with it.
         allowed = ", ".join(stream.name for stream in inventory.streams[1:]) or "(only one stream: none)"
-        fail(("defaults", "background_stream"), "is not a stream that a trial can leave free", beside, allowed)
+        fail(("defaults", "background_stream"), "is not a stream that a trial can leave free", background, allowed)
 
 
 def _check_host(inventory: Inventory, fail: Callable[..., NoReturn]) -> None:
@@ -340,8 +340,8 @@ def _check_host(inventory: Inventory, fail: Callable[..., NoReturn]) -> None:
                 )
             for interface in interfaces:
                 if interface in seen:
-                    told = f"names an interface that {seen[interface]} has already"
-                    fail(("nodes", name, "carries", nic), told, interface)
+                    message = f"names an interface that {seen[interface]} has already"
+                    fail(("nodes", name, "carries", nic), message, interface)
                 seen[interface] = nic
 
 

@@ -1,8 +1,8 @@
-"""The jobs that guests are given: fixed work by programs of the field, the same in every guest and on the bare host.
+"""Guest jobs: fixed work by programs of the field, the same in every guest and on the bare host.
 
 Sources: Mattos et al. section 3.3 (pi, allocation, files), Quétier et al. section 3.1 (square root of 2, matrices, a
-file read, bulk TCP), Adamczyk and Chydzinski section IV (work on the disk beside a sender).
-docs/jobs.md has what each stands for and where it differs from the paper's.
+file read, bulk TCP), Adamczyk and Chydzinski section IV (disk work while other guests send). docs/jobs.md explains each
+job and how it differs from the paper's.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Literal
 Resource = Literal["cpu", "memory", "disk", "network", "none"]
 
 JOB_PORT = 5001
-"""iperf's own, at the timekeeper's address."""
+"""iperf's default port, at the timekeeper's address."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobServer:
-    """What the timekeeper runs while a job works, and prints when it can be reached. ``argv`` lacks the address, which
-    goes to its end.
+    """A server that the timekeeper runs while a job works, and the line it prints once it is reachable. The address is
+    appended to ``argv``.
     """
 
     argv: tuple[str, ...]
@@ -29,9 +29,8 @@ class JobServer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequests:
-    """What a job serves, and is asked for from outside meanwhile. ``server``: the line that runs in the directory of
-    the ``file``, until it is killed, with ``{place}`` where it is to listen: the
-    guest's own address and a port.
+    """A service that a job provides and the timekeeper requests. ``server``: its command line, which runs in the
+    directory of ``file`` until it is killed; ``{place}`` becomes the listening address, the guest's own with a port.
     """
 
     scheme: Literal["http", "https"]
@@ -40,17 +39,17 @@ class JobRequests:
 
 
 DISK_SHARE, DISK_OWN_MIB = 1.05, 64
-"""What a file system takes on a disk beside its files: a share of them, and its journal."""
+"""File system overhead on a disk: a factor on its files, and MiB for its journal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskWork:
-    """What a job does on its guest's disk, in the directory that it is begun in.
+    """A job's work on its guest's disk, in the directory it starts in.
 
-    ``make``: the line that makes the files that it needs, before its time begins. Per one of its size it has
-    ``files_mib`` at the same time, and at its end ``writes_mib`` written to the device and ``reads_mib`` read past
-    every cache; None: only ``memory_reads_mib``, which may come from memory. ``more_files_mib``: whatever its size.
-    ``tells``: it prints itself how much it read and wrote, as ``READ n WRITTEN n`` in KiB.
+    ``make``: the line that creates the files it needs, before its time begins. Per unit of its size the job occupies
+    ``files_mib`` at its peak, has written ``writes_mib`` to the device by its end and has read ``reads_mib`` past every
+    cache; None if only ``memory_reads_mib`` is known, which may come from memory. ``more_files_mib``: files of any
+    size. ``tells``: the job prints its own counts of KiB, as ``READ n WRITTEN n``.
     """
 
     make: str = ""
@@ -62,20 +61,19 @@ class DiskWork:
     tells: bool = False
 
     def needed_mib(self, size: int, copies: int) -> int:
-        """How large a guest's disk has to be for so many copies."""
+        """Disk size of a guest that runs this number of copies."""
         return DISK_OWN_MIB + math.ceil(DISK_SHARE * copies * (self.files_mib * size + self.more_files_mib))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A job as a plan may ask for it.
+    """A job that a plan may request.
 
-    ``line``: what a guest's shell runs, with ``{size}`` where its size goes and the timekeeper's address in the
-    environment as TIMEKEEPER; it writes no file but on its ``disk``. ``server``: what the timekeeper runs for it;
-    ``requests``: it does nothing by itself, and the timekeeper asks for it.
-    ``program``: what has to be there, ``package`` where Debian has it. ``size``, in ``unit``, is what is meant as
-    long as nothing else is asked for; ``paper_size`` is the paper's. ``arrays``: how many of that size, in MiB, each
-    copy holds in memory; 0: what it holds is not worth asking for.
+    ``line``: a guest's shell command, with ``{size}`` for the size and the timekeeper's address in the environment as
+    TIMEKEEPER; it writes files only on its ``disk``. ``server``: the timekeeper's part of the job. ``requests``: the
+    job is a service, which the timekeeper requests. ``program``: the required program, in Debian's ``package``.
+    ``size``, in ``unit``, is the default; ``paper_size`` is the paper's. ``arrays``: number of arrays of that size, in
+    MiB, that each copy keeps in memory, or 0 if its memory use is negligible.
     """
 
     name: str
@@ -96,18 +94,18 @@ class Job:
     arrays: int = 0
 
     @property
-    def beside(self) -> list[str]:
-        """What else its time depends on that is run for it: before it, at the other end, or as its server."""
+    def dependencies(self) -> list[str]:
+        """Everything else its time depends on: preparation, the remote end and its server."""
         made = [] if self.disk is None else [self.disk.make]
         served = [] if self.requests is None else [self.requests.scheme, self.requests.server, self.requests.file]
         return [line for line in (*made, *(self.server.argv if self.server else ()), *served) if line]
 
     def command(self, size: int) -> str:
-        """The line at this size."""
+        """The command line at this size."""
         return self.line.format(size=size)
 
     def words(self, size: int) -> str:
-        """``cpu-sqrt2 (2000 digits)``, as it is said everywhere."""
+        """The display name used everywhere, such as ``cpu-sqrt2 (2000 digits)``."""
         return f"{self.name} ({size} {self.unit})"
 
 
@@ -154,7 +152,7 @@ _JOBS = (
         program="mbw",
         package="mbw",
         unit="MiB",
-        size=32,  # in a lab's guest of 128 MiB, too
+        size=32,  # also fits a lab guest of 128 MiB
         paper_size=1024,
         source="Mattos et al., 3.3.2",
         most_size=65536,
@@ -164,8 +162,8 @@ _JOBS = (
         name="memory-sum",
         resource="memory",
         does="adds matrices that are larger than the cache",
-        # Some guests have no sysfs to tell the caches by. Killed for want of memory, it says that all went well: what
-        # it did is told by the operations that it counts itself.
+        # Some guests have no sysfs that lists the caches. Killed by the out-of-memory killer, stress-ng still reports
+        # success, so its own operation count decides.
         line="said=$(stress-ng --temp-path /tmp --cache-level 1 --metrics-brief --matrix 1 --matrix-method add "
         "--matrix-size 2048 --matrix-ops {size} 2>&1); status=$?; echo \"$said\" | busybox grep -Eq ' matrix +{size} ' "
         '&& exit $status; echo "not all operations were done: $said"; [ $status -ne 0 ] || status=70; exit $status',
@@ -241,7 +239,7 @@ _JOBS = (
         name="tcp",
         resource="network",
         does="sends to the timekeeper over one TCP connection",
-        # iperf ends with status 0 whatever became of the connection: how much it says that it sent is looked at.
+        # iperf exits with status 0 even if the connection failed, so the amount it reports as sent is checked.
         line=f"iperf -c $TIMEKEEPER -p {JOB_PORT} -n {{size}}M -y C | "
         "busybox awk -F, '$8 >= {size} * 1048576 {{ sent = 1 }} END {{ exit !sent }}'",
         program="iperf",

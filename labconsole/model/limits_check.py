@@ -1,10 +1,10 @@
-"""Whether a testbed can be asked a design point, checked before anything is touched; which nodes it uses."""
+"""Checks a design point against a testbed before anything is changed, and lists the nodes it uses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from labconsole.errors import ConfigError, LackingHere
+from labconsole.errors import ConfigError, MissingOnTestbed
 from labconsole.model.design_point import (
     BACKGROUNDS,
     FORWARDING_SHARES,
@@ -20,7 +20,7 @@ from labconsole.units import format_rate_bps, format_target
 
 
 def nodes_of(request: DesignPoint, inventory: Inventory) -> list[str]:
-    """The UUT, its host, and the sources and sinks of a request's streams, a second guest's own included."""
+    """The UUT, its host, and the sources and sinks of a request's streams, including a second guest's own stream."""
     streams = list(inventory.streams[: request.sources])
     own = inventory.second_stream(request.sources) if request.background != "none" else None
     names = [inventory.uut]
@@ -32,21 +32,21 @@ def nodes_of(request: DesignPoint, inventory: Inventory) -> list[str]:
 
 
 def check_request(request: DesignPoint, inventory: Inventory, *, where: str = "") -> None:
-    """Refuse what this testbed cannot be asked. Raises ConfigError with the value and what is allowed."""
+    """Refuse a request that this testbed cannot run. Raises ConfigError with the value and the allowed ones."""
     for refusal in refusals(request, inventory, where=where):
         raise refusal
 
 
 def refusals(request: DesignPoint, inventory: Inventory, *, where: str = "") -> Iterator[ConfigError]:
-    """Everything that is wrong with a request on this testbed, each with its value and what is allowed."""
+    """Every problem of a request on this testbed, each with its value and the allowed ones."""
 
     def refuse(key: str, message: str, value: object, allowed: str) -> ConfigError:
-        return ConfigError(message, key=told(key), value=value, allowed=allowed)
+        return ConfigError(message, key=name_key(key), value=value, allowed=allowed)
 
     def lacks(need: str, key: str, message: str, value: object, allowed: str) -> ConfigError:
-        return LackingHere(message, need=need, key=told(key), value=value, allowed=allowed)
+        return MissingOnTestbed(message, need=need, key=name_key(key), value=value, allowed=allowed)
 
-    def told(key: str) -> str:
+    def name_key(key: str) -> str:
         return where + (key.replace("_", "-") if where else key)
 
     if request.platform not in inventory.platforms:
@@ -54,8 +54,8 @@ def refusals(request: DesignPoint, inventory: Inventory, *, where: str = "") -> 
         yield lacks(f"platform {request.platform}", "platform", "is not in the inventory", request.platform, platforms)
     if request.background not in BACKGROUNDS:
         yield refuse("background", "is not a background load", request.background, ", ".join(BACKGROUNDS))
-    if (words := refused_generator(request.generator)) is not None:
-        yield refuse("generator", words, request.generator, ", ".join(generator_names()))
+    if (problem := refused_generator(request.generator)) is not None:
+        yield refuse("generator", problem, request.generator, ", ".join(generator_names()))
     else:
         try:
             generator_options(request.generator, inventory.generators)
@@ -85,7 +85,7 @@ def refusals(request: DesignPoint, inventory: Inventory, *, where: str = "") -> 
         yield refuse(
             "frame_size", "is shorter than the shortest Ethernet frame", request.frame.bytes, f"{minimum} or more"
         )
-        return  # what follows is of packets
+        return  # the remaining checks concern packets
     for stream in inventory.streams[: request.sources]:
         if request.paced_bps is not None and request.paced_bps > stream.link_speed_bps:
             yield lacks(
@@ -97,7 +97,7 @@ def refusals(request: DesignPoint, inventory: Inventory, *, where: str = "") -> 
                 f"({request.frame.rate_pps(stream.link_speed_bps):.0f} packets/s at this size), max or 1ns",
             )
     if request.paced_bps is not None and lasts and (request.paced_bps < 1 or not request.intended_packets):
-        # A count of 0 is pktgen's word for "without end".
+        # pktgen takes a count of 0 as "without end".
         yield refuse(
             "target",
             f"is too low to send even one packet of {request.frame.bytes} B in {request.duration_s:g} s",

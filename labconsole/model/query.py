@@ -1,9 +1,10 @@
-"""Which saved runs are meant, as one types it: ``platform=raw size=64 verdict!=valid offered>1e5 note~warm``.
+"""A typed query for saved runs: ``platform=raw size=64 verdict!=valid offered>1e5 note~warm``.
 
-Words apart by blanks must all hold; a word without an operator is looked for in everything that is text. What is not
-known (None) equals nothing and is neither more nor less than anything; ``note=`` asks for runs where it is absent.
+Words separated by blanks must all match; a word without an operator is searched for in all text. An unknown value
+(None) equals nothing and is neither more nor less than anything; ``note=`` selects runs without it.
 
-A word becomes a term, which is plain data: a store asks its database for the same runs, see ``store.sql.query_terms``.
+Each word becomes a term, which is plain data: a store queries its database for the same runs, see
+``store.sql.query_terms``.
 """
 
 from __future__ import annotations
@@ -34,15 +35,15 @@ _ORDER: dict[str, Callable[[Any, Any], bool]] = {
 
 
 class QueryError(ValueError):
-    """Raised for a word that cannot be understood; reads as a sentence with what is allowed."""
+    """Raised for an invalid word; its text is a sentence with the allowed values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One word. ``field`` is one of FIELDS, "" for a word that is looked for in everything.
+    """One word. ``field`` is one of FIELDS, or "" for a word that is searched for everywhere.
 
     ``sign``: "=" one of ``values`` (for a time: begins with one), "" absent, "~" contains the only value, or a
-    comparison with it. Texts in ``values`` are case-folded; ``negated`` turns it all round.
+    comparison with it. Texts in ``values`` are case-folded; ``negated`` inverts the term.
     """
 
     field: str
@@ -51,7 +52,7 @@ class Term:
     negated: bool = False
 
     def test(self) -> Test:
-        """What tells of one run whether the term holds."""
+        """A function that tests the term on one run."""
         if not self.field:
             return _anywhere(self.values[0])
         field = FIELDS[self.field]
@@ -66,13 +67,13 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A parsed text, which selects the runs for which every word holds."""
+    """A parsed query, which selects the runs that match every word."""
 
     text: str
     terms: tuple[Term, ...] = ()
 
     def select(self, runs: list[Any]) -> list[Any]:
-        """The runs that are meant, in their order. Twenty thousand take some 20 ms."""
+        """The matching runs, in their order. Twenty thousand take some 20 ms."""
         tests = [term.test() for term in self.terms]
         if not tests:
             return list(runs)
@@ -83,7 +84,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Askable:
-    """``kind`` says how values are typed and compared; ``words`` what may be typed."""
+    """A field of queries. ``kind`` decides how values are typed and compared; ``words`` lists the allowed values."""
 
     kind: str
     get: Callable[[Any], Any]
@@ -95,7 +96,7 @@ def _attribute(name: str) -> Callable[[Any], Any]:
 
 
 NO_PACE = ("max", "1ns")
-"""Targets that are no rates."""
+"""Targets without a rate."""
 
 
 def _target(run: Any) -> Any:
@@ -144,24 +145,24 @@ FIELDS: dict[str, Askable] = {
     "forwarding": Askable("number", _attribute("forwarding_pps"), "packets per second over the window of arrivals"),
     "late": Askable("number", _attribute("late_packets"), "packets that arrived after the sending time"),
 }
-"""What can be asked for; every factor of a run is among them."""
+"""The fields of queries; every factor of a run is among them."""
 
 
 def parse_query(text: str) -> Query:
-    """Understand a typed text. Raises QueryError about the first word that makes no sense."""
+    """Parse a query. Raises QueryError for the first invalid word."""
     tokens = _TOKEN.findall(text)
     return Query(text, tuple(_term(token) for token in tokens))
 
 
-def bare_words(text: str) -> list[str]:
-    """Its words, as typed, that name no field. Raises QueryError about the first word that makes no sense."""
+def find_bare_words(text: str) -> list[str]:
+    """Its words that name no field, as typed. Raises QueryError for the first invalid word."""
     return [token for token in _TOKEN.findall(text) if not _term(token).field]
 
 
 def parse_typing(text: str) -> tuple[Query, str]:
-    """What makes sense of a text that is still being typed, and what is wrong with the rest of it, "" when nothing is.
+    """The valid part of a query that is still being typed, and the problem of the rest, or "".
 
-    A last word that begins the name of a field is not looked for yet: with ``=`` after it, it will be that field.
+    A last word that begins the name of a field is not searched for yet: followed by ``=``, it will be that field.
     """
     tokens = _TOKEN.findall(text)
     if tokens and not text[-1:].isspace() and any(name.startswith(tokens[-1].lower()) for name in FIELDS):
@@ -211,7 +212,7 @@ def _limit(name: str, field: Askable, text: str) -> Any:
 
 
 def _anywhere(sought: str) -> Test:
-    """A plain word: anywhere in what is text."""
+    """A test for a plain word, in all text."""
 
     def test(run: Any) -> bool:
         return (
@@ -243,7 +244,7 @@ def _contains(field: Askable, sought: str, negated: bool) -> Test:
 
 def _ordered(field: Askable, sign: str, limit: Any) -> Test:
     get, compare = field.get, _ORDER[sign]
-    if field.kind == "time":  # so much of the time as was typed: started>2026-11-20 is the day after, and later
+    if field.kind == "time":  # compares as many digits as were typed: started>2026-11-20 is the day after, and later
         length = len(limit)
         return lambda run: compare(get(run)[:length], limit)
 
@@ -259,14 +260,14 @@ def _equal(name: str, field: Askable, wanted: tuple[Any, ...], negated: bool) ->
     if field.kind == "time":
         return lambda run: get(run).startswith(wanted) is not negated
     if field.kind == "text":
-        if name == "reason":  # several codes in one run
+        if name == "reason":  # one run may have several codes
             return lambda run: (not values.isdisjoint(run.reason_codes)) is not negated
         return lambda run: ((get(run) or "").casefold() in values) is not negated
     return lambda run: (get(run) in values) is not negated
 
 
 def _value(name: str, field: Askable, text: str) -> Any:
-    """A typed value in the unit of its field. Raises QueryError with what is allowed."""
+    """Parse a typed value in the unit of its field. Raises QueryError with the allowed values."""
     if field.kind == "text":
         return text.casefold()
     if field.kind == "time":

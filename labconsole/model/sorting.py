@@ -1,4 +1,4 @@
-"""By what runs can be sorted."""
+"""Sort orders of runs."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ SORTS: dict[str, Callable[[RunSummary], Any]] = {
     "loss": lambda run: run.loss_ratio,
     "note": lambda run: run.note,
 }
-"""What runs can be sorted by, under the names of the list's columns. ``store.finding`` has the same for a database."""
+"""Sort keys of runs, by the names of the list's columns. ``store.run_queries`` has the same for a database."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sorting:
-    """By which column, and whether the largest comes first."""
+    """A sort column, and whether the largest comes first."""
 
     column: str = "started"
     descending: bool = True
 
     def apply(self, runs: list[RunSummary]) -> list[RunSummary]:
-        """Sorted; what is not known comes last either way. ``runs`` are newest first, and so are equal ones."""
+        """Sort runs; unknown values are last in either direction. ``runs`` are newest first, as equal ones stay."""
         if self == Sorting():
             return runs
         value = SORTS[self.column]
@@ -44,5 +44,5 @@ class Sorting:
 
     @classmethod
     def by(cls, column: str) -> Sorting:
-        """By a column, the larger first where that is a number."""
+        """Sort by a column, the larger first for numbers."""
         return cls(column, column in ("started", "offered", "measured", "loss", "duration"))

@@ -6,11 +6,11 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 
 MOST_WEIGHT, MOST_STEPS = 1000, 1000
 Weights = tuple[int, ...]
-"""Of the guests in turn: each is due its weight's part of the sum of all."""
+"""Weights of the guests in turn: each is due its weight's share of the sum."""
 
 
 def _weights(value: Any) -> Weights:
@@ -32,9 +32,7 @@ def weights_text(weights: Weights) -> str:
 
 
 class WeightSteps(StrictModel):
-    """Weights that hold ``every_s`` each, one after the other from when the guests begin to send; the last ones to the
-    end.
-    """
+    """Weights in steps of ``every_s`` each, from when the guests begin to send; the last step lasts to the end."""
 
     every_s: Annotated[float, Field(allow_inf_nan=False, gt=0, le=3600)] = 1.0
     steps: Annotated[
@@ -50,7 +48,7 @@ class WeightSteps(StrictModel):
 
     @property
     def guests(self) -> int:
-        """How many guests share."""
+        """Number of guests that share the link."""
         return len(self.steps[0])
 
     def words(self) -> str:
@@ -61,7 +59,7 @@ class WeightSteps(StrictModel):
         return f"weights {ends} in {len(self.steps)} steps of {self.every_s:g} s"
 
     def rates_bps(self, link_bps: int, most_bps: tuple[int, ...]) -> list[list[int]]:
-        """What each guest is due in each step of a link of ``link_bps``, and never more than it may have at most."""
+        """Each guest's due rate in each step of a link of ``link_bps``, at most its own maximum."""
         return [
             [min(most, link_bps * weight // sum(step)) for weight, most in zip(step, most_bps, strict=True)]
             for step in self.steps

@@ -1,4 +1,4 @@
-"""YAML files that know their line numbers: a pydantic complaint becomes file:line: key: what, got, allowed."""
+"""YAML files with line numbers: a pydantic error becomes file:line: key: problem, value, allowed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.constructor import RoundTripConstructor
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.scalarbool import ScalarBoolean
 
 from labconsole.errors import SHOWN_CHARACTERS, ConfigError
-from labconsole.model.complaint import complaint
+from labconsole.model.validation_message import describe_problem
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -29,11 +31,34 @@ MAX_VALUES = 1_000_000
 """Values in a file once its aliases are followed: some lines of aliases of aliases would be billions."""
 
 MAX_MARKS = 500_000
-"""What may begin or end a value in the text, counted before it is parsed: the parser takes a kilobyte a value."""
+"""Maximum characters in the text that may begin or end a value, counted before parsing: the parser needs a kilobyte per
+value.
+"""
 
 _MARKS = (",", ":", "[", "{", "- ", "? ", "\n")
 
 MAX_DEPTH = 64
+
+MAX_MERGED_VALUES = 10_000
+"""Repeated by merge keys (``<<``), each key counted as ``MERGE_KEY_VALUES`` more.
+
+The parser compares all mappings that merge the same one with each other.
+"""
+
+MERGE_KEY_VALUES = 10
+MAX_NUMBER_CHARACTERS = 10_000
+"""Of a number: one in base 60 takes time by the square of its length."""
+
+_TAG = "tag:yaml.org,2002:"
+_NUMBERS = (f"{_TAG}int", f"{_TAG}float")
+
+
+class _BoundedConstructor(RoundTripConstructor):
+    """Refuses what would take much longer to construct than to parse."""
+
+    def construct_document(self, node: Node) -> Any:
+        _check_cost(node)
+        return super().construct_document(node)
 
 
 def load_yaml(path: Path) -> CommentedMap:
@@ -42,14 +67,16 @@ def load_yaml(path: Path) -> CommentedMap:
     if len(text) > MAX_MARKS and sum(map(text.count, _MARKS)) > MAX_MARKS:
         raise ConfigError(f"holds more than {MAX_MARKS} values; is this the right file?", file=str(path))
     try:
-        data = YAML(typ="rt", pure=True).load(StringIO(text))
+        yaml = YAML(typ="rt", pure=True)
+        yaml.Constructor = _BoundedConstructor
+        data = yaml.load(StringIO(text))
     except MarkedYAMLError as exc:
         mark = exc.problem_mark or exc.context_mark
         problem = exc.problem or exc.context or "unreadable"
         raise _not_yaml(problem, path, mark.line + 1 if mark else None) from exc
     except (YAMLError, ValueError, RecursionError) as exc:
         raise _not_yaml(str(exc), path) from exc
-    except Exception as exc:  # the parser stumbles over some input instead of refusing it
+    except Exception as exc:  # the parser crashes on some input instead of refusing it
         raise _not_yaml(f"{type(exc).__name__} while reading it", path) from exc
     if data is None:
         raise ConfigError("is empty", file=str(path), allowed="a mapping of keys to values")
@@ -58,10 +85,48 @@ def load_yaml(path: Path) -> CommentedMap:
     return data
 
 
+def _check_cost(document: Node) -> None:
+    """Raise MarkedYAMLError for too long a number, and for merge keys that repeat more than ``MAX_MERGED_VALUES``."""
+    known: set[int] = set()
+    waiting, sizes = [document], dict[int, int]()
+    left = MAX_MERGED_VALUES
+    while waiting:
+        node = waiting.pop()
+        if id(node) in known:
+            continue
+        known.add(id(node))
+        if isinstance(node, ScalarNode) and node.tag in _NUMBERS and len(node.value) > MAX_NUMBER_CHARACTERS:
+            words = f"a number has {len(node.value)} characters; allowed: {MAX_NUMBER_CHARACTERS}"
+            raise MarkedYAMLError(problem=words, problem_mark=node.start_mark)
+        if isinstance(node, SequenceNode):
+            waiting += node.value
+        if isinstance(node, MappingNode):
+            waiting += [each for pair in node.value for each in pair]
+            left -= sum(MERGE_KEY_VALUES + _size(each, sizes) for each in _merged(node))
+            if left < 0:
+                words = f"its merge keys repeat more than {MAX_MERGED_VALUES} values"
+                raise MarkedYAMLError(problem=words, problem_mark=node.start_mark)
+
+
+def _merged(node: MappingNode) -> Iterator[MappingNode]:
+    """The mappings that the merge keys of this one name."""
+    for key, value in node.value:
+        if key.tag == f"{_TAG}merge":
+            each = value.value if isinstance(value, SequenceNode) else [value]
+            yield from (mapping for mapping in each if isinstance(mapping, MappingNode))
+
+
+def _size(node: MappingNode, known: dict[int, int]) -> int:
+    """Keys of a mapping, with all that it merges."""
+    if id(node) not in known:
+        known[id(node)] = len(node.value) + sum(_size(each, known) for each in _merged(node))
+    return known[id(node)]
+
+
 def read_text(path: Path) -> str:
-    """The text of a configuration file as it is, a byte order mark included. Raises ConfigError naming the file."""
+    """The unchanged text of a configuration file, including a byte order mark. Raises ConfigError naming the file."""
     try:
-        with path.open("rb") as stream:  # one that has no size (a pipe, a device) ends here too
+        with path.open("rb") as stream:  # also limits files without a size (a pipe, a device)
             content = stream.read(MAX_FILE_BYTES + 1)
         if len(content) > MAX_FILE_BYTES:
             raise ConfigError(f"is larger than {MAX_FILE_BYTES} bytes; is this the right file?", file=str(path))
@@ -78,13 +143,14 @@ def read_text(path: Path) -> str:
 
 
 BYTE_ORDER_MARKS = {
-    "UTF-32": (b"\xff\xfe\0\0", b"\0\0\xfe\xff"), "UTF-16": (b"\xff\xfe", b"\xfe\xff"),
-}  # fmt: skip
-"""How files in these encodings begin."""
+    "UTF-32": (b"\xff\xfe\0\0", b"\0\0\xfe\xff"),
+    "UTF-16": (b"\xff\xfe", b"\xfe\xff"),
+}
+"""The first bytes of files in these encodings."""
 
 
 def _not_utf8(content: bytes, at: int, path: Path) -> ConfigError:
-    """The complaint about a file that is not text in UTF-8: its encoding where that shows, else the first such byte."""
+    """The error for a file that is not text in UTF-8: with its encoding if recognised, else the first invalid byte."""
     name = next((name for name, marks in BYTE_ORDER_MARKS.items() if content.startswith(marks)), None)
     if name is None and b"\0\0" in (content[0:4:2], content[1:4:2]):
         name = "UTF-16"  # without a mark: one of two bytes of every Latin character is 0
@@ -95,13 +161,13 @@ def _not_utf8(content: bytes, at: int, path: Path) -> ConfigError:
 
 
 def _not_yaml(problem: str, path: Path, line: int | None = None) -> ConfigError:
-    """The parser's complaint, in so many characters as a sentence can take: it quotes from the file."""
-    words = problem.partition("\n")[0][:SHOWN_CHARACTERS]
-    return ConfigError(f"not valid YAML: {words}", file=str(path), line=line)
+    """The parser's error, shortened to fit a sentence: it quotes from the file."""
+    first_line = problem.partition("\n")[0][:SHOWN_CHARACTERS]
+    return ConfigError(f"not valid YAML: {first_line}", file=str(path), line=line)
 
 
-def line_of(data: Any, location: Sequence[str | int]) -> int | None:
-    """1-based line of a value in a loaded file, or of the nearest thing around it that has one."""
+def find_line(data: Any, location: Sequence[str | int]) -> int | None:
+    """1-based line of a value in a loaded file, or of the nearest enclosing value that has one."""
     line = None
     node = data
     for step in location:
@@ -119,8 +185,8 @@ def line_of(data: Any, location: Sequence[str | int]) -> int | None:
 
 
 @contextmanager
-def about(path: Path) -> Iterator[None]:
-    """What is refused meanwhile under a key of this file or of a section of it, without a place, gets file and line."""
+def locate_errors(path: Path) -> Iterator[None]:
+    """Add file and line to ConfigErrors without a place, for keys of this file or of a section of it."""
     try:
         yield
     except ConfigError as exc:
@@ -128,17 +194,21 @@ def about(path: Path) -> Iterator[None]:
             raise
         data, steps = load_yaml(path), exc.key.split(".")
         sections = [[name] for name, value in data.items() if isinstance(value, CommentedMap)]
-        found = [place for place in ([], *sections) if _is_there(data, [*place, *steps])]
+        found = [place for place in ([], *sections) if _has_path(data, [*place, *steps])]
         if len(found) != 1:
             raise
         place = [*found[0], *steps]
         raise ConfigError(
-            exc.message, file=str(path), line=line_of(data, place), key=".".join(place), value=exc.value,
+            exc.message,
+            file=str(path),
+            line=find_line(data, place),
+            key=".".join(place),
+            value=exc.value,
             allowed=exc.allowed,
-        ) from None  # fmt: skip
+        ) from None
 
 
-def _is_there(node: Any, steps: Sequence[str]) -> bool:
+def _has_path(node: Any, steps: Sequence[str]) -> bool:
     for step in steps:
         if not isinstance(node, CommentedMap) or step not in node:
             return False
@@ -173,7 +243,7 @@ def plain(data: Any) -> Any:
 
 
 def _ordinary(item: Any) -> Any:
-    """A scalar without what the parser remembers of its spelling: 0 and 007 come as a kind of number of its own."""
+    """A scalar without the parser's memory of its spelling: 0 and 007 are read as a special number type."""
     if isinstance(item, ScalarBoolean):
         return bool(item)
     for kind in (int, float, str):
@@ -183,7 +253,7 @@ def _ordinary(item: Any) -> Any:
 
 
 def validate(model: type[M], data: CommentedMap, path: Path) -> M:
-    """``data`` as ``model``. Raises ConfigError for what is wrong, with its line: ``more`` has all but the first."""
+    """Validate ``data`` as ``model``. Raises ConfigError with the first problem and its line; ``more`` has others."""
     _refuse_other_kind(model, data, path)
     try:
         unfolded = plain(data)
@@ -200,7 +270,7 @@ FILE_KINDS: dict[str, tuple[str, frozenset[str]]] = {
     "PlanFile": ("a plan", frozenset({"plan"})),
     "Settings": ("a settings file", frozenset()),
 }
-"""Model -> what its files are called, and the keys that no other kind of file has."""
+"""By model, the name of its kind of file, and the keys that no other kind has."""
 
 
 def _refuse_other_kind(model: type[BaseModel], data: CommentedMap, path: Path) -> None:
@@ -214,26 +284,28 @@ def _refuse_other_kind(model: type[BaseModel], data: CommentedMap, path: Path) -
 
 
 MOST_SHOWN = 20
-"""Mistakes of one file that are shown."""
+"""Maximum number of shown errors of one file."""
 
 
 def config_error(exc: ValidationError, data: CommentedMap, path: Path) -> ConfigError:
-    """The complaints of pydantic, in our words and in the order of lines; missing keys come last.
+    """The errors of pydantic, rephrased and in the order of lines; missing keys come last.
 
-    A key that is missing because it is misspelt is complained about once, and a list with a bad entry is not called
-    short for that.
+    A key that is missing because it is misspelt is reported once, and a list with an invalid entry is not reported as
+    too short.
     """
     problems = exc.errors(include_url=False)
     within = {problem["loc"][:end] for problem in problems for end in range(len(problem["loc"]))}
     found: dict[str | None, ConfigError] = {}
     for problem in problems:
         if problem["type"] != "too_short" or problem["loc"] not in within:
-            each = _complaint_of(exc, problem, data, path)
+            each = _build_error(exc, problem, data, path)
             found.setdefault(each.key, each)
     meant = {
         ".".join(filter(None, [each.key.rpartition(".")[0], name]))
-        for each in found.values() if each.key is not None for name in _NEAR.findall(each.message)
-    }  # fmt: skip
+        for each in found.values()
+        if each.key is not None
+        for name in _NEAR.findall(each.message)
+    }
     missing = [each for each in found.values() if each.message == MISSING]
     left = [each for each in found.values() if each.message != MISSING or each.key not in meant]
     left.sort(key=lambda each: (each in missing, each.line or 0))
@@ -248,7 +320,7 @@ MISSING = "is required"
 _NEAR = re.compile(r"\(did you mean (.*)\?\)$")
 
 
-def _complaint_of(exc: ValidationError, problem: ErrorDetails, data: CommentedMap, path: Path) -> ConfigError:
+def _build_error(exc: ValidationError, problem: ErrorDetails, data: CommentedMap, path: Path) -> ConfigError:
     location = tuple(p for p in problem["loc"] if not (isinstance(p, str) and p.startswith(("function-", "tagged-"))))
     kind, context = problem["type"], problem.get("ctx", {})
     value: object = problem.get("input")
@@ -271,13 +343,13 @@ def _complaint_of(exc: ValidationError, problem: ErrorDetails, data: CommentedMa
     elif kind in ("literal_error", "enum"):
         message, allowed = "is not one of the allowed words", str(context.get("expected"))
     else:
-        message, allowed = complaint(problem)
+        message, allowed = describe_problem(problem)
         if isinstance(value, (dict, list)):
             value = None
     return ConfigError(
         message,
         file=str(path),
-        line=line_of(data, location),
+        line=find_line(data, location),
         key=key_text(location),
         value=value,
         allowed=allowed or None,
@@ -290,10 +362,10 @@ def _known_keys(exc: ValidationError, location: Sequence[str | int]) -> list[str
 
 
 KNOWN_KEYS: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-"""(model, the steps to a section, or the first of them) -> the keys that may stand there; filled by the models."""
+"""Allowed keys, by model and the path of a section or its first part; filled by the models."""
 
 
 def register_keys(title: str, section: str | None, model: type[BaseModel]) -> None:
-    """Tell which keys a section (``search``, ``search.latency``) may hold, for the message about an unknown one."""
+    """Register the keys of a section (``search``, ``search.latency``), for the error about an unknown one."""
     keys = [field.alias or name for name, field in model.model_fields.items()]
     KNOWN_KEYS[(title, tuple(section.split(".")) if section else ())] = keys

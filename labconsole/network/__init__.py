@@ -1,1 +1,1 @@
-"""Changes to a node's network: one class each, which checks, makes, undoes and tells it. Shipped to nodes."""
+"""Changes to a node's network: one class each, which checks, makes, undoes and describes it. Shipped to nodes."""

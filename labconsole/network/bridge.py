@@ -11,21 +11,21 @@ from labconsole.network.iproute import (
     GONE,
     delete_link,
     error_number,
-    existing,
+    ignore_missing,
     link_index,
     open_route,
-    quietly,
     refuse_existing,
+    require_link_index,
 )
 from labconsole.network.sysctl import no_ipv6, silence
 from labconsole.wire.rules import Most
 
 MAX_PORTS = 1024
-"""What the kernel allows (BR_MAX_PORTS)."""
+"""The kernel's limit (BR_MAX_PORTS)."""
 
 
 class Bridge(NetworkChange, do="bridge"):
-    """Make a bridge of these ports, all set up. It sends no frame of its own; undone, the ports are as before."""
+    """Make a bridge of these ports, all set up. It sends no frame of its own. Undoing restores the ports."""
 
     name: InterfaceName
     ports: Annotated[List[InterfaceName], Most(MAX_PORTS)]
@@ -33,11 +33,11 @@ class Bridge(NetworkChange, do="bridge"):
     def apply(self, node: ChangedNode) -> None:
         with open_route() as route:
             refuse_existing(route, self.name)
-            found = [_as_it_is(route, port) for port in self.ports]
+            found = [_read_port_state(route, port) for port in self.ports]
             node.promise(self.kind, name=self.name, ports=found)
             # It must add no frame of its own and delay none: no STP, no learning delay, no snooping and so no querier.
             route.link("add", ifname=self.name, kind="bridge", br_stp_state=0, br_forward_delay=0)
-            bridge = existing(route, self.name)
+            bridge = require_link_index(route, self.name)
             for option in ("br_mcast_snooping", "br_mcast_querier", "br_vlan_filtering"):
                 try:
                     route.link("set", index=bridge, kind="bridge", **{option: 0})
@@ -51,7 +51,7 @@ class Bridge(NetworkChange, do="bridge"):
 
     @staticmethod
     def undo(entry: Entry) -> None:
-        """Delete the bridge, which frees its ports, and put them back to their former masters and states."""
+        """Delete the bridge, which frees its ports, and restore their former masters and states."""
         with open_route() as route:
             delete_link(route, entry["name"])
             for port in entry["ports"]:
@@ -75,20 +75,20 @@ class BridgePort(NetworkChange, do="bridge_port"):
 
     def apply(self, node: ChangedNode) -> None:
         with open_route() as route:
-            bridge, entry = existing(route, self.name), _as_it_is(route, self.port)
+            bridge, entry = require_link_index(route, self.name), _read_port_state(route, self.port)
             node.promise(self.kind, name=self.name, port=entry)
             route.link("set", index=entry["index"], master=bridge, state="up")
 
     @staticmethod
     def undo(entry: Entry) -> None:
-        """Take it out, if it is there still, and put it back."""
+        """Remove the interface from the bridge, if it still exists, and restore its former state."""
         port = entry["port"]
         with open_route() as route:
             bridge, index = link_index(route, entry["name"]), link_index(route, port["name"])
             if index is None:
                 return
             if bridge is not None and list(route.get_links(index))[0].get("IFLA_MASTER") == bridge:
-                quietly(functools.partial(route.link, "set", index=index, master=0))
+                ignore_missing(functools.partial(route.link, "set", index=index, master=0))
             _put_back(route, port)
 
     def commands(self) -> List[str]:
@@ -96,14 +96,16 @@ class BridgePort(NetworkChange, do="bridge_port"):
 
 
 class BridgeStation(NetworkChange, do="bridge_station"):
-    """Tell a bridge behind which of its ports a MAC address is, so that it floods no frame to it; undone, forgotten."""
+    """Enter the port of a MAC address in a bridge, so that it floods no frame to that address; undone, the entry is
+    removed.
+    """
 
     port: InterfaceName
     mac: Mac
 
     def apply(self, node: ChangedNode) -> None:
         with open_route() as route:
-            index = existing(route, self.port)
+            index = require_link_index(route, self.port)
             node.promise(self.kind, port=self.port, mac=self.mac)
             route.neigh("replace", ifindex=index, lladdr=self.mac, **_STATION)
 
@@ -116,7 +118,7 @@ class BridgeStation(NetworkChange, do="bridge_station"):
             try:
                 route.neigh("del", ifindex=index, lladdr=entry["mac"], **_STATION)
             except Exception as exc:
-                # The port may be of no bridge any more, which then has forgotten by itself.
+                # The port may have left the bridge, which then has already removed the entry.
                 if error_number(exc) not in (*GONE, errno.EOPNOTSUPP, errno.EINVAL):
                     raise
 
@@ -129,20 +131,20 @@ _STATION = {"family": 7, "state": 0x40, "flags": 0x04}
 """AF_BRIDGE; NUD_NOARP, which is "static" here; NTF_MASTER."""
 
 
-def _as_it_is(route: Any, port: str) -> Dict[str, Any]:
-    """What is to be put back of a port."""
-    link = list(route.get_links(existing(route, port)))[0]
+def _read_port_state(route: Any, port: str) -> Dict[str, Any]:
+    """Read the state of a port that undoing restores."""
+    link = list(route.get_links(require_link_index(route, port)))[0]
     master = link.get("IFLA_MASTER")
     former = list(route.get_links(master))[0].get("IFLA_IFNAME") if master else None
     return {"name": port, "index": link["index"], "master": former, "up": link["state"] == "up"}
 
 
 def _put_back(route: Any, port: Dict[str, Any]) -> None:
-    """To its former master and state, if it is still there."""
+    """Restore a port's former master and state, if it still exists."""
     former: Dict[str, Any] = {} if port["up"] else {"state": "down"}
     master = link_index(route, port["master"]) if port["master"] else None
     if master is not None:
         former["master"] = master
     index = link_index(route, port["name"]) if former else None
     if index is not None:
-        quietly(functools.partial(route.link, "set", index=index, **former))
+        ignore_missing(functools.partial(route.link, "set", index=index, **former))

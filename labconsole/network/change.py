@@ -1,7 +1,7 @@
-"""What a change to a node's network is: one class, which knows how to make it, to undo it and to tell it.
+"""The definition of a change to a node's network: one class that makes it, undoes it and describes it.
 
-``class Tap(NetworkChange, do="tap")`` in a file of this room is all that a further change needs: its annotations are
-the checks of what a console asks for (wire/rules.py), and ``do`` is its name on the wire.
+``class Tap(NetworkChange, do="tap")`` in a file of this room is all that a further change needs: its annotations check
+the console's request (wire/rules.py), and ``do`` is its name on the wire.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from labconsole.wire.clean import clean
 from labconsole.wire.rules import Check, Rule, Word, bad
 
 Entry = Dict[str, Any]
-"""How to undo one change: plain JSON, so that the agent and its keeper, another process, can both hold it."""
+"""How to undo one change: plain JSON, so that both the agent and its keeper, another process, can store it."""
 
 _INTERFACE = re.compile(r"[A-Za-z0-9_.@-]{1,15}\Z")
 _MAC = re.compile(r"(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}\Z")
@@ -47,7 +47,7 @@ def _address(parse: Callable[[str], Any], what: str) -> Check:
     return check
 
 
-def _with_prefix(text: str) -> Any:
+def _parse_interface_address(text: str) -> Any:
     if "/" not in text:
         raise ValueError("%r has no prefix length" % text)
     return ipaddress.ip_interface(text)
@@ -56,30 +56,31 @@ def _with_prefix(text: str) -> Any:
 InterfaceName = Annotated[str, Rule(_interface)]
 Mac = Annotated[str, Rule(_mac)]
 IpAddress = Annotated[str, Rule(_address(ipaddress.ip_address, "an IP address"))]
-IpInterface = Annotated[str, Rule(_address(_with_prefix, "an IP address with its prefix length"))]
+IpInterface = Annotated[str, Rule(_address(_parse_interface_address, "an IP address with its prefix length"))]
 IpNetwork = Annotated[str, Rule(_address(ipaddress.ip_network, "an IP network"))]
 
 
 class ChangedNode(Protocol):
-    """What a change is given of the node that it is made on."""
+    """The operations of a node that a change may use."""
 
     def promise(self, kind: str, **entry: Any) -> None:
-        """Have this undone, whatever happens from now on: called before the change is made."""
+        """Register an undo entry, which is executed whatever happens from now on. Called before the change is made."""
 
     def make_namespace(self, name: str) -> None:
         """Make a network namespace that ends with the agent."""
 
     def inside(self, namespace: str, work: Callable[[], Any]) -> None:
-        """``work()`` inside a namespace that the agent made. Raises WireError."""
+        """Call ``work()`` inside a namespace that the agent made. Raises WireError."""
 
     def pid(self, namespace: str) -> int:
-        """A process that runs in a namespace of the agent's."""
+        """Return the id of a process that runs in a namespace of the agent's."""
 
 
 class NetworkChange(AnyChange):
-    """Base of the changes. ``kind`` names its entries in the journal; classes with the same one undo alike.
+    """Base of the changes. ``kind`` names its entries in the journal; classes with the same ``kind`` share their undo.
 
-    Each change defines apply, undo and commands itself: what raises NotImplementedError says only what is wanted.
+    Each change defines apply, undo and commands itself; the methods here that raise NotImplementedError only document
+    them.
     """
 
     kind: ClassVar[str]
@@ -92,36 +93,40 @@ class NetworkChange(AnyChange):
             _UNDOING[cls.kind] = cls.undo
 
     def apply(self, node: ChangedNode) -> None:
-        """Make it. Called inside its namespace, in a thread; raises WireError, OSError or pyroute2's NetlinkError."""
+        """Make the change. Called inside its namespace, in a thread. Raises WireError, OSError or pyroute2's
+        NetlinkError.
+        """
         raise NotImplementedError
 
     @staticmethod
     def undo(entry: Entry) -> None:
-        """Undo it, or as much of it as there is: content when nothing is left. Called inside its namespace, too."""
+        """Undo the change, or as much of it as remains; does nothing if nothing is left. Called inside its namespace,
+        too.
+        """
         raise NotImplementedError
 
     def commands(self) -> List[str]:
-        """The lines that an operator would type for it, for a dry run: the agent itself speaks netlink."""
+        """Return the equivalent shell commands, for a dry run; the agent itself speaks netlink."""
         raise NotImplementedError
 
-    def _ip(self, *words: str) -> str:
-        """A line of the program ip, in the change's namespace."""
-        return line("ip", *(["-n", self.namespace] if self.namespace else []), *words)
+    def _ip(self, *arguments: str) -> str:
+        """Return a command of the program ip, in the change's namespace."""
+        return line("ip", *(["-n", self.namespace] if self.namespace else []), *arguments)
 
 
 _UNDOING: Dict[str, Callable[[Entry], None]] = {}
 
 
-def line(*words: str) -> str:
-    """Words as a shell takes them."""
-    import shlex  # an agent never needs it
+def line(*arguments: str) -> str:
+    """Join arguments into a line, quoted for a shell."""
+    import shlex  # agents never need it
 
-    return shlex.join(words)
+    return shlex.join(arguments)
 
 
 @functools.lru_cache(maxsize=None)
 def load_all() -> None:
-    """Import the files of this room: then their classes are known."""
+    """Import the files of this room, which registers their classes."""
     failed: Optional[ImportError] = None
     for found in pkgutil.iter_modules(labconsole.network.__path__):
         try:
@@ -133,7 +138,7 @@ def load_all() -> None:
 
 
 def undo(entry: Entry) -> None:
-    """Undo a change by its entry, in the namespace of the calling thread. Raises KeyError for one of no class."""
+    """Undo a change by its entry, in the namespace of the calling thread. Raises KeyError if no class has its kind."""
     if entry["kind"] not in _UNDOING:
         load_all()
     _UNDOING[entry["kind"]](entry)

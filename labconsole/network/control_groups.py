@@ -1,8 +1,8 @@
-"""Control groups of guests: no part of the network, but made, undone and told as its changes are.
+"""Control groups of guests: no part of the network, but made, undone and described like its changes.
 
-The agent removes them, or its keeper; and should both be killed at once, the next agent that makes some. A group is in
-use as long as the directory of its name that lies directly below the root (of version 1: of a controller's hierarchy)
-is locked: the agent makes that one first, and it is removed last.
+The agent or its keeper removes them; if both were killed at once, the next agent that makes some does. A group is in
+use as long as the directory of its name directly below the root (of version 1: of a controller's hierarchy) is locked:
+the agent makes that directory first and removes it last.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from labconsole.wire.rules import Amount, Count, Most, Rule, bad
 
 ROOT = "/sys/fs/cgroup"
 SECOND_VERSION = ROOT + "/cgroup.controllers"
-"""A file that is there where control groups are of version 2 only."""
+"""A file that exists only where all control groups are of version 2."""
 
 CONTROLLERS = ("cpu", "memory")
 CONTROL = "cgroup.subtree_control"
-"""Of a group of version 2: the controllers that groups directly below it have."""
+"""In a group of version 2, lists the controllers of the groups directly below it."""
 
 PERIOD_US = 100_000
 EMPTY_S = 1.0
-"""How long to wait for processes that were killed, and still are in their group."""
+"""How long to wait for killed processes that are still in their group."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
 _OURS = re.compile(r"labconsole-[0-9a-f]{8}\Z")
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_held: Dict[str, int] = {}
-"""Group to the descriptor that holds its lock, of those that this process made."""
+_locks: Dict[str, int] = {}
+"""Maps each group that this process made to the descriptor of its lock."""
 
 
 def _group(value: Any, where: str) -> str:
@@ -57,14 +57,14 @@ def settings(
     cpu_quota_ratio: Optional[float],
     memory_mib: Optional[int],
 ) -> Dict[str, str]:
-    """The files of ``controller`` that make these limits, and what is written to each. None: no limit."""
+    """Return the files of ``controller`` that set these limits, with their contents. None is no limit."""
     found: Dict[str, str] = {}
     if controller == "memory":
         if memory_mib is not None:
             found["memory.max" if second else "memory.limit_in_bytes"] = str(memory_mib * 1024 * 1024)
         return found
     if cpu_shares is not None and second:
-        # As systemd and runc turn the one scale (2 to 262144) into the other (1 to 10000).
+        # The conversion that systemd and runc use from one scale (2 to 262144) to the other (1 to 10000).
         found["cpu.weight"] = str(1 + (cpu_shares - 2) * 9999 // 262142)
     elif cpu_shares is not None:
         found["cpu.shares"] = str(cpu_shares)
@@ -75,7 +75,7 @@ def settings(
 
 
 class Limits(Message):
-    """What one group's processes may have: ``cpu_quota_ratio`` of one CPU. None: no limit."""
+    """Limits of one group's processes: ``cpu_quota_ratio`` of one CPU. None is no limit."""
 
     group: Group
     cpu_shares: Optional[Count] = None
@@ -93,22 +93,22 @@ class Limits(Message):
 
 
 class ControlGroups(NetworkChange, do="control_groups"):
-    """Make control groups with limits below one of this name; undone, it is removed with all that is below it."""
+    """Make control groups with limits below one of this name; undone, that one is removed with everything below it."""
 
     name: Group
     groups: Annotated[List[Limits], Most(1024)]
-    namespace: ClassVar[None] = None  # type: ignore[misc]  # a mount's, not a network's
+    namespace: ClassVar[None] = None  # type: ignore[misc]  # belongs to a mount, not to a network
 
     def apply(self, node: ChangedNode) -> None:
-        if list(_all_of(self.name)):
+        if list(_find_groups(self.name)):
             raise WireError("exists", "control group %s already exists and does not belong to this session" % self.name)
         second = os.path.exists(SECOND_VERSION)
-        enabled = self._to_be_enabled() if second else []
+        enabled = self._find_missing_controllers() if second else []
         node.promise(self.kind, name=self.name, enabled=enabled, beside=_directly_below() if enabled else [])
         sweep()
         above = _above()
         if above is not None:
-            _held[self.name] = hold(os.path.join(above, self.name))
+            _locks[self.name] = hold(os.path.join(above, self.name))
         for limits in self.groups:
             for controller in CONTROLLERS:
                 files = limits.files(controller, second=second)
@@ -124,8 +124,8 @@ class ControlGroups(NetworkChange, do="control_groups"):
                     with open(os.path.join(*top, limits.group, file), "w", encoding="ascii") as setting:
                         setting.write(value)
 
-    def _to_be_enabled(self) -> List[str]:
-        """The controllers that these limits need and groups below the root do not have yet."""
+    def _find_missing_controllers(self) -> List[str]:
+        """Return the controllers that these limits need and that groups below the root do not have yet."""
         with open(os.path.join(ROOT, CONTROL), encoding="ascii") as control:
             there = control.read().split()
         return [
@@ -139,12 +139,12 @@ class ControlGroups(NetworkChange, do="control_groups"):
         deadline = time.monotonic() + EMPTY_S
         for directory in _below(entry["name"]):
             _remove(directory, deadline)
-        if entry["name"] in _held:
-            os.close(_held.pop(entry["name"]))
+        if entry["name"] in _locks:
+            os.close(_locks.pop(entry["name"]))
         enabled = entry["enabled"]
-        if enabled and set(_directly_below()) <= set(entry["beside"]):  # groups that came since may have limits by it
+        if enabled and set(_directly_below()) <= set(entry["beside"]):  # later groups may have limits by it
             for controller in enabled:
-                with suppress(OSError):  # one that was there uses it by now
+                with suppress(OSError):  # an earlier group uses it by now
                     _tell(ROOT, "-" + controller)
 
     def commands(self) -> List[str]:
@@ -158,8 +158,8 @@ class ControlGroups(NetworkChange, do="control_groups"):
         return lines
 
 
-def _all_of(name: str) -> Any:
-    """Every group of this name: LXC makes one in each hierarchy, wherever its own are."""
+def _find_groups(name: str) -> Any:
+    """Find every group of this name: LXC makes one in each hierarchy, next to its own groups."""
     for above, names, _ in os.walk(ROOT):
         if name in names:
             names.remove(name)
@@ -167,37 +167,37 @@ def _all_of(name: str) -> Any:
 
 
 def _above() -> Optional[str]:
-    """Where every group of ours has a directory, which tells whether it is in use. None: there are none here."""
+    """Return the directory that has one of each group of ours, locked while in use, or None if there is none."""
     tops = [ROOT] if os.path.exists(SECOND_VERSION) else [os.path.join(ROOT, each) for each in CONTROLLERS]
     return next((os.path.realpath(top) for top in tops if os.path.isdir(top)), None)
 
 
 def _below(name: str) -> List[str]:
-    """The directories of every group of this name, each after those in it; the one that is locked comes last."""
+    """Return the directories of every group of this name, each after its subdirectories; the locked one comes last."""
     above = _above()
-    tops = sorted(_all_of(name), key=lambda top: os.path.realpath(os.path.dirname(top)) == above)
+    tops = sorted(_find_groups(name), key=lambda top: os.path.realpath(os.path.dirname(top)) == above)
     return [directory for top in tops for directory, _, _ in os.walk(top, topdown=False)]
 
 
 def hold(path: str) -> int:
-    """Make this directory and lock it. Returns the descriptor that does."""
+    """Make and lock this directory. Returns the descriptor of the lock."""
     while True:
         os.mkdir(path, 0o700)
-        with suppress(FileNotFoundError):  # a sweep took it for a dead agent's
+        with suppress(FileNotFoundError):  # a sweep mistook it for a dead agent's
             descriptor = os.open(path, DIRECTORY)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)  # a sweep that has it lets go of it at once
+            fcntl.flock(descriptor, fcntl.LOCK_EX)  # a sweep releases its lock at once
             if os.path.exists(path):
                 return descriptor
             os.close(descriptor)
 
 
 def sweep() -> None:
-    """Remove the groups that dead agents left: of our name, in use by nobody, and without any process."""
+    """Remove groups that dead agents left: ours by name, unlocked, and without any process."""
     above = _above()
     if above is None:
         return
     for name in filter(_OURS.match, os.listdir(above)):
-        with suppress(OSError):  # its agent lives, or a process is in it: the kernel removes no such group
+        with suppress(OSError):  # its agent lives, or it has a process: the kernel refuses to remove such a group
             descriptor = os.open(os.path.join(above, name), DIRECTORY)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -226,12 +226,12 @@ def _remove(directory: str, deadline: float) -> None:
         except OSError as exc:
             if exc.errno != errno.EBUSY or time.monotonic() > deadline:
                 raise
-        _kill_in(directory)
+        _kill_members(directory)
         time.sleep(0.005)
 
 
-def _kill_in(directory: str) -> None:
-    """Whoever is in a group of ours is a guest of ours."""
+def _kill_members(directory: str) -> None:
+    """Kill all processes of a group of ours; they are all guests of ours."""
     try:
         with open(os.path.join(directory, "cgroup.procs"), encoding="ascii") as members:
             pids = [int(pid) for pid in members.read().split()]

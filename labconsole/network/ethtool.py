@@ -1,4 +1,6 @@
-"""One command of ethtool(8) by ioctl: older than netlink's, and answered by every driver that has an answer."""
+"""One command of ethtool(8) by ioctl: older than the netlink version, and supported by every driver that answers at
+all.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,9 @@ import struct
 SIOCETHTOOL = 0x8946
 
 
-def asked(asking: socket.socket, interface: str, command: bytes) -> bytes:
-    """The answer, as long as the command. Raises OSError when the driver has none."""
+def query_driver(ioctl_socket: socket.socket, interface: str, command: bytes) -> bytes:
+    """Return the answer, as long as the command. Raises OSError if the driver has none."""
     data = array.array("B", command)
     request = struct.pack("16sP", interface.encode("utf-8"), data.buffer_info()[0]).ljust(40, b"\0")
-    fcntl.ioctl(asking.fileno(), SIOCETHTOOL, request)
+    fcntl.ioctl(ioctl_socket.fileno(), SIOCETHTOOL, request)
     return data.tobytes()

@@ -9,7 +9,7 @@ import struct
 from typing import ClassVar, List, Optional, Tuple
 
 from labconsole.network.change import ChangedNode, Entry, InterfaceName, NetworkChange, line
-from labconsole.network.ethtool import asked
+from labconsole.network.ethtool import query_driver
 from labconsole.wire.codec import WireError
 
 GET_PAUSE, SET_PAUSE = 0x12, 0x13
@@ -21,9 +21,9 @@ _ABSENT = (errno.EOPNOTSUPP, errno.EINVAL)
 
 
 class FlowControl(NetworkChange, do="flow_control"):
-    """Have a NIC obey and send pause frames, or neither, whatever the other end of its cable does."""
+    """Make a NIC obey and send pause frames, or neither, regardless of the other end of its cable."""
 
-    namespace: ClassVar[None] = None  # type: ignore[misc]  # a NIC's, which the node's own namespace has
+    namespace: ClassVar[None] = None  # type: ignore[misc]  # belongs to a NIC, which is in the node's own namespace
     interface: InterfaceName
     on: bool
 
@@ -40,7 +40,7 @@ class FlowControl(NetworkChange, do="flow_control"):
             raise WireError("failed", "flow control of %s: %s" % (self.interface, os.strerror(exc.errno or 0))) from exc
 
     def _force(self, negotiated: int) -> None:
-        """Some drivers take no other word on negotiation than the link's own. Raises OSError."""
+        """Force pause settings: some drivers take negotiation only from the link's own setting. Raises OSError."""
         try:
             _set(self.interface, (0, int(self.on), int(self.on)))
         except OSError as exc:
@@ -60,9 +60,9 @@ class FlowControl(NetworkChange, do="flow_control"):
 
 
 def _settings(interface: str) -> Optional[Settings]:
-    """None: the interface is gone, or its driver has none."""
+    """Read the pause settings, or None if the interface is gone or its driver has none."""
     try:
-        _, negotiated, obeyed, sent = struct.unpack("=4I", _asked(interface, struct.pack("=I12x", GET_PAUSE)))
+        _, negotiated, obeyed, sent = struct.unpack("=4I", _query_interface(interface, struct.pack("=I12x", GET_PAUSE)))
     except OSError as exc:
         if exc.errno in (*_ABSENT, errno.ENODEV):
             return None
@@ -71,10 +71,10 @@ def _settings(interface: str) -> Optional[Settings]:
 
 
 def _set(interface: str, settings: Settings) -> None:
-    _asked(interface, struct.pack("=4I", SET_PAUSE, *settings))
+    _query_interface(interface, struct.pack("=4I", SET_PAUSE, *settings))
 
 
-def _asked(interface: str, command: bytes) -> bytes:
-    """By ioctl: the netlink library has no call for this."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        return asked(asking, interface, command)
+def _query_interface(interface: str, command: bytes) -> bytes:
+    """Query the driver by ioctl: the netlink library has no call for this."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ioctl_socket:
+        return query_driver(ioctl_socket, interface, command)

@@ -1,8 +1,8 @@
-"""Disks of guests: no part of the network, but made, undone and told as its changes are.
+"""Disks of guests: no part of the network, but made, undone and described like its changes.
 
-They are directories, or files that a guest's hypervisor shows it as a disk, below one directory that is the agent's
-own. The agent removes that, or its keeper; and should both be killed at once, the next agent that makes one in the same
-place: it is locked as long as its agent lives.
+They are directories, or files that a guest's hypervisor presents as a disk, below one directory that is the agent's
+own. The agent or its keeper removes that directory; if both were killed at once, the next agent that makes one in the
+same place does: it is locked as long as its agent lives.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from labconsole.wire.rules import Most, Rule, bad, whole
 MIB = 1024 * 1024
 MOST_MIB = 2**22
 SPARE_MIB = 256
-"""So much stays free beside all disks: whoever else writes there is not to fail because of us."""
+"""Space that stays free in addition to all disks, so that other programs can still write there."""
 
 EMPTY_S = 1.0
-"""How long what is killed may still write into a directory that is being removed."""
+"""How long killed processes may still write into a directory that is being removed."""
 
 _PLACE = re.compile(r"/[A-Za-z0-9_.+@/-]{0,199}\Z")
 _NAME = re.compile(r"labconsole-disks-[0-9a-f]{8}\Z")
-_held: Dict[str, int] = {}
-"""Directory to the descriptor that holds its lock, of those that this process made."""
+_locks: Dict[str, int] = {}
+"""Maps each directory that this process made to the descriptor of its lock."""
 
 
 def _place(value: Any, where: str) -> str:
@@ -48,23 +48,24 @@ def _name(value: Any, where: str) -> str:
 
 
 class GuestDisk(Message):
-    """One guest's disk of so many MiB."""
+    """One guest's disk and its size in MiB."""
 
     guest: Group
     mib: Annotated[int, Rule(whole(1, MOST_MIB))]
 
 
 class GuestDisks(NetworkChange, do="guest_disks"):
-    """Make a directory with a disk for each guest; undone, it is removed with all that is in it.
+    """Make a directory with a disk for each guest; undone, it is removed with all its contents.
 
-    ``files``: each disk is a file of its full size; otherwise a directory, for whose size there is room.
+    ``files``: each disk is a file of its full size; otherwise it is a directory, and the file system must have room for
+    it.
     """
 
     place: Annotated[str, Rule(_place)]
     name: Annotated[str, Rule(_name)]
     disks: Annotated[List[GuestDisk], Most(1024)]
     files: bool
-    namespace: ClassVar[None] = None  # type: ignore[misc]  # a mount's, not a network's
+    namespace: ClassVar[None] = None  # type: ignore[misc]  # belongs to a mount, not to a network
 
     def apply(self, node: ChangedNode) -> None:
         path = os.path.join(self.place, self.name)
@@ -75,7 +76,7 @@ class GuestDisks(NetworkChange, do="guest_disks"):
         if os.path.lexists(path):
             raise WireError("exists", "%s already exists and does not belong to this session" % path)
         node.promise(self.kind, path=path)
-        _held[path] = hold(path)
+        _locks[path] = hold(path)
         try:
             for disk in self.disks:
                 self._make(os.path.join(path, disk.guest), disk.mib)
@@ -108,8 +109,8 @@ class GuestDisks(NetworkChange, do="guest_disks"):
     def undo(entry: Entry) -> None:
         path = entry["path"]
         _remove(path)
-        if path in _held:
-            os.close(_held.pop(path))
+        if path in _locks:
+            os.close(_locks.pop(path))
 
     def commands(self) -> List[str]:
         lines = [line("mkdir", "-m", "700", os.path.join(self.place, self.name))]
@@ -122,9 +123,9 @@ class GuestDisks(NetworkChange, do="guest_disks"):
 
 
 def sweep(place: str) -> None:
-    """Remove what dead agents of this user left in ``place``: of our name, our own, and locked by nobody.
+    """Remove directories that dead agents of this user left in ``place``: ours by name and owner, and unlocked.
 
-    What cannot be removed is left to its owner.
+    Directories that cannot be removed are left to their owner.
     """
     for name in filter(_NAME.match, os.listdir(place)):
         path = os.path.join(place, name)
@@ -141,7 +142,7 @@ def sweep(place: str) -> None:
 
 
 def _remove(path: str) -> None:
-    """All of it, be it that something was still written into it meanwhile. Raises OSError."""
+    """Remove the whole directory, even if a process still writes into it meanwhile. Raises OSError."""
     deadline = time.monotonic() + EMPTY_S
     while True:
         try:

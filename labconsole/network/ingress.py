@@ -1,7 +1,7 @@
-"""Handing what comes in at an interface over to a queue.
+"""Redirecting the packets that come in at an interface into a queue.
 
-Only what leaves can be queued, so what comes in is handed to a device that is there for nothing else (ifb, kernel
-documentation "Intermediate Functional Block"), waits in its queue, and then comes in at the interface as before.
+Only outgoing packets can be queued. So incoming ones are redirected to a device made for this purpose (ifb, kernel
+documentation "Intermediate Functional Block"), wait in its queue, and then come in at the interface as before.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, List, Optional
 
 from labconsole.network.change import line
-from labconsole.network.iproute import existing, link_index, open_route, quietly
+from labconsole.network.iproute import ignore_missing, link_index, open_route, require_link_index
 from labconsole.network.sysctl import no_ipv6, silence
 from labconsole.wire.codec import WireError
 
@@ -18,45 +18,45 @@ EVERY_PROTOCOL = 0x0003
 """ETH_P_ALL."""
 
 
-def without_ingress(route: Any, interface: str) -> int:
-    """The number of an interface that hands over nothing yet. Raises WireError when it does, or is not there."""
-    index = existing(route, interface)
+def require_no_ingress(route: Any, interface: str) -> int:
+    """Return the number of an interface without an ingress queue. Raises WireError if it has one or does not exist."""
+    index = require_link_index(route, interface)
     if _has_ingress(route, index):
         raise WireError("exists", "interface %s has an ingress queueing discipline already" % interface)
     return index
 
 
 def make_queue_device(route: Any, name: str, **settings: Any) -> int:
-    """An ifb device of this name, which is down; its number. There is none of it yet: ask refuse_existing() before."""
+    """Make an ifb device of this name, set down, and return its number. Call refuse_existing() before."""
     route.link("add", ifname=name, kind="ifb", **settings)
     silence(name)
-    return existing(route, name)
+    return require_link_index(route, name)
 
 
-def hand_over(route: Any, index: int, queue: int) -> None:
-    """Everything that comes in at an interface goes through the queue of a device first."""
+def redirect_ingress(route: Any, index: int, queue: int) -> None:
+    """Redirect everything that comes in at an interface through the queue of a device."""
     route.tc("add", "ingress", index, INGRESS)
     everything = {"protocol": EVERY_PROTOCOL, "prio": 1, "target": ROOT, "keys": ["0x0/0x0+0"]}
     redirect = {"kind": "mirred", "direction": "egress", "action": "redirect", "ifindex": queue}
     route.tc("add-filter", "u32", index, parent=INGRESS, action=[redirect], **everything)
 
 
-def take_back(interface: str) -> None:
-    """The filter goes with the ingress discipline, which goes with the interface where that is gone already."""
+def remove_ingress(interface: str) -> None:
+    """Remove the ingress discipline and its filter, unless they are gone with the interface."""
     with open_route() as route:
         index = link_index(route, interface)
         if index is not None and _has_ingress(route, index):
-            quietly(lambda: route.tc("del", "ingress", index, INGRESS))
+            ignore_missing(lambda: route.tc("del", "ingress", index, INGRESS))
 
 
 def device_commands(name: str, namespace: Optional[str]) -> List[str]:
-    """The lines that make a queue's device."""
+    """Return the commands that make a queue's device."""
     there = ["-n", namespace] if namespace else []
     return [line("ip", *there, "link", "add", name, "type", "ifb"), *no_ipv6(name, namespace).commands()]
 
 
-def hand_over_commands(interface: str, queue: str, namespace: Optional[str]) -> List[str]:
-    """The lines that hand over."""
+def build_redirect_commands(interface: str, queue: str, namespace: Optional[str]) -> List[str]:
+    """Return the commands that redirect incoming packets."""
     there = ["-n", namespace] if namespace else []
     redirect = ["action", "mirred", "egress", "redirect", "dev", queue]
     everything = ["protocol", "all", "prio", "1", "u32", "match", "u32", "0", "0"]

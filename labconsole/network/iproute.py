@@ -1,4 +1,4 @@
-"""pyroute2's IPRoute, by which changes are made; imported when it is first needed. And a socket for packed requests."""
+"""pyroute2's IPRoute, which makes the changes and is imported when first needed; and a socket for packed requests."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ GONE = (errno.ENODEV, errno.ENOENT, errno.ESRCH, errno.ENXIO)
 MAIN_TABLE = 254
 NLMSG_ERROR = 2
 _ANSWER = struct.Struct("=IHHIIi")
-"""struct nlmsghdr, and how it went: 0 or a negative errno."""
+"""struct nlmsghdr, and the result: 0 or a negative errno."""
 
 
 def load() -> Any:
-    """pyroute2's class of these sockets."""
+    """Import pyroute2's class of these sockets."""
     from pyroute2.iproute.linux import IPRoute
 
     return IPRoute
 
 
 def open_route() -> Any:
-    """A pyroute2 socket in the calling thread's namespace."""
+    """Open a pyroute2 socket in the calling thread's namespace."""
     return load()()
 
 
 def error_number(exc: BaseException) -> Optional[int]:
-    """The errno of an OSError, or of pyroute2's NetlinkError, which is none."""
+    """Return the errno of an OSError, or of pyroute2's NetlinkError, which is not an OSError."""
     number = getattr(exc, "code", None) or getattr(exc, "errno", None)
     return number if isinstance(number, int) else None
 
 
-def quietly(work: Callable[[], Any]) -> None:
-    """Do it; what is gone already is fine."""
+def ignore_missing(work: Callable[[], Any]) -> None:
+    """Call ``work`` and ignore errors of objects that do not exist."""
     try:
         work()
     except Exception as exc:
@@ -44,20 +44,20 @@ def quietly(work: Callable[[], Any]) -> None:
 
 
 def link_index(route: Any, name: str) -> Optional[int]:
-    """The interface's number, None when there is none of this name."""
+    """Return the interface's number, or None if there is no interface of this name."""
     found = list(route.link_lookup(ifname=name))
     return int(found[0]) if found else None
 
 
 def delete_link(route: Any, name: str) -> None:
-    """Delete an interface, if there is one of this name."""
+    """Delete the interface of this name, if there is one."""
     index = link_index(route, name)
     if index is not None:
-        quietly(lambda: route.link("del", index=index))
+        ignore_missing(lambda: route.link("del", index=index))
 
 
-def existing(route: Any, name: str) -> int:
-    """The interface's number. Raises WireError when there is none of this name."""
+def require_link_index(route: Any, name: str) -> int:
+    """Return the interface's number. Raises WireError if there is no interface of this name."""
     index = link_index(route, name)
     if index is None:
         raise WireError("no_such_interface", "interface %s does not exist here" % name)
@@ -65,13 +65,13 @@ def existing(route: Any, name: str) -> int:
 
 
 def refuse_existing(route: Any, name: str) -> None:
-    """An interface that somebody else made is never taken over."""
+    """Refuse an interface of this name that already exists: it is never taken over."""
     if link_index(route, name) is not None:
         raise WireError("exists", "interface %s already exists and does not belong to this session" % name)
 
 
 class QueueSender:
-    """A socket for changes that are packed already."""
+    """A socket for changes that are already packed."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
@@ -79,7 +79,7 @@ class QueueSender:
         self._socket.setblocking(False)
 
     def send(self, compiled: bytes) -> List[int]:
-        """Have the kernel make them, which it has when this returns; the errno of each that it refused."""
+        """Apply the changes and wait until the kernel is done; return the errno of each refused one."""
         self._socket.send(compiled)
         refused: List[int] = []
         while True:
@@ -96,7 +96,7 @@ class QueueSender:
 
     @classmethod
     def ask(cls, compiled: bytes) -> List[int]:
-        """As send(), by a socket of its own."""
+        """Like send(), with a temporary socket."""
         sender = cls()
         try:
             return sender.send(compiled)

@@ -1,4 +1,4 @@
-"""Interfaces: made for guests, and set up."""
+"""Interfaces: created for guests, and set up."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ import struct
 from typing import Any, ClassVar, Dict, List, Optional
 
 from labconsole.network.change import ChangedNode, Entry, InterfaceName, IpInterface, Mac, NetworkChange, line
-from labconsole.network.iproute import delete_link, existing, link_index, open_route, quietly, refuse_existing
+from labconsole.network.iproute import (
+    delete_link,
+    ignore_missing,
+    link_index,
+    open_route,
+    refuse_existing,
+    require_link_index,
+)
 from labconsole.network.sysctl import no_ipv6, silence
 from labconsole.wire.codec import WireError
 from labconsole.wire.rules import Word, bad
@@ -17,13 +24,13 @@ TUNSETPERSIST = 0x400454CB
 IFF_TAP = 0x0002
 IFF_NO_PI = 0x1000
 GSO_BYTES = 1515
-"""What is as long is segmented: one more than a whole Ethernet frame without its check sequence. By length, for what
-comes from a guest does not say how many frames it is.
+"""Packets of this length and above are segmented: one byte more than a whole Ethernet frame without its check sequence.
+The rule is by length because packets from a guest do not say how many frames they are.
 """
 
 
-class MadeLink(NetworkChange):
-    """What makes an interface, and deletes it."""
+class LinkCreation(NetworkChange):
+    """Base of the changes that make an interface; undone, it is deleted."""
 
     @staticmethod
     def undo(entry: Entry) -> None:
@@ -31,8 +38,8 @@ class MadeLink(NetworkChange):
             delete_link(route, entry["name"])
 
 
-class Veth(MadeLink, do="veth", kind="link"):
-    """Make a pair of veth interfaces, without IPv6; the peer in a namespace of its own, if one is named."""
+class Veth(LinkCreation, do="veth", kind="link"):
+    """Make a pair of veth interfaces without IPv6; the peer may be in another namespace."""
 
     name: InterfaceName
     peer: InterfaceName
@@ -46,7 +53,7 @@ class Veth(MadeLink, do="veth", kind="link"):
 
     @property
     def _elsewhere(self) -> Optional[str]:
-        """The peer's namespace, None when it is the same as that of the other end."""
+        """Return the peer's namespace, or None if both ends are in the same one."""
         there = self.peer_namespace or ""
         return None if there == (self.namespace or "") else there
 
@@ -81,9 +88,10 @@ class Veth(MadeLink, do="veth", kind="link"):
 
 
 class NamespaceNic(NetworkChange, do="namespace_nic"):
-    """Make the NIC of a guest that is a namespace of the agent's: a veth pair, its end inside up, with an address.
+    """Make the NIC of a guest that is a namespace of the agent's: a veth pair, its inner end set up, with an address.
 
-    Nothing of it needs undoing: the kernel removes it with the namespace. A hundred at once; one by one takes seconds.
+    It needs no undoing: the kernel removes it with the namespace. Makes a hundred at once, as making them singly takes
+    seconds.
     """
 
     name: InterfaceName
@@ -91,7 +99,7 @@ class NamespaceNic(NetworkChange, do="namespace_nic"):
     peer_mac: Mac
     peer_namespace: Word
     address: IpInterface
-    namespace: ClassVar[None] = None  # type: ignore[misc]  # made beside the guest, not inside another
+    namespace: ClassVar[None] = None  # type: ignore[misc]  # made from outside the guest, not inside a namespace
 
     def apply(self, node: ChangedNode) -> None:
         peer = {"ifname": self.peer, "address": self.peer_mac, "net_ns_pid": node.pid(self.peer_namespace)}
@@ -105,13 +113,13 @@ class NamespaceNic(NetworkChange, do="namespace_nic"):
         silence(self.peer)
         address, _, prefix = self.address.partition("/")
         with open_route() as route:
-            index = existing(route, self.peer)
+            index = require_link_index(route, self.peer)
             route.addr("add", index=index, address=address, prefixlen=int(prefix))
             route.link("set", index=index, state="up")
 
     @staticmethod
     def undo(entry: Entry) -> None:
-        """Nothing is promised, so nothing is left to do."""
+        """Do nothing: no undo was promised."""
 
     def commands(self) -> List[str]:
         inside = ["ip", "-n", self.peer_namespace]
@@ -125,18 +133,17 @@ class NamespaceNic(NetworkChange, do="namespace_nic"):
         ]
 
 
-class Tap(MadeLink, do="tap", kind="link"):
-    """Make a tap that lasts until it is deleted, without IPv6: for a guest's NIC.
+class Tap(LinkCreation, do="tap", kind="link"):
+    """Make a tap for a guest's NIC, without IPv6, that lasts until it is deleted.
 
-    ``whole_frames``: large segments of TCP are cut to frames in front of it, whatever its guest tells the tap that it
-    takes.
+    ``whole_frames``: cut large TCP segments to frames before the tap, whatever segment sizes its guest accepts.
     """
 
     name: InterfaceName
     whole_frames: bool = False
 
     def apply(self, node: ChangedNode) -> None:
-        import fcntl  # by ioctl, for rtnetlink cannot
+        import fcntl  # by ioctl, as rtnetlink cannot make a tap
 
         with open_route() as route:
             refuse_existing(route, self.name)
@@ -155,7 +162,7 @@ class Tap(MadeLink, do="tap", kind="link"):
         silence(self.name)
         if self.whole_frames:
             with open_route() as route:
-                route.link("set", index=existing(route, self.name), gso_max_size=GSO_BYTES)
+                route.link("set", index=require_link_index(route, self.name), gso_max_size=GSO_BYTES)
 
     def commands(self) -> List[str]:
         made = self._ip("tuntap", "add", "dev", self.name, "mode", "tap")
@@ -170,7 +177,7 @@ class LinkUp(NetworkChange, do="link_up", kind="link_down"):
 
     def apply(self, node: ChangedNode) -> None:
         with open_route() as route:
-            index = existing(route, self.interface)
+            index = require_link_index(route, self.interface)
             if list(route.get_links(index))[0]["state"] == "up":
                 return
             node.promise(self.kind, interface=self.interface)
@@ -181,7 +188,7 @@ class LinkUp(NetworkChange, do="link_up", kind="link_down"):
         with open_route() as route:
             index = link_index(route, entry["interface"])
             if index is not None:
-                quietly(lambda: route.link("set", index=index, state="down"))
+                ignore_missing(lambda: route.link("set", index=index, state="down"))
 
     def commands(self) -> List[str]:
         return [self._ip("link", "set", self.interface, "up")]

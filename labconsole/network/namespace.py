@@ -8,19 +8,20 @@ from labconsole.network.change import ChangedNode, Entry, InterfaceName, Network
 
 
 class Namespace(NetworkChange, do="namespace"):
-    """Make a network namespace, held by a process of the agent's."""
+    """Make a network namespace, kept alive by a process of the agent's."""
 
     name: InterfaceName
-    namespace: ClassVar[None] = None  # type: ignore[misc]  # made beside the others, not inside one
+    namespace: ClassVar[None] = None  # type: ignore[misc]  # made next to the others, not inside one
 
     def apply(self, node: ChangedNode) -> None:
         node.make_namespace(self.name)
-        # Promised only now, because what has this name already must not be removed: its holder dies with the agent.
+        # Promised only now: a namespace that had this name already must not be removed, and its holder dies with the
+        # agent.
         node.promise(self.kind, name=self.name)
 
     @staticmethod
     def undo(entry: Entry) -> None:
-        """Nothing to do for the keeper: it has killed the holder. The agent itself ends its own."""
+        """Do nothing: the keeper has killed the namespace's process, and the agent ends its own."""
 
     def commands(self) -> List[str]:
         return [line("ip", "netns", "add", self.name)]

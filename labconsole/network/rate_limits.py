@@ -1,6 +1,7 @@
-"""Limits on what comes in from a guest: a token bucket filter between its interface on this node and the bridge.
+"""Limits on the traffic that comes in from a guest: a token bucket filter between its interface on this node and the
+bridge.
 
-The netlink library has no rate of 64 bits for that filter, so its message is packed here.
+The netlink library has no 64-bit rate for that filter, so its message is packed here.
 """
 
 from __future__ import annotations
@@ -11,19 +12,19 @@ from typing import Annotated, List
 
 from labconsole.network.change import ChangedNode, Entry, InterfaceName, NetworkChange, line
 from labconsole.network.ingress import (
+    build_redirect_commands,
     device_commands,
-    hand_over,
-    hand_over_commands,
     make_queue_device,
-    take_back,
-    without_ingress,
+    redirect_ingress,
+    remove_ingress,
+    require_no_ingress,
 )
 from labconsole.network.iproute import QueueSender, delete_link, open_route, refuse_existing
 from labconsole.wire.rules import Rule, whole
 
 U32 = 2**32 - 1
 MOST_QUEUE_BYTES = U32
-"""The kernel's field."""
+"""Limit of the kernel's field."""
 
 Rate = Annotated[int, Rule(whole(8_000, 10**12))]
 Bytes = Annotated[int, Rule(whole(64, MOST_QUEUE_BYTES))]
@@ -39,13 +40,13 @@ _HEADER = struct.Struct("=IHHIIB3xiIII")
 """struct nlmsghdr and struct tcmsg."""
 
 _TBF = struct.Struct("=BBHhHI12xIII")
-"""struct tc_tbf_qopt: the rate, no peak rate, limit, buffer and mtu."""
+"""struct tc_tbf_qopt: rate, no peak rate, limit, buffer and mtu."""
 
 
 def tbf_message(index: int, rate_bytes_ps: int, burst_bytes: int, queue_bytes: int) -> bytes:
-    """The request for a token bucket filter at the root of the interface with this number.
+    """Pack the request for a token bucket filter at the root of the interface with this number.
 
-    The old field of 32 bits has what fits into it. The kernel takes the greater of both.
+    The old 32-bit field has as much of the rate as fits. The kernel takes the greater of both.
     """
     rate = (0, TC_LINKLAYER_ETHERNET, 0, 0, 0, min(rate_bytes_ps, U32))
     options = _attribute(TCA_TBF_PARMS, _TBF.pack(*rate, queue_bytes, 0, 0))
@@ -61,10 +62,10 @@ def _attribute(kind: int, content: bytes) -> bytes:
 
 
 class RateLimit(NetworkChange, do="rate_limit"):
-    """Let at most ``rate_bps`` come in at an interface, counted in whole frames without their check sequence.
+    """Limit the traffic that comes in at an interface to ``rate_bps``, counted in whole frames without check sequence.
 
-    ``queue`` is the device that is made for it; ``burst_bytes``: how much may come at once after a rest;
-    ``queue_bytes``: how much waits at most, the rest is dropped.
+    ``queue`` is the device that is made for it. ``burst_bytes``: how much may pass at once after a rest.
+    ``queue_bytes``: the most that waits; the rest is dropped.
     """
 
     interface: InterfaceName
@@ -75,18 +76,18 @@ class RateLimit(NetworkChange, do="rate_limit"):
 
     def apply(self, node: ChangedNode) -> None:
         with open_route() as route:
-            index = without_ingress(route, self.interface)
+            index = require_no_ingress(route, self.interface)
             refuse_existing(route, self.queue)
             node.promise(self.kind, interface=self.interface, queue=self.queue)
             queue = make_queue_device(route, self.queue)
             for number in QueueSender.ask(tbf_message(queue, self.rate_bps // 8, self.burst_bytes, self.queue_bytes)):
                 raise OSError(number, os.strerror(number))
             route.link("set", index=queue, state="up")
-            hand_over(route, index, queue)
+            redirect_ingress(route, index, queue)
 
     @staticmethod
     def undo(entry: Entry) -> None:
-        take_back(entry["interface"])
+        remove_ingress(entry["interface"])
         with open_route() as route:
             delete_link(route, entry["queue"])
 
@@ -97,5 +98,5 @@ class RateLimit(NetworkChange, do="rate_limit"):
             *device_commands(self.queue, self.namespace),
             line("tc", *there, "qdisc", "add", "dev", self.queue, "root", *tbf),
             self._ip("link", "set", self.queue, "up"),
-            *hand_over_commands(self.interface, self.queue, self.namespace),
+            *build_redirect_commands(self.interface, self.queue, self.namespace),
         ]

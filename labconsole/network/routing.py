@@ -17,18 +17,30 @@ from labconsole.network.change import (
     Mac,
     NetworkChange,
 )
-from labconsole.network.iproute import GONE, MAIN_TABLE, error_number, existing, link_index, open_route, quietly
+from labconsole.network.iproute import (
+    GONE,
+    MAIN_TABLE,
+    error_number,
+    ignore_missing,
+    link_index,
+    open_route,
+    require_link_index,
+)
 from labconsole.wire.codec import WireError
 
 _SIMPLE_ROUTE = {
-    "RTA_DST": "dst", "RTA_OIF": "oif", "RTA_GATEWAY": "gateway", "RTA_PREFSRC": "prefsrc", "RTA_PRIORITY": "priority",
+    "RTA_DST": "dst",
+    "RTA_OIF": "oif",
+    "RTA_GATEWAY": "gateway",
+    "RTA_PREFSRC": "prefsrc",
+    "RTA_PRIORITY": "priority",
     "RTA_TABLE": "table",
-}  # fmt: skip
+}
 RTM_F_FIB_MATCH = 0x2000
 
 
 class Route(NetworkChange, do="route"):
-    """Set the main table's route to a network; undone, the route from before is there again."""
+    """Set the main table's route to a network; undone, the former route is restored."""
 
     destination: IpNetwork
     interface: InterfaceName
@@ -36,7 +48,7 @@ class Route(NetworkChange, do="route"):
 
     def apply(self, node: ChangedNode) -> None:
         with open_route() as route:
-            index = existing(route, self.interface)
+            index = require_link_index(route, self.interface)
             wanted: Dict[str, Any] = {"dst": self.destination, "oif": index, "table": MAIN_TABLE}
             if self.gateway:
                 wanted["gateway"] = self.gateway
@@ -55,7 +67,9 @@ class Route(NetworkChange, do="route"):
             index = link_index(route, entry["interface"])
             if index is not None:
                 # Scope "nowhere" matches a route of any scope; without it the kernel looks for a global one.
-                quietly(lambda: route.route("del", dst=entry["destination"], oif=index, table=MAIN_TABLE, scope=255))
+                ignore_missing(
+                    lambda: route.route("del", dst=entry["destination"], oif=index, table=MAIN_TABLE, scope=255)
+                )
 
     def commands(self) -> List[str]:
         via = ["via", self.gateway] if self.gateway else []
@@ -63,11 +77,11 @@ class Route(NetworkChange, do="route"):
 
 
 def _former_route(route: Any, destination: str) -> Optional[Dict[str, Any]]:
-    """The main table's route to exactly ``destination``, as arguments that bring it back."""
+    """Return the main table's route to exactly ``destination``, as arguments that restore it."""
     network = ipaddress.ip_network(destination)
     family = socket.AF_INET if network.version == 4 else socket.AF_INET6
     try:
-        # One question instead of a dump: a UUT under test may hold 100 000 routes.
+        # One query instead of a dump: a UUT under test may have 100 000 routes.
         found = list(route.route("get", dst=str(network.network_address), family=family, flags=RTM_F_FIB_MATCH))
     except Exception as exc:
         if error_number(exc) in (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EINVAL, errno.EACCES):
@@ -75,9 +89,10 @@ def _former_route(route: Any, destination: str) -> Optional[Dict[str, Any]]:
         raise
     if found and found[0]["dst_len"] > network.prefixlen:
         found = [
-            entry for entry in route.get_routes(family=family, table=MAIN_TABLE)
+            entry
+            for entry in route.get_routes(family=family, table=MAIN_TABLE)
             if entry["dst_len"] == network.prefixlen and entry.get("RTA_DST") == str(network.network_address)
-        ]  # fmt: skip
+        ]
     for message in found:
         attributes = dict(message["attrs"])
         if message["dst_len"] != network.prefixlen or attributes.get("RTA_TABLE") != MAIN_TABLE:
@@ -99,7 +114,7 @@ def _former_route(route: Any, destination: str) -> Optional[Dict[str, Any]]:
 
 
 class Neighbour(NetworkChange, do="neighbour"):
-    """Set a permanent neighbour; undone, the permanent one from before is there again."""
+    """Set a permanent neighbour; undone, the former permanent one is restored."""
 
     address: IpAddress
     mac: Mac
@@ -108,10 +123,10 @@ class Neighbour(NetworkChange, do="neighbour"):
     def apply(self, node: ChangedNode) -> None:
         family = _family(self.address)
         with open_route() as route:
-            index = existing(route, self.interface)
+            index = require_link_index(route, self.interface)
             former = None
             for entry in route.get_neighbours(family=family, ifindex=index):
-                # Only what an operator set is worth restoring; the kernel relearns the rest.
+                # Only entries that an operator set are worth restoring; the kernel relearns the rest.
                 if entry.get("NDA_DST") == self.address and entry["ifindex"] == index and entry["state"] & 0x80:
                     former = {"lladdr": entry.get("NDA_LLADDR"), "state": "permanent"}
             node.promise(self.kind, address=self.address, interface=self.interface, former=former)
@@ -127,7 +142,7 @@ class Neighbour(NetworkChange, do="neighbour"):
             if entry["former"] is not None:
                 route.neigh("replace", family=family, dst=entry["address"], ifindex=index, **entry["former"])
                 return
-            quietly(lambda: route.neigh("del", family=family, dst=entry["address"], ifindex=index))
+            ignore_missing(lambda: route.neigh("del", family=family, dst=entry["address"], ifindex=index))
 
     def commands(self) -> List[str]:
         to = ["lladdr", self.mac, "dev", self.interface, "nud", "permanent"]
@@ -147,7 +162,7 @@ class Address(NetworkChange, do="address"):
     def apply(self, node: ChangedNode) -> None:
         local, _, prefix = self.address.partition("/")
         with open_route() as route:
-            index = existing(route, self.interface)
+            index = require_link_index(route, self.interface)
             for entry in route.get_addr(index=index):
                 if entry.get("IFA_ADDRESS") == local and entry["prefixlen"] == int(prefix):
                     return

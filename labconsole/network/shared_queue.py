@@ -1,7 +1,7 @@
-"""One queue for guests that share a link by weights, in front of it: hierarchical token buckets (htb).
+"""One queue for guests that share a link by weights, before the link: hierarchical token buckets (htb).
 
-What comes in at a guest's interface is handed to a device that all of them have, whose discipline gives each class its
-rate, and to whoever wants more what others leave. The NIC's own queueing discipline is not touched.
+Packets that come in at a guest's interface are redirected to a device that all guests share. Its discipline gives each
+class its rate, and lends unused rate to classes that want more. The NIC's own queueing discipline is not touched.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Annotated, Any, List, Sequence
 from labconsole.network.change import ChangedNode, Entry, InterfaceName, IpAddress, NetworkChange, line
 from labconsole.network.ingress import (
     ROOT,
+    build_redirect_commands,
     device_commands,
-    hand_over,
-    hand_over_commands,
     make_queue_device,
-    take_back,
-    without_ingress,
+    redirect_ingress,
+    remove_ingress,
+    require_no_ingress,
 )
-from labconsole.network.iproute import delete_link, existing, open_route, refuse_existing
+from labconsole.network.iproute import delete_link, open_route, refuse_existing, require_link_index
 from labconsole.wire.message import Message
 from labconsole.wire.queues import MAX_CLASSES, MOST_BURST_S, Burst, ChangeRates, ClassRate, QueueClass
 from labconsole.wire.rules import Most, Rule, bad, whole
@@ -29,12 +29,12 @@ IPV4 = 0x0800
 FRAME_BYTES = 1514
 MOST_QUEUE_PACKETS = 1_000_000
 MOST_QUANTUM_BYTES = 200_000
-"""The kernel warns of more."""
+"""The kernel warns of higher values."""
 
 
 class SharingGuest(Message):
-    """One guest: what comes in at ``interface`` from ``address`` is of its class, which is due ``rate_bps`` and gets at
-    most ``most_bps``.
+    """One guest: its class takes packets that come in at ``interface`` from ``address``, is guaranteed ``rate_bps`` and
+    limited to ``most_bps``.
     """
 
     interface: InterfaceName
@@ -52,8 +52,8 @@ class SharingGuest(Message):
 class SharedQueue(NetworkChange, do="shared_queue"):
     """Let guests share ``rate_bps``, counted in whole frames without their check sequence.
 
-    ``queue`` is the device that is made for it; ``burst_bytes``: how much may come at once after a rest;
-    ``queue_packets``: how much of each guest waits at most, the rest is dropped. Other frames do not wait.
+    ``queue`` is the device that is made for it. ``burst_bytes``: how much may pass at once after a rest.
+    ``queue_packets``: the most of each guest that waits; the rest is dropped. Other frames do not wait.
     """
 
     queue: InterfaceName
@@ -70,10 +70,11 @@ class SharedQueue(NetworkChange, do="shared_queue"):
 
     def apply(self, node: ChangedNode) -> None:
         with open_route() as route:
-            indices = [without_ingress(route, each.interface) for each in self.guests]
+            indices = [require_no_ingress(route, each.interface) for each in self.guests]
             refuse_existing(route, self.queue)
             node.promise(self.kind, queue=self.queue, interfaces=[each.interface for each in self.guests])
-            queue = make_queue_device(route, self.queue, txqlen=self.queue_packets)  # each class's queue is as long
+            # The length of each class's queue, too.
+            queue = make_queue_device(route, self.queue, txqlen=self.queue_packets)
             route.tc("add", "htb", queue, ROOT, default=0)
             route.link("set", index=queue, state="up")
             burst = {"burst": self.burst_bytes, "cburst": self.burst_bytes}
@@ -87,12 +88,12 @@ class SharedQueue(NetworkChange, do="shared_queue"):
                 of = {"protocol": IPV4, "prio": 1, "target": FIRST_CLASS + number, "keys": keys}
                 route.tc("add-filter", "u32", queue, parent=ROOT, **of)
             for index in indices:
-                hand_over(route, index, queue)
+                redirect_ingress(route, index, queue)
 
     @staticmethod
     def undo(entry: Entry) -> None:
         for interface in entry["interfaces"]:
-            take_back(interface)
+            remove_ingress(interface)
         with open_route() as route:
             delete_link(route, entry["queue"])
 
@@ -117,31 +118,31 @@ class SharedQueue(NetworkChange, do="shared_queue"):
                 line("tc", *there, "filter", "add", *dev, "parent", "1:", *match),
             ]
         for each in self.guests:
-            lines += hand_over_commands(each.interface, self.queue, self.namespace)
+            lines += build_redirect_commands(each.interface, self.queue, self.namespace)
         return lines
 
 
 def quantum_bytes(rates_bps: Sequence[int]) -> List[int]:
-    """How much each class has of what others leave before it is the next one's turn: as their rates are."""
+    """Return how much unused rate each class takes before the next one's turn, in proportion to the rates."""
     least = min(rates_bps)
     return [min(MOST_QUANTUM_BYTES, FRAME_BYTES * round(rate / least)) for rate in rates_bps]
 
 
 class QueueInUse:
-    """A shared queue that is there, by its device's number: another one of its name would not be it."""
+    """An existing shared queue, by its device's number: a later one of the same name is not mistaken for it."""
 
     def __init__(self, route: Any, queue: str) -> None:
-        """Raises WireError when there is none of this name."""
-        self._route, self._index = route, existing(route, queue)
+        """Raises WireError if there is no queue of this name."""
+        self._route, self._index = route, require_link_index(route, queue)
 
     def classes(self, number: int) -> List[QueueClass]:
-        """So many, in turn."""
+        """Return the first ``number`` classes, in order."""
         found = {each["handle"]: each for each in self._route.get_classes(index=self._index)}
-        return [_class_seen(found.get(FIRST_CLASS + place)) for place in range(number)]
+        return [_parse_class(found.get(FIRST_CLASS + place)) for place in range(number)]
 
     def compiled(self, wanted: ChangeRates) -> List[bytes]:
-        """What is to be sent for each set of rates. Ahead of its time: to compile takes a hundred times as long as to
-        send. Those classes come first that get less, so that together they never have more than there is.
+        """Compile the requests for each set of rates in advance: compiling takes a hundred times as long as sending.
+        Classes whose rate falls come first, so that the sum never exceeds the link's rate.
         """
         from pyroute2.iproute.linux import IPBatch
 
@@ -159,13 +160,13 @@ class QueueInUse:
         return found
 
 
-def _class_seen(said: Any) -> QueueClass:
-    """A class of the kernel's answer; None: it is not in it."""
+def _parse_class(said: Any) -> QueueClass:
+    """Parse a class of the kernel's answer; None if it is not in it."""
     options = None if said is None else said.get_attr("TCA_OPTIONS")
     limits = None if options is None else options.get_attr("TCA_HTB_PARMS")
     stats = None if said is None else said.get_attr("TCA_STATS2")
     basic, queue = (None if stats is None else stats.get_attr("TCA_STATS_" + each) for each in ("BASIC", "QUEUE"))
-    # What does not fit into the old fields is in the others, which are not there otherwise.
+    # Values that do not fit the old fields are in the others, which are otherwise absent.
     rate, most = (None if options is None else options.get_attr("TCA_HTB_" + each) for each in ("RATE64", "CEIL64"))
     return QueueClass(
         rate_bps=None if limits is None else (rate or limits["rate"]) * 8,

@@ -1,4 +1,4 @@
-"""Kernel settings under net.*: reading and setting them, and knowing which others one of them changes along."""
+"""Kernel settings under net.*: reading and setting them, and finding the others that one of them changes along."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PER_INTERFACE = re.compile(r"(net\.ipv[46]\.(?:conf|neigh))\.(.+)\.([a-z0-9_-]+
 
 
 def path_of(name: str) -> str:
-    """The file of ``net.a.b``. An interface name may itself hold dots, so it is taken as one component."""
+    """Return the file of ``net.a.b``. An interface name may itself contain dots, so it is one component."""
     if not _NAME.match(name) or ".." in name or "//" in name:
         raise WireError("bad_request", "%r is not the name of a net.* setting" % name)
     if "/" in name:
@@ -29,7 +29,7 @@ def path_of(name: str) -> str:
 
 
 def read(name: str) -> str:
-    """The value now. Call it in the right namespace."""
+    """Read the current value. Called in the right namespace."""
     path = path_of(name)
     try:
         with open(path, encoding="ascii") as setting:
@@ -52,22 +52,22 @@ def write(name: str, value: str) -> None:
         raise WireError("sysctl_failed", "cannot set %s to %r: %s" % (name, value, exc.strerror)) from exc
 
 
-def before(name: str) -> List[Tuple[str, str]]:
-    """(file, value) of the setting and of every one that the kernel overwrites with it, in the order to restore.
+def read_affected(name: str) -> List[Tuple[str, str]]:
+    """Return (file, value) of the setting and of every one that the kernel overwrites with it, in the order to restore.
 
-    ``ip_forward`` and ``conf.all.*`` are copied by the kernel into each interface's own setting; restoring only the one
-    would leave interfaces changed that had a value of their own.
+    The kernel copies ``ip_forward`` and ``conf.all.*`` into each interface's own setting; restoring only the one would
+    leave interfaces changed that had a value of their own.
     """
     own = path_of(name)
     saved = [(own, read(name))]
-    family, key = _spreads(own)
+    family, key = _find_propagation(own)
     if family:
         directory = "%snet/%s/conf" % (ROOT, family)
         try:
             interfaces = sorted(os.listdir(directory))
         except OSError:
             return saved
-        # "all" first: writing it spreads again, and the interfaces' own values then correct that.
+        # "all" first: writing it overwrites the interfaces' own values, which the later writes then correct.
         interfaces.sort(key=lambda interface: interface != "all")
         for interface in interfaces:
             path = "%s/%s/%s" % (directory, interface, key)
@@ -80,7 +80,7 @@ def before(name: str) -> List[Tuple[str, str]]:
     return saved
 
 
-def _spreads(path: str) -> Tuple[str, str]:
+def _find_propagation(path: str) -> Tuple[str, str]:
     parts = path[len(ROOT) :].split("/")
     if parts == ["net", "ipv4", "ip_forward"]:
         return "ipv4", "forwarding"
@@ -103,13 +103,13 @@ def _setting(value: Any, where: str) -> str:
 
 
 class Sysctl(NetworkChange, do="sysctl"):
-    """Set a kernel setting, named net.a.b or net/a/b; undone, all that it changed have their values again."""
+    """Set a kernel setting, named net.a.b or net/a/b; undone, everything it changed gets its former value."""
 
     name: Annotated[str, Rule(_setting)]
     value: Word
 
     def apply(self, node: ChangedNode) -> None:
-        saved = before(self.name)
+        saved = read_affected(self.name)
         if saved[0][1].split() == self.value.split():
             return
         node.promise(self.kind, values=saved)
@@ -125,18 +125,20 @@ class Sysctl(NetworkChange, do="sysctl"):
                 continue  # its interface is gone
 
     def commands(self) -> List[str]:
-        # With slashes, as written: an interface's name may hold a dot.
+        # With slashes, as written: an interface's name may contain a dot.
         inside = ["ip", "netns", "exec", self.namespace] if self.namespace else []
         return [line(*inside, "sysctl", "-w", "%s=%s" % (self.name, self.value))]
 
 
 def no_ipv6(interface: str, namespace: Optional[str] = None) -> Sysctl:
-    """For an interface of ours: with IPv6 it would send router solicitations and listener reports of its own."""
+    """Build the change that disables IPv6 on an interface of ours, which would send router solicitations and listener
+    reports.
+    """
     return Sysctl(name="net/ipv6/conf/%s/disable_ipv6" % interface, value="1", namespace=namespace)
 
 
 def silence(interface: str) -> None:
-    """Make ``no_ipv6`` so. It needs no undoing: the interface is ours, and will be deleted."""
+    """Apply ``no_ipv6``. It needs no undoing: the interface is ours, and will be deleted."""
     setting = no_ipv6(interface)
     try:
         write(setting.name, setting.value)

@@ -1,7 +1,7 @@
-"""Xen's store, as the first domain's kernel lets its programs ask it: a key read, written or removed.
+"""Xen's store, through the first domain's kernel: a key read, written or removed.
 
-Messages as Xen's documentation has them (docs/misc/xenstore.txt, xen/io/xs_wire.h): a header of four words, then the
-arguments, which end with a NUL each but for a value that is written.
+Messages follow Xen's documentation (docs/misc/xenstore.txt, xen/io/xs_wire.h): a header of four words, then the
+arguments, each ending with a NUL except a value that is written.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ DEVICE = "/dev/xen/xenbus"
 _HEADER = struct.Struct("=IIII")
 _READ, _WRITE, _REMOVE, _ERROR = 2, 11, 13, 16
 ANSWER_S = 0.4
-"""How long an answer may keep whoever undoes something waiting; one takes well below a millisecond."""
+"""How long an undo may wait for an answer; one takes well below a millisecond."""
 
 MOST_BYTES = 4096
-"""Of arguments and answers, as the store has it."""
+"""The store's limit on arguments and answers."""
 
 
 class XenStore:
-    """To be used as a context manager. Every method raises WireError."""
+    """A connection to Xen's store, used as a context manager. Every method raises WireError."""
 
     def __enter__(self) -> "XenStore":
         try:
@@ -41,24 +41,24 @@ class XenStore:
         os.close(self._descriptor)
 
     def read(self, path: str) -> Optional[str]:
-        """The value; None: there is no such key."""
+        """Return the value, or None if there is no such key."""
         found = self._ask(_READ, path, b"", "read")
         return None if found is None else found.decode("utf-8", "replace")
 
     def write(self, path: str, value: str) -> None:
-        """Make the key where there is none."""
+        """Set the key, making it if it does not exist."""
         if self._ask(_WRITE, path, value.encode(), "write") is None:
             raise WireError("failed", "Xen's store has no place for %s" % path)
 
     def remove(self, path: str) -> None:
-        """Content when there is no such key."""
+        """Remove the key; does nothing if it does not exist."""
         self._ask(_REMOVE, path, b"", "remove")
 
     def _ask(self, kind: int, path: str, value: bytes, what: str) -> Optional[bytes]:
-        """The answer; None: there is no such key."""
-        asked = path.encode() + b"\0" + value
+        """Send a request and return the answer, or None if there is no such key."""
+        payload = path.encode() + b"\0" + value
         try:
-            os.write(self._descriptor, _HEADER.pack(kind, 0, 0, len(asked)) + asked)
+            os.write(self._descriptor, _HEADER.pack(kind, 0, 0, len(payload)) + payload)
             answered, _, _, length = _HEADER.unpack(self._exactly(_HEADER.size))
             answer = self._exactly(min(length, MOST_BYTES))
         except (OSError, struct.error) as exc:

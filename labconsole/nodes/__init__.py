@@ -1,1 +1,1 @@
-"""SSH sessions with an agent in each: what the engine's ports call Connect and AgentLink. docs/ssh.md says how."""
+"""SSH sessions with an agent in each, implementing contracts' Connect and AgentLink (docs/ssh.md)."""

@@ -1,12 +1,12 @@
-"""The agent as one archive, and the command that starts it on a node from its stdin.
+"""Builds the agent as one archive, and the command that starts it on a node from its stdin.
 
-The archive holds the rooms that run on nodes and what of pyroute2 they use, found by importing it; with pyroute2's own
-``__init__`` it would be twice as large and start in twice the time, because that imports everything. Nothing is
-written on the node: a one-line program reads the archive from stdin into an anonymous file in memory and runs it from
-there. What follows on stdin is the protocol.
+The archive contains the packages that run on nodes and the part of pyroute2 that they use, found by importing it; with
+pyroute2's own ``__init__`` it would be twice as large and take twice the time to start, because that imports
+everything. Nothing is written on the node: a one-line program reads the archive from stdin into an anonymous file in
+memory and runs it from there. The rest of stdin is the protocol.
 
-Each module is in the archive twice: as source, and as code that the console's Python compiled. Python takes the code
-where its magic number is its own, and compiles the source elsewhere, which takes three times as long.
+The archive contains each module twice: as source, and as code compiled by the console's Python. A node's Python uses
+the code if its magic number matches, and otherwise compiles the source, which takes three times as long.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from labconsole.model.generator import Generator, usable_generators
 from labconsole.wire.clean import last_line
 
 _DATE = (1980, 1, 1, 0, 0, 0)
-"""The earliest that the format knows: the same sources shall make the same bytes."""
+"""The earliest date of the format, fixed so that the same sources give the same bytes."""
 
 SHIPPED_ROOMS = ("agent", "network", "packets", "wire")
 """The packages whose modules go to nodes: they import the standard library, pyroute2 and each other."""
 
 GENERATORS = "labconsole_generators"
-"""The package of what plug-ins send along (agent/sending/outside.py)."""
+"""The package of plug-ins' modules in the archive (agent/sending/plugin.py)."""
 
-FOR_PLUG_INS = ("labconsole/agent/sending/contract.py", "labconsole/agent/sending/outside.py")
-"""What is sent only with them."""
+FOR_PLUG_INS = ("labconsole/agent/sending/contract.py", "labconsole/agent/sending/plugin.py")
+"""Modules that are only sent together with plug-ins."""
 
 _ROOTS = ("pyroute2.iproute.linux",)
-"""What the agent imports of the library; the rest follows from these."""
+"""The modules of the library that the agent imports; their own imports determine the rest."""
 
 _FIND_SUBSET = """
 import importlib, sys, types
@@ -71,8 +71,8 @@ marshal.dump(compiled, sys.stdout.buffer)
 """
 
 BOOTSTRAP = (
-    # One line and no single quote or backslash: it passes through whatever login shell the node's user has. Only what
-    # an old Python can parse too, so that it can say that it is too old.
+    # One line without single quotes or backslashes, because it passes through any login shell of the node's user. Only
+    # syntax that an old Python can parse, so that it can report that it is too old.
     "import sys, json; "
     'sys.version_info < (3, 9) and (print(json.dumps(dict(event="refused", code="python_too_old", '
     'message="Python %d.%d on this node is too old; 3.9 or newer is needed" % sys.version_info[:2]))), '
@@ -80,7 +80,7 @@ BOOTSTRAP = (
     "import os; "
     "n = int(sys.argv[1]); "
     'f = os.memfd_create("labconsole-agent"); '
-    # read(0, 0) at the full length returns b"" like the end of stdin does: both end the loop.
+    # read(0, 0) at the full length returns b"" as at the end of stdin: both end the loop.
     '[os.write(f, b) for b in iter(lambda: os.read(0, min(65536, n - os.lseek(f, 0, 1))), b"")]; '
     "os.lseek(f, 0, 1) < n and sys.exit(4); "
     'sys.argv = ["labconsole-agent"]; '
@@ -91,9 +91,8 @@ BOOTSTRAP = (
 """Reads as many bytes as its argument says from stdin and runs them. Exit status 3: Python too old, 4: cut short."""
 
 SESSION = f"session-{secrets.token_hex(8)}"
-"""The last word of the command line of every agent of this console: nodes that share a kernel see each other's agents,
-and know by it whose they are. It opens nothing.
-"""
+"""The last argument of every agent's command line from this console. Nodes that share a kernel see each other's agents,
+and identify their console by it. It grants no access."""
 
 
 def launch_command(python: str, become: str | None) -> str:
@@ -104,14 +103,14 @@ def launch_command(python: str, become: str | None) -> str:
 
 @functools.cache
 def payload() -> bytes:
-    """The archive, built once per process at most and once per version of its contents on this machine."""
+    """The archive, built at most once per process, and once per version of its contents on this machine."""
     return build_agent()
 
 
 def build_agent(generators: Mapping[str, Generator] | None = None) -> bytes:
-    """The archive, from the cache when nothing that goes into it has changed.
+    """The archive, from the cache unless its contents have changed.
 
-    ``generators``: those of other packages, by name; None: all that can be used.
+    ``generators``: plug-in generators by name, or None for all usable ones.
     """
     own = _own_files(usable_generators() if generators is None else generators)
     library = _library_directory()
@@ -121,7 +120,7 @@ def build_agent(generators: Mapping[str, Generator] | None = None) -> bytes:
     except FileNotFoundError:
         data = b""
     except OSError:
-        return _build(own, library)  # a cache that cannot be read is none
+        return _build(own, library)  # an unreadable cache counts as none
     if zipfile.is_zipfile(io.BytesIO(data)):
         return data
     data = _build(own, library)
@@ -130,13 +129,13 @@ def build_agent(generators: Mapping[str, Generator] | None = None) -> bytes:
 
 
 def _only_ours(path: Path) -> bool:
-    """Whether nobody else can have written there: what is in the archive runs as root on every node."""
+    """Whether no other user can have written there: the archive's contents run as root on every node."""
     status = path.stat()
     return status.st_uid == os.geteuid() and not status.st_mode & 0o022
 
 
 def _own_files(generators: Mapping[str, Generator]) -> dict[str, bytes]:
-    """Archive name and content of this package's part, and of the generators that plug in."""
+    """Archive name and content of this package's modules, and of plug-in generators."""
     package = Path(labconsole.__file__).parent
     files = {"labconsole/__init__.py": b""}
     for room in SHIPPED_ROOMS:
@@ -150,15 +149,15 @@ def _own_files(generators: Mapping[str, Generator]) -> dict[str, bytes]:
     return files
 
 
-def without_docstrings(source: bytes) -> bytes:
-    """The same program on the same lines, without the strings that only say what something is: an eighth of all."""
+def strip_docstrings(source: bytes) -> bytes:
+    """The same program on the same lines without docstrings, which are an eighth of its size."""
     lines = source.splitlines(keepends=True)
-    said = [
+    docstrings = [
         node
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
     ]
-    for node in sorted(said, key=lambda node: (-node.lineno, -node.col_offset)):
+    for node in sorted(docstrings, key=lambda node: (-node.lineno, -node.col_offset)):
         assert node.end_lineno is not None and node.end_col_offset is not None
         first, last = node.lineno - 1, node.end_lineno - 1
         rest = lines[last][node.end_col_offset :]
@@ -174,7 +173,7 @@ def _library_directory() -> Path:
 
 
 def _key(own: dict[str, bytes], library: Path) -> str:
-    """Hash of all that decides the archive's bytes. The library's files are taken by size and time, not read."""
+    """Hash of everything that determines the archive's bytes. The library's files enter by size and time, unread."""
     digest = hashlib.sha256(repr((sys.version, _ROOTS, zipfile.ZIP_DEFLATED)).encode())
     digest.update(Path(__file__).read_bytes())
     for name, data in sorted(own.items()):
@@ -186,10 +185,9 @@ def _key(own: dict[str, bytes], library: Path) -> str:
 
 
 def _build(own: dict[str, bytes], library: Path) -> bytes:
-    # A plug-in's file goes as it is: the record names its digest, and how it is coded is its own affair.
+    # A plug-in's file is sent unchanged: the record contains its digest, and its encoding is its own affair.
     files = {
-        name: source if name.startswith(f"{GENERATORS}/") else without_docstrings(source)
-        for name, source in own.items()
+        name: source if name.startswith(f"{GENERATORS}/") else strip_docstrings(source) for name, source in own.items()
     }
     files["pyroute2/__init__.py"] = b""
     for source in _library_subset(library):
@@ -208,11 +206,11 @@ def _build(own: dict[str, bytes], library: Path) -> bytes:
 
 
 def _compiled(sources: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Name and content of the code of these modules, without columns: those would make it a third larger.
+    """Compiled code of these modules by name, without columns, which would make it a third larger.
 
-    By another process, whose bytes depend on nothing that this one has done before.
+    Compiled in another process, whose output does not depend on the state of this one.
     """
-    data = marshal.dumps([(name, without_docstrings(source)) for name, source in sorted(sources.items())])
+    data = marshal.dumps([(name, strip_docstrings(source)) for name, source in sorted(sources.items())])
     done = subprocess.run(
         [sys.executable, "-P", "-X", "no_debug_ranges", "-c", _COMPILE], input=data, capture_output=True, check=False
     )
@@ -223,9 +221,9 @@ def _compiled(sources: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def _library_subset(library: Path) -> list[Path]:
-    """The library's files that the agent's imports load. Asked of another process: this one may hold more of it.
+    """The library's files that the agent's imports load, from another process, since this one may have loaded more.
 
-    -P: nothing is imported from the directory that the operator happens to be in.
+    -P: nothing is imported from the operator's current directory.
     """
     done = subprocess.run(
         [sys.executable, "-P", "-c", _FIND_SUBSET, str(library), *_ROOTS], capture_output=True, text=True, check=False
@@ -237,7 +235,7 @@ def _library_subset(library: Path) -> list[Path]:
 
 
 def _library_licences() -> dict[str, bytes]:
-    """The library's licence texts: they have to go where its code goes."""
+    """The library's licence texts, which must be distributed with its code."""
     files = importlib.metadata.files("pyroute2") or []
     found = {file.name: Path(str(file.locate())).read_bytes() for file in files if file.name.startswith("LICENSE")}
     if not found:
@@ -254,7 +252,7 @@ def _cache_directory() -> Path:
 
 
 def _store(path: Path, data: bytes) -> None:
-    """Put the archive into the cache, whole or not at all. A cache that cannot be written costs only time."""
+    """Put the archive into the cache, atomically. A cache that cannot be written only costs time."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix="agent-", delete=False) as partial:

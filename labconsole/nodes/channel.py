@@ -1,8 +1,8 @@
 """The SSH channel in which an agent runs: bytes in, messages out, and why it ended.
 
 asyncssh calls this object from its own data path. There is no reader task, so nothing is left over when a link goes
-away, and a message costs one call. Until the agent's hello, lines that are not the protocol's are tolerated: login
-shells and sshrc files greet, and nobody can turn that off on somebody else's machine.
+away, and a message costs one call. Until the agent's hello, lines outside the protocol are tolerated: login shells and
+sshrc files print greetings, which cannot be turned off on other people's machines.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import asyncssh
 from pydantic_core import from_json
 
-from labconsole.nodes.inbound import read_hello
+from labconsole.nodes.agent_messages import read_hello
 from labconsole.wire.clean import clean, last_line
 from labconsole.wire.codec import MAX_LINE_BYTES, WireError, decode
 from labconsole.wire.session import Hello
@@ -28,20 +28,23 @@ MAX_STDERR_BYTES = 64 * 1024
 MAX_JUNK_LINES = 200
 MAX_JUNK_BYTES = 64 * 1024
 EOF_GRACE_S = 1.0
-"""How long after the end of its output an agent may take to say how it ended."""
+"""Time for an agent to report how it ended, after the end of its output."""
 _HELLO = re.compile(rb'\{ *"event" *: *"hello"')
 _REFUSED = re.compile(rb'^\{ *"event" *: *"refused"')
 
 SHORT_LINE_BYTES = 64 * 1024
 
+TAIL_BYTES = 64
+
 WireMessage = dict[str, Any]
 Receive = Callable[[WireMessage], None]
 
 
-def message_of(line: bytes) -> WireMessage:
-    """What decode() makes of a line, in half the time for the short ones that come by the thousand.
+def decode_line(line: bytes) -> WireMessage:
+    """The same result as decode(), in half the time for short lines, which arrive by the thousand.
 
-    What pydantic's decoder refuses (half a surrogate pair, a number too long), decode() takes, or refuses in words.
+    decode() handles what pydantic's decoder refuses (half a surrogate pair, a number that is too long), or refuses it
+    with an explanation.
     """
     if len(line) <= SHORT_LINE_BYTES:
         with suppress(ValueError):
@@ -51,8 +54,32 @@ def message_of(line: bytes) -> WireMessage:
     return decode(line)
 
 
+class OutputTail(asyncssh.SSHClientSession[bytes]):
+    """The channel of a program whose last TAIL_BYTES of output matter; the rest is thrown away as it arrives."""
+
+    def __init__(self) -> None:
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._tail = bytearray()
+
+    @property
+    def text(self) -> str:
+        """What was printed last."""
+        return self._tail.decode("utf-8", "replace")
+
+    def data_received(self, data: bytes, datatype: asyncssh.DataType) -> None:
+        """Called by asyncssh with bytes of stdout (no datatype) or stderr."""
+        if datatype is None:
+            self._tail += data[-TAIL_BYTES:]
+            del self._tail[:-TAIL_BYTES]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called once the channel is gone."""
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+
 class AgentSession(asyncssh.SSHClientSession[bytes]):
-    """One agent's channel. ``hello`` resolves with its first message; ``ended`` with why it is over."""
+    """One agent's channel. ``hello`` resolves with its first message, ``ended`` with the reason for its end."""
 
     def __init__(self, name: str) -> None:
         loop = asyncio.get_running_loop()
@@ -66,14 +93,13 @@ class AgentSession(asyncssh.SSHClientSession[bytes]):
         self.refusal: str | None = None
         self.receive: Receive | None = None
         self._junk_lines = 0
-        self._parts: list[bytes] = []
-        self._parts_bytes = 0
+        self._line_begun = bytearray()
         self._early: list[WireMessage] = []
         self._early_bytes = 0
         self._grace: asyncio.TimerHandle | None = None
 
     def listen(self, receive: Receive) -> None:
-        """Hand every message from now on to ``receive``, those that already came first."""
+        """Pass every message to ``receive``, beginning with those that arrived before."""
         self.receive = receive
         early, self._early = self._early, []
         try:
@@ -83,11 +109,11 @@ class AgentSession(asyncssh.SSHClientSession[bytes]):
             self._refuse(exc)
 
     def end(self, reason: str) -> None:
-        """Take nothing more in; the first reason stands."""
+        """Accept no more data; the first reason is kept."""
         if self._grace is not None:
             self._grace.cancel()
             self._grace = None
-        self._parts, self._parts_bytes = [], 0
+        self._line_begun.clear()
         if not self.ended.done():
             self.ended.set_result(reason)
         if not self.hello.done():
@@ -108,7 +134,7 @@ class AgentSession(asyncssh.SSHClientSession[bytes]):
             self._refuse(exc)
 
     def eof_received(self) -> bool:
-        """Called at the end of output. Keeps the channel open: how the agent ended comes after this."""
+        """Called at the end of output. Keeps the channel open, because how the agent ended is reported after this."""
         if not self.ended.done():
             loop = asyncio.get_running_loop()
             self._grace = loop.call_later(EOF_GRACE_S, self.end, "the agent closed its output")
@@ -126,8 +152,8 @@ class AgentSession(asyncssh.SSHClientSession[bytes]):
         status = "" if self.exit_status is None else f" with exit status {self.exit_status}"
         if self.exit_signal is not None:
             status = f" by signal {self.exit_signal}"
-        said = last_line(self.stderr)
-        self.end(f"the agent ended{status}" + (f": {said}" if said else ""))
+        error_line = last_line(self.stderr)
+        self.end(f"the agent ended{status}" + (f": {error_line}" if error_line else ""))
 
     def exit_signal_received(self, signal: str, core_dumped: bool, msg: str, lang: str) -> None:
         """Called when a signal ended the agent's process."""
@@ -138,15 +164,14 @@ class AgentSession(asyncssh.SSHClientSession[bytes]):
 
     def _feed(self, data: bytes) -> None:
         first, newline, rest = data.partition(b"\n")
-        self._parts.append(first)
-        self._parts_bytes += len(first)
+        self._line_begun += first  # one buffer: as objects, packets of two bytes each would take 25 times as much
         limit = MAX_LINE_BYTES if self.hello.done() else MAX_JUNK_BYTES
-        if self._parts_bytes > limit:
+        if len(self._line_begun) > limit:
             raise WireError("bad_line", f"a line is longer than {limit} bytes")
         if not newline:
             return
-        line = b"".join(self._parts)
-        self._parts, self._parts_bytes = [], 0
+        line = bytes(self._line_begun)
+        self._line_begun.clear()
         self._line(line)
         *lines, tail = rest.split(b"\n")
         for line in lines:
@@ -154,13 +179,13 @@ class AgentSession(asyncssh.SSHClientSession[bytes]):
                 return
             self._line(line)
         if tail and not self.ended.done():
-            self._parts, self._parts_bytes = [tail], len(tail)
+            self._line_begun += tail
 
     def _line(self, line: bytes) -> None:
         if not self.hello.done():
-            self._before_hello(line)
+            self._read_hello(line)
             return
-        message = message_of(line)
+        message = decode_line(line)
         if self.receive is not None:
             self.receive(message)
         elif len(self._early) < MAX_JUNK_LINES and self._early_bytes + len(line) <= MAX_LINE_BYTES:
@@ -169,8 +194,8 @@ class AgentSession(asyncssh.SSHClientSession[bytes]):
         else:
             raise WireError("bad_line", "too much data arrived before anything was asked")
 
-    def _before_hello(self, line: bytes) -> None:
-        # A greeting without a line feed is glued to the front of it.
+    def _read_hello(self, line: bytes) -> None:
+        # A greeting without a line feed precedes the hello on its line.
         found = _HELLO.search(line)
         if found is not None:
             hello = read_hello(decode(line[found.start() :]))
@@ -180,7 +205,7 @@ class AgentSession(asyncssh.SSHClientSession[bytes]):
             self.hello.set_result(hello)
             return
         if _REFUSED.search(line) is not None:
-            # The launcher's word on a Python that is too old to run the agent.
+            # The launcher's message about a Python that is too old to run the agent.
             self.refusal = clean(decode(line).get("message"))
             return
         self._junk_lines += 1

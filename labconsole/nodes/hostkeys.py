@@ -1,9 +1,9 @@
-"""Which host keys are trusted, and what to tell an operator about one that is not.
+"""Which host keys are trusted, and the explanation to an operator for an untrusted one.
 
-Always strict: nothing here accepts a key that no known_hosts file has. The files are read here because asyncssh
-differs from OpenSSH: it gives up a file for one bad line, also accepts a key known for the peer's address, and looks up
-a HostKeyAlias with the port. Of a certificate, it accepts a signature by SHA-1, and refuses one that says nothing even
-if the key in it is known.
+Always strict: no key is accepted that is not in a known_hosts file. The files are read here because asyncssh differs
+from OpenSSH: it rejects a whole file for one bad line, also accepts a key known for the peer's address, and looks up a
+HostKeyAlias with the port. It also accepts a certificate signed with SHA-1, and refuses a certificate that is not valid
+even if its key is known.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from asyncssh.public_key import (
     get_default_public_key_algs,
 )
 
-from labconsole.nodes.route import JumpHost
 from labconsole.nodes.ssh_config import pattern_list_matches
+from labconsole.nodes.ssh_route import JumpHost
 from labconsole.wire.clean import clean
 
 log = logging.getLogger("labconsole.nodes")
 
 _MARKERS = {"": "keys", "@cert-authority": "authorities", "@revoked": "revoked"}
 _named: set[str] = set()
-"""Bad lines that the log has named already."""
+"""Bad lines that were already logged."""
 
 
 @dataclass(frozen=True, slots=True)
-class ShownKey:
-    """The key a server showed and which was not trusted."""
+class UntrustedKey:
+    """The untrusted key that a server presented."""
 
     address: str
     algorithm: str
@@ -49,33 +49,33 @@ class ShownKey:
         return f"{self.algorithm} {self.fingerprint}"
 
 
-class Witness(asyncssh.SSHClient):
-    """Remembers the key that was refused; refuses all that known_hosts does not have."""
+class HostKeyClient(asyncssh.SSHClient):
+    """Refuses keys that are not in known_hosts, and remembers the refused one."""
 
     def __init__(self) -> None:
-        self.shown: ShownKey | None = None
+        self.shown: UntrustedKey | None = None
 
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
-        """Called before keys are exchanged: certificates are judged as OpenSSH does."""
+        """Called before key exchange: makes certificates be judged as by OpenSSH."""
         validate = conn.validate_server_host_key
         conn.validate_server_host_key = lambda key_data: judge_host_key(key_data, validate)  # type: ignore[method-assign]
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
-        """Called for keys that are not in known_hosts: note it, and refuse."""
-        self.shown = ShownKey(addr, key.get_algorithm(), key.get_fingerprint())
+        """Called for keys that are not in known_hosts: note the key, and refuse it."""
+        self.shown = UntrustedKey(addr, key.get_algorithm(), key.get_fingerprint())
         return False
 
 
 def judge_host_key(data: bytes, validate: Callable[[bytes], asyncssh.SSHKey]) -> asyncssh.SSHKey:
-    """The key that a server showed, alone or in a certificate, once ``validate`` trusts it.
+    """The key that a server presented, alone or in a certificate, once ``validate`` trusts it.
 
-    A certificate that does not count is passed over, and the key in it has to be known, unless something of it is
-    revoked. Raises asyncssh.HostKeyNotVerifiable.
+    If a certificate is not valid, its key itself must be known, unless a part of the certificate is revoked. Raises
+    asyncssh.HostKeyNotVerifiable.
     """
     try:
         certificate = decode_ssh_certificate(data)
     except asyncssh.KeyImportError:
-        return validate(data)  # a plain key, or nothing that can be read
+        return validate(data)  # a plain key, or unreadable data
     if isinstance(certificate, SSHOpenSSHCertificate) and not _is_signed_by_sha1(data, certificate):
         try:
             return validate(data)
@@ -86,16 +86,16 @@ def judge_host_key(data: bytes, validate: Callable[[bytes], asyncssh.SSHKey]) ->
 
 
 def _is_signed_by_sha1(data: bytes, certificate: SSHOpenSSHCertificate) -> bool:
-    """The signature is the last field, behind the authority's key; it begins with the name of its algorithm."""
+    """Whether the signature, the last field after the authority's key, begins with the name of the SHA-1 algorithm."""
     _, _, field = data.rpartition(String(certificate.signing_key.public_data))
     return field[4:].startswith(String("ssh-rsa"))
 
 
 @dataclass(slots=True)
 class KnownHosts:
-    """What the known_hosts files say about one host. ``lines``: (file, line number) of each key.
+    """The entries for one host in the known_hosts files. ``lines``: (file, line number) of each key.
 
-    ``bad_lines`` are sentences about lines that say nothing because they cannot be read.
+    ``bad_lines`` are sentences about ignored lines that cannot be read.
     """
 
     keys: list[asyncssh.SSHKey] = field(default_factory=list)
@@ -106,14 +106,15 @@ class KnownHosts:
 
     @property
     def trusted(self) -> tuple[list[asyncssh.SSHKey], list[asyncssh.SSHKey], list[asyncssh.SSHKey]]:
-        """In the form that asyncssh takes as it is, without a lookup of its own."""
+        """The form that asyncssh uses directly, without a lookup of its own."""
         return self.keys, self.authorities, self.revoked
 
 
 def read_known_hosts(hop: JumpHost) -> KnownHosts:
     """The keys for ``hop`` in all its files. Blocking. Raises OSError, ValueError for unusable RevokedHostKeys.
 
-    As OpenSSH: a HostKeyAlias is looked up alone, a name with its port first and without it only if that finds no key.
+    As in OpenSSH, a HostKeyAlias is looked up alone; a name is looked up with its port, and without it only if that
+    finds no key.
     """
     texts = [(path, _text(path)) for path in hop.known_hosts if Path(path).is_file()]
     host = hop.host_key_alias or hop.host
@@ -139,12 +140,12 @@ def _look_up(texts: list[tuple[str, str]], name: str) -> KnownHosts:
     known = KnownHosts()
     for path, text in texts:
         for number, line in enumerate(text.split("\n"), 1):
-            words = line.split()
-            if not words or words[0].startswith("#"):
+            fields = line.split()
+            if not fields or fields[0].startswith("#"):
                 continue
-            marker = words.pop(0) if words[0].startswith("@") else ""
+            marker = fields.pop(0) if fields[0].startswith("@") else ""
             try:
-                key = _read_key(marker, words, name)
+                key = _read_key(marker, fields, name)
             except ValueError as exc:
                 known.bad_lines.append(f"{path} line {number} cannot be read and is ignored: {clean(exc, 200)}")
                 continue
@@ -155,22 +156,22 @@ def _look_up(texts: list[tuple[str, str]], name: str) -> KnownHosts:
     return known
 
 
-def _read_key(marker: str, words: list[str], name: str) -> asyncssh.SSHKey | None:
+def _read_key(marker: str, fields: list[str], name: str) -> asyncssh.SSHKey | None:
     """The key of a line, or None for another host. Raises ValueError."""
     if marker not in _MARKERS:
         raise ValueError(f"{marker} is not a marker; allowed: {', '.join(filter(None, _MARKERS))}")
-    if len(words) < 3:
+    if len(fields) < 3:
         raise ValueError("fields are missing; allowed: [marker] names key-type key")
-    if not _names_match(words[0], name):
+    if not _names_match(fields[0], name):
         return None
     try:
-        return asyncssh.import_public_key(" ".join(words[1:3]))
+        return asyncssh.import_public_key(" ".join(fields[1:3]))
     except asyncssh.KeyImportError:
-        raise ValueError(f"{words[1]} is not a supported key type, or its key is damaged") from None
+        raise ValueError(f"{fields[1]} is not a supported key type, or its key is damaged") from None
 
 
 def _names_match(names: str, name: str) -> bool:
-    """Whether the first field of a line, plain or hashed, names this host. Upper and lower case are the same."""
+    """Whether the first field of a line, plain or hashed, names this host. Case does not matter."""
     if not names.startswith("|"):
         return pattern_list_matches(name.lower(), names.lower().split(","))
     kind, _, rest = names[1:].partition("|")
@@ -185,7 +186,7 @@ def _names_match(names: str, name: str) -> bool:
 
 
 def _revoked_keys(path: str) -> list[asyncssh.SSHKey]:
-    """The keys in a file of RevokedHostKeys. A file that cannot be used makes every key unusable, as in OpenSSH."""
+    """The keys in a RevokedHostKeys file. An unusable file makes every key unusable, as in OpenSSH."""
     data = Path(path).read_bytes()
     if data.startswith(b"SSHKRL"):
         raise ValueError(f"RevokedHostKeys {path} is a key revocation list; allowed here: one public key a line")
@@ -200,10 +201,11 @@ def _revoked_keys(path: str) -> list[asyncssh.SSHKey]:
 
 
 def key_algorithms(known: KnownHosts) -> list[str] | None:
-    """Host key algorithms to ask for, those of the known keys first; None leaves the choice to asyncssh.
+    """Host key algorithms to request, those of the known keys first, or None to leave the choice to asyncssh.
 
-    asyncssh asks for nothing but the known types, certificates alone if an authority is known. A server that has no
-    such key then ends the connection, which looks like a lost one; asked for the others as well, it shows its key.
+    By itself asyncssh requests only the known types, and only certificates if an authority is known. A server without
+    such a key then ends the connection, which looks like a lost one; if the other types are requested as well, the
+    server presents its key.
     """
     if not known.keys and not known.authorities:
         return None
@@ -213,8 +215,8 @@ def key_algorithms(known: KnownHosts) -> list[str] | None:
     return list(dict.fromkeys(name.decode("ascii") for name in algorithms))
 
 
-def refusal(hop: JumpHost, shown: ShownKey | None, accept: str, *, revoked: bool = False) -> str:
-    """The sentence for a host key that was refused: unknown, changed or revoked, and what to do. Blocking."""
+def refusal(hop: JumpHost, shown: UntrustedKey | None, accept: str, *, revoked: bool = False) -> str:
+    """The sentence for a refused host key: unknown, changed or revoked, and what to do. Blocking."""
     where = hop.host_key_alias or (hop.host if hop.port == 22 else f"[{hop.host}]:{hop.port}")
     showed = f" (it showed {shown})" if shown else ""
     if revoked:

@@ -1,4 +1,4 @@
-"""One node: an SSH session with a running agent in it. ``connect`` opens it, ``NodeLink`` is what the engine holds."""
+"""One node: an SSH session with a running agent. ``connect`` opens it; the engine uses it as ``NodeLink``."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import asyncssh
 from labconsole.contracts.ports import OnAgentEvent
 from labconsole.errors import AgentError, CapabilityMissing, NodeError, NodeLost, NodeSilent, NodeUnreachable
 from labconsole.model.inventory import Inventory
-from labconsole.nodes.channel import AgentSession
-from labconsole.nodes.dial import STARTS, Dialled, dial
-from labconsole.nodes.inbound import read_event, read_reply
-from labconsole.nodes.route import find_route
+from labconsole.nodes.agent_messages import read_event, read_reply
+from labconsole.nodes.channel import AgentSession, OutputTail
+from labconsole.nodes.ssh_connection import STARTS, SshConnection, dial
+from labconsole.nodes.ssh_route import find_route
 from labconsole.nodes.startup import explain, lacks_library, too_old, version_command
 from labconsole.wire.clean import clean, last_line
 from labconsole.wire.codec import MAX_LINE_BYTES, encode
@@ -25,7 +25,7 @@ from labconsole.wire.rules import Check
 from labconsole.wire.session import Close, Ping, Watchdog
 
 log = logging.getLogger("labconsole.nodes")
-# Without a handler of anybody's, Python would print warnings into the middle of the console's screen.
+# Without a handler, Python would print warnings into the console's screen.
 log.addHandler(logging.NullHandler())
 
 CLOSE_S = 2.0
@@ -33,24 +33,24 @@ PINGS = 5
 PROBE_S = 5.0
 BEAT_S = 2.5
 SILENCE_S = 10.0
-"""The agent gives up after so long without a line of ours; a line goes out every BEAT_S, also in a quiet window (next
-to it, SSH's own keep-alive sends more)."""
+"""The agent gives up after this time without a line from the console. A line is sent every BEAT_S, also in a quiet
+window, where SSH's own keep-alive sends more anyway."""
 
 MAX_NOTES = 10
-"""How often one link's oddities are logged; a node could send them by the thousand."""
+"""Maximum number of oddities logged per link, since a node could send thousands."""
 
 
 class NodeLink:
     """See labconsole.contracts.ports.AgentLink. Owns the connection and no task.
 
-    ``unknown_replies`` counts answers to nothing that is pending (late ones, mostly), ``unknown_events`` events of a
-    kind this console does not know.
+    ``unknown_replies`` counts answers without a pending request (mostly late ones), ``unknown_events`` events of an
+    unknown kind.
     """
 
     def __init__(
         self,
         name: str,
-        dialled: Dialled,
+        dialled: SshConnection,
         channel: asyncssh.SSHClientChannel[bytes],
         session: AgentSession,
         on_event: OnAgentEvent,
@@ -69,7 +69,7 @@ class NodeLink:
         self._on_event = on_event
         self._pending: dict[int, tuple[str, Check, asyncio.Future[Any]]] = {}
         self._last_id = 0
-        self._asked = 0
+        self._awaited = 0
         self._closing = False
         self._notes = 0
         self._beat_timer: asyncio.TimerHandle | None = None
@@ -79,13 +79,13 @@ class NodeLink:
 
     @property
     def awaits_answer(self) -> bool:
-        """Whether something was asked that is not answered yet; a beat's answer is nothing that anybody waits for."""
-        return self._asked > 0
+        """Whether an answer is pending; answers to heartbeats do not count."""
+        return self._awaited > 0
 
     async def ask(self, request: Request[R], *, timeout_s: float = 30.0) -> R:
-        """Ask the agent. Raises AgentError (it refused) or NodeLost (gone, or no answer in time).
+        """Send a request to the agent. Raises AgentError (refused) or NodeLost (gone, or no answer in time).
 
-        An answer that is not of the request's class ends the link, and NodeLost says what was wrong with it.
+        An answer of the wrong class ends the link; NodeLost then says what was wrong.
         """
         op = request.op
         if self._closing and op != Close.op:
@@ -99,7 +99,7 @@ class NodeLink:
             raise AgentError(self.name, f"{op} is too long to send", code="bad_request", operation=op)
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._pending[number] = (op, request.reply.parse, answer)
-        self._asked += 1
+        self._awaited += 1
         try:
             self._write(line, op)
             async with asyncio.timeout(timeout_s):
@@ -109,7 +109,7 @@ class NodeLink:
         except _Ended as exc:
             raise NodeLost(self.name, str(exc), operation=op) from None
         finally:
-            self._asked -= 1
+            self._awaited -= 1
             self._pending.pop(number, None)
         if isinstance(reply, Refusal):
             raise AgentError(self.name, reply.message, code=reply.code, operation=op, detail=reply.detail)
@@ -118,7 +118,7 @@ class NodeLink:
         return reply
 
     async def measure_clock(self) -> None:
-        """Refresh round trip and clock offsets: of a few pings the fastest, which bounds the error most tightly."""
+        """Refresh round trip and clock offsets from the fastest of a few pings, which bounds the error most tightly."""
         best: int | None = None
         for _ in range(PINGS):
             wall_ns, sent_ns = time.time_ns(), time.monotonic_ns()
@@ -126,7 +126,7 @@ class NodeLink:
             round_trip_ns = time.monotonic_ns() - sent_ns
             if best is None or round_trip_ns < best:
                 best = round_trip_ns
-                # The node read its clocks at some moment of the round trip; its middle is wrong by half of it at most.
+                # The node read its clocks within the round trip; the middle is wrong by at most half of it.
                 half_ns = (round_trip_ns + 1) // 2
                 self.round_trip_s = round_trip_ns / 1e9
                 self.clock_error_ns = half_ns
@@ -134,7 +134,7 @@ class NodeLink:
                 self.clock_offset_ns = clocks.wall_ns - (wall_ns + half_ns)
 
     async def keep_alive(self) -> None:
-        """Let the agent end by itself when nothing is heard of us: a pulled cable ends no stdin for hours."""
+        """Let the agent end when the console falls silent: after a pulled cable, stdin stays open for hours."""
         await self.ask(Watchdog(silence_s=SILENCE_S))
         self._schedule_beat()
 
@@ -142,7 +142,7 @@ class NodeLink:
         self._beat_timer = asyncio.get_running_loop().call_later(BEAT_S, self._beat)
 
     def _beat(self) -> None:
-        """Send a line for its own sake; the answer is taken and forgotten."""
+        """Send a heartbeat; its answer is discarded."""
         if self._closing or self._session.ended.done():
             return
         self._last_id += 1
@@ -154,7 +154,7 @@ class NodeLink:
             self._write(encode({"id": number, "op": Ping.op, "args": {}}), Ping.op)
         except NodeLost:
             answer.cancel()
-            return  # the session's own end tells everybody
+            return  # the end of the session is reported anyway
         self._schedule_beat()
 
     async def close(self) -> None:
@@ -196,7 +196,7 @@ class NodeLink:
             raise NodeLost(self.name, "the connection was lost", operation=op) from exc
 
     def _receive(self, message: dict[str, Any]) -> None:
-        """One message of the agent's. Raises WireError, which ends the session, when it is not of the protocol."""
+        """Handle one message of the agent. A WireError, for a violation of the protocol, ends the session."""
         if "event" in message:
             event = read_event(message)
             if event is None:
@@ -233,18 +233,18 @@ class NodeLink:
             log.warning("%s: lost: %s", self.name, reason)
             if not self._lost.done():
                 self._lost.set_result(reason)
-            # The agent, if there still is one, sees its stdin end with the connection and undoes everything.
+            # A remaining agent sees its stdin end with the connection, and undoes everything.
             self._dialled.abort()
 
 
 class _Ended(Exception):
-    """Raised in whoever waits for an answer when the session ends."""
+    """Raised in callers that wait for an answer when the session ends."""
 
 
 async def connect(name: str, inventory: Inventory, on_event: OnAgentEvent) -> NodeLink:
     """Log in to a node, start its agent and compare clocks.
 
-    Raises NodeUnreachable or CapabilityMissing with what to do. Cancelled, it leaves nothing open.
+    Raises NodeUnreachable or CapabilityMissing with the remedy. If cancelled, it leaves nothing open.
     """
     route = await asyncio.to_thread(find_route, name, inventory)
     dialled = await dial(name, inventory, route)
@@ -266,14 +266,14 @@ async def connect(name: str, inventory: Inventory, on_event: OnAgentEvent) -> No
 
 
 def program(python: str, become: str | None) -> tuple[str, bytes]:
-    """What starts an agent: the command line, and what that reads from its stdin first."""
+    """The command line that starts an agent, and the first data for its stdin."""
     from labconsole.nodes.archive import launch_command, payload
 
     return launch_command(python, become), payload()
 
 
 async def _start(
-    name: str, inventory: Inventory, dialled: Dialled, user: str
+    name: str, inventory: Inventory, dialled: SshConnection, user: str
 ) -> tuple[asyncssh.SSHClientChannel[bytes], AgentSession]:
     node, timeout_s = inventory.nodes[name], inventory.defaults.connect_timeout_s
     command, data = await asyncio.to_thread(program, node.python, node.become)
@@ -283,7 +283,7 @@ async def _start(
             channel, _ = await dialled.connection.create_session(
                 lambda: session, command, encoding=None, request_pty=False
             )
-            # A command that ends at once may have closed the channel already; how it ended says more than this does.
+            # A command that ends at once may have closed the channel already; its exit says more than this error.
             with suppress(BrokenPipeError):
                 channel.write(data)
             either: tuple[asyncio.Future[Any], ...] = (session.hello, session.ended)
@@ -298,10 +298,12 @@ async def _start(
             raise NodeUnreachable(name, text, operation="connect") from exc
     if session.hello.done() and not session.hello.cancelled():
         return channel, session
-    raise await _why_not(name, inventory, dialled, session, user)
+    raise await _build_start_error(name, inventory, dialled, session, user)
 
 
-async def _why_not(name: str, inventory: Inventory, dialled: Dialled, session: AgentSession, user: str) -> NodeError:
+async def _build_start_error(
+    name: str, inventory: Inventory, dialled: SshConnection, session: AgentSession, user: str
+) -> NodeError:
     node = inventory.nodes[name]
     if session.exit_status is None:
         return NodeUnreachable(name, f"no agent: {session.ended.result()}", operation="connect")
@@ -309,16 +311,26 @@ async def _why_not(name: str, inventory: Inventory, dialled: Dialled, session: A
         hint = "set another `python:` in hosts.yaml"
         return CapabilityMissing(name, f"{session.refusal}: {hint}", operation="connect")
     error = explain(
-        name, user=user, python=node.python, become=node.become, exit_status=session.exit_status,
-        stderr=bytes(session.stderr), junk=bytes(session.junk),
-    )  # fmt: skip
+        name,
+        user=user,
+        python=node.python,
+        become=node.become,
+        exit_status=session.exit_status,
+        stderr=bytes(session.stderr),
+        junk=bytes(session.junk),
+    )
     if not isinstance(error, NodeUnreachable):
         return error
+    output = OutputTail()
     try:
         async with asyncio.timeout(PROBE_S):
-            result = await dialled.connection.run(version_command(node.python, node.become), encoding="utf-8")
-    except (TimeoutError, OSError, UnicodeDecodeError, asyncssh.Error) as exc:
+            channel, _ = await dialled.connection.create_session(
+                lambda: output, version_command(node.python, node.become), encoding=None, request_pty=False
+            )
+            channel.write_eof()
+            await output.ended
+    except (TimeoutError, OSError, asyncssh.Error) as exc:
         log.debug("%s: cannot ask for the version of Python: %s", name, clean(exc))
         return error
     lacking = lacks_library(name, node.python, bytes(session.stderr))
-    return too_old(name, node.python, str(result.stdout)[-64:]) or lacking or error
+    return too_old(name, node.python, output.text) or lacking or error

@@ -1,11 +1,11 @@
-"""The settings of OpenSSH for one host, as ``ssh -G`` prints them.
+"""OpenSSH's settings for one host, as printed by ``ssh -G``.
 
-OpenSSH's own client reads the configuration. Every other reader differs from it: comments after values, time units,
-the order of ``Include``, tokens, ``Match``. Without ``ssh`` on this machine, only plain lines are read (see _PLAIN);
-any other line is refused.
+OpenSSH's own client reads the configuration, because every other reader differs from it: comments after values, time
+units, the order of ``Include``, tokens, ``Match``. If this machine has no ``ssh``, only plain lines are read (see
+_PLAIN), and any other line is refused.
 
-The home directory is $HOME, as everywhere in this program. OpenSSH takes it from the password database. Where the two
-differ, ssh reads copies of the files in which ``~`` and relative ``Include`` paths lead to $HOME.
+The home directory is $HOME, as everywhere in this program, while OpenSSH takes it from the password database. If the
+two differ, ssh reads copies of the files in which ``~`` and relative ``Include`` paths lead to $HOME.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Settings = Mapping[str, tuple[str, ...]]
 default. ``conn_hash`` is the value of the token %C."""
 
 LIMIT_S = 10.0
-"""For ``ssh -G``, which runs the commands of ``Match exec`` and may look up names (``CanonicalizeHostname``)."""
+"""Time limit of ``ssh -G``, which runs commands of ``Match exec`` and may look up names (``CanonicalizeHostname``)."""
 LIMIT_BYTES = 1 << 20
 SYSTEM_CONFIG = "/etc/ssh/ssh_config"
 _FILE_LISTS = {"userknownhostsfile", "globalknownhostsfile", "revokedhostkeys"}
@@ -54,23 +54,47 @@ _ALLOWED = {
     "Bad Match condition": "the criteria of Match in ssh_config(5) of this version",
     "unsupported option": "the values of this keyword in ssh_config(5)",
 }
-"""Part of a message of ssh, and what is allowed there."""
+"""Parts of ssh's messages, and what is allowed there."""
 
 _PLAIN = {
-    "hostname", "user", "port", "identityfile", "certificatefile", "identitiesonly", "identityagent", "proxyjump",
-    "userknownhostsfile", "globalknownhostsfile", "hostkeyalias",
-}  # fmt: skip
-"""Keywords that are read without ssh. Their words hold no quote but a pair around them, no =, # or $."""
+    "hostname",
+    "user",
+    "port",
+    "identityfile",
+    "certificatefile",
+    "identitiesonly",
+    "identityagent",
+    "proxyjump",
+    "userknownhostsfile",
+    "globalknownhostsfile",
+    "hostkeyalias",
+}
+"""Keywords that can be read without ssh. Their values contain no quote except a pair around them, no =, # or $."""
 _IGNORED = {
-    "controlmaster", "controlpath", "controlpersist", "stricthostkeychecking", "forwardagent", "forwardx11", "sendenv",
-    "setenv", "serveraliveinterval", "serveralivecountmax", "connecttimeout", "loglevel", "requesttty",
-    "addkeystoagent", "hashknownhosts", "updatehostkeys", "visualhostkey", "batchmode",
-}  # fmt: skip
+    "controlmaster",
+    "controlpath",
+    "controlpersist",
+    "stricthostkeychecking",
+    "forwardagent",
+    "forwardx11",
+    "sendenv",
+    "setenv",
+    "serveraliveinterval",
+    "serveralivecountmax",
+    "connecttimeout",
+    "loglevel",
+    "requesttty",
+    "addkeystoagent",
+    "hashknownhosts",
+    "updatehostkeys",
+    "visualhostkey",
+    "batchmode",
+}
 _WORD = re.compile(r"""[ \t]*(?:"([^"\\]+)"|([^\s"'\\#$=]+))(?=[ \t]|$)""")
 
 
 class ConfigRefused(ValueError):
-    """The configuration cannot be used. ``part`` is the refused text where the message names no line."""
+    """Raised for an unusable configuration. ``part`` is the refused text if the message names no line."""
 
     def __init__(self, message: str, part: str = "") -> None:
         super().__init__(message)
@@ -87,7 +111,7 @@ class ConfigRefused(ValueError):
 
 
 def read_settings(host: str, user: str | None, port: int | None, path: str | None) -> Settings:
-    """The settings for ``host``; ``user`` and ``port`` win over the files.
+    """The settings for ``host``; ``user`` and ``port`` take precedence over the files.
 
     ``path`` replaces both usual files, or is None for ~/.ssh/config and /etc/ssh/ssh_config. Blocking. Raises
     ConfigRefused, OSError.
@@ -114,10 +138,19 @@ def tokens(host: str, settings: Settings) -> dict[str, str]:
     last_jump = settings.get("proxyjump", ("",))[0].rpartition(",")[2]
     jump = re.fullmatch(r"(?:ssh://)?(?:.*@)?\[?(.*?)\]?(?::\d+)?/?", last_jump)
     values = {
-        "%": "%", "d": str(Path.home()), "h": settings["hostname"][0], "i": str(os.getuid()),
-        "j": jump[1] if jump else "", "k": alias[0] if alias else host, "L": local.partition(".")[0], "l": local,
-        "n": host, "p": settings["port"][0], "r": settings["user"][0], "u": _local_user(),
-    }  # fmt: skip
+        "%": "%",
+        "d": str(Path.home()),
+        "h": settings["hostname"][0],
+        "i": str(os.getuid()),
+        "j": jump[1] if jump else "",
+        "k": alias[0] if alias else host,
+        "L": local.partition(".")[0],
+        "l": local,
+        "n": host,
+        "p": settings["port"][0],
+        "r": settings["user"][0],
+        "u": _local_user(),
+    }
     return values | ({"C": settings["conn_hash"][0]} if "conn_hash" in settings else {})
 
 
@@ -138,7 +171,7 @@ def expand(keyword: str, value: str, values: Mapping[str, str], *, variables: bo
 
 
 def expand_path(keyword: str, value: str, values: Mapping[str, str]) -> str:
-    """As expand, with a leading ``~`` replaced."""
+    """``value`` expanded as by ``expand``, after replacing a leading ``~``."""
     return str(Path(expand(keyword, expand_home(keyword, value), values)))
 
 
@@ -168,11 +201,11 @@ def _print_settings(
         try:
             status = process.wait(LIMIT_S)
         except subprocess.TimeoutExpired:
-            told = f"`ssh -G {clean(host)}` took more than {LIMIT_S:g} s: a command of Match exec, or a name server"
-            raise ConfigRefused(told) from None
+            problem = f"`ssh -G {clean(host)}` took more than {LIMIT_S:g} s: a command of Match exec, or a name server"
+            raise ConfigRefused(problem) from None
         finally:
-            with contextlib.suppress(ProcessLookupError, PermissionError):  # of another user's
-                os.killpg(process.pid, signal.SIGKILL)  # what Match exec left, too
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # owned by another user
+                os.killpg(process.pid, signal.SIGKILL)  # including what Match exec has left
             process.wait()
         output.seek(0)
         errors.seek(0)
@@ -200,7 +233,7 @@ def _explain(complaint: str) -> str:
 
 
 def _split_paths(keyword: str, line: str) -> tuple[str, ...]:
-    """``ssh -G`` joins paths by blanks and quotes none: a part that starts no path continues the one before."""
+    """Split paths joined by ``ssh -G``, which quotes no blanks: a part that starts no path continues the last one."""
     paths: list[str] = []
     for part in line.split(" "):
         if part.startswith(("/", "~")) or part == "none":
@@ -212,11 +245,11 @@ def _split_paths(keyword: str, line: str) -> tuple[str, ...]:
     return tuple(paths)
 
 
-# --- a home directory that OpenSSH would not take
+# --- a home directory that differs from OpenSSH's
 
 
 def _openssh_home() -> str | None:
-    """The home directory in the password database, or None for a user that is not in it: ssh refuses to run then."""
+    """The home directory in the password database, or None for an unknown user, for whom ssh refuses to run."""
     try:
         return str(Path(pwd.getpwuid(os.getuid()).pw_dir))
     except KeyError:
@@ -231,13 +264,13 @@ def _local_user() -> str:
 
 
 def has_openssh_home() -> bool:
-    """Whether $HOME is the home directory that OpenSSH takes."""
+    """Whether $HOME is the home directory that OpenSSH uses."""
     return str(Path.home()) == _openssh_home()
 
 
 @contextlib.contextmanager
 def _files(path: str | None) -> Iterator[tuple[list[str], dict[str, Path]]]:
-    """Options that name the files, and the copies ssh reads in place of them."""
+    """Options that name the files, and the copies that ssh reads instead of them."""
     home = str(Path.home())
     if has_openssh_home():
         yield (["-F", path] if path else []), {}
@@ -261,7 +294,7 @@ def _files(path: str | None) -> Iterator[tuple[list[str], dict[str, Path]]]:
 
 
 def _copy(path: Path, base: str, home: str, directory: Path, copies: dict[str, Path]) -> Path:
-    """A copy in which ``~`` is ``home`` and every Include names the copy of a file."""
+    """Copy a file, with ``~`` replaced by ``home`` and every Include naming the copy of a file."""
     if str(path) in copies:
         return copies[str(path)]
     copy = copies[str(path)] = directory / f"{len(copies):06}"
@@ -270,15 +303,15 @@ def _copy(path: Path, base: str, home: str, directory: Path, copies: dict[str, P
         include = re.match(r"""\s*include(?:\s*=\s*|\s+|(?=["']))(.*)""", line, re.IGNORECASE)
         if include is not None:
             try:
-                words = shlex.split(include[1])
+                parts = shlex.split(include[1])
             except ValueError:
-                words = []  # ssh names the line
-            end = next((index for index, word in enumerate(words) if word.startswith("#")), len(words))
+                parts = []  # ssh reports the line
+            end = next((index for index, part in enumerate(parts) if part.startswith("#")), len(parts))
             found: list[str] = []
-            for word in words[:end]:
-                pattern = word if word.startswith("${") else str(Path(base, Path(word).expanduser()))
-                if "${" in word or "%" in word:
-                    found.append(pattern)  # for ssh, as far as its version expands it
+            for part in parts[:end]:
+                pattern = part if part.startswith("${") else str(Path(base, Path(part).expanduser()))
+                if "${" in part or "%" in part:
+                    found.append(pattern)  # left to ssh, as far as its version expands it
                     continue
                 names = sorted(glob.glob(pattern))  # noqa: PTH207  Path.glob takes no absolute pattern
                 found += [
@@ -311,18 +344,18 @@ def _read_plain_lines(host: str, user: str | None, port: int | None, path: str |
         if not line or line.startswith("#"):
             continue
         keyword, _, rest = line.replace("\t", " ").partition(" ")
-        key, words = keyword.lower(), _words(rest)
-        if key == "host" and words:
-            active = pattern_list_matches(host, words)
-        elif key not in _PLAIN | _IGNORED or (active and key in _PLAIN and not _readable(key, words)):
+        key, parts = keyword.lower(), _split_value(rest)
+        if key == "host" and parts:
+            active = pattern_list_matches(host, parts)
+        elif key not in _PLAIN | _IGNORED or (active and key in _PLAIN and not _readable(key, parts)):
             raise ConfigRefused(
                 f"{file} line {number}: {clean(line, 80)}: this line is read only where OpenSSH's ssh is installed; "
                 f"allowed without: Host, {', '.join(sorted(_PLAIN))}, plain values, no comment after a value"
             )
         elif active and key in ("identityfile", "certificatefile"):
-            found[key] = (*found.get(key, ()), *words)
+            found[key] = (*found.get(key, ()), *parts)
         elif active and key in _PLAIN:
-            found.setdefault(key, tuple(words))
+            found.setdefault(key, tuple(parts))
     found.setdefault("user", (_local_user(),))
     found.setdefault("port", ("22",))
     name = found.get("hostname", (host,))[0].replace("%h", host)
@@ -334,31 +367,31 @@ def _read_plain_lines(host: str, user: str | None, port: int | None, path: str |
     return found
 
 
-def _words(text: str) -> list[str]:
-    """The words of a value; [] if there are none, or if they are not plain."""
-    words, end = [], 0
+def _split_value(text: str) -> list[str]:
+    """The parts of a value; [] if there are none, or if they are not plain."""
+    parts, end = [], 0
     while match := _WORD.match(text, end):
-        words.append(match[1] or match[2])
+        parts.append(match[1] or match[2])
         end = match.end()
-    return words if not text[end:].strip() else []
+    return parts if not text[end:].strip() else []
 
 
-def _readable(key: str, words: list[str]) -> bool:
-    if not words or (len(words) > 1 and key not in _FILE_LISTS):
+def _readable(key: str, parts: list[str]) -> bool:
+    if not parts or (len(parts) > 1 and key not in _FILE_LISTS):
         return False
     if key == "port":
-        return words[0].isdecimal() and 0 < int(words[0]) < 65536
+        return parts[0].isdecimal() and 0 < int(parts[0]) < 65536
     if key == "identitiesonly":
-        return words[0] in ("yes", "no")
+        return parts[0] in ("yes", "no")
     if key in _FILE_LISTS:
-        return all(word.startswith(("/", "~/")) or words == ["none"] for word in words)
+        return all(part.startswith(("/", "~/")) or parts == ["none"] for part in parts)
     if key in ("identityfile", "certificatefile"):
-        return True  # tokens are expanded where ssh -G leaves them, too
-    return "%" not in words[0].replace("%h", "") if key == "hostname" else "%" not in words[0]
+        return True  # tokens are expanded even where ssh -G leaves them
+    return "%" not in parts[0].replace("%h", "") if key == "hostname" else "%" not in parts[0]
 
 
 def pattern_list_matches(text: str, patterns: list[str]) -> bool:
-    """Whether a pattern matches and no negated one does. OpenSSH's patterns know ``*`` and ``?``, and no ``[``."""
+    """Whether a pattern matches and no negated one does. OpenSSH's patterns have ``*`` and ``?``, but no ``[``."""
 
     def matches(pattern: str) -> bool:
         return fnmatchcase(text, pattern.replace("[", "[[]"))

@@ -1,4 +1,4 @@
-"""Why an agent did not start, told from what the shell, sudo or Python said: which capability is absent, what to do."""
+"""Why an agent did not start, from the output of the shell, sudo or Python: the missing capability, and the remedy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WHOLE_PYTHON = "install Debian's python3 (python3-minimal is not enough) or set
 
 
 def version_command(python: str, become: str | None) -> str:
-    """A command line that prints major.minor of the node's Python, whatever its age."""
+    """A command line that prints major.minor of the node's Python, of any version."""
     code = "import sys; sys.stdout.write('%d.%d' % sys.version_info[:2])"
     return shlex.join([*(["sudo", "-n", "--"] if become else []), python, "-c", code])
 
@@ -24,9 +24,9 @@ def explain(
     name: str, *, user: str, python: str, become: str | None, exit_status: int | None, stderr: bytes, junk: bytes
 ) -> NodeError:
     """The error for an agent that ended before its hello."""
-    said = last_line(stderr) or last_line(junk)
+    last_output = last_line(stderr) or last_line(junk)
     text = stderr[-4096:].decode("utf-8", "replace").lower()
-    quoted = f" ({said})" if said else ""
+    quoted = f" ({last_output})" if last_output else ""
     absent = exit_status == 127 or "not found" in text or "no such file" in text
     if become == "sudo" and absent and not re.search(r"^sudo: ", text, re.MULTILINE):
         return _missing(
@@ -42,13 +42,14 @@ def explain(
         return _missing(name, f"{python} cannot be run there{quoted}: set another `python:` in hosts.yaml")
     status = "" if exit_status is None else f" (exit status {exit_status})"
     return NodeUnreachable(
-        name, f"the agent did not start{status}" + (f": {said}" if said else " without a message"),
+        name,
+        f"the agent did not start{status}" + (f": {last_output}" if last_output else " without a message"),
         operation="connect",
-    )  # fmt: skip
+    )
 
 
 def too_old(name: str, python: str, answer: str) -> NodeError | None:
-    """The error for a Python older than the agent needs, from the output of version_command; None when it is not."""
+    """The error for a Python that is too old for the agent, by version_command's output, or None."""
     found = _VERSION.search(answer)
     if found is None or (int(found[1]), int(found[2])) >= MIN_PYTHON:
         return None
@@ -61,7 +62,7 @@ def too_old(name: str, python: str, answer: str) -> NodeError | None:
 
 
 def lacks_library(name: str, python: str, stderr: bytes) -> NodeError | None:
-    """The error for a Python of the right age without all of its standard library; None when it lacks nothing."""
+    """The error for a Python of a sufficient version that lacks a part of its standard library, or None."""
     lacking = _LACKING.search(last_line(stderr))
     if lacking is None:
         return None

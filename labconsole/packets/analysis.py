@@ -1,9 +1,9 @@
 """Counting a capture: packets, streams, sequence numbers and gaps, on a node and at the console alike.
 
-The one non-obvious decision: after each record it is asked how many of those behind it agree with it in the bytes that
-decide what a packet is (``agent.pcap`` names them). They are counted together, by whoever is given as ``runs``: the
-standard library's ``RecordRuns`` on a node, numpy at the console. Where records differ, they are counted one by one,
-with the same result.
+The one non-obvious decision: after each record, the analysis finds how many of the following records agree with it in
+the bytes that decide what a packet is (``packets.pcap`` names them). The object given as ``runs`` counts these
+together: the standard library's ``RecordRuns`` on a node, numpy at the console. Where records differ, they are counted
+one by one, with the same result.
 """
 
 from __future__ import annotations
@@ -28,14 +28,16 @@ from labconsole.packets.pcap import (
 from labconsole.packets.sequence import StreamCounts
 
 MAX_LINK_NAMES = 16
-"""Link types that are named; a real capture has one or two."""
+"""Most link types named; a real capture has one or two."""
 _UNTOLD = Dissection(None, 0, (), None)
 MAX_STREAMS = 1024
-"""Streams counted each for itself. A testbed has tens; forged addresses must not fill a node's memory."""
+"""Most streams counted individually. A testbed has tens; forged addresses must not fill a node's memory."""
 
 
 class _Dissector:
-    """Remembers frames: one that agrees with an earlier one in the bytes that decided is the same thing."""
+    """Caches dissected frames: a frame that agrees with an earlier one in the deciding bytes has the same
+    dissection.
+    """
 
     _MAX_KNOWN = 4096
 
@@ -55,12 +57,12 @@ class _Dissector:
         offsets = dissection.decided_by
         magic_at = dissection.sequence_offset - 4
         if dissection.key is None and magic_at > 0 and not _has_magic(frame, dissection):
-            # not the magic number: whatever it is instead, and whoever sent it, the frame is not pktgen's
+            # not the magic number: whatever the value and the sender, the frame is not pktgen's
             first, stop = dissection.key_bytes or (0, 0)
             ignored = {*range(magic_at, magic_at + 4), *range(first, stop)}
             offsets = tuple(offset for offset in offsets if offset not in ignored)
         if offsets:
-            if self._size >= self._MAX_KNOWN:  # made-up traffic; the real one has a handful
+            if self._size >= self._MAX_KNOWN:  # forged traffic; real traffic has a handful
                 self._known, self._size = {}, 0
             kinds = self._known.setdefault((link_type, len(frame)), {})
             if offsets not in kinds:
@@ -77,7 +79,7 @@ def _has_magic(frame: bytes, dissection: Dissection) -> bool:
 
 
 def _slices(offsets: Tuple[int, ...]) -> List[slice]:
-    """The same bytes as slices."""
+    """Return the same bytes as slices."""
     slices: List[slice] = []
     for offset in offsets:
         if slices and slices[-1].stop == offset:
@@ -91,9 +93,9 @@ class CaptureAnalysis:
     """Counts one capture, fed piece by piece. Pure: it opens nothing.
 
     ``corrupt_at_byte`` is set when the rest cannot be read; feeding more is useless then. With ``spacing_gap_ns`` the
-    report says how evenly each stream came, against that gap (0: against its own median); with ``sending_ns`` how many
-    of its packets came later after the first than they were sent. Without ``streams`` packets are counted and nothing
-    is said of whose they are: telling thousands of addresses apart takes 20 µs a packet.
+    report has the evenness of each stream's arrivals against that gap (0: against its own median). With ``sending_ns``
+    it has the number of packets that arrived later after the first than the sending time. Without ``streams`` packets
+    are counted without their streams: telling thousands of addresses apart takes 20 µs per packet.
     """
 
     def __init__(
@@ -125,9 +127,10 @@ class CaptureAnalysis:
         self._last_failures = 0
 
     def feed(self, buffer: Buffer, start: int = 0, end: Optional[int] = None) -> int:
-        """Count the complete records in buffer[start:end] (bytes or bytearray); how many bytes that were.
+        """Count the complete records in buffer[start:end] (bytes or bytearray); return the number of bytes counted.
 
-        The rest has to come again, with more behind it. Raises NotACapture if the first bytes are no capture's.
+        The caller passes the rest again with more data behind it. Raises NotACapture if the first bytes are not a
+        capture's.
         """
         end = len(buffer) if end is None else end
         reader, position = self._reader, start
@@ -146,9 +149,9 @@ class CaptureAnalysis:
         return position - start
 
     def _count(self, buffer: Buffer, start: int, following: int, end: int) -> int:
-        """Count the record the reader stands on, and those after it that are like it. Where the counted ones end."""
+        """Count the reader's current record and following ones like it; return where the counted ones end."""
         reader = self._reader
-        seen = self._whose(buffer) if self._tells_apart else _UNTOLD
+        seen = self._identify_stream(buffer) if self._tells_apart else _UNTOLD
         layout, stride = reader.layout, following - start
         if layout is not None:
             if self._singly:
@@ -161,7 +164,7 @@ class CaptureAnalysis:
         if reader.at_ns is None:
             self._untimed_packets += 1
         else:
-            self._seen_between(reader.at_ns, reader.at_ns)
+            self._extend_span(reader.at_ns, reader.at_ns)
         if stream is not None:
             at = reader.frame_start + seen.sequence_offset
             stream.sequence.add_run(int.from_bytes(buffer[at : at + 4], "big"), 1)
@@ -174,7 +177,7 @@ class CaptureAnalysis:
                 self._count_late(stream, (reader.at_ns, reader.at_ns), 1, tuple)
         return following
 
-    def _whose(self, buffer: Buffer) -> Dissection:
+    def _identify_stream(self, buffer: Buffer) -> Dissection:
         reader = self._reader
         return self._dissector.dissect(buffer, reader.frame_start, reader.captured_bytes, reader.interface.link_type)
 
@@ -186,14 +189,14 @@ class CaptureAnalysis:
             stream.lateness.add(stream.began_at_ns, span, packets, times)
 
     def _stamped(self, seen: Dissection) -> bool:
-        """Whether enough of the frame was kept to hold pktgen's time stamp."""
+        """Whether enough of the frame was captured to include pktgen's time stamp."""
         return self._reader.captured_bytes >= seen.sequence_offset + STAMP_BYTES
 
     def _count_alike(
         self, buffer: Buffer, start: int, stride: int, complete: int, layout: RecordLayout, seen: Dissection
-    ) -> int:  # fmt: skip
-        """Count many records at once; how many. 0 where it would not pay, and then it is not tried for a while."""
-        alike_columns, mixed_columns = self._columns_of(layout, seen)
+    ) -> int:
+        """Count many records at once and return how many. 0 if it would not pay; then it is not tried for a while."""
+        alike_columns, mixed_columns = self._find_columns(layout, seen)
         limit = min(complete, self._run_limit)
         alike = self._runs.matching(buffer, start, stride, limit, alike_columns)
         if alike >= FEW_RECORDS:
@@ -219,7 +222,9 @@ class CaptureAnalysis:
     def _count_mixed(
         self, buffer: Buffer, start: int, stride: int, records: int, layout: RecordLayout, seen: Dissection
     ) -> None:
-        """Count records of several streams that differ in addresses and ports only: sort them apart, then as runs."""
+        """Count records of several streams that differ in addresses and ports only: sort them by stream, then count
+        runs.
+        """
         first, stop = (layout.header_bytes + offset for offset in seen.key_bytes)  # type: ignore[union-attr]
         apart: Dict[bytes, List[bytes]] = defaultdict(list)
         content = bytes(buffer[start : start + records * stride])
@@ -246,10 +251,10 @@ class CaptureAnalysis:
             if stream.arrivals is not None:
                 stream.arrivals.add(RecordRuns.times(buffer, start, stride, records, layout))
             self._count_late(stream, span, records, lambda: RecordRuns.times(buffer, start, stride, records, layout))
-        self._seen_between(span[0], span[1])
+        self._extend_span(span[0], span[1])
 
-    def _columns_of(self, layout: RecordLayout, seen: Dissection) -> Tuple[Tuple[int, ...], Tuple[int, ...]]:
-        """(columns equal in one stream's records, those equal in several streams' records or none)."""
+    def _find_columns(self, layout: RecordLayout, seen: Dissection) -> Tuple[Tuple[int, ...], Tuple[int, ...]]:
+        """Return the columns equal in one stream's records, and those equal in several streams' records or none."""
         known = (layout.constant, layout.header_bytes, seen.decided_by, seen.key_bytes)
         columns = self._columns.get(known)
         if columns is None:
@@ -266,7 +271,7 @@ class CaptureAnalysis:
         return columns
 
     def _add_packets(self, key: Optional[StreamKey], records: int) -> Optional[StreamCounts]:
-        """Count packets of a stream; the stream, or None where it has none of its own."""
+        """Count packets of a stream; return the stream, or None if it is not counted individually."""
         original_bytes = records * self._reader.original_bytes
         self.packets += records
         self.bytes += original_bytes
@@ -287,17 +292,17 @@ class CaptureAnalysis:
         stream.bytes += original_bytes
         return stream
 
-    def _seen_between(self, earliest_ns: int, latest_ns: int) -> None:
+    def _extend_span(self, earliest_ns: int, latest_ns: int) -> None:
         if self._first_at_ns is None or earliest_ns < self._first_at_ns:
             self._first_at_ns = earliest_ns
         if self._last_at_ns is None or latest_ns > self._last_at_ns:
             self._last_at_ns = latest_ns
 
     def report(self, *, unread: bytes = b"") -> Dict[str, Any]:
-        """What has been counted so far, as ``analyze --json`` prints it (docs/analyze.md).
+        """Return the counts so far, as ``analyze --json`` prints them (docs/analyze.md).
 
-        ``unread`` is what of the capture's end was not consumed: a record cut off, or nothing. Raises NotACapture if
-        there was too little to tell.
+        ``unread`` is the unconsumed end of the capture: a truncated record, or nothing. Raises NotACapture if there was
+        too little data.
         """
         reader = self._reader
         if reader.format is None:
@@ -333,7 +338,7 @@ def _duration_ns(first_at_ns: Optional[int], last_at_ns: Optional[int]) -> Optio
 
 
 def _rates(timed_packets: int, packets: int, frame_bytes: int, duration_ns: Optional[int]) -> Dict[str, Any]:
-    """Intervals over time: n arrivals span n - 1 of them. None where there is no time between first and last."""
+    """Return rates over intervals: n arrivals span n - 1 of them. None if first and last have the same time."""
     if not duration_ns:
         return {"pps": None, "frame_bps": None}
     pps = (timed_packets - 1) * 1_000_000_000 / duration_ns

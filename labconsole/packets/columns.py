@@ -1,9 +1,9 @@
 """Counting runs of alike capture records with the standard library alone, by columns of bytes.
 
-The one non-obvious decision: ``bytes`` objects are sliced with a stride. While records have one length, byte k of
-every record is ``buffer[start + k :: stride]``, which CPython copies at 0.3 ns per packet (a strided memoryview: 3 ns).
-Comparing some 30 such columns with a constant proves, exactly, that thousands of records say the same; sequence numbers
-and time stamps are put together from columns as well.
+The one non-obvious decision: ``bytes`` objects are sliced with a stride. While records have one length, byte k of every
+record is ``buffer[start + k :: stride]``, which CPython copies at 0.3 ns per packet (a strided memoryview: 3 ns).
+Comparing some 30 such columns with a constant proves, exactly, that thousands of records agree; sequence numbers and
+time stamps are assembled from columns as well.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import lru_cache
 from operator import sub
 from typing import Any, List, Tuple
 
-from labconsole.packets.delay import delays_of
+from labconsole.packets.delay import derive_delays
 from labconsole.packets.pcap import Buffer, RecordLayout
 from labconsole.packets.sequence import SequenceTracker, StreamCounts
 
@@ -29,10 +29,10 @@ class RecordRuns:
 
     buffer_bytes = 1 << 20
     chunk_records = 4096
-    """Records per run: their columns' lines stay in a 512 KiB second-level cache."""
+    """Records per run: the cache lines of their columns stay in a 512 KiB second-level cache."""
 
     def matching(self, buffer: Buffer, start: int, stride: int, limit: int, columns: Tuple[int, ...]) -> int:
-        """How many of the ``limit`` records from ``start`` on agree with the first one in all ``columns``."""
+        """Return how many of the ``limit`` records from ``start`` on agree with the first one in all ``columns``."""
         alike, stop = limit, start + limit * stride
         for offset in columns:
             column = buffer[start + offset : stop : stride]
@@ -45,25 +45,31 @@ class RecordRuns:
         return alike
 
     def lower_words(self, buffer: Buffer, start: int, stride: int, records: int, layout: RecordLayout) -> Any:
-        """The lower words of time stamps, an array of them."""
+        """Return the lower words of time stamps, as an array."""
         column = bytearray(4 * records)
         for place in range(4):
             column[place::4] = buffer[start + layout.time_low + place : start + records * stride : stride]
-        words = array("I")
-        words.frombytes(bytes(column))
+        values = array("I")
+        values.frombytes(bytes(column))
         if layout.little is not (sys.byteorder == "little"):
-            words.byteswap()
-        return words
+            values.byteswap()
+        return values
 
-    def least_and_greatest(self, words: Any) -> Tuple[int, int]:
-        """Of an array of them."""
-        return (words[0], words[-1]) if ascends(words) else (min(words), max(words))
+    def least_and_greatest(self, values: Any) -> Tuple[int, int]:
+        """Return the least and the greatest of an array of lower words."""
+        return (values[0], values[-1]) if ascends(values) else (min(values), max(values))
 
     def count_stream(
-        self, buffer: Buffer, start: int, stride: int, records: int, layout: RecordLayout, number_at: int,
+        self,
+        buffer: Buffer,
+        start: int,
+        stride: int,
+        records: int,
+        layout: RecordLayout,
+        number_at: int,
         stream: StreamCounts,
-    ) -> Tuple[int, int]:  # fmt: skip
-        """Add alike records of one stream; sequence numbers are ``number_at`` in a record. (earliest, latest) in ns."""
+    ) -> Tuple[int, int]:
+        """Add alike records of one stream, with sequence numbers at ``number_at``; return (earliest, latest) in ns."""
         stop = start + records * stride
         numbers = bytearray(4 * records)
         for place in range(4):
@@ -97,13 +103,13 @@ class RecordRuns:
         if not tops.isascii():
             if tops.translate(None, _HIGH_BYTES):
                 return self._count_times_slowly(buffer, start, stride, records, layout, stream)
-            lanes[3::4] = tops.translate(_CLEAR_TOP_BIT)  # set in all of them: no difference to the differences
+            lanes[3::4] = tops.translate(_CLEAR_TOP_BIT)  # set in all of them, so the differences stay the same
         gaps = records - 1
         if not gaps:
             return self._count_times_slowly(buffer, start, stride, records, layout, stream)
         guard, mask = _guard_and_mask(gaps)
         times = int.from_bytes(lanes, "little")
-        # the guard bit on top of every lane keeps a borrow inside it; it is still set where the gap is not negative
+        # the guard bit on top of every lane keeps a borrow inside it; it is still set if the gap is not negative
         differences = bytearray(((times >> 32 | guard) - (times & mask)).to_bytes(4 * gaps, "little"))
         if differences[3::4] != b"\x80" * gaps:
             return self._count_times_slowly(buffer, start, stride, records, layout, stream)
@@ -114,9 +120,9 @@ class RecordRuns:
             _count_bytes(pending, differences[0::4])
         else:
             differences[3::4] = bytes(gaps)
-            pending.update(_array_of(differences))
+            pending.update(_build_array(differences))
         stream.gaps.settle()
-        stream.seen_between(first_ns, last_ns)
+        stream.extend_span(first_ns, last_ns)
         stream.previous_at_ns = last_ns
         return first_ns, last_ns
 
@@ -131,28 +137,28 @@ class RecordRuns:
         stream.gaps.pending(1).update(forward)
         stream.gaps.settle()
         earliest, latest = min(times), max(times)
-        stream.seen_between(earliest, latest)
+        stream.extend_span(earliest, latest)
         stream.previous_at_ns = times[-1]
         return earliest, latest
 
-    delays = staticmethod(delays_of)
+    delays = staticmethod(derive_delays)
 
     def span(self, buffer: Buffer, start: int, stride: int, records: int, layout: RecordLayout) -> Tuple[int, int]:
-        """(earliest, latest) time stamp of alike records, in ns."""
+        """Return the (earliest, latest) time stamp of alike records, in ns."""
         times = self.times(buffer, start, stride, records, layout)
         return min(times), max(times)
 
     @staticmethod
     def times(buffer: Buffer, start: int, stride: int, records: int, layout: RecordLayout) -> List[int]:
-        words = []
+        columns = []
         for offset in (layout.time_high, layout.time_low):
             column = bytearray(4 * records)
             for place in range(4):
                 at = start + offset + (place if layout.little else 3 - place)
                 column[place::4] = buffer[at : start + records * stride : stride]
-            words.append(_array_of(column))
+            columns.append(_build_array(column))
         base_ns, high_ns, low_ns = layout.base_ns, layout.high_ns, layout.low_ns
-        return [base_ns + high * high_ns + low * low_ns for high, low in zip(*words)]
+        return [base_ns + high * high_ns + low * low_ns for high, low in zip(*columns)]
 
     @staticmethod
     def _time_of(buffer: Buffer, start: int, layout: RecordLayout) -> int:
@@ -162,12 +168,12 @@ class RecordRuns:
         return layout.base_ns + high * layout.high_ns + low * layout.low_ns
 
 
-def ascends(words: Any) -> bool:
-    """Whether an array of 32-bit words never falls, as far as is seen at a glance: not of words from 2 ** 31 on.
+def ascends(values: Any) -> bool:
+    """Whether an array of 32-bit words never falls; also False where unknown, as for words from 2 ** 31 on.
 
-    All differences at once, as in ``_count_times``.
+    All differences are computed at once, as in ``_count_times``.
     """
-    lanes, gaps = words.tobytes(), len(words) - 1
+    lanes, gaps = values.tobytes(), len(values) - 1
     if _BIG_ENDIAN_MACHINE or gaps < 1 or not lanes[3::4].isascii():
         return False
     guard, mask = _guard_and_mask(gaps)
@@ -176,12 +182,12 @@ def ascends(words: Any) -> bool:
     return differences[3::4].translate(None, _HIGH_BYTES) == b""
 
 
-def _array_of(little_endian: Buffer) -> Any:
-    words = array("I")
-    words.frombytes(little_endian)
+def _build_array(little_endian: Buffer) -> Any:
+    values = array("I")
+    values.frombytes(little_endian)
     if _BIG_ENDIAN_MACHINE:
-        words.byteswap()
-    return words
+        values.byteswap()
+    return values
 
 
 _BIG_ENDIAN_MACHINE = array("H", [1]).tobytes() == b"\x00\x01"
@@ -193,7 +199,7 @@ def _guard_and_mask(lanes: int) -> Tuple[int, int]:
 
 
 def _count_bytes(into: Any, values: bytearray) -> None:
-    """Count gaps below 256: as a rule there are few different ones, and deleting one from bytes costs 0.3 ns each."""
+    """Count gaps below 256: usually few are different, and deleting one from bytes costs 0.3 ns each."""
     for _ in range(32):
         if not values:
             return
@@ -206,12 +212,12 @@ def _count_bytes(into: Any, values: bytearray) -> None:
 
 _COUNTING_BITS = 16
 _FEW_NUMBERS = 64
-"""Fewer are looked at one by one: making a block to compare them with takes 0.2 ms."""
+"""Fewer numbers than this are examined one by one: making a block to compare them with takes 0.2 ms."""
 
 
 @lru_cache(maxsize=8)
 def _counting_block(upper_half: int) -> bytes:
-    """All 65 536 numbers with this upper half, big-endian, one after the other."""
+    """Return all 65 536 numbers with this upper half, big-endian, in order."""
     size = 1 << _COUNTING_BITS
     block = bytearray(4 * size)
     block[0::4] = bytes((upper_half >> 8,)) * size
@@ -222,7 +228,7 @@ def _counting_block(upper_half: int) -> bytes:
 
 
 def _counting(first: int, count: int) -> bytes:
-    """The numbers first, first + 1, ... as a sender counts: 32 bit, big-endian, wrapping."""
+    """Return the numbers first, first + 1, ... as a sender counts: 32 bit, big-endian, wrapping."""
     upper_half, lower_half = first >> _COUNTING_BITS, first & 0xFFFF
     numbers = _counting_block(upper_half)[4 * lower_half : 4 * (lower_half + count)]
     while len(numbers) < 4 * count:
@@ -232,7 +238,7 @@ def _counting(first: int, count: int) -> bytes:
 
 
 def add_numbers(tracker: SequenceTracker, numbers: bytes, count: int) -> None:
-    """Give the tracker ``count`` big-endian sequence numbers as runs that count up by one."""
+    """Pass ``count`` big-endian sequence numbers to the tracker as runs that count up by one."""
     if count < _FEW_NUMBERS:
         _add_numbers_singly(tracker, numbers[: 4 * count])
         return
@@ -266,12 +272,12 @@ def add_numbers(tracker: SequenceTracker, numbers: bytes, count: int) -> None:
 
 
 def _add_numbers_singly(tracker: SequenceTracker, numbers: bytes) -> None:
-    """The same one by one: faster where runs are short (half of all packets lost)."""
-    words = array("I", numbers)
+    """Pass the numbers one by one: faster if runs are short (half of all packets lost)."""
+    values = array("I", numbers)
     if not _BIG_ENDIAN_MACHINE:
-        words.byteswap()
-    first = expected = words[0]
-    for number in words:
+        values.byteswap()
+    first = expected = values[0]
+    for number in values:
         if number == expected:
             expected += 1
         else:

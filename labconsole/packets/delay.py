@@ -1,11 +1,10 @@
-"""What time stamps tell of one stream: the delay of its frames, and how evenly they came.
+"""Figures from the time stamps of one stream: the delay of its frames, and how evenly they arrived.
 
-Delay is the capture's time stamp minus the one in pktgen's header, by two clocks; whether they agree is for others to
-judge, so it is called raw here. The one non-obvious decision: delays are taken of a sample, because looking at every
-frame would cost more than all other counting together. The sample is pairs of neighbouring arrivals: every
-one while there are at most MAX_PAIRS of them, then a half, a quarter, and so on, at places drawn at random
-(packets/sampling.py). So the memory is bounded, and delay variation between neighbours (RFC 3393) is measured on true
-neighbours.
+Delay is the capture's time stamp minus the one in pktgen's header, by two clocks; other code judges whether they agree,
+so the delay here is called raw. The one non-obvious decision: delays are taken of a sample, because examining every
+frame would cost more than all other counting together. The sample is pairs of neighbouring arrivals: every one while
+there are at most MAX_PAIRS of them, then a half, a quarter, and so on, at places drawn at random (packets/sampling.py).
+So the memory is bounded, and delay variation between neighbours (RFC 3393) is measured on true neighbours.
 """
 
 from __future__ import annotations
@@ -20,28 +19,29 @@ from labconsole.packets.sampling import MAX_LEVEL, PairPlaces
 
 MAX_PAIRS = 1 << 14
 MAX_DELAY_STREAMS = 16
-"""Streams of a capture whose delays are kept; a testbed's capture holds one."""
+"""Most streams of a capture whose delays are kept; a testbed's capture has one."""
 
 STAMP_BYTES = 12
-"""From the sequence number to the end of the time stamp: number, seconds, microseconds."""
+"""Bytes from the sequence number to the end of the time stamp: number, seconds, microseconds."""
 
 MAX_ARRIVALS = 1 << 18
-"""Arrivals that spacing looks at, from the first on: 2 MiB, a tenth of a second to evaluate."""
+"""Most arrivals used for spacing, from the first on: 2 MiB, a tenth of a second to evaluate."""
 
 BACK_TO_BACK_RATIO = 0.9
-"""Frames that follow each other in less than this share of the usual gap belong to one burst: a generator that catches
-up sends as fast as it can, which at nine tenths of its maximum is hardly faster than it should."""
+"""Frames that follow each other in less than this share of the usual gap belong to one burst. A generator that catches
+up sends as fast as it can, which at nine tenths of its maximum is hardly faster than its pace.
+"""
 
 QUEUED_NS = 10_000_000
-"""What comes so much after the sending time lay in a queue, whatever the delay of the path."""
+"""Packets this much later than the sending time waited in a queue, whatever the delay of the path."""
 
 WINDOWS_NS = {"1": 1_000_000, "10": 10_000_000, "100": 100_000_000}
 
 PERMILLES = (("p50", 500), ("p99", 990), ("p999", 999))
 
 
-def words(buffer: Buffer, start: int, stop: int, step: int, *, little: bool) -> "array[int]":
-    """A field of four bytes, taken every ``step`` bytes, as numbers."""
+def read_uint32(buffer: Buffer, start: int, stop: int, step: int, *, little: bool) -> "array[int]":
+    """Read a field of four bytes, taken every ``step`` bytes, as numbers."""
     first = buffer[start:stop:step]
     column = bytearray(4 * len(first))
     for place in range(4):
@@ -54,15 +54,15 @@ def words(buffer: Buffer, start: int, stop: int, step: int, *, little: bool) -> 
     return found
 
 
-def delays_of(
+def derive_delays(
     buffer: Buffer, start: int, count: int, step: int, layout: RecordLayout, number_at: int
 ) -> Tuple[bytes, int]:
-    """(delays in ns of ``count`` frames as 64-bit numbers of this machine, how many of them have no usable time)."""
+    """Return the delays in ns of ``count`` frames as native 64-bit numbers, and how many have no usable time."""
     stop = start + (count - 1) * step + number_at + STAMP_BYTES
-    high = words(buffer, start + layout.time_high, stop, step, little=layout.little)
-    low = words(buffer, start + layout.time_low, stop, step, little=layout.little)
-    seconds = words(buffer, start + number_at + 4, stop, step, little=False)
-    microseconds = words(buffer, start + number_at + 8, stop, step, little=False)
+    high = read_uint32(buffer, start + layout.time_high, stop, step, little=layout.little)
+    low = read_uint32(buffer, start + layout.time_low, stop, step, little=layout.little)
+    seconds = read_uint32(buffer, start + number_at + 4, stop, step, little=False)
+    microseconds = read_uint32(buffer, start + number_at + 8, stop, step, little=False)
     base_ns, high_ns, low_ns = layout.base_ns, layout.high_ns, layout.low_ns
     if high.count(high[0]) == count == seconds.count(seconds[0]):
         at_ns = base_ns + high[0] * high_ns - seconds[0] * 1_000_000_000
@@ -74,19 +74,19 @@ def delays_of(
         ]
     try:
         return array("q", delays).tobytes(), seconds.count(0) if 0 in seconds else 0
-    except OverflowError:  # times that no clock has, in a damaged or a made-up capture
+    except OverflowError:  # impossible times, in a damaged or forged capture
         return bytes(8 * count), count
 
 
-Reckon = Callable[[Buffer, int, int, int, RecordLayout, int], Tuple[bytes, int]]
-"""``delays_of``, or something faster with the same result."""
+DeriveDelays = Callable[[Buffer, int, int, int, RecordLayout, int], Tuple[bytes, int]]
+"""``derive_delays``, or something faster with the same result."""
 
 
 _AT_LEAST = [bytes(level >= least for level in range(256)) for least in range(MAX_LEVEL + 1)]
 
 
 class DelaySamples:
-    """The delays of a sample of one stream's frames: pairs of neighbours, all of them while they are few."""
+    """Delays of a sample of one stream's frames: pairs of neighbours, all of them while they are few."""
 
     __slots__ = ("_first", "_last_levels", "_places", "_second", "_where", "seen", "unusable")
 
@@ -100,7 +100,7 @@ class DelaySamples:
         self._second = array("q")
 
     def add(self, at_ns: int, stamp: bytes) -> None:
-        """One frame that arrived ``at_ns`` with these 8 bytes of time stamp."""
+        """Add one frame that arrived at ``at_ns`` with these 8 bytes of time stamp."""
         place, level = self.seen, self._places.level
         self.seen += 1
         last_level = self._places.last_level(place)
@@ -122,7 +122,7 @@ class DelaySamples:
 
     def add_run(
         self,
-        reckon: Reckon,
+        derive: DeriveDelays,
         buffer: Buffer,
         start: int,
         stride: int,
@@ -130,10 +130,12 @@ class DelaySamples:
         layout: RecordLayout,
         number_at: int,
     ) -> None:
-        """Frames in records of one length, ``stride`` bytes apart; their sequence numbers are ``number_at`` in each."""
+        """Add frames in records of one length, ``stride`` bytes apart, with sequence numbers at ``number_at``
+        in each.
+        """
         began, stop = self.seen, self.seen + records
         self.seen = stop
-        places, last_levels = self._places.between(began, stop)
+        places, last_levels = self._places.find_places(began, stop)
         awaited = len(self._first) > len(self._second)  # the frame before this run began a pair
         if len(places) == records:
             count, part = records, buffer
@@ -142,7 +144,7 @@ class DelaySamples:
             start = 0
         else:
             return
-        packed, unusable = reckon(part, start, count, stride, layout, number_at)
+        packed, unusable = derive(part, start, count, stride, layout, number_at)
         delays = array("q")
         delays.frombytes(packed)
         self.unusable += unusable
@@ -161,7 +163,9 @@ class DelaySamples:
     def _picked(
         buffer: Buffer, start: int, stride: int, places: List[int], records: int, awaited: bool
     ) -> Tuple[int, bytes]:
-        """(how many records, one after the other): the first one if it is awaited, then pairs, the last one cut off."""
+        """Return the number of selected records and their bytes: the first if ``awaited``, then pairs; the last may be
+        half.
+        """
         end = start + records * stride
         parts = [buffer[start : start + stride]] if awaited else []
         parts += [buffer[at : at + 2 * stride] for at in [start + place * stride for place in places]]
@@ -180,14 +184,14 @@ class DelaySamples:
             self._last_levels = bytearray(compress(self._last_levels, kept))
 
     def _delays(self) -> List[int]:
-        """Of every frame of the sample once: a pair's second one may be the next pair's first."""
+        """Return the delay of every frame of the sample once: a pair's second frame may be the next pair's first."""
         delays = list(self._first)
         following = [*self._where[1:], -1]
         delays += [delay for at, after, delay in zip(self._where, following, self._second) if after != at + 1]
         return delays
 
     def report(self) -> Tuple[Optional[Dict[str, Any]], Optional[str]]:
-        """(the figures, None), or (None, why there are none)."""
+        """Return (the figures, None), or (None, the reason for none)."""
         if not self._first:
             return None, "no frame has both a time stamp of its sender and one of its arrival"
         if self.unusable:
@@ -208,14 +212,14 @@ class DelaySamples:
 
 
 def quantiles(ordered: Sequence[int]) -> Dict[str, int]:
-    """Nearest rank: the lowest value that this share of all values does not exceed."""
+    """Return quantiles by nearest rank: the lowest value that this share of all values does not exceed."""
     return {name: ordered[-(-len(ordered) * permille // 1000) - 1] for name, permille in PERMILLES}
 
 
 class Lateness:
-    """How many frames came more than the sending time after the first one: exact, whatever the order of arrival.
+    """Counts frames that arrived later after the first than the sending time: exact, whatever the order of arrival.
 
-    ``queued_packets`` came more than ``QUEUED_NS`` later than that still.
+    ``queued_packets`` arrived more than ``QUEUED_NS`` later still.
     """
 
     __slots__ = ("_sending_ns", "late_packets", "queued_packets")
@@ -226,22 +230,24 @@ class Lateness:
         self.queued_packets = 0
 
     def add(self, first_ns: int, span: Tuple[int, int], packets: int, times: Callable[[], Sequence[int]]) -> None:
-        """``packets`` came within ``span``, both ends included; ``times`` tells when each did, and is rarely asked."""
+        """Add ``packets`` that arrived within ``span``, ends included. ``times`` returns each arrival and is rarely
+        called.
+        """
         late_ns = first_ns + self._sending_ns
         if span[1] <= late_ns:
             return
-        self.late_packets += _later(late_ns, span, packets, times)
-        self.queued_packets += _later(late_ns + QUEUED_NS, span, packets, times)
+        self.late_packets += _count_later(late_ns, span, packets, times)
+        self.queued_packets += _count_later(late_ns + QUEUED_NS, span, packets, times)
 
 
-def _later(than_ns: int, span: Tuple[int, int], packets: int, times: Callable[[], Sequence[int]]) -> int:
+def _count_later(than_ns: int, span: Tuple[int, int], packets: int, times: Callable[[], Sequence[int]]) -> int:
     if span[1] <= than_ns:
         return 0
     return packets if span[0] > than_ns else sum(at_ns > than_ns for at_ns in times())
 
 
 class StreamArrivals:
-    """When the first frames of a stream came: bursts and peak rates, which no distribution of gaps can tell."""
+    """Arrivals of a stream's first frames: bursts and peak rates, which no distribution of gaps contains."""
 
     __slots__ = ("_times",)
 
@@ -254,7 +260,7 @@ class StreamArrivals:
             self._times.extend(time for time in times[:room] if time < 1 << 63)
 
     def report(self, usual_gap_ns: int) -> Optional[Dict[str, Any]]:
-        """``usual_gap_ns`` 0: the median of the gaps is the usual one. None with fewer than two arrivals."""
+        """Report bursts against ``usual_gap_ns``; 0 uses the median gap. None with fewer than two arrivals."""
         times = sorted(self._times)
         gaps = [b - a for a, b in zip(times, times[1:])]
         if not gaps:
@@ -286,7 +292,7 @@ def _longest_burst(gaps: Sequence[int], below_ns: float) -> int:
 
 
 def _most_within(times: Sequence[int], window_ns: int) -> Optional[int]:
-    """Most arrivals in any half-open window of this length; None where all of them span less."""
+    """Return the most arrivals in any half-open window of this length, or None if all of them span less."""
     if times[-1] - times[0] < window_ns:
         return None
     most = low = 0

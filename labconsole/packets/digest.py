@@ -1,7 +1,7 @@
-"""The SHA-256 of what is read piece by piece, reckoned beside the reader.
+"""The SHA-256 of data read piece by piece, computed in parallel with the reader.
 
 Hashing takes nearly as long as counting (60 ns for a packet's 80 bytes on a processor with SHA instructions, counting
-75 ns), and gives the interpreter's lock back meanwhile: so it has a thread, and a second CPU hides most of it.
+75 ns), and releases the interpreter's lock meanwhile. So it has its own thread, and a second CPU hides most of it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Optional
 
 
 class StreamingDigest:
-    """Holds one piece at most that is not hashed yet."""
+    """A digest in a thread. At most one piece waits to be hashed."""
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
@@ -24,7 +24,7 @@ class StreamingDigest:
         self._pending = self._thread.submit(self._hash.update, piece)
 
     def hexdigest(self) -> str:
-        """Of all pieces so far."""
+        """Return the digest of all pieces so far."""
         self._wait()
         return self._hash.hexdigest()
 

@@ -1,10 +1,10 @@
 """Counting flows that arrive interleaved: by source MAC address and UDP ports, over time, exactly.
 
 A flow is what one sender sends from one port. The frames counted as flows are Ethernet, IPv4 without options, UDP and
-no fragment; everything else is counted as other. The one non-obvious decision: records of one length are taken
-together however their flows are interleaved, by columns of bytes (see ``columns``); only the few bytes of the key that
-differ at all are put side by side into words and counted, and of time stamps the least and the greatest decide whether
-all of them lie in one bin. Where they do not, the records are halved.
+no fragment; everything else is counted as other. The one non-obvious decision: records of one length are counted
+together however their flows are interleaved, by columns of bytes (see ``columns``). Only the few bytes of the key that
+differ at all are combined into words and counted, and the least and greatest time stamp decide whether all records lie
+in one bin. If they do not, the records are halved.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from collections import Counter
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from labconsole.packets.columns import FEW_RECORDS, RecordRuns
-from labconsole.packets.frame import CONTROL, name_of
+from labconsole.packets.frame import CONTROL, classify_frame
 from labconsole.packets.pcap import LINK_ETHERNET, Buffer, CaptureReader, RecordLayout
 
 MAX_FLOWS = 256
-"""Flows that are counted each for itself: forged ones must not fill a node's memory."""
+"""Most flows counted individually: forged ones must not fill a node's memory."""
 
 MAX_BINS = 20_000
 MAX_CELLS = 100_000
-"""Of all flows together, bins that hold something; what comes after that is counted, but not over time."""
+"""Most non-empty bins of all flows together; later packets are counted, but not over time."""
 
 _KEY_BYTES = tuple(range(6, 12)) + tuple(range(34, 38))
 _DECIDING = (12, 13, 14, 20, 21, 23)
@@ -36,7 +36,7 @@ _COUNTING_KINDS = ((1, "B"), (2, "H"), (4, "I"), (8, "Q"))
 
 
 class FlowKey(NamedTuple):
-    """Who sent, from which port to which."""
+    """The sender of a flow and its ports."""
 
     mac: bytes
     udp_source_port: int
@@ -44,7 +44,7 @@ class FlowKey(NamedTuple):
 
 
 class FlowCounts:
-    """One flow; ``first_at_ns`` and ``last_at_ns`` of the first and the last that was captured with a time stamp.
+    """One flow. ``first_at_ns`` and ``last_at_ns`` are of the first and the last packet captured with a time stamp.
 
     ``bins``: number of the bin to [packets, bytes]. ``outside_packets``: counted in no bin.
     """
@@ -61,7 +61,7 @@ class FlowCounts:
 
 
 class FlowBins:
-    """Counts the flows of one capture, fed piece by piece beside its analysis. Pure: it opens nothing.
+    """Counts the flows of one capture, fed piece by piece alongside its analysis. Pure: it opens nothing.
 
     Bin k is from k * ``bin_ns`` to (k + 1) * ``bin_ns`` after the time stamp of the first packet of any flow.
     """
@@ -83,7 +83,9 @@ class FlowBins:
         self._failures = 0
 
     def feed(self, buffer: Buffer, start: int = 0, end: Optional[int] = None) -> int:
-        """Count the complete records in buffer[start:end]; how many bytes that were. As CaptureAnalysis.feed()."""
+        """Count the complete records in buffer[start:end]; return the number of bytes, as
+        CaptureAnalysis.feed() does.
+        """
         end = len(buffer) if end is None else end
         reader, position = self._reader, start
         if reader.format is None and end - start < 4:
@@ -119,18 +121,18 @@ class FlowBins:
                 self._singly = alike + (1 << self._failures)
         self.packets += 1
         if plain:
-            self._add(_key_at(buffer, frame_at), reader.original_bytes, 1, reader.at_ns, reader.at_ns)
+            self._add(_read_flow_key(buffer, frame_at), reader.original_bytes, 1, reader.at_ns, reader.at_ns)
         else:
             self.other_packets += 1
             if reader.interface.link_type == LINK_ETHERNET:
                 frame = bytes(buffer[frame_at : frame_at + min(reader.captured_bytes, _NAMED_BYTES)])
-                self.control_packets += name_of(frame, ()) in CONTROL
+                self.control_packets += classify_frame(frame, ()) in CONTROL
             if _is_fragment(buffer, frame_at, reader.captured_bytes, reader.interface.link_type):
                 self.fragments += 1
         return following
 
     def _add_alike(self, buffer: Buffer, start: int, stride: int, records: int, layout: RecordLayout) -> None:
-        """Records of one length that are all flows': those of one second at a time."""
+        """Add records of one length that all belong to flows, one second at a time."""
         high = layout.time_high
         while records:
             part = self._runs.matching(buffer, start, stride, records, (high, high + 1, high + 2, high + 3))
@@ -138,7 +140,7 @@ class FlowBins:
                 part = min(records, _FEW_AT_ONCE)
                 self._add_few(buffer, start, stride, part, layout)
             else:
-                base_ns = layout.base_ns + _word_at(buffer, start + high, layout) * layout.high_ns
+                base_ns = layout.base_ns + _read_word(buffer, start + high, layout) * layout.high_ns
                 lows = self._runs.lower_words(buffer, start, stride, part, layout)
                 self._add_second(buffer, start, stride, layout, base_ns, lows)
             start += part * stride
@@ -147,7 +149,7 @@ class FlowBins:
     def _add_second(
         self, buffer: Buffer, start: int, stride: int, layout: RecordLayout, base_ns: int, lows: Any
     ) -> None:
-        """Records with equal upper halves of their time stamps: halved until each part is one bin's."""
+        """Add records with equal upper halves of their time stamps: halve them until each part lies in one bin."""
         if len(lows) <= _FEW_AT_ONCE:
             self._add_few(buffer, start, stride, len(lows), layout)
             return
@@ -162,7 +164,7 @@ class FlowBins:
         self._add_second(buffer, start + half * stride, stride, layout, base_ns, lows[half:])
 
     def _add_bin(self, buffer: Buffer, start: int, stride: int, layout: RecordLayout, base_ns: int, lows: Any) -> None:
-        """Records that all came in one bin."""
+        """Add records that all arrived in one bin."""
         records = len(lows)
         frame_at, stop = start + layout.header_bytes, start + records * stride
         columns = [buffer[frame_at + offset : stop : stride] for offset in _KEY_BYTES]
@@ -170,33 +172,36 @@ class FlowBins:
 
         def add(first: int, last: int, packets: int) -> None:
             first_at_ns, last_at_ns = (base_ns + lows[place] * layout.low_ns for place in (first, last))
-            key = _key_at(buffer, frame_at + first * stride)
+            key = _read_flow_key(buffer, frame_at + first * stride)
             self._add(key, self._reader.original_bytes, packets, first_at_ns, last_at_ns)
 
         if not differing:
             add(0, records - 1, records)
             return
-        apart = _told_apart(differing)
+        apart = _find_distinguishing_column(differing)
         if apart is not None:
             column, counts = apart
             for value, packets in counts.items():
                 add(column.index(value), column.rindex(value), packets)
             return
-        words = _side_by_side(differing, records)
-        backwards = words[::-1]
-        for word, packets in Counter(words).items():
-            add(words.index(word), records - 1 - backwards.index(word), packets)
+        keys = _side_by_side(differing, records)
+        backwards = keys[::-1]
+        for key, packets in Counter(keys).items():
+            add(keys.index(key), records - 1 - backwards.index(key), packets)
 
     def _add_few(self, buffer: Buffer, start: int, stride: int, records: int, layout: RecordLayout) -> None:
         for at in range(start, start + records * stride, stride):
-            high, low = _word_at(buffer, at + layout.time_high, layout), _word_at(buffer, at + layout.time_low, layout)
+            high, low = (
+                _read_word(buffer, at + layout.time_high, layout),
+                _read_word(buffer, at + layout.time_low, layout),
+            )
             at_ns = layout.base_ns + high * layout.high_ns + low * layout.low_ns
-            self._add(_key_at(buffer, at + layout.header_bytes), self._reader.original_bytes, 1, at_ns, at_ns)
+            self._add(_read_flow_key(buffer, at + layout.header_bytes), self._reader.original_bytes, 1, at_ns, at_ns)
 
     def _add(
         self, key: FlowKey, frame_bytes: int, packets: int, first_at_ns: Optional[int], last_at_ns: Optional[int]
     ) -> None:
-        """Packets of a flow that came in one bin, the first and the last of them at these times."""
+        """Add packets of a flow that arrived in one bin, the first and the last of them at these times."""
         flow = self.flows.get(key)
         if flow is None:
             if len(self.flows) >= MAX_FLOWS:
@@ -232,7 +237,7 @@ class FlowBins:
         return (at_ns - self.origin_ns) // self.bin_ns
 
     def report(self) -> Dict[str, Any]:
-        """What was counted, as ``CountedFlows`` describes it (wire/flows.py)."""
+        """Return the counts, as ``CountedFlows`` describes them (wire/flows.py)."""
         return {
             "bin_ns": self.bin_ns,
             "origin_ns": self.origin_ns,
@@ -283,21 +288,21 @@ def _is_fragment(buffer: Buffer, at: int, captured_bytes: int, link_type: int) -
     )
 
 
-def _key_at(buffer: Buffer, at: int) -> FlowKey:
+def _read_flow_key(buffer: Buffer, at: int) -> FlowKey:
     ports = struct.unpack_from(">HH", buffer, at + 34)
     return FlowKey(bytes(buffer[at + 6 : at + 12]), *ports)
 
 
-def _word_at(buffer: Buffer, at: int, layout: RecordLayout) -> int:
+def _read_word(buffer: Buffer, at: int, layout: RecordLayout) -> int:
     return int.from_bytes(buffer[at : at + 4], "little" if layout.little else "big")
 
 
-def _told_apart(columns: List[Buffer]) -> Optional[Tuple[Buffer, Dict[int, int]]]:
-    """(a column by whose value alone all are known, how often it has each value); None: there is none, or it has many
-    values, which are faster counted otherwise.
+def _find_distinguishing_column(columns: List[Buffer]) -> Optional[Tuple[Buffer, Dict[int, int]]]:
+    """Find a column whose value determines all others; return it and the count of each value, or None if there is none
+    or it has many values, which are faster to count otherwise.
     """
     for column in columns:
-        counts = _counts_of(column)
+        counts = _count_values(column)
         if counts is None:
             return None
         if all(_follows(other, column, counts) for other in columns if other is not column):
@@ -306,15 +311,17 @@ def _told_apart(columns: List[Buffer]) -> Optional[Tuple[Buffer, Dict[int, int]]
 
 
 def _follows(other: Buffer, column: Buffer, counts: Dict[int, int]) -> bool:
-    """Whether one column has the same value wherever another has one of its own."""
+    """Whether one column is constant wherever another has the same value."""
     table = bytearray(256)
     for value in counts:
         table[value] = other[column.index(value)]
     return bool(column.translate(bytes(table)) == other)
 
 
-def _counts_of(column: Buffer) -> Optional[Dict[int, int]]:
-    """Value to how often it is there; None: there are many values. Deleting one from bytes costs 0.3 ns each."""
+def _count_values(column: Buffer) -> Optional[Dict[int, int]]:
+    """Map each value to its count, or return None if there are many values. Deleting one from bytes costs 0.3
+    ns each.
+    """
     counts: Dict[int, int] = {}
     while column:
         if len(counts) == _FEW_VALUES:
@@ -326,7 +333,7 @@ def _counts_of(column: Buffer) -> Optional[Dict[int, int]]:
 
 
 def _side_by_side(columns: List[Any], records: int) -> Any:
-    """Of each record the bytes of these columns, as something that is counted and looked for: a word, or bytes."""
+    """Join the bytes of these columns record by record, into words or bytes that can be counted and searched."""
     if len(columns) == 1:
         return array("B", bytes(columns[0]))
     for size, kind in _COUNTING_KINDS:
@@ -334,7 +341,7 @@ def _side_by_side(columns: List[Any], records: int) -> Any:
             side_by_side = bytearray(size * records)
             for place, column in enumerate(columns):
                 side_by_side[place::size] = column
-            words = array(kind)
-            words.frombytes(bytes(side_by_side))
-            return words
+            keys = array(kind)
+            keys.frombytes(bytes(side_by_side))
+            return keys
     return list(zip(*columns))

@@ -1,4 +1,4 @@
-"""Counting a capture file while tcpdump still writes to it, and its digest beside."""
+"""Counting a capture file, with its digest, while tcpdump still writes to it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from labconsole.packets.flows import FlowBins
 
 
 class CaptureFollower:
-    """Counts a file while somebody still writes to it, in bounded memory. Not safe for several threads at once."""
+    """Counts a file while another process still writes to it, in bounded memory. Not safe for several threads
+    at once.
+    """
 
     def __init__(
         self,
@@ -27,10 +29,10 @@ class CaptureFollower:
     ) -> None:
         self.path = os.fspath(path)
         self.sha256: Optional[str] = None
-        """Of the whole file; None before ``finish``, and where nobody asked for it or not all of it was read."""
+        """Digest of the whole file, or None before ``finish``, if not requested, or if the file was not fully read."""
         self._digest = StreamingDigest() if digest else None
         self.flows = flows
-        """Counts the same packets, flow by flow; None: nobody asked for it."""
+        """Counts the same packets, flow by flow, or None if not requested."""
         runs = RecordRuns() if runs is None else runs
         self.analysis = CaptureAnalysis(runs, spacing_gap_ns, sending_ns, sampling_seed, streams)
         self._buffer = bytearray(runs.buffer_bytes)
@@ -38,15 +40,15 @@ class CaptureFollower:
         self._file: Any = None
 
     def poll(self, max_bytes: Optional[int] = None) -> int:
-        """Count what has been appended since, at most about ``max_bytes`` of it; the packets counted so far.
+        """Count appended data, at most about ``max_bytes`` of it; return the packets counted so far.
 
-        Raises OSError if the file cannot be read, NotACapture if it is none.
+        Raises OSError if the file cannot be read, NotACapture if it is not a capture.
         """
         if self._file is None:
             self._file = open(self.path, "rb", buffering=0)  # noqa: SIM115 - closed by close()
         analysis, done = self.analysis, 0
         while analysis.corrupt_at_byte is None and (max_bytes is None or done < max_bytes):
-            if self._kept == len(self._buffer):  # one record fills it; grows with what the file really holds
+            if self._kept == len(self._buffer):  # one record fills it; grows only with the file's real content
                 self._buffer.extend(bytes(len(self._buffer)))
             with memoryview(self._buffer) as view:
                 got = self._file.readinto(view[self._kept :])
@@ -65,7 +67,7 @@ class CaptureFollower:
         return analysis.packets
 
     def finish(self) -> Dict[str, Any]:
-        """Count the rest, close the file and report. Raises as ``poll`` does."""
+        """Count the rest, close the file and report. Raises the same errors as ``poll``."""
         try:
             self.poll()
             if self._digest is not None and self.analysis.corrupt_at_byte is None:
@@ -75,7 +77,7 @@ class CaptureFollower:
             self.close()
 
     def close(self) -> None:
-        """Close the file; what was counted stays in ``analysis``."""
+        """Close the file; the counts stay in ``analysis``."""
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -1,11 +1,11 @@
 """The test frame, as Linux pktgen builds it: Ethernet, IPv4, UDP, then magic, sequence number and time stamp.
 
-The one decision here: everything that differs from frame to frame lies on an even offset, so a batch of frames is
-brought up to date by a few strided copies between arrays of 16-bit words. Those run at C speed without numpy (measured:
-3 ns per word and frame), and the IPv4 checksum depends on nothing but the identification, so it comes from a table.
-Byte for byte what pktgen 2.75 sends, except that the identification starts at 0 for every run.
+The one decision here: everything that differs from frame to frame lies on an even offset, so a few strided copies
+between arrays of 16-bit words update a batch of frames. Those run at C speed without numpy (measured: 3 ns per word and
+frame), and the IPv4 checksum depends on nothing but the identification, so it comes from a table. Byte for byte what
+pktgen 2.75 sends, except that the identification starts at 0 for every run.
 
-And what other frames are: one word for the protocol of each.
+Also classifies other frames: one word for the protocol of each.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Optional, Sequence
 
 MAGIC = 0xBE9BE955
-"""Ethernet 14, IPv4 20, UDP 8: where pktgen's own header begins."""
+"""After Ethernet 14, IPv4 20 and UDP 8 bytes: the start of pktgen's own header."""
 _MAGIC_BYTES = struct.pack("!I", MAGIC)
 MIN_FRAME_BYTES = 60
 TTL = 32
-"""pktgen's, not configurable there."""
+"""pktgen's value, not configurable there."""
 UDP_PROTOCOL = 17
 
 ID_WORD, CHECKSUM_WORD, SINK_WORD, SEQUENCE_WORD, SECONDS_WORD, MICROSECONDS_WORD = 9, 12, 16, 23, 25, 27
-"""Offsets in 16-bit words from the start of the frame. The last three take two words each, SINK_WORD is the lower half
-of the address."""
+"""Offsets in 16-bit words from the start of the frame. The last three take two words each; SINK_WORD is the lower half
+of the address.
+"""
 
 VLANS = (0x8100, 0x88A8)
 ETHERTYPES = {0x0806: "arp", 0x88CC: "lldp"}
@@ -35,21 +36,21 @@ IPV4 = {1: "icmp", 2: "igmp", 6: "tcp", 17: "udp"}
 IPV6 = {6: "tcp", 17: "udp", 58: "icmpv6"}
 ICMP_ERRORS = {3: "icmp_unreachable", 5: "icmp_redirect", 11: "icmp_time_exceeded"}
 PORT_UNREACHABLE, PROHIBITED = (3, 3), ((3, 9), (3, 10), (3, 13))
-"""Type and code, by RFC 792 and RFC 1812."""
+"""ICMP type and code, by RFC 792 and RFC 1812."""
 NEIGHBOUR_DISCOVERY = range(133, 138)
 LISTENER_DISCOVERY = (130, 131, 132, 143)
 BRIDGES = b"\x01\x80\xc2\x00\x00\x00"
 PVST = b"\x01\x00\x0c\xcc\xcc\xcd"
 PVST_SNAP = b"\xaa\xaa\x03\x00\x00\x0c\x01\x0b"
 CONTROL = ("arp", "nd", "mld", "lldp", "stp")
-"""What every wire has."""
+"""Control protocols found on every wire."""
 
 _MAC = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
 _WRAP = 0x10000
 
 
 def parse_mac(text: str) -> bytes:
-    """Six bytes of ``02:00:00:00:01:02``. Raises ValueError."""
+    """Parse ``02:00:00:00:01:02`` to six bytes. Raises ValueError."""
     if not _MAC.fullmatch(text):
         raise ValueError("%r is not a MAC address such as 02:00:00:00:01:02" % text)
     return bytes.fromhex(text.replace(":", ""))
@@ -61,7 +62,7 @@ def _address(text: str) -> bytes:
 
 @dataclass(frozen=True)
 class FrameTemplate:
-    """What all frames of one stream have in common."""
+    """The common part of all frames of one stream."""
 
     destination_mac: bytes
     source_mac: bytes
@@ -70,10 +71,11 @@ class FrameTemplate:
     udp_source_port: int
     udp_sink_port: int
     size_bytes: int
-    """Without the frame check sequence, as pktgen's pkt_size."""
+    """Frame size without the frame check sequence, as pktgen's pkt_size."""
     destinations: int = 1
-    """Frames go to this number of addresses from sink_ip on, in turn: a power of two up to 65536, of which sink_ip is a
-    multiple."""
+    """Frames go to this number of addresses from sink_ip on, in turn: a power of two up to 65536; sink_ip is a multiple
+    of it.
+    """
 
     def __post_init__(self) -> None:
         if self.size_bytes < MIN_FRAME_BYTES:
@@ -83,7 +85,7 @@ class FrameTemplate:
             raise ValueError("%d destinations from %s on" % (self.destinations, self.sink_ip))
 
     def frame(self, sequence: int, wall_ns: int, identification: int | None = None) -> bytes:
-        """One frame, computed in full: the reference that the batch must agree with."""
+        """Build one frame, computed in full: the reference that the batch must agree with."""
         ident = (sequence - 1) % _WRAP if identification is None else identification
         ip_bytes = self.size_bytes - 14
         net, low = struct.unpack("!2sH", _address(self.sink_ip))
@@ -108,19 +110,19 @@ def _fold(total: int) -> int:
 
 
 def _wire(values: Any) -> memoryview:
-    """16-bit words in network byte order, to be copied into frames as they are."""
-    words = array("H", values)
+    """Return 16-bit words in network byte order, to be copied into frames unchanged."""
+    words16 = array("H", values)
     if struct.pack("=H", 1) != struct.pack("!H", 1):
-        words.byteswap()
-    return memoryview(words)
+        words16.byteswap()
+    return memoryview(words16)
 
 
 class FrameRing:
     """``slots`` frames in one buffer, ``stride_bytes`` apart, with their changing fields rewritten in place.
 
-    ``fill(slot, packets, sequence)`` makes the slots carry consecutive sequence numbers; it may fill fewer than asked
-    and says how many, so that a run of slots never crosses the end of the buffer or a carry into the upper half of the
-    sequence number (once in 65 536 frames).
+    ``fill(slot, packets, sequence)`` makes the slots carry consecutive sequence numbers. It may fill fewer than
+    requested and returns how many, so that a run of slots never crosses the end of the buffer or a carry into the upper
+    half of the sequence number (once in 65 536 frames).
     """
 
     def __init__(self, template: FrameTemplate, buffer: Any, slots: int, stride_bytes: int) -> None:
@@ -132,8 +134,8 @@ class FrameRing:
         first = template.frame(1, 0)
         for slot in range(slots):
             view[slot * stride_bytes : slot * stride_bytes + len(first)] = first
-        self._words = view.cast("B").cast("H")
-        # Both tables run on past their wrap by one buffer, so that a slice never has to be put together.
+        self._words16 = view.cast("B").cast("H")
+        # Both tables run on past their wrap by one buffer, so that a slice never has to be assembled from two.
         base = sum(struct.unpack("!10H", first[14:34])) - struct.unpack("!H", first[24:26])[0]
         many = template.destinations
         checksums = [_fold(base + ident + ident % many) ^ 0xFFFF for ident in range(_WRAP)]
@@ -146,28 +148,30 @@ class FrameRing:
         self._seconds: int | None = None
 
     def fill(self, slot: int, packets: int, sequence: int, wall_ns: int) -> int:
-        """Write up to ``packets`` frames from ``slot`` on, numbered from ``sequence`` (>= 1); how many were written."""
+        """Write up to ``packets`` frames from ``slot`` on, numbered from ``sequence`` (>= 1); return the number
+        written.
+        """
         low = sequence % _WRAP
         packets = min(packets, self.slots - slot, _WRAP - low)
         ident = (low - 1) % _WRAP
-        words, stride = self._words, self._stride
+        words16, stride = self._words16, self._stride
         begin, end = slot * stride, (slot + packets) * stride
-        words[begin + ID_WORD : end : stride] = self._low[ident : ident + packets]
-        words[begin + CHECKSUM_WORD : end : stride] = self._checksums[ident : ident + packets]
+        words16[begin + ID_WORD : end : stride] = self._low[ident : ident + packets]
+        words16[begin + CHECKSUM_WORD : end : stride] = self._checksums[ident : ident + packets]
         if self._sinks is not None:
-            words[begin + SINK_WORD : end : stride] = self._sinks[ident : ident + packets]
-        words[begin + SEQUENCE_WORD + 1 : end : stride] = self._low[low : low + packets]
+            words16[begin + SINK_WORD : end : stride] = self._sinks[ident : ident + packets]
+        words16[begin + SEQUENCE_WORD + 1 : end : stride] = self._low[low : low + packets]
         seconds, rest_ns = divmod(wall_ns, 1_000_000_000)
         high, microseconds = sequence >> 16, rest_ns // 1000
-        words[begin + MICROSECONDS_WORD : end : stride] = self._constant(microseconds >> 16, packets)
-        words[begin + MICROSECONDS_WORD + 1 : end : stride] = self._constant(microseconds, packets)
-        # The next two change once in 65 536 frames and once a second: then in all slots at once.
+        words16[begin + MICROSECONDS_WORD : end : stride] = self._constant(microseconds >> 16, packets)
+        words16[begin + MICROSECONDS_WORD + 1 : end : stride] = self._constant(microseconds, packets)
+        # The next two change once in 65 536 frames and once a second; then all slots are rewritten at once.
         if high != self._high:
-            words[SEQUENCE_WORD::stride] = self._constant(high, self.slots)
+            words16[SEQUENCE_WORD::stride] = self._constant(high, self.slots)
             self._high = high
         if seconds != self._seconds:
-            words[SECONDS_WORD::stride] = self._constant(seconds >> 16, self.slots)
-            words[SECONDS_WORD + 1 :: stride] = self._constant(seconds, self.slots)
+            words16[SECONDS_WORD::stride] = self._constant(seconds >> 16, self.slots)
+            words16[SECONDS_WORD + 1 :: stride] = self._constant(seconds, self.slots)
             self._seconds = seconds
         return packets
 
@@ -175,25 +179,25 @@ class FrameRing:
         return memoryview(array("H", [int.from_bytes((value & 0xFFFF).to_bytes(2, "big"), sys.byteorder)]) * packets)
 
     def release(self) -> None:
-        """Let go of the buffer, so that a mapping below it can be closed."""
-        self._words.release()
+        """Release the buffer, so that a mapping below it can be closed."""
+        self._words16.release()
 
 
-class Own(NamedTuple):
-    """What tells a stream's frames: addresses in network order, and the UDP port of the sink."""
+class StreamAddresses(NamedTuple):
+    """The fields that identify a stream's frames: addresses in network order, and the UDP port of the sink."""
 
     source: bytes
     sink: bytes
     udp_sink_port: int
 
 
-def discovery(kind: int) -> Optional[str]:
-    """Of ICMPv6's types, those of neighbour and of listener discovery."""
+def classify_discovery(kind: int) -> Optional[str]:
+    """Classify an ICMPv6 type as neighbour or listener discovery, or None."""
     return "nd" if kind in NEIGHBOUR_DISCOVERY else "mld" if kind in LISTENER_DISCOVERY else None
 
 
-def name_of(frame: bytes, streams: Sequence[Own]) -> str:
-    """One word for the protocol of a frame that begins with these bytes."""
+def classify_frame(frame: bytes, streams: Sequence[StreamAddresses]) -> str:
+    """Return one word for the protocol of a frame that begins with these bytes."""
     at = 12
     kind = int.from_bytes(frame[at : at + 2], "big")
     while kind in VLANS and at < 20:
@@ -213,7 +217,7 @@ def name_of(frame: bytes, streams: Sequence[Own]) -> str:
     return ETHERTYPES.get(kind, "0x%04x" % kind)
 
 
-def _ipv4(packet: bytes, streams: Sequence[Own]) -> str:
+def _ipv4(packet: bytes, streams: Sequence[StreamAddresses]) -> str:
     if len(packet) < 20:
         return "ipv4"
     name, body = IPV4.get(packet[9], "ipv4"), packet[(packet[0] & 15) * 4 :]
@@ -228,8 +232,8 @@ def _ipv4(packet: bytes, streams: Sequence[Own]) -> str:
     return name
 
 
-def _icmp(sender: bytes, body: bytes, streams: Sequence[Own]) -> str:
-    """``icmp``, or by its type an error that quotes a stream's packet."""
+def _icmp(sender: bytes, body: bytes, streams: Sequence[StreamAddresses]) -> str:
+    """Return ``icmp``, or the type of an error that quotes a stream's packet."""
     name, quoted = ICMP_ERRORS.get(body[0] if body else -1, "icmp"), body[8:]
     own = next((each for each in streams if quoted[9:10] == b"\x11" and quoted[12:20] == each.source + each.sink), None)
     if own is None or len(quoted) < 20:
@@ -244,11 +248,11 @@ def _ipv6(packet: bytes) -> str:
     if len(packet) < 44:
         return "ipv6"
     following, at = packet[6], 40
-    if following == 0:  # hop by hop options, as listener discovery has
+    if following == 0:  # hop-by-hop options, used by listener discovery
         following, at = packet[40], 40 + 8 * (packet[41] + 1)
     name = IPV6.get(following, "ipv6")
     if name == "icmpv6" and at < len(packet):
-        return discovery(packet[at]) or name
+        return classify_discovery(packet[at]) or name
     if name == "udp" and packet[at + 8 : at + 12] == _MAGIC_BYTES:
         return "udp_test"
     return name

@@ -1,12 +1,12 @@
 """Reading capture files: the walk over pcap and pcapng records, and finding pktgen's header in a frame.
 
-Pure, standard library only; runs on the nodes and at the console. The one non-obvious decision: besides every value
-it reads, this module says *which bytes decided it* (``RecordLayout.constant``, ``Dissection.decided_by``). Neighbouring
-records of one length that agree in exactly these bytes mean the same thing, so counters can compare whole columns of
-bytes at once and need no second parser that could disagree with this one.
+Pure, standard library only; runs on the nodes and at the console. The one non-obvious decision: for every value it
+reads, this module also reports *which bytes decided it* (``RecordLayout.constant``, ``Dissection.decided_by``).
+Neighbouring records of one length that agree in exactly these bytes mean the same thing, so counters can compare whole
+columns of bytes at once and need no second parser that could disagree with this one.
 
 Formats: pcap (libpcap's savefile format, micro- and nanoseconds) and pcapng (IETF draft-ietf-opsawg-pcapng), both byte
-orders. A reader never allocates by what a file claims: it only moves on inside the buffer that it was given.
+orders. A reader never allocates memory by a size that a file claims: it only moves on inside its buffer.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from typing import Callable, List, NamedTuple, Optional, Set, Tuple, Union
 Buffer = Union[bytes, bytearray]
 
 MAX_RECORD_BYTES = 256 * 1024 * 1024
-"""A record that claims more is damage, not a packet: no link has such frames and libpcap refuses them as well."""
+"""A record that claims more is damage, not a packet: no link has such frames, and libpcap refuses them as well."""
 
 MAX_INTERFACES = 4096
-"""Interfaces of one section. Each is remembered, and a file of nothing else would fill the memory."""
+"""Most interfaces of one section. Each is remembered, and a file of nothing else would fill the memory."""
 
 MAX_TIME_NS = 1 << 62
-"""Before or after 1970, the year 2116: a stamp beyond is damage. Sums and differences of two of them fit 64 bits."""
+"""Latest time, up to the year 2116 (or as long before 1970): a stamp beyond is damage. Sums and differences of two fit
+64 bits.
+"""
 
 PKTGEN_MAGIC = b"\xbe\x9b\xe9\x55"
 
@@ -53,7 +55,7 @@ _OPTION_TSRESOL, _OPTION_TSOFFSET = 9, 14
 
 
 class NotACapture(ValueError):
-    """Raised when the first bytes are those of no format read here. ``first_bytes`` are what was found."""
+    """Raised if the first bytes match no format read here. ``first_bytes`` are the bytes found."""
 
     def __init__(self, first_bytes: bytes) -> None:
         self.first_bytes = bytes(first_bytes[:8])
@@ -62,7 +64,7 @@ class NotACapture(ValueError):
 
 
 class RecordLayout(NamedTuple):
-    """Where in a record its parts are; all offsets count from the record's first byte.
+    """Offsets of a record's parts, from the record's first byte.
 
     Time in ns = ``base_ns`` + high word * ``high_ns`` + low word * ``low_ns``, words of 32 bit in ``little`` order.
     Records that agree in the ``constant`` bytes have one length, one original length and one interface.
@@ -79,7 +81,7 @@ class RecordLayout(NamedTuple):
 
 
 class PcapInterface:
-    """One interface of a capture: its link type and how its time stamps are to be read."""
+    """One interface of a capture: its link type and the unit of its time stamps."""
 
     __slots__ = ("layout", "link_type", "offset_ns", "snap_bytes", "unit_ns", "units_per_s")
 
@@ -88,19 +90,19 @@ class PcapInterface:
         self.snap_bytes = snap_bytes
         self.units_per_s = units_per_s
         self.offset_ns = offset_ns
-        # 0 where a unit is no whole number of nanoseconds (binary or finer resolutions): those go one by one
+        # 0 if a unit is no whole number of nanoseconds (binary or finer resolutions): those records are read one by one
         self.unit_ns = 0 if 1_000_000_000 % units_per_s else 1_000_000_000 // units_per_s
         self.layout: Optional[RecordLayout] = None
 
     def to_ns(self, units: int) -> int:
-        """A time stamp in this interface's units as ns since 1970, rounded down."""
+        """Convert a time stamp in this interface's units to ns since 1970, rounded down."""
         if self.unit_ns:
             return self.offset_ns + units * self.unit_ns
         return self.offset_ns + units * 1_000_000_000 // self.units_per_s
 
 
 class CaptureReader:
-    """Walks over the records of one capture. ``advance`` leaves the record it stands on in the attributes.
+    """Walks over the records of one capture. ``advance`` stores the current record in the attributes.
 
     ``corrupt_reason`` is set when the walk cannot go on; nothing after that point is readable.
     """
@@ -122,9 +124,10 @@ class CaptureReader:
         self._u32 = struct.Struct("<I")
 
     def advance(self, buffer: Buffer, start: int, end: int) -> Tuple[int, bool]:
-        """(position after what was read, whether that was a packet). An unchanged position: more bytes are needed.
+        """Return the position after the block read, and whether it was a packet. An unchanged position: more bytes are
+        needed.
 
-        Raises NotACapture on the first call if the buffer begins like no capture.
+        Raises NotACapture on the first call if the buffer does not begin like a capture.
         """
         if not self._opened:
             return self._open(buffer, start, end)
@@ -144,7 +147,7 @@ class CaptureReader:
             return start, False
         self._opened = True
         order, unit_ns = _PCAP_MAGICS[magic]
-        # the upper half of the link type word carries frame check sequence bits
+        # the upper half of the link type word has frame check sequence bits
         snap_bytes, link_type = struct.unpack_from(order + "II", buffer, start + 16)
         self.interface = PcapInterface(link_type & 0xFFFF, snap_bytes, 1_000_000_000 // unit_ns, 0)
         self.layout = RecordLayout(16, tuple(range(8, 16)), 0, 4, order == "<", 1_000_000_000, unit_ns, 0)
@@ -255,7 +258,7 @@ class CaptureReader:
             position += 4 + (size + 3) // 4 * 4
         interface = PcapInterface(link_type, snap_bytes, units_per_s, offset_s * 1_000_000_000)
         if interface.unit_ns:
-            # With the upper half of the time stamp, so that what holds of one record's time holds of the next ones'.
+            # With the upper half of the time stamp, so that one record's time base is valid for the next ones'.
             constant = tuple(range(16)) + tuple(range(20, 28))
             unit_ns, base_ns = interface.unit_ns, interface.offset_ns
             interface.layout = RecordLayout(28, constant, 12, 16, order == "<", unit_ns << 32, unit_ns, base_ns)
@@ -264,7 +267,7 @@ class CaptureReader:
 
 
 class StreamKey(NamedTuple):
-    """Who sent what to whom; the addresses as they stand in the packet, 4 or 16 bytes."""
+    """Sender and receiver of a stream; addresses as in the packet, 4 or 16 bytes."""
 
     source: bytes
     sink: bytes
@@ -273,11 +276,12 @@ class StreamKey(NamedTuple):
 
 
 class Dissection(NamedTuple):
-    """What one frame is. ``key`` is None for a frame that is not pktgen's; offsets count from the frame's start.
+    """The dissection of one frame. ``key`` is None for a frame that is not pktgen's; offsets count from the frame's
+    start.
 
-    ``sequence_offset`` is where pktgen's number is, behind the magic number; 0 if the frame has no such place.
+    ``sequence_offset`` is the offset of pktgen's number, behind the magic number, or 0 if the frame has no such place.
 
-    ``key_bytes`` is (first, last + 1) of addresses and ports where they lie side by side (no IP options), else None.
+    ``key_bytes`` is (first, last + 1) of addresses and ports if they are adjacent (no IP options), else None.
     """
 
     key: Optional[StreamKey]
@@ -292,7 +296,7 @@ _FAMILIES = {2: _IPV4, 10: _IPV6, 24: _IPV6, 28: _IPV6, 30: _IPV6}  # Linux, Net
 
 
 def dissect(buffer: Buffer, start: int, captured_bytes: int, link_type: int) -> Dissection:
-    """Find pktgen's header in the frame at ``start``; every byte that was looked at is in ``decided_by``."""
+    """Find pktgen's header in the frame at ``start``; every byte that was examined is in ``decided_by``."""
     frame = bytes(buffer[start : start + min(captured_bytes, 160)])
     decided: List[int] = []
 
@@ -337,7 +341,7 @@ def dissect(buffer: Buffer, start: int, captured_bytes: int, link_type: int) -> 
 
 
 def _network_layer(take: Callable[[int, int], bytes], link_type: int) -> Tuple[bytes, int]:
-    """(ethertype, offset of the network header); the ethertype is empty where there is none to be read."""
+    """Return (ethertype, offset of the network header); the ethertype is empty if there is none."""
     if link_type == LINK_ETHERNET:
         return take(12, 2), 14
     if link_type == LINK_SLL:

@@ -1,9 +1,9 @@
-"""Which neighbours of a stream's packets are looked at: places drawn at random, known from their number and a seed.
+"""Choosing which neighbouring packets of a stream are sampled: places drawn at random, determined by number and seed.
 
-In every block of 4096 packets the same number of pairs begins, at places drawn at random and turned anew for each
-block: a burst that is stamped once, or a sender that pauses at every so many packets, cannot fall into step with them
-(RFC 2330, section 11.1.1). Beyond one pair a block, blocks are left out at random. Each level holds half of the places
-of the one below: so a sample can be thinned out later, and it is the same however the packets came in pieces.
+In every block of 4096 packets the same number of pairs begins, at places drawn at random and rotated afresh for each
+block, so bursts that are stamped once and senders that pause at regular intervals cannot fall into step with them (RFC
+2330, section 11.1.1). Beyond one pair a block, blocks are left out at random. Each level has half of the places of the
+one below: so a sample can be thinned out later, and it is the same however the packets were split into pieces.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LAST_IN_BLOCK = bytes((_BITS,))
 
 
 def _mixed(value: int) -> int:
-    """SplitMix64 (Steele, Lea and Flood 2014): the same on every machine and version."""
+    """Mix a number by SplitMix64 (Steele, Lea and Flood 2014): the same on every machine and version."""
     value = (value + 0x9E3779B97F4A7C15) & _WORD
     value = ((value ^ value >> 30) * 0xBF58476D1CE4E5B9) & _WORD
     value = ((value ^ value >> 27) * 0x94D049BB133111EB) & _WORD
@@ -29,8 +29,8 @@ def _mixed(value: int) -> int:
 
 
 @lru_cache(maxsize=4)
-def _drawn(seed: int) -> Tuple[List[int], List[List[int]], List[bytes]]:
-    """(each place's last level, and by level the places that are left in order, and their last levels)."""
+def _draw_order(seed: int) -> Tuple[List[int], List[List[int]], List[bytes]]:
+    """Return each place's last level, and by level the remaining places in order with their last levels."""
     order = list(range(_BLOCK))
     state = _mixed(seed)
     for place in range(_BLOCK - 1, 0, -1):  # Fisher and Yates
@@ -45,19 +45,19 @@ def _drawn(seed: int) -> Tuple[List[int], List[List[int]], List[bytes]]:
 
 
 class PairPlaces:
-    """Where pairs begin at ``level``: one in 2**level packets."""
+    """The places where pairs begin at ``level``: one in 2**level packets."""
 
     __slots__ = ("_last_levels", "_left", "_left_levels", "_of_block", "_seed", "_turn", "level")
 
     def __init__(self, seed: int) -> None:
         self._seed = _mixed(seed)
-        self._last_levels, self._left, self._left_levels = _drawn(seed)
+        self._last_levels, self._left, self._left_levels = _draw_order(seed)
         self.level = 0
         self._turn: Tuple[int, int, int] = (-1, 0, 0)
         self._of_block: Tuple[int, int, List[int], bytes] = (-1, -1, [], b"")
 
-    def between(self, first: int, stop: int) -> Tuple[List[int], bytes]:
-        """The places from ``first`` on and below ``stop``, in order, and the last level of each."""
+    def find_places(self, first: int, stop: int) -> Tuple[List[int], bytes]:
+        """Return the places from ``first`` on and below ``stop``, in order, and the last level of each."""
         places: List[int] = []
         last_levels = b""
         for block in range(first >> _BITS, ((stop - 1) >> _BITS) + 1):
@@ -69,7 +69,7 @@ class PairPlaces:
         return places, last_levels
 
     def last_level(self, place: int) -> int:
-        """The highest level at which a pair begins here."""
+        """Return the highest level at which a pair begins here."""
         turn, beyond = self._turned(place >> _BITS)
         last_level = self._last_levels[(place - turn) & _BLOCK - 1]
         return beyond if last_level == _BITS else last_level
@@ -89,7 +89,7 @@ class PairPlaces:
         return self._of_block[2:]
 
     def _turned(self, block: int) -> Tuple[int, int]:
-        """(by how much a block's places are turned, the last level of the one that is left longest)."""
+        """Return the rotation of a block's places, and the last level of the place that remains longest."""
         if self._turn[0] != block:
             drawn = _mixed(self._seed + block)
             self._turn = (block, drawn & _BLOCK - 1, MAX_LEVEL - (drawn >> 64 - _BITS).bit_length())

@@ -1,11 +1,11 @@
-"""What became of a numbered stream of packets: lost, reordered, duplicated, and the gaps between arrivals.
+"""The fate of a numbered stream's packets: lost, reordered, duplicated, and the gaps between arrivals.
 
 Pure, standard library only, memory bounded whatever arrives. The one non-obvious decision: the missing numbers are kept
-as sorted intervals, so a late packet can be told from a duplicate exactly. When there are too many intervals the
+as sorted intervals, so a late packet is distinguished from a duplicate exactly. When there are too many intervals the
 oldest half is settled for good (counted as lost and forgotten). A packet that arrives even later than that cannot be
 judged any more; then the stream has no sequence result and says why, instead of a wrong one.
 
-Numbers are 32 bit and wrap; each is taken as the one nearest to the highest seen (RFC 1982's serial arithmetic).
+Numbers are 32 bit and wrap; each is interpreted as the one nearest to the highest seen (RFC 1982's serial arithmetic).
 Reordered is RFC 4737's type-P-reordered: it arrives after a higher number. A duplicate is not reordered.
 """
 
@@ -21,22 +21,30 @@ from labconsole.packets.delay import DelaySamples, Lateness, StreamArrivals
 
 SEQUENCE_MODULUS = 1 << 32
 MAX_INTERVALS = 1 << 16
-"""Half of these stay open when the rest is settled: at 50 % random loss still the last 130 000 numbers, far more than
-any queue reorders. 1 MiB per stream; the time to insert in the middle stays below 30 us."""
+"""Most missing intervals. Half of them stay open when the rest is settled: at 50 % random loss still the last 130 000
+numbers, far more than any queue reorders. 1 MiB per stream; the time to insert in the middle stays below 30 us.
+"""
 MAX_RUN_LENGTHS = 1 << 12
-"""Different loss-run lengths kept per stream. Real losses have dozens; only made-up numbers have thousands."""
+"""Most different loss-run lengths kept per stream. Real losses have dozens; only forged numbers have thousands."""
 MAX_EXACT_GAPS = 1 << 13
-"""Different gap lengths counted exactly per stream; beyond that they are counted in buckets."""
+"""Most different gap lengths counted exactly per stream; beyond that they are counted in buckets."""
 _BUCKET_BITS = 7
 
 
 class SequenceTracker:
-    """Follows one stream's numbers. ``error`` says why there is no result, or is None."""
+    """Follows one stream's numbers. ``error`` is the reason for no result, or None."""
 
     __slots__ = (
-        "_ends", "_run_lengths", "_settled_below", "_starts",
-        "duplicate_packets", "error", "first", "highest", "reordered_packets",
-    )  # fmt: skip
+        "_ends",
+        "_run_lengths",
+        "_settled_below",
+        "_starts",
+        "duplicate_packets",
+        "error",
+        "first",
+        "highest",
+        "reordered_packets",
+    )
 
     def __init__(self) -> None:
         self.first = 0
@@ -51,7 +59,7 @@ class SequenceTracker:
         self._settled_below: Optional[int] = None
 
     def add_run(self, first: int, count: int) -> None:
-        """``count`` packets arrived one after the other, numbered from ``first`` upwards by one, wrapping at 2^32."""
+        """Add ``count`` consecutive arrivals, numbered from ``first`` upwards by one, wrapping at 2^32."""
         highest = self.highest
         if highest is None:
             self.first = first
@@ -75,12 +83,12 @@ class SequenceTracker:
             self.highest = last
 
     def add_forward(self, starts: array[int], ends: array[int], highest: int) -> None:
-        """Numbers arrived in rising order up to ``highest``, all but the intervals starts[i]..ends[i] (array "q").
+        """Add arrivals in rising order up to ``highest``, all but the intervals starts[i]..ends[i] (array "q").
 
-        Everything is unwrapped and above the highest so far.
+        All numbers are unwrapped and above the highest so far.
         """
         done = 0
-        while done < len(starts):  # settles where add_run would: the result must not depend on the way taken
+        while done < len(starts):  # settles where add_run would: the result must not depend on the method
             part = slice(done, done + MAX_INTERVALS + 1 - len(self._starts))
             self._starts += starts[part]
             self._ends += ends[part]
@@ -90,7 +98,9 @@ class SequenceTracker:
         self.highest = highest
 
     def _add_late(self, begin: int, last: int) -> None:
-        """Numbers at or below the highest: each was missing (reordered), precedes the first one (same) or is a copy."""
+        """Add numbers at or below the highest: each was missing (reordered), precedes the first one (same) or is a
+        copy.
+        """
         if self._settled_below is not None and begin < self._settled_below:
             self.error = (
                 "a packet arrived more than %d numbers late, which is more than can be tracked"
@@ -113,7 +123,7 @@ class SequenceTracker:
         self.duplicate_packets += last - begin + 1 - found
 
     def _fill(self, begin: int, last: int) -> int:
-        """How many numbers of begin..last were missing; they no longer are."""
+        """Remove begin..last from the missing numbers; return how many of them were missing."""
         starts, ends = self._starts, self._ends
         found = 0
         at = bisect_left(ends, begin)
@@ -153,7 +163,7 @@ class SequenceTracker:
             into[length_less_one + 1] = into.get(length_less_one + 1, 0) + times
 
     def report(self) -> Tuple[Optional[Dict[str, Any]], Optional[str]]:
-        """(the result so far, None), or (None, why there is none)."""
+        """Return (the result so far, None), or (None, the reason for none)."""
         if self.highest is None:
             return None, "no packet has arrived"
         run_lengths = dict(self._run_lengths)
@@ -176,13 +186,13 @@ class SequenceTracker:
 
 
 def bucket_of(gap_ns: int) -> int:
-    """The lowest gap of the bucket that ``gap_ns`` falls into: 128 buckets per octave, each at most 0.8 % wide."""
+    """Return the lowest gap of the bucket of ``gap_ns``: 128 buckets per octave, each at most 0.8 % wide."""
     shift = gap_ns.bit_length() - 1 - _BUCKET_BITS
     return gap_ns if shift <= 0 else gap_ns >> shift << shift
 
 
 def bucket_width(lowest_ns: int) -> int:
-    """How many ns the bucket beginning at ``lowest_ns`` spans."""
+    """Return the width in ns of the bucket that begins at ``lowest_ns``."""
     return 1 << max(lowest_ns.bit_length() - 1 - _BUCKET_BITS, 0)
 
 
@@ -197,20 +207,20 @@ class GapStatistics:
         self.min_ns: Optional[int] = None
         self.max_ns: Optional[int] = None
         self.backward_steps = 0
-        """Arrivals stamped before the one ahead of them (the clock was stepped): no gap, in no other figure."""
+        """Arrivals stamped before their predecessor (the clock was stepped): no gap, in no other figure."""
         self.bucketed = False
         self._counts: Dict[int, int] = {}
         self._pending: Dict[int, Counter[int]] = {}
 
     def pending(self, unit_ns: int) -> Counter[int]:
-        """Where to count gaps in units of ``unit_ns``; call ``settle`` now and then."""
+        """Return the counter for gaps in units of ``unit_ns``; call ``settle`` now and then."""
         counts = self._pending.get(unit_ns)
         if counts is None:
             counts = self._pending[unit_ns] = Counter()
         return counts
 
     def settle(self, *, at_least: int = MAX_EXACT_GAPS) -> None:
-        """Move what is pending into the distribution once that many different gaps are pending."""
+        """Move pending gaps into the distribution if at least this many different ones are pending."""
         if sum(map(len, self._pending.values())) < at_least:
             return
         for unit_ns, pending in self._pending.items():
@@ -236,7 +246,9 @@ class GapStatistics:
             counts[gap_ns] = counts.get(gap_ns, 0) + times
 
     def _percentile(self, ordered: Sequence[Tuple[int, int]], percent: int) -> int:
-        """Nearest rank: the shortest gap that at least ``percent`` % of the gaps do not exceed."""
+        """Return a percentile by nearest rank: the shortest gap that at least ``percent`` % of the gaps do not
+        exceed.
+        """
         rank = -(-self.gaps * percent // 100)
         gap_ns = ordered[-1][0]
         for candidate_ns, times in ordered:
@@ -246,12 +258,12 @@ class GapStatistics:
                 break
         if not self.bucketed:
             return gap_ns
-        # the middle of that part of the bucket in which gaps can lie
+        # the middle of the part of the bucket that can contain gaps
         highest = min(gap_ns + bucket_width(gap_ns) - 1, self.max_ns)  # type: ignore[type-var]
         return (max(gap_ns, self.min_ns) + highest) // 2  # type: ignore[type-var, operator]
 
     def report(self) -> Optional[Dict[str, Any]]:
-        """min, mean, p50, p99, max in ns, or None without a single gap."""
+        """Return min, mean, p50, p99, max in ns, or None without a single gap."""
         self.settle(at_least=1)
         if not self.gaps:
             return None
@@ -266,12 +278,22 @@ class GapStatistics:
 
 
 class StreamCounts:
-    """Everything that is counted of one stream."""
+    """All counts of one stream."""
 
     __slots__ = (
-        "arrivals", "began_at_ns", "bytes", "delays", "first_at_ns", "gaps", "last_at_ns", "lateness", "packets",
-        "previous_at_ns", "sequence", "untimed_packets",
-    )  # fmt: skip
+        "arrivals",
+        "began_at_ns",
+        "bytes",
+        "delays",
+        "first_at_ns",
+        "gaps",
+        "last_at_ns",
+        "lateness",
+        "packets",
+        "previous_at_ns",
+        "sequence",
+        "untimed_packets",
+    )
 
     def __init__(self) -> None:
         self.packets = 0
@@ -286,10 +308,10 @@ class StreamCounts:
         self.arrivals: Optional[StreamArrivals] = None
         self.lateness: Optional[Lateness] = None
         self.began_at_ns: Optional[int] = None
-        """When the first one came, in the order of the capture."""
+        """Arrival of the first packet, in the order of the capture."""
 
     def arrived(self, at_ns: Optional[int]) -> None:
-        """One packet's arrival, after the one reported before. Without a time stamp there is nothing to learn."""
+        """Add one packet's arrival, after the one reported before. Without a time stamp, the time is not recorded."""
         if at_ns is None:
             self.untimed_packets += 1
             return
@@ -304,11 +326,11 @@ class StreamCounts:
                 pending[at_ns - previous] = pending.get(at_ns - previous, 0) + 1
                 if len(pending) >= MAX_EXACT_GAPS:
                     self.gaps.settle()
-            self.seen_between(at_ns, at_ns)
+            self.extend_span(at_ns, at_ns)
         self.previous_at_ns = at_ns
 
-    def seen_between(self, earliest_ns: int, latest_ns: int) -> None:
-        """Packets were stamped within this span."""
+    def extend_span(self, earliest_ns: int, latest_ns: int) -> None:
+        """Extend the span by packets that were stamped within this one."""
         if self.first_at_ns is None or earliest_ns < self.first_at_ns:
             self.first_at_ns = earliest_ns
         if self.last_at_ns is None or latest_ns > self.last_at_ns:

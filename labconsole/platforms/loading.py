@@ -1,4 +1,4 @@
-"""Drivers by the names that hosts.yaml has for them: each a file in drivers/, or a plug-in of another package."""
+"""Drivers by their names in hosts.yaml: each a file in drivers/, or a plug-in of another package."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PACKAGE = "platforms.drivers"
 
 
 def load_driver(name: str) -> Callable[..., Driver]:
-    """The class of a driver. Imported when it is asked for: a run needs one. Raises PluginError."""
+    """The class of a driver, imported on demand: a run needs only one. Raises PluginError."""
     made = getattr(load(PACKAGE, name), "DRIVER", None)
     about = getattr(made, "about", None)
     if not isinstance(about, DriverInfo) or about.name != name:
@@ -34,7 +34,7 @@ def load_driver(name: str) -> Callable[..., Driver]:
 
 @cache
 def known_drivers() -> dict[str, DriverInfo]:
-    """What every driver says about itself, by name. A plug-in that cannot be used is left out, and named in the log."""
+    """Each driver's description, by name. An unusable plug-in is left out, and named in the log."""
     known = {}
     for name in names(PACKAGE):
         try:
@@ -45,11 +45,11 @@ def known_drivers() -> dict[str, DriverInfo]:
 
 
 def guest_processes() -> tuple[str, ...]:
-    """How the processes of guests are called, of any driver's hypervisor: regular expressions, each once."""
+    """Names of guest processes of all drivers' hypervisors: regular expressions, each once."""
     return tuple(dict.fromkeys(pattern for about in known_drivers().values() for pattern in about.processes))
 
 
-def driver_for(platform: str, inventory: Inventory) -> Driver:
+def build_driver(platform: str, inventory: Inventory) -> Driver:
     """The driver of a platform of hosts.yaml. Raises ConfigError for an unknown driver or option."""
     entry = inventory.platforms[platform]
     key = f"platforms.{platform}.driver"

@@ -1,4 +1,4 @@
-"""The JSON Schema of hosts.yaml, for editors: the inventory's, with the options of every driver that there is."""
+"""The JSON Schema of hosts.yaml, for editors: the inventory's, with the options of every driver."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from labconsole.model.inventory import Inventory
 from labconsole.platforms.base.boot import BOOTS
 from labconsole.platforms.base.boot import OPTION as BOOT
 from labconsole.platforms.base.flow_control import OPTION as FLOW_CONTROL
-from labconsole.platforms.base.flow_control import WORDS
+from labconsole.platforms.base.flow_control import VALUES
 from labconsole.platforms.loading import known_drivers
 
 
 def hosts_schema() -> JsonSchemaValue:
-    """As labconsole schema hosts prints it."""
+    """The schema that labconsole schema hosts prints."""
     schema = Inventory.model_json_schema()
     parts = schema["$defs"]
     parts["Defaults"]["properties"]["generator"]["enum"] = list(generator_names())
     for name, about in known_drivers().items():
         options = _options(about)
-        # Drivers know nothing of each other: two may call a part by the same name.
+        # Drivers are independent of each other: two may use the same name for a part.
         parts |= {f"{name}.{part}": each for part, each in options.pop("$defs", {}).items()}
         parts[name] = options
     parts["Platform"] |= {
@@ -37,7 +37,7 @@ def _options(about: DriverInfo) -> JsonSchemaValue:
     driver = {"const": about.name, "description": about.summary}
     boot = {"enum": list(BOOTS), "description": "the system that the UUT has to run, where it can boot several"}
     flow_control = {
-        "enum": [*WORDS, True, False],
+        "enum": [*VALUES, True, False],
         "description": "Ethernet flow control of the UUT's NICs; as found if not given",
     }
     added = {BOOT: boot, FLOW_CONTROL: flow_control}

@@ -1,4 +1,4 @@
-"""From saved runs to figures, tables, findings and a page.
+"""Turn saved runs into figures, tables, findings and a page.
 
-Pure, but for gathering.py, which reads, and files.py, which writes.
+Pure, except for gathering.py, which reads, and files.py, which writes.
 """

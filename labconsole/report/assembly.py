@@ -1,4 +1,4 @@
-"""Everything that a report shows, put together once; files, terminal and JSON take it from here. Pure."""
+"""Everything a report shows, assembled once; files, terminal and JSON take it from here. Pure."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from labconsole.model.record.run import InForce
 from labconsole.model.record.search import SearchRecord
 from labconsole.model.record.summary import RunSummary
 from labconsole.plugins import PluginError
-from labconsole.report.conclusions import conclusions
+from labconsole.report.conclusions import draw_conclusions
 from labconsole.report.digest import Digest
 from labconsole.report.evaluation import Evaluation, evaluate
-from labconsole.report.judged_by import Unusual, judged_by, unusual
 from labconsole.report.material import Material, Unit
-from labconsole.report.panels import checked_figure
-from labconsole.report.planned_trials import PlannedTrials, trials_of
+from labconsole.report.panels import check_figure
+from labconsole.report.planned_trials import PlannedTrials, select_guest_trials
 from labconsole.report.points import platform_order
-from labconsole.report.reference import PaperTables, matched
-from labconsole.report.sample import Coverage, KeptRuns, missing_words, sample
+from labconsole.report.reference import PaperTables, match_platforms
+from labconsole.report.sample import Coverage, RunSample, describe_missing, select_sample
 from labconsole.report.selection import Selection
 from labconsole.report.tables import check_table
-from labconsole.text.axis import MOST_CHARACTERS, MOST_POINTS, Undrawable, checked_count, checked_number, checked_words
+from labconsole.report.tolerances_used import NonDefaultTolerances, describe_tolerances, find_non_default_tolerances
+from labconsole.text.axis import MOST_CHARACTERS, MOST_POINTS, Undrawable, check_count, check_number, check_text
 
 log = logging.getLogger("labconsole.report")
 
 EMULATED = "Emulated testbed: it shows the method, not the speed of hardware."
-"""What every caption says of runs that were taken on machines made of software."""
+"""Caveat in every caption of runs that were measured on an emulated testbed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """``material``: what it was made of. ``conclusions``: what may be concluded and what not, in sentences.
+    """A complete report. ``material``: its input. ``conclusions``: sentences on what may and may not be concluded.
 
-    ``references``: tables beside a paper's; ``plans``: files that the runs were chosen by, as name and text.
-    ``plan_notes``: on the plans of the runs, each with its plan's name. ``failures``: which units are left out and why,
-    a sentence each.
+    ``references``: a paper's tables, for comparison. ``plans``: name and text of the files that selected the runs.
+    ``plan_notes``: notes on the plans of the runs, each with its plan's name. ``failures``: the units that are left
+    out, a sentence with the reason each.
     """
 
     title: str
@@ -66,11 +66,11 @@ PAPERS = {
     "adamczyk": "Adamczyk and Chydzinski",
     "quetier": "Quétier et al.",
 }
-"""By whom the papers are, by the names that units call them."""
+"""Authors of the papers, by the names that units call the papers."""
 
 
-def assemble(
-    kept: KeptRuns,
+def assemble_report(
+    kept: RunSample,
     digest: Digest,
     made: Evaluation,
     units: Sequence[Unit],
@@ -87,10 +87,10 @@ def assemble(
     experiments: Mapping[str, Sequence[ExperimentRecord]] | None = None,
     failures: Sequence[str] = (),
 ) -> Report:
-    """The report on the runs that enter. ``names``: one's own platforms to the paper's, where they differ.
-    ``failures``: of units that failed before.
+    """Build the report on the runs that enter. ``names``: own platforms to the paper's, where they differ.
+    ``failures``: failures of units in earlier steps.
 
-    Raises ConfigError when ``names`` has a platform that is not there.
+    Raises ConfigError if ``names`` has an unknown platform.
     """
     chosen = selection or Selection()
     platforms = sorted({point.platform for point in made.points}, key=platform_order)
@@ -106,23 +106,25 @@ def assemble(
         searches=tuple(searches),
         search_runs=search_runs or {},
         paper=reference,
-        paper_names={} if reference is None else matched([*platforms, *others], reference, names or {}),
+        paper_names={} if reference is None else match_platforms([*platforms, *others], reference, names or {}),
         experiments=experiments or {},
     )
-    parts, failed = _parts(units, material, (*chosen.warnings, *([EMULATED] if material.emulated else [])))
+    parts, failed = _make_parts(units, material, (*chosen.warnings, *([EMULATED] if material.emulated else [])))
     tables = [part for part in parts if isinstance(part, Table) and part.rows]
     return Report(
         title=_title(platforms, others, of_runs=bool(kept.run_ids)),
         selection=chosen,
         material=material,
         conclusions=tuple(
-            conclusions(
+            draw_conclusions(
                 made,
                 (*found, *planned),
                 chosen,
                 unreadable=digest.unreadable,
-                trials=None if kept.run_ids else trials_of(each for of in (experiments or {}).values() for each in of),
-                judged=judged_by([*digest.unusual, *_unusual(experiments or {})]),
+                trials=None
+                if kept.run_ids
+                else select_guest_trials(each for of in (experiments or {}).values() for each in of),
+                judged=describe_tolerances([*digest.unusual, *_unusual(experiments or {})]),
             )
         ),
         figures=tuple(part for part in parts if isinstance(part, Figure)),
@@ -136,14 +138,14 @@ def assemble(
     )
 
 
-def figures_of(kind: str, records: Sequence[ExperimentRecord], units: Sequence[Unit]) -> list[Figure]:
-    """The figures that units make of one kind's records alone, without any run. Which are left out is logged."""
+def build_figures(kind: str, records: Sequence[ExperimentRecord], units: Sequence[Unit]) -> list[Figure]:
+    """Figures that units make of one kind's records alone, without any run. Logs the figures that are left out."""
     admission = admit((), set())
-    kept = sample((), admission)
+    kept = select_sample((), admission)
     material = Material(
         kept=kept, digest=Digest(set(), {}), evaluation=evaluate((), admission=admission), experiments={kind: records}
     )
-    parts, failures = _parts(units, material, ())
+    parts, failures = _make_parts(units, material, ())
     for failure in failures:
         log.warning("%s", failure)
     return [part for part in parts if isinstance(part, Figure)]
@@ -155,36 +157,37 @@ def _title(platforms: Sequence[str], others: Sequence[str], *, of_runs: bool) ->
     return f"Work in guests of {', '.join(others)}"
 
 
-def _unusual(experiments: Mapping[str, Sequence[ExperimentRecord]]) -> Iterator[Unusual]:
+def _unusual(experiments: Mapping[str, Sequence[ExperimentRecord]]) -> Iterator[NonDefaultTolerances]:
     for record in chain.from_iterable(experiments.values()):
         in_force: InForce | None = getattr(record, "in_force", None)
         if in_force is not None:
-            yield unusual(in_force.tolerances)
+            yield find_non_default_tolerances(in_force.tolerances)
 
 
 def platform_of(record: ExperimentRecord) -> str:
-    """What it was asked of."""
+    """The platform that was requested."""
     return str(getattr(getattr(record, "requested", None), "platform", ""))
 
 
-def _parts(units: Sequence[Unit], material: Material, told: Sequence[str]) -> tuple[list[Part], list[str]]:
-    """What the units make, in the order of their places, numbered as in their papers, and why a unit is left out. Every
-    caption says ``told``.
+def _make_parts(units: Sequence[Unit], material: Material, warnings: Sequence[str]) -> tuple[list[Part], list[str]]:
+    """Build the parts of all units, and list why units are left out.
+
+    Parts are in the order of their places, numbered as in their papers. Every caption repeats ``warnings``.
     """
     made: list[tuple[tuple[str, str] | None, Part]] = []
     failures: list[str] = []
     names: set[str] = set()
     for unit in sorted(units, key=lambda unit: (unit.place, unit.name)):
         try:
-            parts = [checked_part(part) for part in unit.parts(material)]
+            parts = [check_part(part) for part in unit.parts(material)]
             own = {f"{type(part).__name__} {part.name}" for part in parts if isinstance(part, Figure | Table)}
             if twice := sorted(names & own):
                 raise Undrawable(f"another unit already makes {twice[0]}")
         except PluginError as exc:
             failures.append(str(exc))
         except Undrawable as exc:
-            failures.append(f"{_unit_words(unit)} is left out: {exc}")
-        except Exception as exc:  # of a plug-in's code, whatever it raises; of labconsole's own it is a fault
+            failures.append(f"{_format_unit(unit)} is left out: {exc}")
+        except Exception as exc:  # plug-in code may raise anything; in labconsole's own it is a fault
             if not unit.plugin:
                 raise
             failures.append(f"plug-in {unit.plugin} failed to make {unit.name}: {type(exc).__name__}: {exc}")
@@ -197,18 +200,18 @@ def _parts(units: Sequence[Unit], material: Material, told: Sequence[str]) -> tu
         number = _number(paper, named=several)
         if isinstance(part, Figure):
             of = [f"Numbered as in {_paper(paper[0]).rstrip('.')}."] if paper is not None and not several else []
-            part = replace(part, number=number, caption=" ".join([part.caption, *of, *told]))
+            part = replace(part, number=number, caption=" ".join([part.caption, *of, *warnings]))
         elif isinstance(part, Table):
-            part = replace(part, number=number, note=" ".join([part.note, *told]).strip())
+            part = replace(part, number=number, note=" ".join([part.note, *warnings]).strip())
         found.append(part)
     return found, failures
 
 
-def checked_part(part: object) -> Part:
-    """The part, of a figure with plain floats. Raises Undrawable naming what cannot be shown."""
+def check_part(part: object) -> Part:
+    """Return the part, a figure with plain floats. Raises Undrawable naming what cannot be shown."""
     if isinstance(part, Figure):
         try:
-            return checked_figure(part)
+            return check_figure(part)
         except Undrawable as exc:
             raise Undrawable(f"figure {str(part.name)[:100]!r}: {exc}") from None
     if isinstance(part, Table):
@@ -217,36 +220,36 @@ def checked_part(part: object) -> Part:
         except Undrawable as exc:
             raise Undrawable(f"table {str(part.name)[:100]!r}: {exc}") from None
     elif isinstance(part, Findings):
-        checked_count(part.found, "found", MOST_POINTS)
+        check_count(part.found, "found", MOST_POINTS)
         for finding in part.found:
-            checked_words(finding.sentence, "a finding's sentence", 100 * MOST_CHARACTERS)
-            checked_count(finding.run_ids, "run_ids", sys.maxsize)
-        for words in (part.kind, part.heading, part.evidence):
-            checked_words(words, "a kind, heading or evidence of findings")
+            check_text(finding.sentence, "a finding's sentence", 100 * MOST_CHARACTERS)
+            check_count(finding.run_ids, "run_ids", sys.maxsize)
+        for text in (part.kind, part.heading, part.evidence):
+            check_text(text, "a kind, heading or evidence of findings")
     elif isinstance(part, MethodNote):
-        checked_words(part.heading, "a method note's heading")
-        checked_words(part.words, "a method note's words", 100 * MOST_CHARACTERS)
+        check_text(part.heading, "a method note's heading")
+        check_text(part.words, "a method note's words", 100 * MOST_CHARACTERS)
     else:
         raise Undrawable(f"it makes a {type(part).__name__}; allowed: Figure, Table, Findings, MethodNote")
     return part
 
 
-def _unit_words(unit: Unit) -> str:
+def _format_unit(unit: Unit) -> str:
     return f"unit {unit.name}" + (f" of plug-in {unit.plugin}" if unit.plugin else "")
 
 
-def claimed(
+def collect_claims(
     units: Sequence[Unit],
     experiments: Mapping[str, Sequence[ExperimentRecord]],
     paper: PaperTables | None = None,
     names: Mapping[str, str] | None = None,
 ) -> tuple[list[Unit], list[float], list[str]]:
-    """The units whose claims could be read, the p values of these claims, and why other units are left out. ``paper``:
-    whose tables are asked for beside one's own; ``names``: as ``assemble`` has them.
+    """Return the units whose claims could be read, the p values of these claims, and why other units are left out.
+    ``paper``: the paper whose tables are requested for comparison. ``names``: as in ``assemble``.
     """
     own = sorted({platform_of(each) for records in experiments.values() for each in records}, key=platform_order)
     given = {name: theirs for name, theirs in (names or {}).items() if name in own}
-    theirs = {} if paper is None else matched(own, paper, given)
+    theirs = {} if paper is None else match_platforms(own, paper, given)
     kept: list[Unit] = []
     p_values: list[float] = []
     failures: list[str] = []
@@ -256,10 +259,10 @@ def claimed(
             if unit.claims_beside is not None and paper is not None and unit.paper and unit.paper[0] == paper.name:
                 found += unit.claims_beside(experiments, theirs)
             found = [_checked_p(p) for p in found] if unit.plugin else found
-        except Exception as exc:  # of a plug-in's code, whatever it raises; of labconsole's own it is a fault
+        except Exception as exc:  # plug-in code may raise anything; in labconsole's own it is a fault
             if not unit.plugin:
                 raise
-            failures.append(f"{_unit_words(unit)} is left out: its claims failed: {type(exc).__name__}: {exc}")
+            failures.append(f"{_format_unit(unit)} is left out: its claims failed: {type(exc).__name__}: {exc}")
         else:
             kept.append(unit)
             p_values += found
@@ -267,14 +270,14 @@ def claimed(
 
 
 def _checked_p(value: object) -> float:
-    p = checked_number(value, "a p value")
+    p = check_number(value, "a p value")
     if not 0 <= p <= 1:
         raise Undrawable(f"a p value is {p:g}; allowed: 0 to 1")
     return p
 
 
 def _number(paper: tuple[str, str] | None, *, named: bool) -> str:
-    """What it is in its paper; ``named``: with the paper, where several have a figure 1."""
+    """Its number in its paper. ``named``: with the paper's name, if several papers have a figure 1."""
     if paper is None:
         return ""
     of, number = paper
@@ -286,7 +289,7 @@ def _paper(name: str) -> str:
 
 
 def counts(made: Report) -> dict[str, Any]:
-    """Planned, taken, retaken and entered over all points, what is missing, and the family of claims."""
+    """Planned, taken, retaken and entered trials over all points, missing trials, and the family of claims."""
     coverage, kept = made.material.coverage, made.material.kept
     planned = [each.planned for each in coverage]
     family = made.material.evaluation.claims
@@ -297,15 +300,19 @@ def counts(made: Report) -> dict[str, Any]:
         "retaken": sum(each.retaken for each in coverage),
         "entered": len(kept.entered),
         "left_out": dict(kept.excluded_by_reason),
-        "missing_of_plans": missing_words((*coverage, *made.material.planned_trials)),
-        "claims": {"tested": family.size, "different": family.different,
-                   "margin_ratio": family.margin_ratio, "margin_declared": family.declared},
+        "missing_of_plans": describe_missing((*coverage, *made.material.planned_trials)),
+        "claims": {
+            "tested": family.size,
+            "different": family.different,
+            "margin_ratio": family.margin_ratio,
+            "margin_declared": family.declared,
+        },
         **({"trials": trials} if trials else {}),
-    }  # fmt: skip
+    }
 
 
 def _trial_counts(found: Sequence[PlannedTrials]) -> dict[str, dict[str, int]]:
-    """Of trials of kinds other than runs, by kind."""
+    """Counts of trials of kinds other than runs, by kind."""
     return {
         kind: {
             name: sum(getattr(each, name) for each in found if each.kind == kind)

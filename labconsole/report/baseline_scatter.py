@@ -1,4 +1,4 @@
-"""How far the occasions of a baseline lie apart, point by point, and which occasion or set-up is off. Pure."""
+"""Scatter between the occasions of a baseline, point by point, and outlying occasions and set-ups. Pure."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from labconsole.measure.statistics.gate_power import (
     noncentrality_of_known_spread,
 )
 from labconsole.measure.statistics.set_ups import deviation
-from labconsole.report.changes import Side, set_ups_of
+from labconsole.report.changes import Side, collect_set_ups
 from labconsole.report.compared_effect import SideSetUps, find_occasion_means
+from labconsole.report.formatting import format_design_point, format_noun_count, format_percent
 from labconsole.report.set_up_outliers import (
     describe_outlier,
-    find_occasion_off,
+    find_outlying_occasion,
+    format_outlier,
     name_block,
     name_set_up,
-    outlier_words,
 )
-from labconsole.report.words import asked_words, count, percent
 
 FEW: Final = (
     "fewer than three occasions do not tell how far occasions differ: where packets are lost, a gate finds nothing but "
@@ -32,7 +32,7 @@ FEW: Final = (
 )
 
 MOST_LINES: Final = 12
-"""Of what is off, for people; ``--json`` has all."""
+"""Most outliers listed for people; ``--json`` has all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,21 +50,30 @@ class PointScatter:
     off: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """As commands tell it to machines."""
+        """The scatter as an object, for machine-readable output."""
         return {
-            "point": self.point, "occasions": self.occasions, "boots": self.boots, "sd_ratio": self.sd_ratio,
-            "passing_margin_ratio": self.passing_margin_ratio, "off": list(self.off),
-        }  # fmt: skip
+            "point": self.point,
+            "occasions": self.occasions,
+            "boots": self.boots,
+            "sd_ratio": self.sd_ratio,
+            "passing_margin_ratio": self.passing_margin_ratio,
+            "off": list(self.off),
+        }
 
 
 def find_scatter(side: Side) -> list[PointScatter]:
-    """Of every point where packets are lost, and of every quantity of which all trials say what the unit under test can
-    do: at a limit nothing scatters.
+    """Scatter of every point and quantity that shows what the unit under test can do.
+
+    These are points where packets are lost, and quantities whose trials all have exact values: at a limit nothing
+    scatters.
     """
     plan_names: dict[Hashable, str] = {key: facts.name for (key, _), facts in side.digest.planned.items()}
     found = [
         _scatter(
-            asked_words(point.design), set_ups_of(point), partial(name_block, plan_names=plan_names), plan_names.get
+            format_design_point(point.design),
+            collect_set_ups(point),
+            partial(name_block, plan_names=plan_names),
+            plan_names.get,
         )
         for point in side.points
         if point.missing_ratio is not None and not point.full_run_ids
@@ -95,20 +104,28 @@ def _scatter(
         sd = margin = None
     else:
         margin = math.expm1(noncentrality_of_known_spread(counts) * counts.error_ratio * sd)
-    outlier = find_occasion_off(side)
+    outlier = find_outlying_occasion(side)
     off = (
-        [] if outlier is None else [outlier_words(outlier, name_occasion(outlier.key) or str(outlier.key), "occasions")]
+        []
+        if outlier is None
+        else [format_outlier(outlier, name_occasion(outlier.key) or str(outlier.key), "occasions")]
     )
     set_up = describe_outlier([side], name)
     return PointScatter(
-        point=point, occasions=len(means), boots=None if None in side.boots.values() else side.boot_count,
-        sd_ratio=sd, passing_margin_ratio=margin,
+        point=point,
+        occasions=len(means),
+        boots=None if None in side.boots.values() else side.boot_count,
+        sd_ratio=sd,
+        passing_margin_ratio=margin,
         off=(*off, *([] if set_up is None else [set_up])),
-    )  # fmt: skip
+    )
 
 
 def describe_scatter(found: Sequence[PointScatter], named: int) -> Iterator[str]:
-    """The point whose occasions lie farthest apart, what is off, and what a gate cannot tell by these ``named``."""
+    """Describe the point whose occasions differ most, and the outliers.
+
+    Also describes what a gate cannot show with these ``named`` occasions.
+    """
     known = [(each.sd_ratio, each.passing_margin_ratio, each) for each in found]
     spread = [(sd, margin, each) for sd, margin, each in known if sd is not None and margin is not None]
     if spread:
@@ -116,11 +133,14 @@ def describe_scatter(found: Sequence[PointScatter], named: int) -> Iterator[str]
         most_of_all = "at most " if len(spread) > 1 else ""
         later = "one later occasion passes" if later_occasions(most.occasions) == 1 else "two later occasions pass"
         yield (
-            f"{count(most.occasions, 'occasion')} scatter by {most_of_all}{percent(sd, 2)}, at {most.point}: {later} "
-            f"there 8 times in 10 within a margin of {percent(margin, 2)} if nothing has changed"
+            f"{format_noun_count(most.occasions, 'occasion')} scatter by {most_of_all}{format_percent(sd, 2)}, at "
+            f"{most.point}: {later} there 8 times in 10 within a margin of {format_percent(margin, 2)} if nothing has "
+            "changed"
         )
     off = [
-        f"{each.point}: {words}; while it is in the baseline, a gate finds less" for each in found for words in each.off
+        f"{each.point}: {sentence}; while it is in the baseline, a gate finds less"
+        for each in found
+        for sentence in each.off
     ]
     yield from off[:MOST_LINES]
     if len(off) > MOST_LINES:
@@ -129,7 +149,7 @@ def describe_scatter(found: Sequence[PointScatter], named: int) -> Iterator[str]
 
 
 def _describe_boots(found: Sequence[PointScatter], named: int) -> Iterator[str]:
-    """That occasions are too few, also where they are so for their boots: else a gate would be the first to say it."""
+    """Report too few occasions, also if only their boots are too few; otherwise a gate would report it first."""
     boots = {each.boots for each in found}
     fewest = min((each.occasions for each in found), default=named)
     if named < MINIMUM_BLOCKS:

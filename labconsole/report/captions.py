@@ -1,4 +1,4 @@
-"""What figures have in common: marks with intervals, panels by frame size, and what a caption says of both. Pure."""
+"""Common parts of figures: marks with intervals, panels by frame size, and what a caption says of both. Pure."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ MEGA = 1e6
 INTERVALS = (
     "Means over set-ups, each of which is one replicate; ±: half the 95 % interval (Student's t), each by itself."
 )
-"""What a table's note says of intervals that are no claims, and are adjusted for nothing."""
+"""A table's note on intervals that are no claims and are not adjusted for multiple comparisons."""
 
 JAIN = "Jain: at least what its lower bound says (97.5 %), as noise lowers the index of each trial."
 
 
-def sizes_of(points: Iterable[PointSummary]) -> list[FrameSize]:
-    """Frame sizes with their conventions, the smallest first: a figure has a panel for each."""
+def collect_sizes(points: Iterable[PointSummary]) -> list[FrameSize]:
+    """Frame sizes with their conventions, the smallest first; a figure has a panel for each."""
     return sorted({point.frame for point in points})
 
 
-def platforms_of(points: Iterable[PointSummary]) -> list[str]:
-    """In the same order in every figure."""
+def collect_platforms(points: Iterable[PointSummary]) -> list[str]:
+    """Platforms, in the same order in every figure."""
     return sorted({point.platform for point in points}, key=platform_order)
 
 
-def mark_of(x: float, summary: SetUpMean, dots: Sequence[float] = (), scale: float = MEGA) -> Mark:
-    """A mean with its interval at ``x``; ``dots``: the means of its set-ups, drawn where there are several."""
+def build_mark(x: float, summary: SetUpMean, dots: Sequence[float] = (), scale: float = MEGA) -> Mark:
+    """A mean with its interval at ``x``. ``dots``: the means of its set-ups, drawn if there are several."""
     low, high = summary.ci_low, summary.ci_high
     return Mark(
         x,
@@ -43,9 +43,9 @@ def mark_of(x: float, summary: SetUpMean, dots: Sequence[float] = (), scale: flo
     )
 
 
-def told_once(names: Sequence[Sequence[str]]) -> tuple[str, list[str]]:
-    """Of names in parts, each with a platform or the like at its head: what all have in common behind that, in
-    parentheses for a figure's title, and each name without it. Of a single one nothing is common.
+def split_shared_parts(names: Sequence[Sequence[str]]) -> tuple[str, list[str]]:
+    """Split names into the parts that all share and each name without them. Each name starts with a platform or the
+    like. The shared parts after it are returned in parentheses, for a figure's title. A single name shares nothing.
     """
     common = [part for part in names[0][1:] if all(part in each[1:] for each in names)] if len(names) > 1 else []
     own = [", ".join(part for place, part in enumerate(each) if not place or part not in common) for each in names]
@@ -53,7 +53,7 @@ def told_once(names: Sequence[Sequence[str]]) -> tuple[str, list[str]]:
 
 
 def _behind(marks: Sequence[Mark]) -> str:
-    """``5 set-ups of 3 trials per point``; with one set-up the trials, and that it is one."""
+    """Describe the sample of each mark: ``5 set-ups of 3 trials per point``, or for one set-up its number of trials."""
     if not marks:
         return "no runs"
     set_ups, trials = sorted({mark.set_ups for mark in marks}), sorted({mark.n for mark in marks})
@@ -65,8 +65,8 @@ def _span(counts: Sequence[int]) -> str:
     return str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
 
 
-def caption(text: str, panels: Sequence[Panel], of: str = "mean") -> str:
-    """``text`` with what stands behind the marks of these panels, and what their error bars are ``of``."""
+def build_caption(text: str, panels: Sequence[Panel], of: str = "mean") -> str:
+    """Append to ``text`` the sample of each mark in these panels, and what their error bars are ``of``."""
     marks = [mark for panel in panels for curve in panel.curves for mark in curve.marks]
     bars = f"error bars: 95 % confidence interval of the {of}"
     if marks and all(mark.low is None for mark in marks):

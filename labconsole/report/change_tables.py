@@ -1,4 +1,4 @@
-"""What two sides of a comparison show, as tables and sentences: for terminal, Markdown and machines. Pure."""
+"""Tables and sentences on the two sides of a comparison, for terminal, Markdown and machines. Pure."""
 
 from __future__ import annotations
 
@@ -8,46 +8,66 @@ from typing import Any, Final
 
 from labconsole.contracts.report import Cell, Table
 from labconsole.measure.comparison import Pair
-from labconsole.measure.groups import condition_words
+from labconsole.measure.groups import format_condition
 from labconsole.measure.statistics.effects import digits_to_tell
 from labconsole.report import quantity_tables
-from labconsole.report.changes import Change, Changes, Side, set_ups_of
-from labconsole.report.compared_effect import over_words, replicate_counts
-from labconsole.report.points import PointSummary
-from labconsole.report.tables import to_markdown as table_as_markdown
-from labconsole.report.words import (
+from labconsole.report.changes import Change, Changes, Side, collect_set_ups
+from labconsole.report.compared_effect import count_replicates, format_replicates
+from labconsole.report.formatting import (
     SIZE_COLUMNS,
     UNKNOWN,
-    asked_words,
-    bounds_words,
-    count,
-    number,
-    p_words,
-    percent,
+    format_bounds,
+    format_design_point,
+    format_noun_count,
+    format_number,
+    format_p_value,
+    format_percent,
+    format_with_interval,
     size_cells,
     target_cell,
-    with_interval,
 )
-from labconsole.text.harmless import markdown_text
+from labconsole.report.points import PointSummary
+from labconsole.report.tables import to_markdown as table_as_markdown
+from labconsole.text.sanitize import escape_markdown
 from labconsole.units import format_rate_bps
 
 OFFERED_ALIKE_RATIO: Final = 0.05
-"""By how much more what is offered may differ without a word: at target ``max`` it is never quite the same."""
+"""Difference in offered load that needs no remark, as a ratio: at target ``max`` it is never quite the same."""
 
 MATCHED: Final = ("duration", "method")
-"""Conditions that two sides have to share in a point; the others are pooled."""
+"""Conditions that two sides must share in a point; the others are pooled."""
 
 _SIDE: Final = ("bps", "ci_low_bps", "ci_high_bps", "set_ups", "boots", "occasions", "trials", "loss_ratio")
 COLUMNS: Final = (
-    "platform", *SIZE_COLUMNS, "sources", "target_bps", "background", "duration_s", "after_platform",
-    "after_frame_size_bytes", "after_sources", "after_target_bps", "after_background", "after_duration_s",
-    *(f"before_{name}" for name in _SIDE), *(f"after_{name}" for name in _SIDE),
-    "change_ratio", "change_ci_low_ratio", "change_ci_high_ratio", "at_least", "over", "p", "adjusted_p",
-    "equivalence_p", "smallest_effect_ratio", "word", "why",
-)  # fmt: skip
+    "platform",
+    *SIZE_COLUMNS,
+    "sources",
+    "target_bps",
+    "background",
+    "duration_s",
+    "after_platform",
+    "after_frame_size_bytes",
+    "after_sources",
+    "after_target_bps",
+    "after_background",
+    "after_duration_s",
+    *(f"before_{name}" for name in _SIDE),
+    *(f"after_{name}" for name in _SIDE),
+    "change_ratio",
+    "change_ci_low_ratio",
+    "change_ci_high_ratio",
+    "at_least",
+    "over",
+    "p",
+    "adjusted_p",
+    "equivalence_p",
+    "smallest_effect_ratio",
+    "word",
+    "why",
+)
 
 
-def changes_table(changes: Changes) -> Table:
+def build_changes_table(changes: Changes) -> Table:
     """A row for each design point that both sides have."""
     return Table(
         name="changes",
@@ -55,17 +75,25 @@ def changes_table(changes: Changes) -> Table:
         columns=COLUMNS,
         rows=tuple(_cells(each) for each in changes.changes),
         headings=(
-            "design point", "change, %", "95 % interval, %", "finding", "before, Mbit/s", "after, Mbit/s", "lost, %",
-            "would have shown, %", "p, Holm", "over",
+            "design point",
+            "change, %",
+            "95 % interval, %",
+            "finding",
+            "before, Mbit/s",
+            "after, Mbit/s",
+            "lost, %",
+            "would have shown, %",
+            "p, Holm",
+            "over",
         ),
-        shown=tuple(_shown(each, changes) for each in changes.changes),
+        shown=tuple(_format_row(each, changes) for each in changes.changes),
         note="Rates are sums over the streams on the wire, as means over set-ups; a change is after / before − 1, on "
         "the logarithm. Would have shown: the smallest change that the row shows with 80 % power at 0.05.",
-    )  # fmt: skip
+    )
 
 
-def differences_table(changes: Changes) -> Table | None:
-    """What is not alike around the runs; None: nothing that was looked at."""
+def build_differences_table(changes: Changes) -> Table | None:
+    """Differences in the environment of the runs, or None if none was found."""
     rows = tuple((pair.section, pair.label, _plain(pair.left), _plain(pair.right)) for pair in changes.differences)
     if not rows:
         return None
@@ -81,26 +109,26 @@ def differences_table(changes: Changes) -> Table | None:
     )
 
 
-def sentences(changes: Changes) -> Iterator[str]:
-    """What may be said, and with which reservations."""
+def describe_changes(changes: Changes) -> Iterator[str]:
+    """State what may be concluded, with reservations."""
     if changes.changes or not changes.quantities.changes:
-        yield _result(changes)
-    yield from quantity_tables.results(changes)
-    yield from reservations(changes)
+        yield _describe_result(changes)
+    yield from quantity_tables.describe_results(changes)
+    yield from describe_reservations(changes)
 
 
-def reservations(changes: Changes) -> Iterator[str]:
-    """What to bear in mind beside the results."""
+def describe_reservations(changes: Changes) -> Iterator[str]:
+    """Caveats to the results."""
     if changes.factors:
         yield f"Compared by {', '.join(name.removesuffix('_bps').removesuffix('_s') for name in changes.factors)}."
     if "set-ups" in changes.scopes:
         sides = zip(*(each.sides for each in changes.every if each.scope == "set-ups"), strict=True)
-        boots = [max(side.boot_count for side in held) for held in sides]
+        boots = [max(side.boot_count for side in set_ups) for set_ups in sides]
         yield (
-            f"Set-ups are of {count(boots[0], 'boot')} of the machine before and {boots[1]} after: a difference may be "
-            "one of the boots, or of the time that lies between the two sides, and not of what was changed. Three "
-            "occasions on one side (of a boot each, unless all is of one boot), three boots a side that are mixed in "
-            "time, or both in the blocks of one plan, tell them apart."
+            f"Set-ups are of {format_noun_count(boots[0], 'boot')} of the machine before and {boots[1]} after: a "
+            "difference may be one of the boots, or of the time that lies between the two sides, and not of what was "
+            "changed. Three occasions on one side (of a boot each, unless all is of one boot), three boots a side that "
+            "are mixed in time, or both in the blocks of one plan, tell them apart."
         )
     if any(each.scope == "boots" and not each.has_mixed_boots for each in changes.every):
         yield (
@@ -108,44 +136,44 @@ def reservations(changes: Changes) -> Iterator[str]:
             "two sides, and not of what was changed. Three occasions on one side tell them apart."
         )
     if "occasions" in changes.scopes:
-        over = _over_occasions(changes)
+        over = _describe_occasions(changes)
         yield f"Over {over}: a change is judged by how far occasions of a side differ from each other."
     if not changes.differences:
         yield "Nothing else that is known of runs, nodes and platforms differs (not all kernel parameters are known)."
     for side, name in ((changes.before, "before"), (changes.after, "after")):
-        yield from _reservations(side, name)
-        yield from quantity_tables.reservations(side, name)
+        yield from _describe_change_reservations(side, name)
+        yield from quantity_tables.describe_reservations(side, name)
     for points, name in ((changes.only_before, "before"), (changes.only_after, "after")):
         if points:
             varied = varied_conditions(changes)
-            some = "; ".join(point_words(point, varied) for point in points[:3]) + ("; …" if len(points) > 3 else "")
-            yield f"Only {name}: {count(len(points), 'design point')} ({some})."
-    yield from quantity_tables.only(changes.quantities.only_before, "before")
-    yield from quantity_tables.only(changes.quantities.only_after, "after")
+            some = "; ".join(format_point(point, varied) for point in points[:3]) + ("; …" if len(points) > 3 else "")
+            yield f"Only {name}: {format_noun_count(len(points), 'design point')} ({some})."
+    yield from quantity_tables.describe_unmatched(changes.quantities.only_before, "before")
+    yield from quantity_tables.describe_unmatched(changes.quantities.only_after, "after")
 
 
-def _over_occasions(changes: Changes) -> str:
-    """Of what has most of them."""
+def _describe_occasions(changes: Changes) -> str:
+    """Describe the side with the most occasions."""
     sides = [each.sides for each in changes.every if each.scope == "occasions"]
-    most = max(sides, key=lambda pair: sum(len(side.by_occasion) for side in pair))
-    many, all_of = replicate_counts("occasions", most), tuple(len(side.by_occasion) for side in most)
-    told = f"{count(many[0], 'occasion')} before and {many[1]} after, each as the mean of its set-ups"
-    return told if many == all_of else f"{told} ({all_of[0]} and {all_of[1]}; those of one boot are one)"
+    most = max(sides, key=lambda pair: sum(len(side.set_ups_by_occasion) for side in pair))
+    many, all_of = count_replicates("occasions", most), tuple(len(side.set_ups_by_occasion) for side in most)
+    counts = f"{format_noun_count(many[0], 'occasion')} before and {many[1]} after, each as the mean of its set-ups"
+    return counts if many == all_of else f"{counts} ({all_of[0]} and {all_of[1]}; those of one boot are one)"
 
 
-def _result(changes: Changes) -> str:
+def _describe_result(changes: Changes) -> str:
     if not changes.changes:
         return "No design point is on both sides."
-    words: Counter[str] = Counter()
+    results: Counter[str] = Counter()
     for each in changes.changes:
         direction = "" if each.change_ratio is None else " (more)" if each.change_ratio > 0 else " (less)"
-        words[each.word + (direction if each.word.startswith("different") else "") + each.reach] += 1
-    told = ", ".join(f"{many} {name}" for name, many in sorted(words.items(), key=lambda each: (-each[1], each[0])))
-    margin = "" if changes.margin_ratio is None else f" The margin is {percent(changes.margin_ratio)}."
-    return f"{count(len(changes.changes), 'design point')} on both sides: {told}.{margin}"
+        results[each.word + (direction if each.word.startswith("different") else "") + each.reach] += 1
+    text = ", ".join(f"{many} {name}" for name, many in sorted(results.items(), key=lambda each: (-each[1], each[0])))
+    margin = "" if changes.margin_ratio is None else f" The margin is {format_percent(changes.margin_ratio)}."
+    return f"{format_noun_count(len(changes.changes), 'design point')} on both sides: {text}.{margin}"
 
 
-def _reservations(side: Side, name: str) -> Iterator[str]:
+def _describe_change_reservations(side: Side, name: str) -> Iterator[str]:
     for pooled in side.pooled:
         yield f"Runs {name} are averaged although they differ: {pooled}."
     for facts in side.digest.planned.values():
@@ -156,36 +184,41 @@ def _reservations(side: Side, name: str) -> Iterator[str]:
             )
     if side.missing_set_ups:
         are = "is" if side.missing_set_ups == 1 else "are"
-        yield f"Of {count(side.planned_set_ups, 'planned set-up')} {name}, {side.missing_set_ups} {are} missing."
+        planned = format_noun_count(side.planned_set_ups, "planned set-up")
+        yield f"Of {planned} {name}, {side.missing_set_ups} {are} missing."
     left_out = len(side.kept.excluded)
     if left_out:
         reasons = ", ".join(f"{code} {many}" for code, many in side.kept.excluded_by_reason)
-        yield f"{left_out} of {count(left_out + len(side.kept.entered), 'run')} {name} enter no mean: {reasons}."
+        runs = format_noun_count(left_out + len(side.kept.entered), "run")
+        yield f"{left_out} of {runs} {name} enter no mean: {reasons}."
 
 
-def design_words(change: Change, changes: Changes) -> str:
-    """The point of both sides; where a factor is compared, both."""
+def format_compared_design(change: Change, changes: Changes) -> str:
+    """The point on both sides; if a factor is compared, with both of its values."""
     varied = varied_conditions(changes)
-    one, other = point_words(change.before, varied), point_words(change.after, varied)
+    one, other = format_point(change.before, varied), format_point(change.after, varied)
     return one if one == other else f"{one} → {other}"
 
 
 def varied_conditions(changes: Changes) -> list[str]:
-    """Conditions by which points are matched and in which points of this comparison differ."""
+    """Conditions that points are matched by and that vary among the points of this comparison."""
     both = [point for each in changes.changes for point in (each.before, each.after)]
     points = [*both, *changes.only_before, *changes.only_after]
     return [name for name in MATCHED if len({getattr(point.design.conditions, name) for point in points}) > 1]
 
 
-def point_words(point: PointSummary, varied: Sequence[str]) -> str:
-    """``raw, 64 B, 1 × 100 Mbit/s``, with these conditions: ``, 5 s``."""
-    held = point.design.conditions
-    return ", ".join([asked_words(point.design), *(condition_words(name, getattr(held, name)) for name in varied)])
+def format_point(point: PointSummary, varied: Sequence[str]) -> str:
+    """Format ``raw, 64 B, 1 × 100 Mbit/s``, with these conditions: ``, 5 s``."""
+    conditions = point.design.conditions
+    return ", ".join(
+        [format_design_point(point.design), *(format_condition(name, getattr(conditions, name)) for name in varied)]
+    )
 
 
-def offered_words(change: Change) -> str:
-    """What both sides were offered, where that is not alike though it was asked for alike: another load on the sources'
-    machine, or other sources, may be all that changed.
+def format_offered(change: Change) -> str:
+    """What both sides were offered, if that differs although the same was requested.
+
+    Another load on the sources' machine, or other sources, may be the only change.
     """
     before, after = change.before, change.after
     one, other = before.offered_bps.mean, after.offered_bps.mean
@@ -194,77 +227,101 @@ def offered_words(change: Change) -> str:
     return f"; offered {format_rate_bps(round(one))} → {format_rate_bps(round(other))}"
 
 
-def _shown(change: Change, changes: Changes) -> tuple[str, ...]:
+def _format_row(change: Change, changes: Changes) -> tuple[str, ...]:
     effect = change.effect
     ratio, small = change.change_ratio, change.smallest_ratio
     return (
-        design_words(change, changes),
-        UNKNOWN if ratio is None else number(100 * ratio, digits_to_tell(100 * ratio)),
-        UNKNOWN if effect is None else bounds_words(effect.ci_low, effect.ci_high),
-        _finding(change, changes),
-        with_interval(change.before.rate_bps),
-        with_interval(change.after.rate_bps),
-        " → ".join(_lost(point) for point in (change.before, change.after)),
-        UNKNOWN if small is None else number(100 * small, digits_to_tell(100 * small)),
-        p_words(change.adjusted_p),
-        over_words(change, change.sides),
+        format_compared_design(change, changes),
+        UNKNOWN if ratio is None else format_number(100 * ratio, digits_to_tell(100 * ratio)),
+        UNKNOWN if effect is None else format_bounds(effect.ci_low, effect.ci_high),
+        _format_finding(change, changes),
+        format_with_interval(change.before.rate_bps),
+        format_with_interval(change.after.rate_bps),
+        " → ".join(_format_loss(point) for point in (change.before, change.after)),
+        UNKNOWN if small is None else format_number(100 * small, digits_to_tell(100 * small)),
+        format_p_value(change.adjusted_p),
+        format_replicates(change, change.sides),
     )
 
 
-def _lost(point: PointSummary) -> str:
-    return UNKNOWN if point.loss is None or point.loss.ratio is None else number(100 * point.loss.ratio, 2)
+def _format_loss(point: PointSummary) -> str:
+    return UNKNOWN if point.loss is None or point.loss.ratio is None else format_number(100 * point.loss.ratio, 2)
 
 
-def _finding(change: Change, changes: Changes) -> str:
+def _format_finding(change: Change, changes: Changes) -> str:
     if change.why is not None:
-        return f"{change.word}: {change.why}{offered_words(change)}"
+        return f"{change.word}: {change.why}{format_offered(change)}"
     more = ""
     if change.word.startswith("different"):
         more = ", at least" if change.bound else ""
     elif change.bound and changes.margin_ratio is not None:
-        more = f", {change.bound_words}"
-    return f"{change.word}{change.reach}{more}{offered_words(change)}"
+        more = f", {change.bound_reason}"
+    return f"{change.word}{change.reach}{more}{format_offered(change)}"
 
 
 def _cells(change: Change) -> tuple[Cell, ...]:
     before, after, effect = change.before, change.after, change.effect
     return (
-        before.design.platform, *size_cells(before.frame), before.sources, target_cell(before), before.background,
-        before.design.conditions.duration, after.design.platform, after.frame.bytes, after.sources, target_cell(after),
-        after.background, after.design.conditions.duration, *_side(before), *_side(after), change.change_ratio,
-        *((None, None) if effect is None else (effect.ci_low, effect.ci_high)), change.bound, change.scope,
-        None if effect is None else effect.p, change.adjusted_p, change.equivalence_adjusted_p, change.smallest_ratio,
-        change.word, change.why,
-    )  # fmt: skip
+        before.design.platform,
+        *size_cells(before.frame),
+        before.sources,
+        target_cell(before),
+        before.background,
+        before.design.conditions.duration,
+        after.design.platform,
+        after.frame.bytes,
+        after.sources,
+        target_cell(after),
+        after.background,
+        after.design.conditions.duration,
+        *_build_side_cells(before),
+        *_build_side_cells(after),
+        change.change_ratio,
+        *((None, None) if effect is None else (effect.ci_low, effect.ci_high)),
+        change.bound,
+        change.scope,
+        None if effect is None else effect.p,
+        change.adjusted_p,
+        change.equivalence_adjusted_p,
+        change.smallest_ratio,
+        change.word,
+        change.why,
+    )
 
 
-def _side(point: PointSummary) -> tuple[Cell, ...]:
-    rate, held = point.rate_bps, set_ups_of(point)
+def _build_side_cells(point: PointSummary) -> tuple[Cell, ...]:
+    rate, set_ups = point.rate_bps, collect_set_ups(point)
     return (
-        rate.mean, rate.ci_low, rate.ci_high, rate.set_ups, held.boot_count, len(held.by_occasion), rate.trials,
+        rate.mean,
+        rate.ci_low,
+        rate.ci_high,
+        rate.set_ups,
+        set_ups.boot_count,
+        len(set_ups.set_ups_by_occasion),
+        rate.trials,
         None if point.loss is None else point.loss.ratio,
-    )  # fmt: skip
+    )
 
 
-def tables(changes: Changes) -> Iterator[Table]:
-    """Those that have a row."""
+def build_tables(changes: Changes) -> Iterator[Table]:
+    """The tables that have at least one row."""
     if changes.changes:
-        yield changes_table(changes)
-    for table in (quantity_tables.quantities_table(changes), differences_table(changes)):
+        yield build_changes_table(changes)
+    for table in (quantity_tables.build_quantities_table(changes), build_differences_table(changes)):
         if table is not None:
             yield table
 
 
 def to_markdown(changes: Changes) -> Iterator[str]:
     """The sentences as a list, then the tables."""
-    yield from (f"- {markdown_text(sentence)}" for sentence in sentences(changes))
-    for table in tables(changes):
+    yield from (f"- {escape_markdown(sentence)}" for sentence in describe_changes(changes))
+    for table in build_tables(changes):
         yield ""
         yield table_as_markdown(table).rstrip("\n")
 
 
 def to_json(changes: Changes) -> dict[str, Any]:
-    """All of it as one object."""
+    """The whole comparison as one object."""
     return {
         "before": changes.before.words,
         "after": changes.after.words,
@@ -272,13 +329,13 @@ def to_json(changes: Changes) -> dict[str, Any]:
         "margin_ratio": changes.margin_ratio,
         "claims": changes.size,
         "points": [dict(zip(COLUMNS, _cells(each), strict=True)) for each in changes.changes],
-        "only_before": [point_words(point, varied_conditions(changes)) for point in changes.only_before],
-        "only_after": [point_words(point, varied_conditions(changes)) for point in changes.only_after],
-        "quantities": quantity_tables.to_objects(changes),
+        "only_before": [format_point(point, varied_conditions(changes)) for point in changes.only_before],
+        "only_after": [format_point(point, varied_conditions(changes)) for point in changes.only_after],
+        "quantities": quantity_tables.build_json_rows(changes),
         "only_before_quantities": [f"{each.words}: {each.quantity.name}" for each in changes.quantities.only_before],
         "only_after_quantities": [f"{each.words}: {each.quantity.name}" for each in changes.quantities.only_after],
         "differences": [_difference(pair) for pair in changes.differences],
-        "sentences": list(sentences(changes)),
+        "sentences": list(describe_changes(changes)),
     }
 
 

@@ -1,7 +1,7 @@
-"""All that one report claims, as one family: p values adjusted by Holm, and the word that each row may be called. Pure.
+"""All claims of one report as one family: p values adjusted by Holm, and the word for each row. Pure.
 
 A claim is a "different", or a sentence with an effect. However many tables a report has, its claims are one family, so
-that a report without any effect makes a false one in at most 5 % of cases (S. Holm, Scand. J. Statist. 6, 1979).
+that a report without any effect makes a false claim in at most 5 % of cases (S. Holm, Scand. J. Statist. 6, 1979).
 Equivalence within a margin is tested by two one-sided tests (Schuirmann 1987), with Holm over the rows so tested.
 """
 
@@ -19,20 +19,20 @@ from labconsole.measure.statistics.effects import (
     Effect,
     Word,
     equivalence_p,
+    find_detectable_effect,
     holm,
-    smallest_effect_of,
     word,
 )
 
 Kind = Literal["background", "pair", "collapse", "second-guest", "streams"]
 
 NO_MARGIN = {False: "no margin was declared", True: "the plans' margins differ between runs, and none is used"}
-"""By whether several were declared."""
+"""Why no margin is used, by whether several were declared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One thing that might be claimed: an effect, or why there is none."""
+    """A possible claim: an effect, or why there is none."""
 
     table: str
     kind: Kind
@@ -43,10 +43,11 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A question with its answer. ``p`` of the plain test, ``adjusted_p`` of the family; None: not tested, ``why``.
+    """A question with its answer. ``p``: of the plain test. ``adjusted_p``: in the family, or None if not tested;
+    ``why`` has the reason.
 
-    ``smallest_ratio``: the smallest change that this row would have shown with 80 % power at 0.05, and
-    ``smallest_of_family_ratio`` at 0.05 over the number of claims.
+    ``smallest_ratio``: the smallest change that this row would have shown with 80 % power at 0.05;
+    ``smallest_of_family_ratio``: the same at 0.05 over the number of claims.
     """
 
     table: str
@@ -62,23 +63,22 @@ class Claim:
 
     @property
     def p(self) -> float | None:
-        """Of the plain test of this row alone."""
+        """p of this row's plain test alone."""
         return None if self.effect is None else self.effect.p
 
     @property
     def different(self) -> bool:
-        """Whether the report may say so."""
+        """Whether the report may call it different."""
         return self.word in ("different", "different, within the margin")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """The claims of one report on runs. ``p_values``: of all claims that were tested, ``size`` of them, those on other
-    trials last: ``beside`` of them, and ``beside_different`` of these different. ``margin_ratio``: None, nothing is
-    called equivalent.
+    """The claims of one report on runs. ``p_values``: of all ``size`` claims that were tested, those on other trials
+    last. ``margin_ratio``: None if nothing is called equivalent.
 
-    ``declared``: where the margin comes from. ``tables``: those that may conclude, None: all. ``differ``: which of
-    "margin" and "claims" the runs declare differently, so that what they declare is not used.
+    ``declared``: where the margin is from. ``tables``: those that may conclude, or None for all. ``differ``: which of
+    "margin" and "claims" the runs declare differently, so that their declarations are not used.
     """
 
     claims: tuple[Claim, ...]
@@ -89,33 +89,38 @@ class Family:
     differ: tuple[str, ...] = ()
     p_values: tuple[float, ...] = ()
     beside: int = 0
+    """The number of tested claims on other trials."""
     beside_different: int = 0
+    """The number of those that are called different."""
 
     @property
     def different(self) -> int:
-        """How many may be called so."""
+        """The number of claims that may be called different."""
         return self.beside_different + sum(claim.different for claim in self.claims)
 
     def price(self, blocks: int) -> tuple[float, float] | None:
-        """What the smallest p of the family takes with so many blocks: |t|, and the same in deviations of a block."""
+        """What the smallest p of the family requires with this number of blocks.
+
+        Returns |t|, and the same in standard deviations of a block.
+        """
         if blocks < MINIMUM_BLOCKS or not self.size:
             return None
         t = student_t_quantile(1 - SIGNIFICANCE / (2 * self.size), float(blocks - 1))
         return t, t / math.sqrt(blocks)
 
 
-def answer(
+def answer_questions(
     questions: Sequence[Question],
     *,
     margin_ratio: float | None = None,
     declared: Literal["plan", "option"] | None = None,
     tables: Collection[str] | None = None,
     differ: tuple[str, ...] = (),
-    beside: Sequence[float] = (),
+    other_p_values: Sequence[float] = (),
 ) -> Family:
-    """The claims of these questions, in their order. ``beside``: p values of what else the report claims."""
+    """Answer these questions, in their order. ``other_p_values``: of the report's other claims."""
     tested = [q for q in questions if _p(q) is not None and (tables is None or q.table in tables)]
-    p_values = (*(_p(q) or 0.0 for q in tested), *beside)
+    p_values = (*(_p(q) or 0.0 for q in tested), *other_p_values)
     of_all = holm(p_values)
     adjusted = dict(zip(map(id, tested), of_all, strict=False))
     equal: dict[int, float] = {}
@@ -130,7 +135,7 @@ def answer(
         claims=tuple(_claim(q, adjusted.get(id(q)), equal.get(id(q)), len(p_values), tables) for q in questions),
         size=len(p_values),
         p_values=p_values,
-        beside=len(beside),
+        beside=len(other_p_values),
         beside_different=sum(p <= SIGNIFICANCE for p in of_all[len(tested) :]),
         margin_ratio=margin_ratio,
         declared=declared if margin_ratio is not None else None,
@@ -160,8 +165,8 @@ def _claim(
         why=why,
         adjusted_p=adjusted,
         equivalence_p=equal,
-        smallest_ratio=smallest_effect_of(effect) if able and effect is not None else None,
-        smallest_of_family_ratio=smallest_effect_of(effect, SIGNIFICANCE / size)
+        smallest_ratio=find_detectable_effect(effect) if able and effect is not None else None,
+        smallest_of_family_ratio=find_detectable_effect(effect, SIGNIFICANCE / size)
         if able and effect is not None
         else None,
         run_ids=question.run_ids,

@@ -1,7 +1,7 @@
-"""An effect between two sides of a comparison: over which replicates it is, and what may be said of it. Pure.
+"""An effect between two sides of a comparison: its replicates, and what may be concluded from it. Pure.
 
-The replicate is the highest level that there is enough of: blocks that both were taken in, occasions of a plan, boots
-of the machine, or set-ups. One comparison is one family (S. Holm, Scand. J. Statist. 6, 1979).
+The replicate is the highest level with enough members: blocks in which both sides were measured, occasions of a plan,
+boots of the machine, or set-ups. One comparison is one family (S. Holm, Scand. J. Statist. 6, 1979).
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from labconsole.measure.statistics.effects import (
     Effect,
     Word,
     equivalence_p,
+    find_detectable_effect,
     holm,
     one_spread_effect,
-    smallest_effect_of,
     unpaired_effect,
     word,
 )
 from labconsole.measure.statistics.set_ups import deviation, mean_of, pooled_deviation
-from labconsole.report.comparisons import UNKNOWN_BOOTS, means_of_boots
-from labconsole.report.words import UNKNOWN
+from labconsole.report.comparisons import UNKNOWN_BOOTS, average_by_boot
+from labconsole.report.formatting import UNKNOWN
 
 Scope = Literal["blocks", "occasions", "boots", "set-ups"]
-Found = tuple[Effect | None, Scope | None, str | None]
-"""The effect and what it is over, or why there is none."""
+ScopedEffect = tuple[Effect | None, Scope | None, str | None]
+"""The effect and its replicates, or why there is none."""
 
 FEW_SET_UPS: Final = "fewer than 3 set-ups a side"
 SHARED_BOOTS: Final = "some boots of the machine are on both sides, and the others may differ"
@@ -41,23 +41,27 @@ LOSS_UNKNOWN: Final = "what the unit under test lost is not known"
 OFFERED_LESS: Final = "one side forwarded all that it was offered, which is less than the other one forwarded"
 
 OF_SET_UPS: Final = "between these set-ups"
-"""What their boots and times differ by is not told from what was changed."""
+"""Scope of a finding over set-ups: differences between their boots and times are not separated from the change."""
 
 OF_BOOTS: Final = "between these boots"
-"""What the times differ by, at which those of either side were, is not told from what was changed."""
+"""Scope of a finding over boots: differences between the times of the two sides are not separated from the change."""
 
 MIXED_SHARE: Final = 0.25
-"""Of all pairs of a boot of either side: in as many each side has to be first, or both are of times of their own."""
+"""Share of all pairs of boots, one of each side, in which each side has to be first; else each side has its own time.
+"""
 
-OVER: Final[dict[Scope, str]] = {
-    "blocks": "blocks of both", "occasions": "occasions", "boots": "boots", "set-ups": "set-ups",
-}  # fmt: skip
+SCOPE_NAMES: Final[dict[Scope, str]] = {
+    "blocks": "blocks of both",
+    "occasions": "occasions",
+    "boots": "boots",
+    "set-ups": "set-ups",
+}
 
 
 class SideSetUps(NamedTuple):
-    """Those of one point on one side: the mean of each, the boot of the unit under test (None: not known), on which
-    occasion it was taken, and when it was begun where that is known (RFC 3339, UTC). ``known_ratio``: what a single
-    value is known to, as a deviation of its logarithm.
+    """The set-ups of one point on one side. For each: its mean; the boot of the unit under test, or None if unknown;
+    its occasion; and its start time if known (RFC 3339, UTC). ``known_ratio``: resolution of a single value, as a
+    deviation of its logarithm.
     """
 
     means: Mapping[Hashable, float]
@@ -68,11 +72,11 @@ class SideSetUps(NamedTuple):
 
     @property
     def boot_count(self) -> int:
-        """How many boots are known."""
+        """The number of known boots."""
         return len(set(self.boots.values()) - {None})
 
     @property
-    def by_occasion(self) -> list[list[Hashable]]:
+    def set_ups_by_occasion(self) -> list[list[Hashable]]:
         """The set-ups of each occasion."""
         found: dict[Hashable, list[Hashable]] = {}
         for set_up in self.means:
@@ -81,7 +85,7 @@ class SideSetUps(NamedTuple):
 
     @property
     def boots_begun(self) -> list[str]:
-        """When the first set-up of each known boot was begun; none where one is not known."""
+        """When the first set-up of each known boot began; empty if a time is unknown."""
         found: dict[str, str] = {}
         for set_up, boot in self.boots.items():
             if boot is not None:
@@ -91,7 +95,7 @@ class SideSetUps(NamedTuple):
 
 
 def are_boots_mixed(*sides: SideSetUps) -> bool:
-    """Whether the boots of two sides were mixed in time, so that they differ by nothing that time changes."""
+    """Whether the boots of two sides were mixed in time, so that nothing that drifts with time separates them."""
     ours, theirs = (side.boots_begun for side in sides)
     first = [(one < other) + (one == other) / 2 for one in ours for other in theirs]
     return bool(first) and MIXED_SHARE <= mean_of(first) <= 1 - MIXED_SHARE
@@ -99,9 +103,9 @@ def are_boots_mixed(*sides: SideSetUps) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedEffect:
-    """``effect``: after / before - 1, ``why`` there is none. ``bound``: one side forwarded all that it was offered, so
-    that the difference is at least this. ``has_mixed_boots``: the boots of both sides were mixed in time.
-    ``adjusted_p``, ``equivalence_adjusted_p``: in the family of all that is compared. ``smallest_ratio``: the smallest
+    """``effect``: after / before - 1, or None; ``why`` has the reason. ``bound``: one side forwarded all that it was
+    offered, so that the difference is at least this. ``has_mixed_boots``: the boots of both sides were mixed in time.
+    ``adjusted_p``, ``equivalence_adjusted_p``: in the family of all comparisons. ``smallest_ratio``: the smallest
     change that this row would have shown with 80 % power at 0.05.
     """
 
@@ -115,18 +119,18 @@ class ComparedEffect:
     smallest_ratio: float | None = None
 
     @property
-    def bound_words(self) -> str:
-        """Why a ``bound`` is one."""
+    def bound_reason(self) -> str:
+        """Why the difference is only a ``bound``."""
         return ONE_FULL
 
     @property
     def least_error_log(self) -> float:
-        """What no number of replicates takes from the standard error."""
+        """The part of the standard error that more replicates do not reduce."""
         return 0.0
 
     @property
     def reach(self) -> str:
-        """Behind what is found, how far it reaches."""
+        """The scope of a finding, as a suffix."""
         if self.word in ("inconclusive", "no claim"):
             return ""
         if self.scope == "boots" and not self.has_mixed_boots:
@@ -135,39 +139,39 @@ class ComparedEffect:
 
     @property
     def word(self) -> Word:
-        """What may be said of it."""
+        """The finding in one word."""
         return word(self.adjusted_p, self.equivalence_adjusted_p)
 
 
-def over_words(change: ComparedEffect, sides: tuple[SideSetUps, SideSetUps]) -> str:
-    """What the effect is over, and how many of these either side has, before and after."""
+def format_replicates(change: ComparedEffect, sides: tuple[SideSetUps, SideSetUps]) -> str:
+    """The replicates of the effect and their number on each side, before and after."""
     if change.effect is None or change.scope is None:
         return UNKNOWN
     if change.scope == "blocks":
-        return f"{change.effect.blocks} {OVER['blocks']}"
-    many = replicate_counts(change.scope, sides)
-    return f"{many[0]} and {many[1]} {OVER[change.scope]}"
+        return f"{change.effect.blocks} {SCOPE_NAMES['blocks']}"
+    many = count_replicates(change.scope, sides)
+    return f"{many[0]} and {many[1]} {SCOPE_NAMES[change.scope]}"
 
 
-def replicate_counts(scope: Scope, sides: tuple[SideSetUps, SideSetUps]) -> tuple[int, int]:
-    """How many either side has of what is no block of both."""
+def count_replicates(scope: Scope, sides: tuple[SideSetUps, SideSetUps]) -> tuple[int, int]:
+    """The number of replicates on each side, for levels other than shared blocks."""
     if scope == "occasions":
-        before, after = (len(_moments(side, _boots_of(*sides))) for side in sides)
+        before, after = (len(_moments(side, _collect_boots(*sides))) for side in sides)
     else:
         before, after = (side.boot_count if scope == "boots" else len(side.means) for side in sides)
     return before, after
 
 
 class InFamily(NamedTuple):
-    """What an effect comes to as one of a family; fields are those of ComparedEffect."""
+    """An effect as a member of its family; the fields are those of ComparedEffect."""
 
     adjusted_p: float | None
     equivalence_adjusted_p: float | None
     smallest_ratio: float | None
 
 
-def in_family(changes: Sequence[ComparedEffect], margin_ratio: float | None) -> list[InFamily]:
-    """Of each, in the order given. Equivalence is tested where both values are the unit under test's own."""
+def adjust_in_family(changes: Sequence[ComparedEffect], margin_ratio: float | None) -> list[InFamily]:
+    """Adjust each change, in the order given. Equivalence is tested if both values are the unit under test's own."""
     effects = {place: each.effect for place, each in enumerate(changes) if each.effect is not None}
     p_values = {place: effect.p for place, effect in effects.items() if effect.p is not None}
     adjusted = dict(zip(p_values, holm(list(p_values.values())), strict=True))
@@ -179,40 +183,42 @@ def in_family(changes: Sequence[ComparedEffect], margin_ratio: float | None) -> 
     alike = dict(zip(alike, holm(list(alike.values())), strict=True))
     return [
         InFamily(
-            adjusted.get(place), alike.get(place), smallest_effect_of(effects[place]) if place in adjusted else None
+            adjusted.get(place), alike.get(place), find_detectable_effect(effects[place]) if place in adjusted else None
         )
         for place in range(len(changes))
     ]
 
 
-def over_replicates(ours: SideSetUps, theirs: SideSetUps, packets: Callable[[float], float | None]) -> Found:
-    """Over occasions where a side has three or more; else over boots, where both have three; else over set-ups.
+def derive_unpaired_effect(
+    ours: SideSetUps, theirs: SideSetUps, packets: Callable[[float], float | None]
+) -> ScopedEffect:
+    """Effect over occasions if a side has three or more, else over boots if both have three, else over set-ups.
 
     Welch's t, or Student's where one side has fewer than three occasions: these vary by as much as the others do, and
     by no less than they and their set-ups show. ``packets`` as in unpaired_effect(), by how many replicates each side
     has, as their harmonic mean.
     """
-    moments = [_moments(side, _boots_of(ours, theirs)) for side in (ours, theirs)]
+    moments = [_moments(side, _collect_boots(ours, theirs)) for side in (ours, theirs)]
     if max(map(len, moments)) >= MINIMUM_BLOCKS:
-        known = packets(_each_side(moments))
+        known = packets(_average_replicates(moments))
         if min(map(len, moments)) >= MINIMUM_BLOCKS:
-            return told(_as_one_spread(unpaired_effect(*moments, packets=known), moments), "occasions")
+            return build_scoped_effect(_as_one_spread(unpaired_effect(*moments, packets=known), moments), "occasions")
         few, many = (ours, theirs) if len(moments[0]) < MINIMUM_BLOCKS else (theirs, ours)
         own = max(_own_deviation(few), _log_deviation(min(moments, key=len)))
         effect = one_spread_effect(*moments, packets=known, least_sd_log=_least_deviation(few, many), own_sd_log=own)
-        return told(effect, "occasions")
-    by_boot = [means_of_boots(side.means, side.boots) for side in (ours, theirs)]
+        return build_scoped_effect(effect, "occasions")
+    by_boot = [average_by_boot(side.means, side.boots) for side in (ours, theirs)]
     if min(map(len, by_boot)) >= MINIMUM_BLOCKS:
         if by_boot[0].keys() & by_boot[1].keys():
             return None, None, SHARED_BOOTS
         values = [list(each.values()) for each in by_boot]
-        return told(unpaired_effect(*values, packets=packets(_each_side(values))), "boots")
+        return build_scoped_effect(unpaired_effect(*values, packets=packets(_average_replicates(values))), "boots")
     if min(len(ours.means), len(theirs.means)) < MINIMUM_BLOCKS:
         return None, None, FEW_SET_UPS
     if None in (*ours.boots.values(), *theirs.boots.values()):
         return None, None, UNKNOWN_BOOTS
     values = [list(side.means.values()) for side in (ours, theirs)]
-    return told(unpaired_effect(*values, packets=packets(_each_side(values))), "set-ups")
+    return build_scoped_effect(unpaired_effect(*values, packets=packets(_average_replicates(values))), "set-ups")
 
 
 def _as_one_spread(effect: Effect, moments: Sequence[Sequence[float]]) -> Effect:
@@ -230,60 +236,66 @@ def _log_deviation(values: Sequence[float]) -> float:
     return (deviation([math.log(value) for value in values]) or 0.0) if values and min(values) > 0 else 0.0
 
 
-def _each_side(values: Sequence[Sequence[float]]) -> float:
+def _average_replicates(values: Sequence[Sequence[float]]) -> float:
     return harmonic_mean([len(each) for each in values]) if all(values) else 1.0
 
 
-def _boots_of(*sides: SideSetUps) -> set[str | None]:
+def _collect_boots(*sides: SideSetUps) -> set[str | None]:
     return {boot for side in sides for boot in side.boots.values()}
 
 
 def find_occasion_means(side: SideSetUps) -> list[float]:
-    """Of one side by itself, in its unit; none where a boot is not known."""
-    return _moments(side, _boots_of(side))
+    """Occasion means of one side by itself, in its unit; empty if a boot is unknown."""
+    return _moments(side, _collect_boots(side))
 
 
 def _moments(side: SideSetUps, of_both: Collection[str | None]) -> list[float]:
-    """Means of occasions; those that share a boot of the machine are one, unless there was but one boot on either side:
-    occasions of one boot do not show how far boots differ. None where a boot is not known.
+    """Means of occasions. Those that share a boot of the machine are one, unless there was only one boot on either
+    side: occasions of one boot do not show how far boots differ. Empty if a boot is unknown.
     """
     if None in of_both:
         return []
     moments: list[tuple[set[str | None], list[float]]] = []
-    for set_ups in side.by_occasion:
-        boots, held = {side.boots[each] for each in set_ups}, [mean_of([side.means[each] for each in set_ups])]
+    for set_ups in side.set_ups_by_occasion:
+        boots, means = {side.boots[each] for each in set_ups}, [mean_of([side.means[each] for each in set_ups])]
         alike = [each for each in moments if each[0] & boots] if len(of_both) > 1 else []
         for each in alike:
             moments.remove(each)
-        moments.append((boots.union(*(each[0] for each in alike)), [*held, *(m for each in alike for m in each[1])]))
-    return [mean_of(held) for _, held in moments]
+        moments.append((boots.union(*(each[0] for each in alike)), [*means, *(m for each in alike for m in each[1])]))
+    return [mean_of(means) for _, means in moments]
 
 
 def _least_deviation(few: SideSetUps, many: SideSetUps) -> float:
-    """What a single occasion varies by at the least, on the logarithm: as occasions do that were averaged over a boot,
-    and more by what it varies for having fewer set-ups than those of the other side.
+    """Least deviation of a single occasion, on the logarithm.
+
+    This is the deviation of occasions averaged over a boot, combined with the extra deviation of having fewer set-ups
+    than those of the other side.
     """
     if not few.means or min([*few.means.values(), *many.means.values()]) <= 0:
         return 0.0
-    within = [[math.log(side.means[each]) for each in held] for side in (few, many) for held in side.by_occasion]
-    between = [[mean_of([math.log(side.means[each]) for each in held]) for held in side.by_occasion]
-               for side in (few, many)]  # fmt: skip
-    thinner = 1 / min(map(len, few.by_occasion)) - mean_of([1 / len(held) for held in many.by_occasion])
+    within = [
+        [math.log(side.means[each]) for each in set_ups] for side in (few, many) for set_ups in side.set_ups_by_occasion
+    ]
+    between = [
+        [mean_of([math.log(side.means[each]) for each in set_ups]) for set_ups in side.set_ups_by_occasion]
+        for side in (few, many)
+    ]
+    thinner = 1 / min(map(len, few.set_ups_by_occasion)) - mean_of([1 / len(each) for each in many.set_ups_by_occasion])
     return math.hypot(
         pooled_deviation(between) or 0.0, (pooled_deviation(within) or 0.0) * math.sqrt(max(0.0, thinner))
     )
 
 
 def _own_deviation(few: SideSetUps) -> float:
-    """What the mean of an occasion varies by for how far its own set-ups lie apart, on the logarithm: one of three that
-    is off moves it by a third, and is no fall. Of several occasions the root mean square.
+    """Deviation of an occasion's mean from the spread of its own set-ups, on the logarithm. One outlier of three
+    set-ups moves it by a third, and is no fall. For several occasions the root mean square.
     """
     if not few.means or min(few.means.values()) <= 0:
         return 0.0
-    held = [[math.log(few.means[each]) for each in set_ups] for set_ups in few.by_occasion]
-    return math.sqrt(mean_of([(deviation(each) or 0.0) ** 2 / len(each) for each in held]))
+    logs = [[math.log(few.means[each]) for each in set_ups] for set_ups in few.set_ups_by_occasion]
+    return math.sqrt(mean_of([(deviation(each) or 0.0) ** 2 / len(each) for each in logs]))
 
 
-def told(effect: Effect, scope: Scope) -> Found:
+def build_scoped_effect(effect: Effect, scope: Scope) -> ScopedEffect:
     """The effect, or why it is absent."""
     return (effect, scope, None) if effect.absent is None else (None, None, effect.absent)

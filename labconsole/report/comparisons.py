@@ -1,9 +1,9 @@
-"""What a report may ask of its points: which two maxima to compare, and with which effect; collapses, second guests,
-streams. Pure.
+"""The comparisons of a report: which two maxima to compare, and with which effect; collapses, second guests, streams.
+Pure.
 
-A comparison is made over the loads at which both settings were measured, and paired by block where the set-ups of a
-block shared one boot of the machine and were taken in one go and in the order that the plan drew. Where something
-forbids a claim, the question carries the reason.
+A comparison uses the loads at which both settings were measured. It is paired by block if the set-ups of a block shared
+one boot of the machine and were measured without interruption, in the order that the plan drew. If something forbids a
+claim, the question has the reason.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from labconsole.measure.maximum import collapse, second_guest_loses
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, Effect, paired_effect, share_effect, unpaired_effect
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_of, set_up_means
 from labconsole.report.claims import Claim, Question
-from labconsole.report.drawn_order import Drawn, why_not_drawn
 from labconsole.report.points import (
     DEDICATED,
     FORWARDING,
@@ -31,18 +30,19 @@ from labconsole.report.points import (
     Values,
     mean_of_point,
 )
+from labconsole.report.randomization import SetUpOrders, find_order_objection
 
 CPU_BASELINES = (IDLE, DEDICATED)
-"""Of table 1: section 3.4 of the paper starts from a second guest without load. Without one, no second guest."""
+"""Baselines of table 1: section 3.4 of the paper starts from an idle second guest. Without one, no second guest."""
 
 NETWORK_BASELINES = (DEDICATED, IDLE)
-"""Of figure 5: the dedicated maximum. Where there is none, beside an idle second guest."""
+"""Baselines of figure 5: the dedicated maximum. Without one, that next to an idle second guest."""
 
 ONE_SET_UP_WHY = "one set-up"
 NOT_REACHED = "a maximum was not reached"
 NO_LOAD_CHOSEN = "too few set-ups to choose the load by"
 PILOTS_LOAD_MISSING = "no run entered at the load that the pilot chose"
-TAKEN_APART = "set-ups of one block were taken at different times: raise set_ups and replay the whole plan"
+NOT_IN_ONE_STRETCH = "set-ups of one block were taken at different times: raise set_ups and replay the whole plan"
 UNKNOWN_BOOTS = "which boots of the machine the set-ups belong to is not known"
 UNKNOWN_REACHED = "whether the maximum was reached is not known"
 
@@ -51,7 +51,7 @@ UNKNOWN_REACHED = "whether the maximum was reached is not known"
 class Comparison:
     """The maximum of one setting against another's, over the loads at which both were measured.
 
-    ``change_ratio``: of the means as they stand, subject / baseline - 1; the claim has the effect that blocks show.
+    ``change_ratio``: of the raw means, subject / baseline - 1; the claim has the effect over blocks.
     """
 
     subject: MaximumReading
@@ -63,7 +63,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collapse:
-    """A setting's rate at the highest load against that at its maximum."""
+    """A setting's rate at the highest load, compared with its maximum."""
 
     reading: MaximumReading
     claim: Claim
@@ -71,7 +71,7 @@ class Collapse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecondGuestSummary:
-    """The second guest beside one setting of the first. ``target_bps`` None with ``all_loads``: over all of them."""
+    """The second guest next to one setting of the first. ``target_bps``: None with ``all_loads``, for all of them."""
 
     setting: Setting
     target_bps: int | None
@@ -83,13 +83,13 @@ class SecondGuestSummary:
 
     @property
     def lost_ratio(self) -> float | None:
-        """Of the means; None where nothing was offered."""
+        """Loss ratio of the means, or None if nothing was offered."""
         return 1 - self.measured_bps.mean / self.offered_bps.mean if self.offered_bps.mean else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamShare:
-    """One stream of several at a setting's maximum: its share of what was forwarded, 1 / streams is fair."""
+    """One of several streams at a setting's maximum: its share of the forwarded packets; 1 / streams is fair."""
 
     reading: MaximumReading
     stream: str
@@ -98,10 +98,10 @@ class StreamShare:
     claim: Claim
 
 
-class AskedQuestions:
-    """The questions of a report in the order of its tables. ``drawn``: in which order set-ups were taken."""
+class QuestionList:
+    """The questions of a report in the order of its tables. ``drawn``: the order in which set-ups were measured."""
 
-    def __init__(self, drawn: Drawn) -> None:
+    def __init__(self, drawn: SetUpOrders) -> None:
         self.drawn = drawn
         self.questions: list[Question] = []
 
@@ -109,65 +109,67 @@ class AskedQuestions:
         self.questions.append(Question(**question))
 
 
-Compared = tuple[MaximumReading, MaximumReading, int]
+MaximumPair = tuple[MaximumReading, MaximumReading, int]
 
 
-def against(
+def compare_with_baseline(
     settings: Mapping[Setting, SettingPoints],
     backgrounds: Sequence[str],
     baselines: Sequence[str],
     table: str,
-    asked: AskedQuestions,
-) -> list[Compared]:
-    """Maxima beside each background against the first of ``baselines`` that was measured for the same setting.
+    questions: QuestionList,
+) -> list[MaximumPair]:
+    """Compare maxima with each background against the first of ``baselines`` that was measured for the same setting.
 
-    Over the loads at which both were measured: a platform that collapses beyond its maximum would else seem slowed by
-    a background that was only tried at the highest load.
+    Uses the loads at which both were measured: otherwise a background that was only tried at the highest load would
+    seem to slow a platform that collapses beyond its maximum.
     """
     found = []
-    for setting, held in settings.items():
+    for setting, points in settings.items():
         if setting.background not in backgrounds:
             continue
         for name in baselines:
             other = settings.get(setting._replace(background=name))
-            common = held.loads & other.loads if other is not None else frozenset()
+            common = points.loads & other.loads if other is not None else frozenset()
             if other is not None and common:
-                found.append(_compare(held, other, common, table, asked))
+                found.append(_compare(points, other, common, table, questions))
                 break
     return found
 
 
-def pairs(settings: Mapping[Setting, SettingPoints], asked: AskedQuestions) -> list[Compared]:
-    """Every two platforms beside no second guest, the one that forwards more first."""
+def compare_platforms(settings: Mapping[Setting, SettingPoints], questions: QuestionList) -> list[MaximumPair]:
+    """Every two platforms without a second guest, the faster one first."""
     groups: dict[tuple[Any, ...], list[SettingPoints]] = {}
-    for setting, held in settings.items():
+    for setting, points in settings.items():
         if setting.background == DEDICATED:
             alike = setting.conditions._replace(**dict.fromkeys(OF_THE_PLATFORM))
-            groups.setdefault((setting[1:4], alike), []).append(held)
+            groups.setdefault((setting[1:4], alike), []).append(points)
     found = []
     for group in groups.values():
         for one, other in combinations(group, 2):
             common = one.loads & other.loads
             if common:
                 more = one.read(common).rate.mean >= other.read(common).rate.mean
-                found.append(_compare(*((one, other) if more else (other, one)), common, "ranking", asked))
+                found.append(_compare(*((one, other) if more else (other, one)), common, "ranking", questions))
     return found
 
 
 def _compare(
-    one: SettingPoints, other: SettingPoints, common: frozenset[float], table: str, asked: AskedQuestions
-) -> Compared:
+    one: SettingPoints, other: SettingPoints, common: frozenset[float], table: str, questions: QuestionList
+) -> MaximumPair:
     subject = one.read(None if common == one.loads else common)
     baseline = other.read(None if common == other.loads else common)
-    effect, why = effect_of(subject, baseline, asked.drawn)
+    effect, why = derive_effect(subject, baseline, questions.drawn)
     ids = (*baseline.point.run_ids, *subject.point.run_ids)
     kind = "pair" if table == "ranking" else "background"
-    asked.ask(table=table, kind=kind, effect=effect, why=why, run_ids=ids)
+    questions.ask(table=table, kind=kind, effect=effect, why=why, run_ids=ids)
     return subject, baseline, len(common)
 
 
-def effect_of(subject: MaximumReading, baseline: MaximumReading, drawn: Drawn) -> tuple[Effect | None, str | None]:
-    """The effect and why it may not be claimed: paired by block where set-ups belong together, else over boots."""
+def derive_effect(
+    subject: MaximumReading, baseline: MaximumReading, drawn: SetUpOrders
+) -> tuple[Effect | None, str | None]:
+    """The effect, and why it may not be claimed: paired by block if set-ups belong together, else over boots."""
     if subject.at_least or baseline.at_least:
         return None, NOT_REACHED
     if ONE_SET_UP in subject.means_bps or ONE_SET_UP in baseline.means_bps:
@@ -179,11 +181,13 @@ def effect_of(subject: MaximumReading, baseline: MaximumReading, drawn: Drawn) -
         return None, UNKNOWN_REACHED
     counts = (subject.point.packets, baseline.point.packets)
     packets = None if None in counts else float(min(count for count in counts if count is not None))
-    of_one_boot = _of_one_boot(subject, baseline)
-    shared = pairs_of(subject, baseline)
+    of_one_boot = _find_blocks_of_one_boot(subject, baseline)
+    shared = find_paired_blocks(subject, baseline)
     if len(shared) < min(len(of_one_boot), MINIMUM_BLOCKS):
-        return None, TAKEN_APART
-    undrawn = why_not_drawn(subject.point, baseline.point, blocks_in_one_go(subject.point, baseline.point), drawn)
+        return None, NOT_IN_ONE_STRETCH
+    undrawn = find_order_objection(
+        subject.point, baseline.point, find_contiguous_blocks(subject.point, baseline.point), drawn
+    )
     if undrawn is not None:
         return None, undrawn
     if shared:
@@ -193,7 +197,7 @@ def effect_of(subject: MaximumReading, baseline: MaximumReading, drawn: Drawn) -
             packets=packets or None,
         )
         return effect, effect.absent
-    ours, theirs = (means_of_boots(reading.means_bps, reading.point.boots) for reading in (subject, baseline))
+    ours, theirs = (average_by_boot(reading.means_bps, reading.point.boots) for reading in (subject, baseline))
     if ours.keys() & theirs.keys():
         return None, "set-ups of one boot that share no block"
     if min(len(ours), len(theirs)) < 3:
@@ -204,49 +208,53 @@ def effect_of(subject: MaximumReading, baseline: MaximumReading, drawn: Drawn) -
     return effect, effect.absent
 
 
-def pairs_of(subject: MaximumReading, baseline: MaximumReading) -> list[Hashable]:
-    """The blocks whose two set-ups may be held against each other: of one boot, and taken in one go."""
-    return [block for block in _of_one_boot(subject, baseline) if _in_one_go(subject.point, baseline.point, block)]
+def find_paired_blocks(subject: MaximumReading, baseline: MaximumReading) -> list[Hashable]:
+    """The blocks whose two set-ups may be compared: of one boot, and measured without interruption."""
+    return [
+        block
+        for block in _find_blocks_of_one_boot(subject, baseline)
+        if _is_contiguous(subject.point, baseline.point, block)
+    ]
 
 
-def _of_one_boot(subject: MaximumReading, baseline: MaximumReading) -> list[Hashable]:
-    """Blocks whose two set-ups are known to share a boot: two that are not known are not shown to be the same."""
+def _find_blocks_of_one_boot(subject: MaximumReading, baseline: MaximumReading) -> list[Hashable]:
+    """Blocks whose two set-ups are known to share a boot; two unknown boots do not count as the same."""
     boots, others = subject.point.boots, baseline.point.boots
     common = [block for block in subject.means_bps if block in baseline.means_bps]
     return [block for block in common if boots[block] is not None and boots[block] == others[block]]
 
 
-def blocks_in_one_go(one: PointSummary, other: PointSummary) -> list[Hashable]:
-    """The same over all blocks of two points, also one that a load was chosen on: its order was drawn as well."""
+def find_contiguous_blocks(one: PointSummary, other: PointSummary) -> list[Hashable]:
+    """Contiguous blocks among all those of two points, including one that chose a load: its order was drawn as well."""
     common = [block for block in one.boots if block in other.boots]
     of_one_boot = [block for block in common if one.boots[block] is not None and one.boots[block] == other.boots[block]]
-    return [block for block in of_one_boot if _in_one_go(one, other, block)]
+    return [block for block in of_one_boot if _is_contiguous(one, other, block)]
 
 
-def _in_one_go(one: PointSummary, other: PointSummary, block: Hashable) -> bool:
-    """Whether no set-up of another block of the plan was begun between the two: measure/stretches.py."""
+def _is_contiguous(one: PointSummary, other: PointSummary, block: Hashable) -> bool:
+    """Whether no set-up of another block of the plan began between the two: measure/contiguous_set_ups.py."""
     stretch = one.stretches[block]
     return stretch is not None and stretch == other.stretches[block]
 
 
-def means_of_boots(means: Mapping[Hashable, float], boots: Mapping[Hashable, str | None]) -> dict[str, float]:
-    """Mean of each boot's set-ups, from those of the blocks; boots that are not known make none."""
+def average_by_boot(means: Mapping[Hashable, float], boots: Mapping[Hashable, str | None]) -> dict[str, float]:
+    """Mean of each boot's set-ups, from those of the blocks; unknown boots are left out."""
     found: dict[str, list[float]] = {}
     for block, mean in means.items():
         boot = boots[block]
         if boot is not None:
             found.setdefault(boot, []).append(mean)
-    return {boot: mean_of(held) for boot, held in found.items()}
+    return {boot: mean_of(values) for boot, values in found.items()}
 
 
-def change_of_means(subject: MaximumReading, baseline: MaximumReading) -> float | None:
+def derive_change_of_means(subject: MaximumReading, baseline: MaximumReading) -> float | None:
     return subject.rate.mean / baseline.rate.mean - 1 if baseline.rate.mean > 0 else None
 
 
-def collapses(settings: Mapping[Setting, SettingPoints], asked: AskedQuestions) -> list[MaximumReading]:
-    """One question for each setting whose maximum lies below its highest load.
+def find_collapses(settings: Mapping[Setting, SettingPoints], questions: QuestionList) -> list[MaximumReading]:
+    """One question for each setting whose maximum is below its highest load.
 
-    Both loads are of one set-up: what else its platform did falls out, but not when in it they were taken.
+    Both loads share their set-ups: other effects of the platform cancel out, but not the time of each load within one.
     """
     found = []
     for setting in settings.values():
@@ -258,32 +266,35 @@ def collapses(settings: Mapping[Setting, SettingPoints], asked: AskedQuestions) 
         effect = collapse(reading.choice, reading.highest.values_bps, packets=packets or None)
         if effect is not None:
             ids = (*reading.point.run_ids, *reading.highest.run_ids)
-            undrawn = why_not_drawn(reading.point, reading.highest, tuple(reading.means_bps), asked.drawn)
-            asked.ask(
-                table="collapse", kind="collapse", effect=effect if undrawn is None else None,
-                why=undrawn or effect.absent, run_ids=ids,
-            )  # fmt: skip
+            undrawn = find_order_objection(reading.point, reading.highest, tuple(reading.means_bps), questions.drawn)
+            questions.ask(
+                table="collapse",
+                kind="collapse",
+                effect=effect if undrawn is None else None,
+                why=undrawn or effect.absent,
+                run_ids=ids,
+            )
             found.append(reading)
     return found
 
 
-def second_guests(
-    points: Sequence[PointSummary], facts: Mapping[str, RunFacts], all_loads: bool, asked: AskedQuestions | None
+def summarize_second_guests(
+    points: Sequence[PointSummary], facts: Mapping[str, RunFacts], all_loads: bool, questions: QuestionList | None
 ) -> list[SecondGuestSummary]:
-    """Offered and measured of the second guest beside each point of the first, or beside all its loads together.
+    """Offered and measured packets of the second guest next to each point of the first, or over all its loads.
 
-    The papers' tables 2 and 3 average over the loads. Runs whose second guest sent nothing known do not enter.
+    The papers' tables 2 and 3 average over the loads. Runs whose second guest sent an unknown amount do not enter.
     """
     groups: dict[Any, list[PointSummary]] = {}
     for point in points:
         if point.background in FORWARDING:
             groups.setdefault(point.key if all_loads else (point.key, point.load), []).append(point)
     found = []
-    for held in groups.values():
+    for group in groups.values():
         offered: Values = {}
         measured: Values = {}
         run_ids: list[str] = []
-        for point in held:
+        for point in group:
             for run_id, block in zip(point.run_ids, point.blocks_of_runs, strict=True):
                 fact = facts.get(run_id)
                 if fact is not None and fact.second_bps is not None:
@@ -292,17 +303,19 @@ def second_guests(
                     measured.setdefault(block, []).append(fact.second_bps[1])
         if not run_ids:
             continue
-        if asked is not None:
-            table = f"table-{2 + FORWARDING.index(held[0].background)}"
+        if questions is not None:
+            table = f"table-{2 + FORWARDING.index(group[0].background)}"
             packets = [known for run_id in run_ids if (known := facts[run_id].second_packets) is not None]
-            asked.ask(
-                table=table, kind="second-guest", run_ids=tuple(run_ids),
-                **_in_and_out(offered, measured, min(packets, default=None)),
-            )  # fmt: skip
+            questions.ask(
+                table=table,
+                kind="second-guest",
+                run_ids=tuple(run_ids),
+                **_derive_second_guest_effect(offered, measured, min(packets, default=None)),
+            )
         found.append(
             SecondGuestSummary(
-                setting=held[0].key,
-                target_bps=None if all_loads else held[0].target_bps,
+                setting=group[0].key,
+                target_bps=None if all_loads else group[0].target_bps,
                 all_loads=all_loads,
                 offered_bps=mean_of_point(offered),
                 measured_bps=mean_of_point(measured),
@@ -312,24 +325,29 @@ def second_guests(
     return found
 
 
-def _in_and_out(offered: Values, measured: Values, packets: int | None) -> dict[str, Any]:
+def _derive_second_guest_effect(offered: Values, measured: Values, packets: int | None) -> dict[str, Any]:
     if ONE_SET_UP in offered:
         return {"effect": None, "why": ONE_SET_UP_WHY}
     effect = second_guest_loses(set_up_means(measured), set_up_means(offered), packets=packets)
     return {"effect": effect, "why": effect.absent}
 
 
-def with_claim(guest: SecondGuestSummary, claim: Claim) -> SecondGuestSummary:
+def add_claim(guest: SecondGuestSummary, claim: Claim) -> SecondGuestSummary:
     return SecondGuestSummary(
-        setting=guest.setting, target_bps=guest.target_bps, all_loads=guest.all_loads, offered_bps=guest.offered_bps,
-        measured_bps=guest.measured_bps, run_ids=guest.run_ids, claim=claim,
-    )  # fmt: skip
+        setting=guest.setting,
+        target_bps=guest.target_bps,
+        all_loads=guest.all_loads,
+        offered_bps=guest.offered_bps,
+        measured_bps=guest.measured_bps,
+        run_ids=guest.run_ids,
+        claim=claim,
+    )
 
 
-def streams(
-    settings: Mapping[Setting, SettingPoints], facts: Mapping[str, RunFacts], asked: AskedQuestions
+def compare_streams(
+    settings: Mapping[Setting, SettingPoints], facts: Mapping[str, RunFacts], questions: QuestionList
 ) -> list[tuple[MaximumReading, str, int, float]]:
-    """How far each stream lies from its fair share at a setting's maximum; of two, one says what the other does."""
+    """Difference of each stream from its fair share at a setting's maximum; of two streams one determines the other."""
     found = []
     for setting in settings.values():
         if setting.setting.sources < 2:
@@ -353,6 +371,6 @@ def streams(
             else:
                 effect = share_effect(means, count, packets=packets / count if packets else None)
                 why = effect.absent
-            asked.ask(table="streams", kind="streams", effect=effect, why=why, run_ids=tuple(ids))
+            questions.ask(table="streams", kind="streams", effect=effect, why=why, run_ids=tuple(ids))
             found.append((reading, name, count, mean_of(list(means.values()))))
     return found

@@ -1,19 +1,19 @@
-"""What may be concluded from a report and what not, in sentences at its head. Pure."""
+"""Sentences at the head of a report on what may and may not be concluded from it. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 
+from labconsole.measure.paired_blocks import newest_trials
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS
-from labconsole.measure.trials_of_guests import newest_trials
 from labconsole.model.plan.claims import CLAIMS
 from labconsole.report.claims import NO_MARGIN, Family
 from labconsole.report.evaluation import Evaluation
-from labconsole.report.planned_trials import TrialOfPlan, enters
-from labconsole.report.sample import Planned, missing_words
+from labconsole.report.formatting import format_noun_count, format_number
+from labconsole.report.planned_trials import TrialOfPlan, is_included
+from labconsole.report.sample import PlannedCounts, describe_missing
 from labconsole.report.selection import Selection
-from labconsole.report.words import count, number
 
 ONE_SET_UP = (
     "One set-up: every platform was set up once, and its trials say nothing about how much another set-up would "
@@ -21,54 +21,62 @@ ONE_SET_UP = (
 )
 
 
-def conclusions(
-    made: Evaluation, found: Sequence[Planned], selection: Selection, *, unreadable: Sequence[str] = (),
-    trials: Sequence[TrialOfPlan] | None = None, judged: Sequence[str] = (),
-) -> list[str]:  # fmt: skip
-    """Sentences, most important first. ``unreadable``: runs of which only the columns of the store can be read;
-    ``trials``: what the report is of where it is of no run; ``judged``: by which tolerances, in sentences.
+def draw_conclusions(
+    made: Evaluation,
+    found: Sequence[PlannedCounts],
+    selection: Selection,
+    *,
+    unreadable: Sequence[str] = (),
+    trials: Sequence[TrialOfPlan] | None = None,
+    judged: Sequence[str] = (),
+) -> list[str]:
+    """Sentences, most important first. ``unreadable``: runs of which only the store's columns are readable. ``trials``:
+    the subject of a report without runs. ``judged``: the tolerances used, in sentences.
     """
-    words = [*selection.warnings, *judged]
+    sentences = [*selection.warnings, *judged]
     if trials is not None:
-        return words + _of_guests(trials, made.claims) + _family(made.claims, 0) + _missing(found)
+        return sentences + _describe_guest_trials(trials, made.claims) + _family(made.claims, 0) + _missing(found)
     if unreadable:
-        words.append(
+        sentences.append(
             f"The {'record' if len(unreadable) == 1 else 'records'} of {', '.join(unreadable[:5])}"
-            f"{' and others' if len(unreadable) > 5 else ''} ({count(len(unreadable), 'run')}) could not be read. If "
-            f"the store's columns say that such a run enters, it is part of the means, but this report cannot vouch "
-            f"for it: run `labconsole verify`."
+            f"{' and others' if len(unreadable) > 5 else ''} ({format_noun_count(len(unreadable), 'run')}) could not "
+            f"be read. If the store's columns say that such a run enters, it is part of the means, but this report "
+            f"cannot vouch for it: run `labconsole verify`."
         )
-    words += _set_ups(made)
-    words += _methods(made)
-    words += _family(made.claims, _usual_blocks(made))
+    sentences += _set_ups(made)
+    sentences += _methods(made)
+    sentences += _family(made.claims, _usual_blocks(made))
     if made.claims.size and selection.narrows:
-        words.append(
+        sentences.append(
             "Runs that were not selected were not tested: the family of claims is smaller than that of all runs, so "
             "a row may be different here that is inconclusive there. Selecting after having looked at the results "
             "amounts to looking more than once."
         )
-    words += _unclaimed(made)
-    return words + _missing(found)
+    sentences += _unclaimed(made)
+    return sentences + _missing(found)
 
 
-def _of_guests(trials: Sequence[TrialOfPlan], family: Family) -> list[str]:
-    entered = [trial for trial in newest_trials(trials) if enters(trial)]
+def _describe_guest_trials(trials: Sequence[TrialOfPlan], family: Family) -> list[str]:
+    entered = [trial for trial in newest_trials(trials) if is_included(trial)]
     if not entered:
         return ["No trial enters a mean."] if trials else []
     plans = [(each.testbed_fingerprint, each.plan.name, each.plan.plan_hash, each.plan.block) for each in entered]
     verb = "enters" if len(entered) == 1 else "enter"
-    words = [f"{count(len(entered), 'trial')} of {len(trials)} {verb}, of {count(len(set(plans)), 'block')}."]
+    sentences = [
+        f"{format_noun_count(len(entered), 'trial')} of {len(trials)} {verb}, "
+        f"of {format_noun_count(len(set(plans)), 'block')}."
+    ]
     if not family.size:
-        words.append(
+        sentences.append(
             "No comparison was tested, so nothing is claimed, and a difference between means may be chance. A test "
             f"needs both points in the same {MINIMUM_BLOCKS} blocks, in an order that was drawn, or each in "
             f"{MINIMUM_BLOCKS} boots of its own."
         )
-    return words
+    return sentences
 
 
-def _missing(found: Sequence[Planned]) -> list[str]:
-    missing = missing_words(found)
+def _missing(found: Sequence[PlannedCounts]) -> list[str]:
+    missing = describe_missing(found)
     return [f"Missing of what was planned: {'; '.join(missing)}."] if missing else []
 
 
@@ -78,21 +86,21 @@ def _set_ups(made: Evaluation) -> list[str]:
         return ["No run enters a mean."]
     if counts == [1]:
         return [ONE_SET_UP]
-    told = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    number = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     interval = (
         "its interval that of set-ups" if counts[-1] >= MINIMUM_BLOCKS else "without an interval (three give one)"
     )
-    words = [
-        f"{told} set-ups of each platform and background. A mean is that of the set-ups' means, {interval}; "
+    sentences = [
+        f"{number} set-ups of each platform and background. A mean is that of the set-ups' means, {interval}; "
         "comparisons are paired by block, which removes what a whole block has in common."
     ]
     few = sum(point.set_ups < MINIMUM_BLOCKS for point in made.points)
     if few:
-        words.append(
-            f"{count(few, 'point')} of {len(made.points)} with fewer than {MINIMUM_BLOCKS} set-ups: nothing is "
-            f"claimed about them."
+        sentences.append(
+            f"{format_noun_count(few, 'point')} of {len(made.points)} with fewer than {MINIMUM_BLOCKS} set-ups: "
+            f"nothing is claimed about them."
         )
-    return words
+    return sentences
 
 
 def _methods(made: Evaluation) -> list[str]:
@@ -108,9 +116,8 @@ def _methods(made: Evaluation) -> list[str]:
 
 def _usual_blocks(made: Evaluation) -> int:
     blocks = Counter(
-        claim.effect.blocks for claim in made.claims.claims
-        if claim.effect is not None and claim.adjusted_p is not None
-    )  # fmt: skip
+        claim.effect.blocks for claim in made.claims.claims if claim.effect is not None and claim.adjusted_p is not None
+    )
     return blocks.most_common(1)[0][0] if blocks else 0
 
 
@@ -118,46 +125,48 @@ def _family(family: Family, blocks: int) -> list[str]:
     if not family.size:
         return []
     equal = sum(claim.word == "equivalent" for claim in family.claims)
-    words = [
-        f"{count(family.size, 'claim')} {'was' if family.size == 1 else 'were'} tested as one family (Holm 1979): "
-        "without any effect, at most one report in twenty calls anything different. "
+    sentences = [
+        f"{format_noun_count(family.size, 'claim')} {'was' if family.size == 1 else 'were'} tested as one family "
+        "(Holm 1979): without any effect, at most one report in twenty calls anything different. "
         f"{family.different} came out different"
         + (
-            "." if family.size == family.beside
-            else f", {equal} equivalent within ± {100 * family.margin_ratio:g} %." if family.margin_ratio is not None
+            "."
+            if family.size == family.beside
+            else f", {equal} equivalent within ± {100 * family.margin_ratio:g} %."
+            if family.margin_ratio is not None
             else f"; {NO_MARGIN['margin' in family.differ]}, so that nothing is called equivalent."
         )
-    ]  # fmt: skip
+    ]
     if family.size == family.beside:
-        return words
+        return sentences
     if "claims" in family.differ:
-        words.append("The runs' plans differ in which tables may make claims, so all tables do.")
+        sentences.append("The runs' plans differ in which tables may make claims, so all tables do.")
     if family.margin_ratio is not None and family.declared == "option":
-        words.append("The margin was chosen afterwards, by the author of this report (--margin).")
+        sentences.append("The margin was chosen afterwards, by the author of this report (--margin).")
     if family.tables is not None:
         named = "; ".join(f"{name} ({CLAIMS[name]})" if name in CLAIMS else name for name in family.tables)
-        words.append(f"According to the plan, only these tables make claims: {named}.")
+        sentences.append(f"According to the plan, only these tables make claims: {named}.")
     price = family.price(blocks)
     if price is not None:
-        words.append(
-            f"The price of {count(family.size, 'claim')}: with {blocks} blocks the smallest p has to come from |t| > "
-            f"{number(price[0])}, an effect of {number(price[1])} standard deviations between blocks. Fewer claims "
-            "(claims: in the plan) or more set-ups lower it, fixed before the next plan is measured: added to this "
-            "plan after a look at its results, they make false findings more frequent."
+        sentences.append(
+            f"The price of {format_noun_count(family.size, 'claim')}: with {blocks} blocks the smallest p has to come "
+            f"from |t| > {format_number(price[0])}, an effect of {format_number(price[1])} standard deviations between "
+            "blocks. Fewer claims (claims: in the plan) or more set-ups lower it, fixed before the next plan is "
+            "measured: added to this plan after a look at its results, they make false findings more frequent."
         )
-    words.append(
+    sentences.append(
         "Blocks are assumed to be independent. Noise that lasts longer than a block, or a drift that varies within a "
         "block, is not completely removed by pairing (docs/statistics.md says how much remains)."
     )
-    return words
+    return sentences
 
 
 def _unclaimed(made: Evaluation) -> list[str]:
-    """Why rows claim nothing, counted."""
+    """Reasons for which rows claim nothing, counted."""
     why = Counter(claim.why for claim in made.claims.claims if claim.why is not None)
     if not why:
         return []
-    told = "; ".join(
+    counts = "; ".join(
         f"{reason} ({times})" for reason, times in sorted(why.items(), key=lambda item: (-item[1], item[0]))
     )
-    return [f"Rows without a claim, and why: {told}."]
+    return [f"Rows without a claim, and why: {counts}."]

@@ -1,8 +1,7 @@
-"""What a report needs of the records beyond the columns of a list of runs. Pure; one record after the other.
+"""What a report needs of the records, in addition to the columns of a list of runs. Pure; takes one record at a time.
 
-Records come as plain JSON, oldest first, and are let go of again: so memory grows with what is found, not with the
-number of runs. Who feeds the digest turns what is missing in a record (KeyError, TypeError) into an error that names
-the run.
+Records are plain JSON, oldest first, and are not kept: memory grows with the findings, not with the number of runs. The
+caller turns a missing part of a record (KeyError, TypeError) into an error that names the run.
 """
 
 from __future__ import annotations
@@ -16,30 +15,30 @@ from typing import Any
 from labconsole.measure.groups import SIDES, WHY
 from labconsole.measure.statistics.repetitions import jain_index
 from labconsole.model.design_point import INCLUDES_FCS, FrameSize
-from labconsole.report.dropped import DroppedByKernel
-from labconsole.report.judged_by import Unusual, unusual
-from labconsole.report.packet_delays import kernels_asked, packet_delays
+from labconsole.report.fact_history import FactHistory
+from labconsole.report.kernel_drops import KernelDropCounts
+from labconsole.report.packet_delays import list_kernel_probes, read_packet_delays
 from labconsole.report.points import RunFacts
 from labconsole.report.sample import PlanFacts
-from labconsole.report.seen_facts import SeenFacts
-from labconsole.report.telemetry_trials import TelemetryTrial, telemetry_trials
+from labconsole.report.telemetry_trials import TelemetryTrial, read_telemetry_trials
+from labconsole.report.tolerances_used import NonDefaultTolerances, find_non_default_tolerances
 from labconsole.units import format_rate_bps
 
 BEFORE_UUT = ("uut_in",)
 BEFORE_GUEST = ("uut_in", "to_guest", "guest_in")
-"""Hops of the ledger up to which loss happened before the guest saw the packet."""
+"""Hops of the ledger where loss happens before the guest sees the packet."""
 
 GUEST_HOPS = frozenset({"to_guest", "guest_in", "guest_out", "from_guest"})
 
-WORTH_TELLING_RATIO = 0.001
-"""Of what was offered; whose loss is below that needs no place."""
+MIN_REPORTED_LOSS_RATIO = 0.001
+"""As a share of offered packets; a smaller loss is not attributed to a hop."""
 
 Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """One run that shows something: what was asked of it, a sentence, and the figure that a finding tells of."""
+    """One run that supports a finding: its request, a sentence, and the figure that the finding reports."""
 
     run_id: str
     asked: str
@@ -49,8 +48,8 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
-    """A run that enters no mean, and why: codes with their sentences."""
+class ExcludedRun:
+    """A run that enters no mean, with the reasons: codes with their sentences."""
 
     run_id: str
     asked: str
@@ -59,7 +58,7 @@ class LeftOut:
 
 @dataclass(slots=True)
 class Influence:
-    """Entries of one kind at one node: in how many runs, and the newest sentence."""
+    """Entries of one kind at one node: the number of runs, and the newest sentence."""
 
     runs: int = 0
     detail: str = ""
@@ -67,7 +66,7 @@ class Influence:
 
 @dataclass(slots=True)
 class Load:
-    """Background load of one kind on one platform: what was asked for and reached, run by run."""
+    """Background load of one kind on one platform: requested and achieved, run by run."""
 
     guests: Counter[str] = field(default_factory=Counter)
     run_ids: list[str] = field(default_factory=list)
@@ -75,36 +74,36 @@ class Load:
     achieved: dict[str, list[float]] = field(default_factory=dict)
 
 
-def _target_words(asked: Json) -> str:
-    target, size_bytes = asked["target_bps"], asked["frame_size_bytes"]
+def _format_target(requested: Json) -> str:
+    target, size_bytes = requested["target_bps"], requested["frame_size_bytes"]
     if size_bytes is not None:
-        target = FrameSize(size_bytes, asked[INCLUDES_FCS]).wish(target)
+        target = FrameSize(size_bytes, requested[INCLUDES_FCS]).wish(target)
     return target if isinstance(target, str) else format_rate_bps(target)
 
 
-def asked_words(record: Json) -> tuple[str, str]:
-    """What was asked for, as findings name it: platform and frame size, and what they were measured with."""
-    asked = record["requested"]
-    size = _size_words(asked) + (" with FCS" if asked[INCLUDES_FCS] else "")
-    beside = "" if asked["background"] == "none" else f" beside {asked['background']}"
-    load = _target_words(asked)
-    return f"{asked['platform']}, {size}", f"{asked['sources']} × {load}{beside}"
+def format_request(record: Json) -> tuple[str, str]:
+    """The request as findings name it: platform and frame size, and the means of measurement."""
+    requested = record["requested"]
+    size = _format_size(requested) + (" with FCS" if requested[INCLUDES_FCS] else "")
+    background = "" if requested["background"] == "none" else f" beside {requested['background']}"
+    load = _format_target(requested)
+    return f"{requested['platform']}, {size}", f"{requested['sources']} × {load}{background}"
 
 
-def _size_words(asked: Json) -> str:
-    size = asked["frame_size_bytes"]
+def _format_size(requested: Json) -> str:
+    size = requested["frame_size_bytes"]
     return "mixed sizes" if size is None else f"{size} B"
 
 
-FOUND = "left as it was found"
-"""Of flow control: no platform asked for anything."""
+LEFT_UNCHANGED = "left as it was found"
+"""Flow control for which no platform requested anything."""
 
 
 class Digest:
-    """``add`` takes the records, oldest first; the fields hold what was seen in them.
+    """``add`` takes the records, oldest first; the fields collect what they contain.
 
-    ``entering``: ids of the runs that enter a mean. The others only say why they do not (``why``, a key of WHY by run
-    id): an aborted run has unequal streams, and that says nothing of a platform.
+    ``entering``: ids of the runs that enter a mean. The others only give the reason why not (``why``, a key of WHY by
+    run id): an aborted run has unequal streams, and that says nothing about a platform.
     """
 
     def __init__(self, entering: Collection[str], why: Mapping[str, str] | None = None) -> None:
@@ -116,7 +115,7 @@ class Digest:
         self.said: dict[str, Counter[str]] = {}
         self.plans: dict[str, tuple[str, Counter[int]]] = {}
         self.doubts: dict[str, Evidence] = {}
-        self.left_out: list[LeftOut] = []
+        self.left_out: list[ExcludedRun] = []
         self.unreadable: list[str] = []
         self.missed: list[Evidence] = []
         self.short: list[Evidence] = []
@@ -128,80 +127,82 @@ class Digest:
         self.planned: dict[tuple[str, str], PlanFacts] = {}
         self.loads: dict[tuple[str, str], Load] = {}
         self.influences: dict[tuple[str, str], Influence] = {}
-        self.nodes: dict[str, SeenFacts] = {}
-        self.settings: dict[str, SeenFacts] = {}
-        self.platforms: dict[str, SeenFacts] = {}
+        self.nodes: dict[str, FactHistory] = {}
+        self.settings: dict[str, FactHistory] = {}
+        self.platforms: dict[str, FactHistory] = {}
         self.paths: dict[tuple[str, str], str] = {}
-        self.unusual: list[Unusual] = []
+        self.unusual: list[NonDefaultTolerances] = []
         self.telemetry: list[TelemetryTrial] = []
         self.untold_telemetry = 0
-        self.dropped = DroppedByKernel()
+        self.dropped = KernelDropCounts()
 
     def add(self, record: Json) -> None:
-        """Take one record."""
+        """Add one record."""
         self.runs += 1
         self.emulated = self.emulated or record["emulated"]
         self.first = min(self.first or record["started_at"], record["started_at"])
         self.last = max(self.last, record["finished_at"])
-        self.unusual.append(unusual((record.get("in_force") or {}).get("tolerances", {})))
+        self.unusual.append(find_non_default_tolerances((record.get("in_force") or {}).get("tolerances", {})))
         self._choices(record)
         self._surroundings(record)
-        asked, load = asked_words(record)
-        shows = partial(Evidence, run_id=record["run_id"], asked=asked, load=load)
+        request, load = format_request(record)
+        shows = partial(Evidence, run_id=record["run_id"], asked=request, load=load)
         reasons = record["verdict"]["reasons"]
         for each in reasons:
             if each["code"] == "background_missed":
                 self.missed.append(shows(detail=each["detail"]))
         if record.get("role") == "telemetry":
-            told = telemetry_trials(record)
-            self.telemetry += told
-            self.untold_telemetry += not told
-            if told:
+            trials = read_telemetry_trials(record)
+            self.telemetry += trials
+            self.untold_telemetry += not trials
+            if trials:
                 self.dropped.add(record)
         if record["run_id"] not in self._entering:
-            self._kept_out(record, shows, f"{asked}, {load}")
+            self._add_exclusion(record, shows, f"{request}, {load}")
             return
         self._reasons(shows, reasons)
         self._streams(record, shows)
         self.dropped.add(record)
-        self.facts[record["run_id"]] = facts_of(record)
+        self.facts[record["run_id"]] = build_run_facts(record)
         if record["background"] is not None:
             self._background(record, record["background"])
 
-    def _kept_out(self, record: Json, shows: partial[Evidence], asked: str) -> None:
+    def _add_exclusion(self, record: Json, shows: partial[Evidence], request: str) -> None:
         reasons = record["verdict"]["reasons"]
         why = self._why.get(record["run_id"], "invalid")
-        words = tuple((each["code"], each["detail"]) for each in reasons if why in ("invalid", each["code"]))
+        details = tuple((each["code"], each["detail"]) for each in reasons if why in ("invalid", each["code"]))
         if why in SIDES:
             detail = next((each["detail"] for each in reasons if each["code"] == why), "")
             self.beside.setdefault(why, []).append(shows(detail=detail))
         if why == "telemetry":
-            return  # a table of its own tells of it
+            return  # has a table of its own
         self.left_out.append(
-            LeftOut(run_id=record["run_id"], asked=asked, reasons=words or ((why, WHY.get(why, why)),))
+            ExcludedRun(run_id=record["run_id"], asked=request, reasons=details or ((why, WHY.get(why, why)),))
         )
 
     def _say(self, what: str, word: object, times: int = 1) -> None:
         self.said.setdefault(what, Counter())[str(word)] += times
 
     def _choices(self, record: Json) -> None:
-        asked, plan = record["requested"], record["plan"]
+        requested, plan = record["requested"], record["plan"]
         for name in ("testbed", "testbed_fingerprint", "operator", "labconsole_version"):
             self._say(name, record[name])
         for name in ("platform", INCLUDES_FCS, "background", "observe", "generator", "sources"):
-            self._say(name, asked[name])
-        self._say("size", _size_words(asked))
-        self._say("duration", f"{asked['duration_s']:g} s")
-        self._say("target", _target_words(asked))
+            self._say(name, requested[name])
+        self._say("size", _format_size(requested))
+        self._say("duration", f"{requested['duration_s']:g} s")
+        self._say("target", _format_target(requested))
         if plan is not None and record.get("role") != "telemetry":
             self.plans.setdefault(plan["hash"], (plan["name"], Counter()))[1][plan["seed"]] += 1
             key, set_ups = (plan["hash"], record["testbed_fingerprint"]), plan.get("set_ups")
             before = self.planned.get(key)
             first = None if before is None else before.first_set_ups
             self.planned[key] = PlanFacts(
-                name=plan["name"], set_ups=set_ups, repetitions=plan.get("repetitions"),
+                name=plan["name"],
+                set_ups=set_ups,
+                repetitions=plan.get("repetitions"),
                 first_set_ups=set_ups if first is None else first,
-            )  # fmt: skip
+            )
         elif plan is None:
             self._say("without a plan", "runs")
         for stream in record["streams"]:
@@ -209,19 +210,19 @@ class Digest:
             self._say("sender", f"{stream['generator']} {stream['generator_version'] or ''}".strip())
 
     def _surroundings(self, record: Json) -> None:
-        told = dict.fromkeys(  # each once, in the record's order: the last stays as the newest
+        entries = dict.fromkeys(  # each once, in the record's order: the last stays as the newest
             (str(entry.get("kind", "note")), str(entry.get("node") or "console"), str(entry.get("detail") or ""))
             for entry in record["influences"]
         )
-        for kind, node, detail in told:
-            held = self.influences.setdefault((kind, node), Influence())
-            held.runs, held.detail = held.runs + 1, detail
+        for kind, node, detail in entries:
+            influence = self.influences.setdefault((kind, node), Influence())
+            influence.runs, influence.detail = influence.runs + 1, detail
         environment = record["environment"]
-        self.see_nodes(environment.get("nodes") or {})
+        self.add_nodes(environment.get("nodes") or {})
         attested = environment.get("platform")
         if isinstance(attested, dict):
             name = record["requested"]["platform"] + (", with a second guest" if record["background"] else "")
-            self.platforms.setdefault(name, SeenFacts()).add(attested)
+            self.platforms.setdefault(name, FactHistory()).add(attested)
         self._say("flow control", _flow_control(attested))
         calibration = environment.get("calibration")
         if isinstance(calibration, dict):
@@ -229,23 +230,23 @@ class Digest:
         else:
             self._say("calibration", "none")
 
-    def see_nodes(self, nodes: Json) -> None:
-        """What a record says of its nodes; also one that is no run, or that enters nothing else."""
+    def add_nodes(self, nodes: Json) -> None:
+        """Add what a record says of its nodes, even if it is not a run or is otherwise excluded."""
         for name, said in nodes.items():
             if isinstance(said, dict):
-                facts = self.nodes.setdefault(name, SeenFacts())
+                facts = self.nodes.setdefault(name, FactHistory())
                 facts.add(said.get("facts") or {})
                 facts.add({key: value for key, value in said.items() if key not in ("facts", "settings")})
-                told = said["settings"] if isinstance(said.get("settings"), dict) else {}
-                if told or name in self.settings:
-                    self.settings.setdefault(name, SeenFacts()).add_whole(told)
+                settings = said["settings"] if isinstance(said.get("settings"), dict) else {}
+                if settings or name in self.settings:
+                    self.settings.setdefault(name, FactHistory()).add_whole(settings)
 
     def _reasons(self, shows: partial[Evidence], reasons: list[Json]) -> None:
         for each in reasons:
             self.doubts[each["code"]] = shows(detail=each["detail"])
         same = [each for each in reasons if each["code"] == "offered_short"]
         if same:
-            found = self.throttled if any(map(_by_flow_control, same)) else self.short
+            found = self.throttled if any(map(_is_caused_by_flow_control, same)) else self.short
             found.append(shows(detail=same[0]["detail"]))
 
     def _streams(self, record: Json, shows: partial[Evidence]) -> None:
@@ -254,7 +255,7 @@ class Digest:
             self._path(record["requested"]["platform"], stream)
         lost = sum(stream["loss_packets"] or 0 for stream in streams)
         sent = sum(stream["offered_packets"] or 0 for stream in streams)
-        if lost <= 0 or lost < WORTH_TELLING_RATIO * sent:
+        if lost <= 0 or lost < MIN_REPORTED_LOSS_RATIO * sent:
             return
         hops = [hop for stream in streams for hop in stream["ledger"]]
         guest = any(hop["hop"] in GUEST_HOPS for hop in hops)
@@ -275,22 +276,22 @@ class Digest:
         cpus = background["cpus"]
         load.guests[f"{background['guest'] or 'no guest'}, {f'CPU {cpus}' if cpus else 'not pinned'}"] += 1
         for name in ("requested", "achieved"):
-            held = getattr(load, name)
+            values = getattr(load, name)
             for quantity, value in background[name].items():
                 if value is not None:
-                    held.setdefault(quantity, []).append(float(value))
+                    values.setdefault(quantity, []).append(float(value))
 
 
-OFFERED_ALIKE = 0.95
-"""Jain's index of what the streams were offered from which on their shares of what came out are compared."""
+EQUAL_OFFER_JAIN = 0.95
+"""Jain's index of what the streams were offered; from here on their shares of the output are compared."""
 
 
-def facts_of(record: Json) -> RunFacts:
-    """What conclusions need of one record."""
+def build_run_facts(record: Json) -> RunFacts:
+    """Extract from one record what conclusions need."""
     plan, streams = record["plan"] or {}, record["streams"]
     fixed = plan.get("fixed")
-    beside = (record["background"] or {}).get("streams") or []
-    second = tuple(_sum([stream[name] for stream in beside]) for name in ("offered_bps", "measured_bps"))
+    background_streams = (record["background"] or {}).get("streams") or []
+    second = tuple(_sum([stream[name] for stream in background_streams]) for name in ("offered_bps", "measured_bps"))
     claims = plan.get("claims")
     return RunFacts(
         fixed=fixed is not None,
@@ -298,15 +299,15 @@ def facts_of(record: Json) -> RunFacts:
         margin_ratio=plan.get("margin_ratio"),
         claims=None if claims is None else tuple(claims),
         shares=_shares(streams),
-        second_bps=None if not beside or None in second else second,  # type: ignore[arg-type]
-        second_packets=sum(stream["measured_packets"] or 0 for stream in beside) or None,
+        second_bps=None if not background_streams or None in second else second,  # type: ignore[arg-type]
+        second_packets=sum(stream["measured_packets"] or 0 for stream in background_streams) or None,
         one_way_ns=_delays(streams, "one_way_ns"),
         pdv_ns=_delays(streams, "pdv_ns"),
         witnesses=tuple(sorted({stream["measured_from"] or "neither" for stream in streams})),
         place=_place(plan),
-        packet_delays=packet_delays(streams),
-        delays_since_due=packet_delays(streams, since_due=True),
-        kernels_asked=kernels_asked(record),
+        packet_delays=read_packet_delays(streams),
+        delays_since_due=read_packet_delays(streams, since_due=True),
+        kernels_asked=list_kernel_probes(record),
     )
 
 
@@ -316,12 +317,12 @@ def _place(plan: Json) -> tuple[int, str | None, int, int | None] | None:
 
 
 def _shares(streams: list[Json]) -> dict[str, float] | None:
-    """Of each stream in what was forwarded; None for one, and where they were not offered the same."""
+    """Each stream's share of the forwarded packets, or None if there is one stream or their offered loads differ."""
     if len(streams) < 2:
         return None
     offered = [stream["offered_pps"] for stream in streams]
     rates = [_rate(stream) for stream in streams]
-    if None in offered or None in rates or not any(rates) or (jain_index(offered) or 0.0) < OFFERED_ALIKE:
+    if None in offered or None in rates or not any(rates) or (jain_index(offered) or 0.0) < EQUAL_OFFER_JAIN:
         return None
     total = sum(rate or 0.0 for rate in rates)
     return {stream["name"]: (rate or 0.0) / total for stream, rate in zip(streams, rates, strict=True)}
@@ -334,11 +335,11 @@ def _rate(stream: Json) -> float | None:
 
 
 def _delays(streams: list[Json], kind: str) -> tuple[float, float] | None:
-    """p50 and p99, meaned over the streams; None unless each of them knows its delay."""
-    held = [(stream.get("delay") or {}).get(kind) for stream in streams]
-    if not held or None in held:
+    """p50 and p99, averaged over the streams, or None if one of them does not report its delay."""
+    delays = [(stream.get("delay") or {}).get(kind) for stream in streams]
+    if not delays or None in delays:
         return None
-    p50, p99 = (sum(each[name] for each in held if each) / len(held) for name in ("p50", "p99"))
+    p50, p99 = (sum(each[name] for each in delays if each) / len(delays) for name in ("p50", "p99"))
     return p50, p99
 
 
@@ -347,10 +348,10 @@ def _sum(values: list[float | None]) -> float | None:
     return sum(known) if len(known) == len(values) else None
 
 
-def _by_flow_control(reason: Json) -> bool:
-    """By the verdict's evidence, not by its words."""
+def _is_caused_by_flow_control(reason: Json) -> bool:
+    """Judge by the verdict's evidence, not by its text."""
     evidence = reason.get("evidence") or {}
-    places = evidence.get("places")  # of a reason that was seen at several
+    places = evidence.get("places")  # of a reason that was seen at several places
     return any(
         isinstance(cause, dict) and cause.get("cause") == "flow_control"
         for place in (places if isinstance(places, list) else [evidence])
@@ -360,9 +361,9 @@ def _by_flow_control(reason: Json) -> bool:
 
 
 def _flow_control(attested: object) -> str:
-    """What a platform's option made of it (platforms/base/flow_control.py)."""
-    told = attested.get("flow_control") if isinstance(attested, dict) else None
-    if not isinstance(told, dict) or not told:
-        return FOUND
-    on = any(isinstance(nic, dict) and nic.get("rx") for nic in told.values())
+    """The effect of a platform's option on flow control (platforms/base/flow_control.py)."""
+    nics = attested.get("flow_control") if isinstance(attested, dict) else None
+    if not isinstance(nics, dict) or not nics:
+        return LEFT_UNCHANGED
+    on = any(isinstance(nic, dict) and nic.get("rx") for nic in nics.values())
     return f"{'on' if on else 'off'} at the unit under test, as its platform asks"

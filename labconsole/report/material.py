@@ -1,4 +1,4 @@
-"""What the units of a report are given. Pure."""
+"""The input of a report's units. Pure."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from labconsole.report.digest import Digest
 from labconsole.report.evaluation import Evaluation
 from labconsole.report.planned_trials import PlannedTrials
 from labconsole.report.reference import PaperTables
-from labconsole.report.sample import Coverage, KeptRuns
+from labconsole.report.sample import Coverage, RunSample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Material:
-    """``kept``: the runs that are meant; ``evaluation``: what follows from those that enter, platforms told apart.
+    """``kept``: the selected runs. ``evaluation``: the results of those that enter, platforms kept apart.
 
-    ``digest``: what their records say beyond the columns of a list. ``coverage``: of points of plans only,
-    ``planned_trials``: of those of other kinds. ``search_runs``: what searches are made of, by id. ``paper``: whose
-    tables are asked for beside one's own, ``paper_names``: one's own platforms to the paper's.
-    ``experiments``: records of other kinds, by the kind's name.
+    ``digest``: facts in their records beyond the columns of a list. ``coverage``: of points of plans only;
+    ``planned_trials``: of those of other kinds. ``search_runs``: the runs that searches consist of, by id. ``paper``:
+    the paper whose tables are requested for comparison; ``paper_names``: own platforms to the paper's. ``experiments``:
+    records of other kinds, by the kind's name.
     """
 
-    kept: KeptRuns
+    kept: RunSample
     digest: Digest
     evaluation: Evaluation
     coverage: tuple[Coverage, ...] = ()
@@ -38,18 +38,18 @@ class Material:
     experiments: Mapping[str, Sequence[ExperimentRecord]] = field(default_factory=dict)
 
     def of(self, kind: str) -> Sequence[ExperimentRecord]:
-        """The records of another kind than runs and searches."""
+        """The records of a kind other than runs and searches."""
         return self.experiments.get(kind, ())
 
     @property
     def given_margin_ratio(self) -> float | None:
-        """The margin that was given with the command; None: what plans declare holds."""
+        """The margin from the command, or None to use the one that plans declare."""
         family = self.evaluation.claims
         return family.margin_ratio if family.declared == "option" else None
 
     @property
     def emulated(self) -> bool:
-        """Whether anything was taken on machines made of software."""
+        """Whether anything was measured on an emulated testbed."""
         return self.digest.emulated or any(
             getattr(record, "emulated", False) for records in self.experiments.values() for record in records
         )

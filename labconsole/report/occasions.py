@@ -1,4 +1,4 @@
-"""What was measured on one occasion of a plan after the other, as sides; which occasions are complete. Pure."""
+"""The successive occasions of a plan as sides; which occasions are complete. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from labconsole.measure.run_row import RunRow
 from labconsole.model.plan.occasions import AT
 from labconsole.report.changes import Side
 from labconsole.report.digest import Digest
-from labconsole.report.sample import KeptRuns
+from labconsole.report.sample import RunSample
 
 
 def base_name(plan_name: str | None) -> str:
@@ -18,46 +18,54 @@ def base_name(plan_name: str | None) -> str:
     return (plan_name or "").partition(AT)[0]
 
 
-def planned_and_missing(runs: Iterable[RunRow], set_ups: int | None) -> tuple[int, int]:
-    """Set-ups of one plan on one testbed, whose kinds were begun. ``set_ups``: of each; None: not known, none."""
-    held = {(run.platform, run.background, run.block) for run in runs if run.block}
-    planned = 0 if set_ups is None else set_ups * len({each[:2] for each in held})
-    return planned, 0 if set_ups is None else max(0, planned - len(held))
+def count_planned_and_missing(runs: Iterable[RunRow], set_ups: int | None) -> tuple[int, int]:
+    """Planned and missing set-ups of one plan on one testbed, for the kinds that were begun. ``set_ups``: of each, or
+    None if unknown; then nothing is missing.
+    """
+    begun = {(run.platform, run.background, run.block) for run in runs if run.block}
+    planned = 0 if set_ups is None else set_ups * len({each[:2] for each in begun})
+    return planned, 0 if set_ups is None else max(0, planned - len(begun))
 
 
-def incomplete_words(words: str, planned: int, missing: int, noun: str) -> str:
-    """An occasion that is left out."""
-    return f"{words} is left out: {missing} of its {planned} {noun} {'is' if missing == 1 else 'are'} missing"
+def describe_incomplete(name: str, planned: int, missing: int, noun: str) -> str:
+    """Describe an occasion that is left out."""
+    return f"{name} is left out: {missing} of its {planned} {noun} {'is' if missing == 1 else 'are'} missing"
 
 
-def sides_of_trials(
+def build_trial_sides(
     meant: Sequence[MeasuredTrial], every: Sequence[MeasuredTrial], place: str, tell: Callable[[str], None]
 ) -> Iterator[Side]:
-    """One for each occasion that is complete; others are told. ``every``: a filter makes no occasion incomplete."""
-    groups, of_occasion = _by_occasion(meant), _by_occasion(every)
+    """One side for each complete occasion; others are reported. ``every``: all trials, as a filter makes no occasion
+    incomplete.
+    """
+    groups, of_occasion = _group_by_occasion(meant), _group_by_occasion(every)
     for key, trials in groups.items():
         planned, missing = _planned_and_missing(of_occasion[key])
         if missing:
-            tell(incomplete_words(key[0], planned, missing, "trials"))
+            tell(describe_incomplete(key[0], planned, missing, "trials"))
         elif not any(trial.values for trial in trials):
             tell(f"{key[0]} is left out: none of its trials enters a mean")
         else:
             digest = Digest(())
-            see_trials(digest, trials)
+            add_trials_to_digest(digest, trials)
             yield Side(
-                words=key[0], place=place, kept=KeptRuns((), (), {}), admission=Admission((), {}), digest=digest,
+                words=key[0],
+                place=place,
+                kept=RunSample((), (), {}),
+                admission=Admission((), {}),
+                digest=digest,
                 trials=tuple(trials),
-            )  # fmt: skip
+            )
 
 
-def see_trials(digest: Digest, trials: Iterable[MeasuredTrial]) -> None:
-    """Let a digest see what trials that enter say of their nodes, the oldest first."""
+def add_trials_to_digest(digest: Digest, trials: Iterable[MeasuredTrial]) -> None:
+    """Add to a digest what trials that enter say of their nodes, the oldest first."""
     for trial in sorted(trials, key=lambda each: each.started_at):
         if trial.values:
-            digest.see_nodes(trial.nodes)
+            digest.add_nodes(trial.nodes)
 
 
-def _by_occasion(trials: Iterable[MeasuredTrial]) -> dict[tuple[str, str], list[MeasuredTrial]]:
+def _group_by_occasion(trials: Iterable[MeasuredTrial]) -> dict[tuple[str, str], list[MeasuredTrial]]:
     found: dict[tuple[str, str], list[MeasuredTrial]] = {}
     for trial in trials:
         found.setdefault((trial.plan_name, trial.testbed_fingerprint), []).append(trial)
@@ -65,12 +73,12 @@ def _by_occasion(trials: Iterable[MeasuredTrial]) -> dict[tuple[str, str], list[
 
 
 def _planned_and_missing(trials: Sequence[MeasuredTrial]) -> tuple[int, int]:
-    """Trials of the points that were begun; searches do not say how many their plan asks for."""
-    held: dict[Hashable, tuple[int, int]] = {}
+    """Trials of the points that were begun; searches do not record how many their plan requests."""
+    points: dict[Hashable, tuple[int, int]] = {}
     for trial in trials:
         key = (trial.kind, tuple(sorted(trial.factors.items(), key=lambda factor: factor[0])))
-        planned, there = held.get(key, (0, 0))
-        held[key] = (max(planned, trial.planned or 0), there + 1)
-    return sum(planned for planned, _ in held.values()), sum(
-        max(0, planned - there) for planned, there in held.values()
+        planned, there = points.get(key, (0, 0))
+        points[key] = (max(planned, trial.planned or 0), there + 1)
+    return sum(planned for planned, _ in points.values()), sum(
+        max(0, planned - there) for planned, there in points.values()
     )

@@ -1,7 +1,7 @@
-"""report.html: one file that stands alone: results, method with every choice, testbed, what was left out.
+"""report.html, one self-contained file: results, method with every choice, testbed, excluded runs.
 
-All text comes harmless and escaped: names and facts are what nodes and operators wrote. Nothing in the page is loaded
-from elsewhere, and nothing in it needs a script.
+All text is sanitized and escaped: nodes and operators wrote the names and facts. The page loads nothing from elsewhere
+and needs no script.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from labconsole.errors import ConfigError
 from labconsole.model.record.kinds import record_kinds
 from labconsole.report.assembly import Report
 from labconsole.report.digest import Digest, Evidence
+from labconsole.report.fact_history import FactHistory
+from labconsole.report.formatting import format_note, format_noun_count
 from labconsole.report.material import Material
-from labconsole.report.method import Words, method, one_of
-from labconsole.report.sample import KeptRuns
-from labconsole.report.seen_facts import SeenFacts
+from labconsole.report.method_notes import NoteRow, describe_method, format_tally
+from labconsole.report.sample import RunSample
 from labconsole.report.tables import labelled
-from labconsole.report.words import count, note_words
-from labconsole.text.extras import to_install
-from labconsole.text.harmless import harmless
+from labconsole.text.extras import build_install_command
+from labconsole.text.sanitize import sanitize
 from labconsole.wire.version import __version__
 
 TEMPLATE = Path(__file__).parent / "templates" / "report.html"
 
 MOST_LISTED = 500
-"""Runs that are left out, one by one; runs.csv has them all."""
+"""Most excluded runs that the page lists individually; runs.csv has them all."""
 
 MANY = 8
-"""Findings of one kind beyond which they are folded away."""
+"""Findings of one kind above which they are folded."""
 
 LONG_TABLE = 60
-"""Rows beyond which a table is folded away."""
+"""Rows above which a table is folded."""
 
 ENTERS_NO_FACTS = frozenset(
     {"clock_offset_ns", "clock_error_ns", "clock_stated", "round_trip_s", "load", "uptime_s", "logins"}
 )
-"""Other at every look: the record of a run has them, a description of the testbed needs none."""
+"""Facts that change at every reading: the record of a run has them, a description of the testbed needs none."""
 
 
 def require_jinja() -> Any:
@@ -50,19 +50,19 @@ def require_jinja() -> Any:
         from jinja2 import Environment
     except ImportError:
         raise ConfigError(
-            f"report.html needs jinja2: {to_install('report')}; figures and tables in the terminal do not (labconsole "
-            "report without --out)"
+            f"report.html needs jinja2: {build_install_command('report')}; figures and tables in the terminal do not "
+            "(labconsole report without --out)"
         ) from None
     return Environment
 
 
-def render(report: Report, *, drawings: Mapping[str, str]) -> str:
-    """The page. ``drawings``: a figure's name to its SVG text, as draw.py wrote it."""
+def render_page(report: Report, *, drawings: Mapping[str, str]) -> str:
+    """Render the page. ``drawings``: a figure's name to its SVG text, as draw.py wrote it."""
     environment = require_jinja()
     from markupsafe import Markup
 
     def clean(value: object) -> object:
-        return harmless(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+        return sanitize(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
     template = environment(autoescape=True, finalize=clean, trim_blocks=True, lstrip_blocks=True).from_string(
         TEMPLATE.read_text(encoding="utf-8")
@@ -84,7 +84,7 @@ def render(report: Report, *, drawings: Mapping[str, str]) -> str:
                 "name": f.name,
                 "title": labelled(f),
                 "caption": f.caption,
-                "svg": Markup(inline(drawings[f.name], f.name, f.title)),
+                "svg": Markup(inline_svg(drawings[f.name], f.name, f.title)),
             }
             for f in report.figures
             if f.name in drawings
@@ -94,7 +94,7 @@ def render(report: Report, *, drawings: Mapping[str, str]) -> str:
         labelled=labelled,
         references=report.references,
         tested=report.material.evaluation.claims.size,
-        method=method(
+        method=describe_method(
             digest,
             material.evaluation.points,
             material.evaluation.claims,
@@ -106,11 +106,14 @@ def render(report: Report, *, drawings: Mapping[str, str]) -> str:
         left_out=digest.left_out[:MOST_LISTED],
         not_listed=max(0, len(digest.left_out) - MOST_LISTED),
         doubts=_doubts(kept, digest),
-        influences=sorted((kind, node, held.runs, held.detail) for (kind, node), held in digest.influences.items()),
+        influences=sorted((kind, node, entry.runs, entry.detail) for (kind, node), entry in digest.influences.items()),
         paths=sorted((platform, stream, way) for (platform, stream), way in digest.paths.items()),
-        platforms=[_thing(name, facts, ("driver",)) for name, facts in sorted(digest.platforms.items())],
-        nodes=[_thing(name, facts, ("os", "kernel", "cpu_model")) for name, facts in sorted(digest.nodes.items())],
-        settings=[_thing(name, held, ()) for name, held in sorted(digest.settings.items())],
+        platforms=[_build_fact_table(name, facts, ("driver",)) for name, facts in sorted(digest.platforms.items())],
+        nodes=[
+            _build_fact_table(name, facts, ("os", "kernel", "cpu_model"))
+            for name, facts in sorted(digest.nodes.items())
+        ],
+        settings=[_build_fact_table(name, entry, ()) for name, entry in sorted(digest.settings.items())],
         provenance=_provenance(digest, report),
         of_runs=bool(kept.run_ids),
         plans=report.plans,
@@ -119,11 +122,11 @@ def render(report: Report, *, drawings: Mapping[str, str]) -> str:
     return page
 
 
-def inline(svg: str, name: str, title: str) -> str:
+def inline_svg(svg: str, name: str, title: str) -> str:
     """An SVG file as part of a page: no XML head, no name spaces or metadata, its ids unique among several figures."""
 
     def adapted(tag: re.Match[str]) -> str:
-        """A tag without name spaces, its ids beginning with the figure's name. Words between tags stay."""
+        """A tag without name spaces, its ids prefixed with the figure's name. Text between tags stays."""
         text = re.sub(r'\s+xmlns(:\w+)?="[^"]*"', "", tag[0]).replace("xlink:href=", "href=")
         for mark in ('id="', 'href="#', "url(#"):
             text = text.replace(mark, f"{mark}{escape(name)}-")
@@ -131,24 +134,25 @@ def inline(svg: str, name: str, title: str) -> str:
 
     body = re.sub(r"<metadata>.*?</metadata>\s*", "", svg[svg.index("<svg") :], flags=re.DOTALL)
     body = re.sub(r"<[^<>]+>", adapted, body)
-    return body.replace("<svg", f'<svg role="img" aria-label="{escape(harmless(title))}"', 1)
+    return body.replace("<svg", f'<svg role="img" aria-label="{escape(sanitize(title))}"', 1)
 
 
-def _summary(digest: Digest, kept: KeptRuns) -> str:
+def _summary(digest: Digest, kept: RunSample) -> str:
     runs = len(kept.entered)
     return (
-        f"{runs} run{'' if runs == 1 else 's'} on testbed {one_of_names(digest, 'testbed')}, taken from "
-        f"{digest.first} to {digest.last} by {one_of_names(digest, 'operator')}. Every number follows from the raw "
+        f"{runs} run{'' if runs == 1 else 's'} on testbed {format_names(digest, 'testbed')}, taken from "
+        f"{digest.first} to {digest.last} by {format_names(digest, 'operator')}. Every number follows from the raw "
         f"counts of these runs; `labconsole verify` computes them again."
     )
 
 
 def _experiments_summary(material: Material) -> str:
-    """Of a report without runs."""
+    """Summary of a report without runs."""
     counted = [
         f"{len(records)} {record_kinds()[kind].plural if len(records) > 1 else kind}"
-        for kind, records in material.experiments.items() if records
-    ]  # fmt: skip
+        for kind, records in material.experiments.items()
+        if records
+    ]
     every = [
         columns
         for kind, records in material.experiments.items()
@@ -162,23 +166,23 @@ def _experiments_summary(material: Material) -> str:
     )
 
 
-def one_of_names(digest: Digest, what: str) -> str:
-    """The words without how often they occur."""
+def format_names(digest: Digest, what: str) -> str:
+    """The words without their numbers of occurrences."""
     return ", ".join(sorted(digest.said.get(what) or {}))
 
 
-def _exclusions(kept: KeptRuns) -> str:
+def _exclusions(kept: RunSample) -> str:
     total = len(kept.entered) + len(kept.excluded)
     return (
-        f"{len(kept.excluded)} of {count(total, 'run')} enter no mean: invalid, without a rate, from a pilot, for "
-        "telemetry, of a set-up that was interrupted or contradicts itself, or beyond what the instrument can "
-        "measure. "
-        f"{kept.suspect} of those that enter are suspect: they stand, with a doubt named in their record."
+        f"{len(kept.excluded)} of {format_noun_count(total, 'run')} enter no mean: invalid, without a rate, "
+        "from a pilot, for telemetry, of a set-up that was interrupted or contradicts itself, or beyond what the "
+        f"instrument can measure. {kept.suspect} of those that enter are suspect: they stand, "
+        f"with a doubt named in their record."
     )
 
 
-def _doubts(kept: KeptRuns, digest: Digest) -> list[tuple[str, int, str]]:
-    """Why runs that enter are suspect: code, how many, an example."""
+def _doubts(kept: RunSample, digest: Digest) -> list[tuple[str, int, str]]:
+    """Why runs that enter are suspect: code, number of runs, an example."""
     counts: dict[str, int] = {}
     for run in kept.entered:
         for code in run.reason_codes:
@@ -192,39 +196,42 @@ def _example(evidence: Evidence) -> str:
     return f"{evidence.asked}, {evidence.load}: {evidence.detail}"
 
 
-def _thing(name: str, facts: SeenFacts, summary: Sequence[str]) -> dict[str, Any]:
-    """A node or a platform: its newest facts, and for those that changed among the runs what they were before."""
+def _build_fact_table(name: str, facts: FactHistory, summary: Sequence[str]) -> dict[str, Any]:
+    """A node or a platform: its newest facts, with the earlier values of those that changed among the runs."""
     changed = facts.changed()
-    words = [plain(facts.newest[key]) for key in summary if facts.newest.get(key)]
+    texts = [format_fact(facts.newest[key]) for key in summary if facts.newest.get(key)]
     rows = []
     for key, value in facts.newest.items():
         if key in ENTERS_NO_FACTS:
             continue
-        earlier = [plain(each) for each in changed.get(key, ()) if each != value]
-        rows.append((key, plain(value), f"earlier: {'; '.join(earlier)}" if earlier else ""))
-    return {"name": name, "summary": ", ".join(words), "facts": rows}
+        earlier = [format_fact(each) for each in changed.get(key, ()) if each != value]
+        rows.append((key, format_fact(value), f"earlier: {'; '.join(earlier)}" if earlier else ""))
+    return {"name": name, "summary": ", ".join(texts), "facts": rows}
 
 
-def plain(value: object) -> str:
-    """A fact as words."""
+def format_fact(value: object) -> str:
+    """A fact as text."""
     if value is None:
         return "not known"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, dict):
-        return ", ".join(f"{key}: {plain(each)}" for key, each in value.items()) or "none"
+        return ", ".join(f"{key}: {format_fact(each)}" for key, each in value.items()) or "none"
     if isinstance(value, list):
-        return ", ".join(plain(each) for each in value) or "none"
+        return ", ".join(format_fact(each) for each in value) or "none"
     return str(value)
 
 
-def _provenance(digest: Digest, report: Report) -> list[Words]:
+def _provenance(digest: Digest, report: Report) -> list[NoteRow]:
     rows = [
-        (f"Plan {name}", f"hash {plan}, seed {', '.join(map(str, sorted(seeds)))}, {count(sum(seeds.values()), 'run')}")
+        (
+            f"Plan {name}",
+            f"hash {plan}, seed {', '.join(map(str, sorted(seeds)))}, {format_noun_count(sum(seeds.values()), 'run')}",
+        )
         for plan, (name, seeds) in digest.plans.items()
     ]
-    rows += [(f"Note on plan {name}", note_words(each)) for name, each in report.plan_notes]
-    said: dict[str, Counter[str]] = {name: Counter(held) for name, held in digest.said.items()}
+    rows += [(f"Note on plan {name}", format_note(each)) for name, each in report.plan_notes]
+    said: dict[str, Counter[str]] = {name: Counter(tally) for name, tally in digest.said.items()}
     for kind, records in report.material.experiments.items():
         for columns in map(record_kinds()[kind].columns, records):
             said.setdefault("testbed_fingerprint", Counter())[columns.testbed_fingerprint] += 1
@@ -235,11 +242,14 @@ def _provenance(digest: Digest, report: Report) -> list[Words]:
                 str(getattr(record, "labconsole_version", "not known"))
             ] += 1
     if "without a plan" in digest.said:
-        rows.append(("Without a plan", count(digest.said["without a plan"].total(), "run")))
-    rows.append(("Testbed fingerprint", one_of(said.get("testbed_fingerprint"))))
+        rows.append(("Without a plan", format_noun_count(digest.said["without a plan"].total(), "run")))
+    rows.append(("Testbed fingerprint", format_tally(said.get("testbed_fingerprint"))))
     versions = said.get("labconsole_version", Counter())
     rows.append(
-        ("Measured with", ", ".join(f"labconsole {name} ({count(times, 'trial')})" for name, times in versions.items()))
+        (
+            "Measured with",
+            ", ".join(f"labconsole {name} ({format_noun_count(times, 'trial')})" for name, times in versions.items()),
+        )
     )
     rows.append(("Reported with", f"labconsole {__version__}"))
     return rows

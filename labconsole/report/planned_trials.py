@@ -1,6 +1,6 @@
-"""Trials that are no runs: how many their plans ask for, how many there are and enter; notes on their plans. Pure.
+"""Trials other than runs: planned, taken and entered numbers; notes on their plans. Pure.
 
-Plans that have trials in common share them, so places are told by what was asked and not by a plan's name.
+Plans with trials in common share them, so places are identified by the request and not by a plan's name.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from types import SimpleNamespace
 from typing import ClassVar, Protocol, cast
 
 from labconsole.measure.hypervisors import hypervisor
-from labconsole.measure.trials_of_guests import TrialOfGuests, uut_kernel
+from labconsole.measure.paired_blocks import TrialOfGuests, uut_kernel
 from labconsole.model.plan.plan import Plan
 from labconsole.model.query import Query
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.model.record.run import Verdict
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 
-OF_TRIALS = ("platform", "testbed", "fingerprint", "emulated", "plan", "kernel", "hypervisor")
+TRIAL_FIELDS = ("platform", "testbed", "fingerprint", "emulated", "plan", "kernel", "hypervisor")
 """Fields of a filter that a trial of guests has, too."""
 
 
 class TrialOfPlan(TrialOfGuests, Protocol):
-    """What a record of one trial has."""
+    """The parts of a record of one trial."""
 
     @property
     def testbed(self) -> str: ...
@@ -35,8 +35,8 @@ class TrialOfPlan(TrialOfGuests, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTrials:
-    """One point of a kind: ``taken``: stored trials, ``retaken``: those of them beyond one a place; ``entered``: places
-    with a trial that enters.
+    """One point of a kind. ``taken``: stored trials. ``retaken``: those of them beyond one per place. ``entered``:
+    places with a trial that enters.
     """
 
     plan: str
@@ -54,40 +54,44 @@ class PlannedTrials:
         return max(0, self.planned - self.entered)
 
 
-def selected(records: Sequence[ExperimentRecord], query: Query) -> list[ExperimentRecord]:
-    """Those that are meant, by fields that trials have as well as runs (``OF_TRIALS``)."""
+def select_records(records: Sequence[ExperimentRecord], query: Query) -> list[ExperimentRecord]:
+    """Select records by the fields that trials share with runs (``TRIAL_FIELDS``)."""
     if not query.terms:
         return list(records)
     tests = [term.test() for term in query.terms]
     return [
         record
-        for record, trial in zip(records, trials_of(records), strict=True)
-        if all(test(_as_run(trial)) for test in tests)
+        for record, trial in zip(records, select_guest_trials(records), strict=True)
+        if all(test(_build_filterable(trial)) for test in tests)
     ]
 
 
-def _as_run(trial: TrialOfPlan) -> SimpleNamespace:
+def _build_filterable(trial: TrialOfPlan) -> SimpleNamespace:
     return SimpleNamespace(
-        platform=trial.requested.platform, testbed=trial.testbed, testbed_fingerprint=trial.testbed_fingerprint,
-        emulated=trial.emulated, plan_name=trial.plan.name, uut_kernel=uut_kernel(trial),
+        platform=trial.requested.platform,
+        testbed=trial.testbed,
+        testbed_fingerprint=trial.testbed_fingerprint,
+        emulated=trial.emulated,
+        plan_name=trial.plan.name,
+        uut_kernel=uut_kernel(trial),
         hypervisor=hypervisor(trial),
-    )  # fmt: skip
+    )
 
 
-def enters(record: TrialOfPlan) -> bool:
-    """Whether it enters a mean: a doubt about a job or a start is one about its very time, so suspect ones do not."""
+def is_included(record: TrialOfPlan) -> bool:
+    """Whether it enters a mean: suspect trials do not, as a doubt about a job or a start concerns its very time."""
     return record.verdict.status == "valid"
 
 
-def planned_trials(
+def count_planned_trials(
     experiments: Mapping[str, Sequence[ExperimentRecord]],
     plans: Iterable[Plan],
     platforms: Sequence[str] | None = None,
     query: Query | None = None,
 ) -> list[PlannedTrials]:
-    """Of each point what the plans' files ask for, taken or not; without such a file what its records say was asked.
+    """Planned trials of each point of the plans' files, taken or not; without such a file, as its records report them.
 
-    Of a filter platforms choose points; whether a condition was to hold at a point no plan says.
+    Only platforms in a filter choose points; no plan says whether a condition was to be met at a point.
     """
     terms = () if query is None else query.terms
     if any(term.field not in ("platform", "plan") for term in terms):
@@ -95,60 +99,75 @@ def planned_trials(
     tests = [term.test() for term in terms if term.field == "platform"]
     files = [plan for plan in plans if plan.of_guests is not None]
     if files:
-        every = [each for records in experiments.values() for each in trials_of(records)]
-        found = [each for plan in files for each in _of_file(plan, every, platforms)]
+        every = [each for records in experiments.values() for each in select_guest_trials(records)]
+        found = [each for plan in files for each in _count_file_trials(plan, every, platforms)]
         return [each for each in found if all(test(each) for test in tests)]
-    return [each for kind, records in experiments.items() for each in _of_records(kind, trials_of(records))]
+    return [
+        each
+        for kind, records in experiments.items()
+        for each in _count_record_trials(kind, select_guest_trials(records))
+    ]
 
 
-def noted_plans(experiments: Mapping[str, Sequence[ExperimentRecord]]) -> dict[tuple[str, str], str]:
-    """Hash and testbed of the plans by which these records were taken, with the plan's name."""
+def collect_plan_names(experiments: Mapping[str, Sequence[ExperimentRecord]]) -> dict[tuple[str, str], str]:
+    """The plans of these records: hash and testbed to the plan's name."""
     return {
         (record.plan.plan_hash, record.testbed_fingerprint): record.plan.name
         for records in experiments.values()
-        for record in trials_of(records)
+        for record in select_guest_trials(records)
         if record.plan.plan_hash is not None
     }
 
 
-def trials_of(records: Iterable[ExperimentRecord]) -> list[TrialOfPlan]:
-    """Those of guests; a search is no trial."""
+def select_guest_trials(records: Iterable[ExperimentRecord]) -> list[TrialOfPlan]:
+    """The trials of guests; a search is no trial."""
     return [cast("TrialOfPlan", record) for record in records if hasattr(record, "plan") and hasattr(record, "verdict")]
 
 
-def _of_file(plan: Plan, every: Sequence[TrialOfPlan], platforms: Sequence[str] | None) -> list[PlannedTrials]:
-    asked = plan.of_guests
-    assert asked is not None
+def _count_file_trials(
+    plan: Plan, every: Sequence[TrialOfPlan], platforms: Sequence[str] | None
+) -> list[PlannedTrials]:
+    requested = plan.of_guests
+    assert requested is not None
     of_hash: dict[str, list[TrialOfPlan]] = {}
     for record in every:
         of_hash.setdefault(record.plan.hash, []).append(record)
     found = []
-    for point in asked.points:
+    for point in requested.points:
         if platforms is None or point.platform in platforms:
-            places = [of_hash.get(key, []) for key in asked.hashes_at[point.index]]
-            found.append(_counted(plan.name, asked.noun, point.platform, len(places), places))
+            places = [of_hash.get(key, []) for key in requested.hashes_by_point[point.index]]
+            found.append(_build_planned_trials(plan.name, requested.noun, point.platform, len(places), places))
     return found
 
 
-def _of_records(kind: str, every: Sequence[TrialOfPlan]) -> list[PlannedTrials]:
+def _count_record_trials(kind: str, every: Sequence[TrialOfPlan]) -> list[PlannedTrials]:
     points: dict[tuple[str, str], dict[tuple[int, int], list[TrialOfPlan]]] = {}
     for record in every:
-        asked = cast("StrictModel", record.requested).model_dump_json(exclude={"limit_s"})
-        places = points.setdefault((record.testbed_fingerprint, asked), {})
+        requested = cast("StrictModel", record.requested).model_dump_json(exclude={"limit_s"})
+        places = points.setdefault((record.testbed_fingerprint, requested), {})
         places.setdefault((record.plan.block, record.plan.repetition), []).append(record)
     found = []
     for places in points.values():
-        held = [record for group in places.values() for record in group]
-        planned = max(record.plan.set_ups * record.plan.repetitions for record in held)
-        found.append(_counted(held[0].plan.name, kind, held[0].requested.platform, planned, list(places.values())))
+        records = [record for group in places.values() for record in group]
+        planned = max(record.plan.set_ups * record.plan.repetitions for record in records)
+        found.append(
+            _build_planned_trials(
+                records[0].plan.name, kind, records[0].requested.platform, planned, list(places.values())
+            )
+        )
     return found
 
 
-def _counted(
+def _build_planned_trials(
     plan: str, kind: str, platform: str, planned: int, places: Sequence[Sequence[TrialOfPlan]]
 ) -> PlannedTrials:
     taken = [group for group in places if group]
     return PlannedTrials(
-        plan=plan, kind=kind, platform=platform, planned=planned, taken=sum(map(len, taken)),
-        retaken=sum(len(group) - 1 for group in taken), entered=sum(any(map(enters, group)) for group in taken),
-    )  # fmt: skip
+        plan=plan,
+        kind=kind,
+        platform=platform,
+        planned=planned,
+        taken=sum(map(len, taken)),
+        retaken=sum(len(group) - 1 for group in taken),
+        entered=sum(any(map(is_included, group)) for group in taken),
+    )

@@ -1,4 +1,4 @@
-"""What the trials of a design point lost, and which of them lost next to nothing of what they were offered. Pure."""
+"""Losses of a design point's trials, and the trials that lost next to nothing of the offered packets. Pure."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ from collections.abc import Sequence
 
 from labconsole.measure.maximum import REACHED_LOSS_RATIO
 from labconsole.measure.run_row import RunRow
-from labconsole.measure.statistics.loss_interval import is_told
+from labconsole.measure.statistics.loss_interval import is_loss_known
 
 
 def lost_packets(runs: Sequence[RunRow], by_sides: bool) -> list[int | None]:
-    """Lost by the unit under test, or by everything between the generator and the sink; None where not known.
+    """Packets lost by the unit under test, or by everything between the generator and the sink; None if unknown.
 
-    A few frames more that came out of a trial than went in are the unit under test's own, and no loss shows. More in
-    any trial make the loss of all unknown: what lost more than it sent would else be left, and speak for the rest.
+    If a trial has slightly more frames out than in, those are the unit under test's own, and no loss shows. A larger
+    excess in any trial makes the loss of all unknown: else trials with larger losses would be left, and represent the
+    rest.
     """
     found: list[int | None] = []
     for run in runs:
         some, of = (run.uut_lost_packets if by_sides else run.loss_packets), run.offered_packets
         if some is None or of is None:
             found.append(None)
-        elif not is_told(some, of):
+        elif not is_loss_known(some, of):
             return [None] * len(runs)
         else:
             found.append(max(some, 0))
@@ -28,7 +29,7 @@ def lost_packets(runs: Sequence[RunRow], by_sides: bool) -> list[int | None]:
 
 
 def missing_ratio(runs: Sequence[RunRow], lost: Sequence[int | None], by_sides: bool) -> float | None:
-    """The share of what was offered that was lost, or came late, of the trials whose loss is known; None: not known."""
+    """The share of offered packets that was lost or late, over trials with known loss; None if there are none."""
     missing = offered = 0
     late_known = True
     for run, some in zip(runs, lost, strict=True):
@@ -45,8 +46,9 @@ def missing_ratio(runs: Sequence[RunRow], lost: Sequence[int | None], by_sides: 
 
 
 def full_run_ids(runs: Sequence[RunRow], lost: Sequence[int | None], by_sides: bool) -> frozenset[str]:
-    """The trials that forwarded all that they were offered, where their loss is known: their rate is the sender's, and
-    the least that could be forwarded.
+    """The trials that forwarded all that they were offered, if their loss is known.
+
+    Their rate is the sender's, and a lower limit of what could be forwarded.
     """
     return frozenset(
         run.run_id

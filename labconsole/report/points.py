@@ -1,7 +1,7 @@
-"""Design points with what their set-ups say, and the settings that they belong to. Pure, on plain rows: no pandas.
+"""Design points summarized over their set-ups, and the settings that they belong to. Pure, on plain rows: no pandas.
 
-A point's mean is the mean of its set-ups' means; its loss is that of the unit under test where records tell the sides
-apart (method 2), else everything that was offered and not measured. A setting is all factors but the load.
+A point's mean is the mean of its set-ups' means. Its loss is that of the unit under test if records separate the sides
+(method 2), else everything that was offered and not measured. A setting is all factors but the load.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
+from labconsole.measure.contiguous_set_ups import ContiguousSetUps
 from labconsole.measure.groups import (
     ONE_SET_UP,
     Alike,
@@ -18,14 +19,13 @@ from labconsole.measure.groups import (
     arrived_packets,
     block_of,
     design_of,
+    disambiguate_platforms,
     rate_of,
-    told_apart,
 )
 from labconsole.measure.maximum import REACHED_LOSS_RATIO, MaximumChoice, choose_maximum, is_at_least
 from labconsole.measure.run_row import RunRow
 from labconsole.measure.statistics.loss_interval import LossEstimate, loss_of_counts, loss_of_trials
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups, set_up_means
-from labconsole.measure.stretches import Stretches
 from labconsole.model.design_point import FrameSize
 from labconsole.report.packet_delays import PacketDelays
 from labconsole.report.point_losses import full_run_ids, lost_packets, missing_ratio
@@ -34,25 +34,25 @@ DEDICATED = "none"
 """The background of the dedicated scenario: no second guest."""
 
 IDLE = "idle"
-"""A second guest that does nothing: the paper's baseline for background load."""
+"""An idle second guest: the paper's baseline for background load."""
 
 CPU_LOADS = ("light", "heavy")
 FORWARDING = ("forwarding-50", "forwarding-95")
 
 Values = dict[Hashable, list[float]]
-"""Of trials, by block."""
+"""Values of trials, by block."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What a record knows beyond the columns of a list of runs, as far as conclusions rest on it.
+    """The facts of a record that conclusions rest on, in addition to the columns of a list of runs.
 
-    ``maximum_target_bps``: the load at which the pilot fixed the maximum of this run's setting, ``fixed`` whether there
-    was a pilot. ``shares``: of each stream in what was forwarded, where all were offered the same. ``second_bps``: what
-    a forwarding second guest was offered, and what it gave on, ``second_packets`` how many packets. ``one_way_ns``,
-    ``pdv_ns``: p50 and p99 of the delay, one way and over the shortest, each the mean of the streams. ``place``: seed,
-    order, position in the whole plan and repetitions of the point, where it has blocks. ``packet_delays``: of every
-    packet of all streams, where all of them know it.
+    ``maximum_target_bps``: the load at which the pilot fixed the maximum of this run's setting; ``fixed``: whether
+    there was a pilot. ``shares``: each stream's share of the forwarded packets, if all were offered the same.
+    ``second_bps``: offered to and forwarded by a forwarding second guest; ``second_packets``: its number of packets.
+    ``one_way_ns``, ``pdv_ns``: p50 and p99 of the delay, one way and over the shortest, each the mean of the streams.
+    ``place``: seed, order, position in the whole plan and repetitions of the point, if it has blocks.
+    ``packet_delays``: of every packet of all streams, if all of them have it.
     """
 
     fixed: bool = False
@@ -72,7 +72,7 @@ class RunFacts:
 
 
 class Setting(NamedTuple):
-    """All factors but the load. ``platform`` is told apart by conditions."""
+    """All factors but the load. ``platform`` includes the conditions that distinguish it."""
 
     platform: str
     frame: FrameSize
@@ -85,11 +85,11 @@ class Setting(NamedTuple):
 class PointSummary:
     """One design point. Rates are sums over the streams; ``*_bps`` is bandwidth on the wire, ``rate_*`` forwarded.
 
-    ``values_bps``: of the trials by block. ``packets``: the fewest that arrived in a trial. ``missing_ratio``: of what
-    was offered, lost by the unit under test or late; ``full_run_ids``: of the trials of which next to nothing
-    was, so that more might have been forwarded. ``loss_of``: "uut", or "all" where the sides are not known;
-    ``loss_trials``: how many trials both rest on, those whose loss is known. ``boots``, ``stretches``: of each block's
-    set-up; a stretch is None where set-ups of several stand for one block.
+    ``values_bps``: of the trials by block. ``packets``: the fewest that arrived in a trial. ``missing_ratio``: the
+    share of offered packets that the unit under test lost or that were late. ``full_run_ids``: the trials that miss
+    next to nothing, so that more might have been forwarded. ``loss_of``: "uut", or "all" if the sides are unknown.
+    ``loss_trials``: the number of trials behind both, those with known loss. ``boots``, ``stretches``: of each block's
+    set-up; a stretch is None if several set-ups make up one block.
     """
 
     platform: str
@@ -124,17 +124,17 @@ class PointSummary:
 
     @property
     def n(self) -> int:
-        """Trials that entered."""
+        """The number of trials that entered."""
         return self.rate_bps.trials
 
     @property
     def set_ups(self) -> int:
-        """How many of them, with at least one trial that entered."""
+        """The number of set-ups with at least one trial that entered."""
         return self.rate_bps.set_ups
 
     @property
     def load(self) -> float:
-        """The target per source in bits per second; infinity for "as fast as it goes"."""
+        """The target per source in bits per second; infinity for "as fast as possible"."""
         return math.inf if self.target_bps is None else float(self.target_bps)
 
     @property
@@ -145,13 +145,13 @@ class PointSummary:
 
     @property
     def trial_values_bps(self) -> tuple[float, ...]:
-        """Of every trial, in the order of ``run_ids``."""
+        """The value of every trial, in the order of ``run_ids``."""
         taken = {block: iter(values) for block, values in self.values_bps.items()}
         return tuple(next(taken[block]) for block in self.blocks_of_runs)
 
     @property
     def carries_all(self) -> bool:
-        """Whether next to nothing of all that was offered is missing."""
+        """Whether next to nothing of the offered packets is missing."""
         return self.missing_ratio is not None and self.missing_ratio < REACHED_LOSS_RATIO
 
     @property
@@ -161,14 +161,14 @@ class PointSummary:
 
     @property
     def full_values_bps(self) -> list[float]:
-        """What these trials forwarded."""
+        """The forwarding rates of these trials."""
         values = zip(self.run_ids, self.trial_values_bps, strict=True)
         return [value for run_id, value in values if run_id in self.full_run_ids]
 
 
 @dataclass(slots=True)
 class _Group:
-    """Runs of one point while they are gathered."""
+    """Runs of one point while they are collected."""
 
     run_ids: list[str] = field(default_factory=list)
     blocks: list[Hashable] = field(default_factory=list)
@@ -178,7 +178,7 @@ class _Group:
     runs: list[RunRow] = field(default_factory=list)
 
 
-def make_points(runs: Iterable[RunRow], pool: Collection[str], taken: Stretches) -> list[PointSummary]:
+def make_points(runs: Iterable[RunRow], pool: Collection[str], taken: ContiguousSetUps) -> list[PointSummary]:
     """Every design point of runs that enter, ordered by its factors, raw first."""
     groups: dict[Alike, _Group] = {}
     for run in runs:
@@ -195,12 +195,12 @@ def make_points(runs: Iterable[RunRow], pool: Collection[str], taken: Stretches)
         group.pps.setdefault(block, []).append(rate[0])
         group.bps.setdefault(block, []).append(rate[1])
         group.offered.setdefault(block, []).append(run.offered_bps)
-    names = told_apart(groups)
+    names = disambiguate_platforms(groups)
     made = [_point(names[design.platform, design.conditions], design, group, taken) for design, group in groups.items()]
     return sorted(made, key=point_order)
 
 
-def _point(name: str, design: Alike, group: _Group, known: Stretches) -> PointSummary:
+def _point(name: str, design: Alike, group: _Group, known: ContiguousSetUps) -> PointSummary:
     by_sides = all((run.method or 1) > 1 for run in group.runs)
     arrived = [arrived_packets(run) for run in group.runs]
     lost = lost_packets(group.runs, by_sides)
@@ -219,26 +219,26 @@ def _point(name: str, design: Alike, group: _Group, known: Stretches) -> PointSu
         values_bps=group.bps,
         packets=None if None in arrived else min(count for count in arrived if count is not None),
         boots=_boots(group),
-        stretches=_stretches(group, known),
+        stretches=_find_contiguous_set_ups(group, known),
         run_ids=tuple(group.run_ids),
         blocks_of_runs=tuple(group.blocks),
     )
 
 
 def mixed(blocks: Collection[Hashable]) -> bool:
-    """Whether runs without a set-up are pooled with set-ups: of how many set-ups they are, nobody knows."""
+    """Whether runs without a set-up are pooled with set-ups, so that the number of set-ups is unknown."""
     return len(blocks) > 1 and ONE_SET_UP in blocks
 
 
 def mean_of_point(values: Mapping[Hashable, Sequence[float]]) -> SetUpMean:
-    """Over set-ups; where runs without one are pooled with them, the mean without interval and deviation."""
+    """The mean over set-ups; if runs without a set-up are pooled with them, without interval and deviation."""
     found = mean_over_set_ups(values)
     if not mixed(values.keys()):
         return found
     return replace(found, ci_low=None, ci_high=None, sd=None, scope="too few", set_ups=found.set_ups - 1)
 
 
-def _stretches(group: _Group, known: Stretches) -> dict[Hashable, int | None]:
+def _find_contiguous_set_ups(group: _Group, known: ContiguousSetUps) -> dict[Hashable, int | None]:
     found: dict[Hashable, int | None] = {}
     for block, set_up in {(block, run.set_up or "") for run, block in zip(group.runs, group.blocks, strict=True)}:
         own = known.get((block, set_up))
@@ -247,7 +247,7 @@ def _stretches(group: _Group, known: Stretches) -> dict[Hashable, int | None]:
 
 
 def _boots(group: _Group) -> dict[Hashable, str | None]:
-    """The boot of each block's set-up, by whichever of its runs knows it."""
+    """The boot of each block's set-up, from any of its runs that has it."""
     found: dict[Hashable, str | None] = {}
     for run, block in zip(group.runs, group.blocks, strict=True):
         found[block] = found.get(block) or run.boot_id
@@ -255,7 +255,7 @@ def _boots(group: _Group) -> dict[Hashable, str | None]:
 
 
 def _loss(group: _Group, lost: Sequence[int | None]) -> LossEstimate | None:
-    """Over the trials whose counters were read; None where none is known. Without bounds where runs are mixed."""
+    """The loss over the trials whose counters were read, or None if there are none. Has no bounds if runs are mixed."""
     trials: dict[Hashable, list[tuple[int, int]]] = {}
     for run, block, some in zip(group.runs, group.blocks, lost, strict=True):
         if some is not None:
@@ -266,18 +266,18 @@ def _loss(group: _Group, lost: Sequence[int | None]) -> LossEstimate | None:
 
 
 def platform_order(name: str) -> tuple[bool, str]:
-    """The bare host first, as in the papers, then by name: the same order in every selection of runs."""
+    """Sort key: the bare host first, as in the papers, then by name. The same order in every selection of runs."""
     return (not name.startswith("raw"), name)
 
 
 def background_order(kind: str) -> tuple[int, str]:
-    """From nothing beside the guest to the heaviest."""
+    """Sort key: from no second guest to the heaviest load."""
     kinds = (DEDICATED, IDLE, *CPU_LOADS, *FORWARDING)
     return (kinds.index(kind) if kind in kinds else len(kinds), kind)
 
 
 def point_order(p: PointSummary) -> tuple[object, ...]:
-    """By size, platform, sources, background, target."""
+    """Sort key: size, platform, sources, background, target."""
     d = p.design
     where = (d.frame, platform_order(p.platform), d.sources, background_order(d.background))
     return (*where, p.load)
@@ -285,13 +285,13 @@ def point_order(p: PointSummary) -> tuple[object, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaximumReading:
-    """What a setting forwards at most, as far as that can be said.
+    """The maximum that a setting forwards, as far as known.
 
-    ``point``: at the load where it is read; ``rate``: over the blocks that it may be read from. ``is_maximum``: False
-    where there is one load. ``can_claim``: False where the load was chosen for having the highest mean, because there
-    are too few set-ups or no run at the pilot's load entered: the value is then too high on average, and nothing is
-    concluded from it. ``at_least``: the highest load was still carried, so that the maximum lies there or beyond,
-    wherever it is read; None: not known.
+    ``point``: at the load where it is read. ``rate``: over the blocks that it may be read from. ``is_maximum``: False
+    if there is one load. ``can_claim``: False if the load was chosen for having the highest mean, because there are too
+    few set-ups or no run at the pilot's load entered. Then the value is too high on average, and supports no
+    conclusion. ``at_least``: the highest load was still carried, so that the maximum lies there or beyond, wherever it
+    is read; None if unknown.
     """
 
     setting: Setting
@@ -307,7 +307,7 @@ class MaximumReading:
 
 
 class SettingPoints:
-    """The points of one setting, by load, and its maximum. ``pilot_load``: what a pilot fixed, if there was one."""
+    """The points of one setting, by load, and its maximum. ``pilot_load``: the load that a pilot fixed, if any."""
 
     def __init__(self, setting: Setting, points: Sequence[PointSummary], pilot_load: float | None) -> None:
         self.setting = setting
@@ -317,25 +317,25 @@ class SettingPoints:
 
     @property
     def loads(self) -> frozenset[float]:
-        """At which it was measured."""
+        """The loads at which it was measured."""
         return frozenset(self.by_load)
 
     def read(self, loads: frozenset[float] | None = None) -> MaximumReading:
-        """The maximum, or over some of the loads that it shares with another setting."""
+        """Read the maximum, or the one over some loads that it shares with another setting."""
         chosen = self.loads if loads is None else loads
-        held = self._readings.get(chosen)
-        if held is None:
-            held = self._readings[chosen] = self._read(chosen)
-        return held
+        reading = self._readings.get(chosen)
+        if reading is None:
+            reading = self._readings[chosen] = self._read(chosen)
+        return reading
 
     def _read(self, loads: frozenset[float]) -> MaximumReading:
         points = {load: point for load, point in self.by_load.items() if load in loads}
-        # Loads that another setting shares may lack the pilot's; that it was measured nowhere is said.
+        # Loads that another setting shares may lack the pilot's; a report says if it was measured nowhere.
         pilot = None if self._pilot_load in self.loads - loads else self._pilot_load
         blocks: set[Any] = {block for point in points.values() for block in point.values_bps if block != ONE_SET_UP}
         first: Hashable = min(blocks, default=None)  # by number, then plan and testbed
         choice = choose_maximum({load: point.values_bps for load, point in points.items()}, pilot, first)
-        if choice.load is None:  # said for what it is: the highest mean, and no ground for a conclusion
+        if choice.load is None:  # labelled as the highest mean, and no basis for a conclusion
             point = max(points.values(), key=lambda each: (each.rate_bps.mean, -each.load))
             values: Mapping[Hashable, Sequence[float]] = point.values_bps
         else:
@@ -359,7 +359,7 @@ class SettingPoints:
 def make_settings(
     points: Sequence[PointSummary], facts: Mapping[str, RunFacts], fixed: Mapping[Any, int | str] | None = None
 ) -> dict[Setting, SettingPoints]:
-    """The points by setting, each with its pilot's load where all its runs agree on one.
+    """The points by setting, each with its pilot's load if all its runs agree on one.
 
     ``fixed``: the pilot's load by (platform, frame size, sources, background), for rows that have no records.
     """
@@ -367,18 +367,18 @@ def make_settings(
     for point in points:
         groups.setdefault(point.key, []).append(point)
     made = {}
-    for setting, held in groups.items():
-        d = held[0].design
-        told: set[int | str | None] = {
+    for setting, of_setting in groups.items():
+        d = of_setting[0].design
+        pilot_loads: set[int | str | None] = {
             known.maximum_target_bps
-            for point in held
+            for point in of_setting
             for run_id in point.run_ids
             if (known := facts.get(run_id)) is not None and known.fixed
         }
         if fixed is not None:
-            told = {fixed.get((d.platform, d.frame.bytes, d.sources, d.background))}
-        (load,) = told if len(told) == 1 else (None,)
+            pilot_loads = {fixed.get((d.platform, d.frame.bytes, d.sources, d.background))}
+        (load,) = pilot_loads if len(pilot_loads) == 1 else (None,)
         made[setting] = SettingPoints(
-            setting, held, None if load is None else math.inf if load == "max" else float(load)
+            setting, of_setting, None if load is None else math.inf if load == "max" else float(load)
         )
     return made

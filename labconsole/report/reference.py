@@ -1,7 +1,7 @@
-"""Papers' published tables, to stand beside one's own. They were taken on other hardware, and every table says so.
+"""Published tables of papers, for comparison. They are from other hardware, and every table says so.
 
-A paper is a file ``reference/NAME.toml``, its tables ``reference/NAME_TABLE.csv``. They stand in tables only, never in
-a figure of one's own runs.
+A paper is a file ``reference/NAME.toml``, its tables ``reference/NAME_TABLE.csv``. They appear in tables only, never in
+a figure of own runs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CAUTION = "The hardware and the versions differ: the paper's column is no target
 class PaperTables:
     """The rows of a paper's ``tables``, by the table's name. ``spellings``: its own names for platforms to the tables'.
 
-    ``source``: in which ``{table}`` stands for the number of the table that is cited.
+    ``source``: the citation, with ``{table}`` for the number of the cited table.
     """
 
     name: str
@@ -33,19 +33,19 @@ class PaperTables:
 
     @property
     def platforms(self) -> tuple[str, ...]:
-        """In the order of the tables, the bare host first."""
+        """Platforms in the order of the tables, the bare host first."""
         found = dict.fromkeys(row["platform"] for rows in self.tables.values() for row in rows)
         return tuple(sorted(found, key=lambda name: name != "raw"))
 
     def cited(self, where: int | str = "", how: str = "") -> str:
-        """The note under what stands beside the paper's. ``where``: the number of its table, or ``figure 2``; nothing:
-        its text. ``how``: what there is to know of the paper's.
+        """The note under values shown next to the paper's. ``where``: the number of its table, or ``figure 2``; empty
+        for its text. ``how``: remarks on the paper's values.
         """
         source = self.source.format(table=where) if where else self.source.replace(", {table}", "")
         return f"Paper: {source}{f'; {how}' if how else ''}. {CAUTION}"
 
     def platform(self, name: str) -> str | None:
-        """The platform of this name, in any case and in the paper's own spelling."""
+        """The platform of this name, ignoring case, also in the paper's own spelling."""
         low = name.casefold()
         low = self.spellings.get(low, low)
         return low if low in self.platforms else None
@@ -56,12 +56,12 @@ def _shipped() -> list[Traversable]:
 
 
 def papers() -> dict[str, Traversable]:
-    """Those whose tables are shipped, each with its file, by name."""
+    """The papers whose tables are shipped, by name, each with its file."""
     return {PurePath(file.name).stem: file for file in _shipped() if file.name.endswith(".toml")}
 
 
 def load_reference(name: str) -> PaperTables:
-    """The shipped tables of a paper. Raises ConfigError when there is none of that name."""
+    """The shipped tables of a paper. Raises ConfigError if there is none of that name."""
     known = papers()
     if name not in known:
         allowed = ", ".join(known)
@@ -75,10 +75,10 @@ def load_reference(name: str) -> PaperTables:
     return PaperTables(name=name, tables=tables, **tomllib.loads(known[name].read_text(encoding="utf-8")))
 
 
-def matched(own: Sequence[str], paper: PaperTables, given: Mapping[str, str]) -> dict[str, str]:
-    """One's own platform names to the paper's: as ``given``, else the same name in any case.
+def match_platforms(own: Sequence[str], paper: PaperTables, given: Mapping[str, str]) -> dict[str, str]:
+    """Own platform names to the paper's: as ``given``, else the same name, ignoring case.
 
-    Raises ConfigError when ``given`` names a platform that is not there.
+    Raises ConfigError if ``given`` names an unknown platform.
     """
     found = {name: theirs for name in own if (theirs := paper.platform(name)) is not None}
     for name, wanted in given.items():
@@ -94,27 +94,27 @@ def matched(own: Sequence[str], paper: PaperTables, given: Mapping[str, str]) ->
     return found
 
 
-def matching_words(own: Iterable[str], names: Mapping[str, str], others: str) -> str:
-    """Which of these platforms is which of the paper's, by ``names``, and which are not matched; ``others``: what is
-    so of those, such as ``they have no row``.
+def describe_matching(own: Iterable[str], names: Mapping[str, str], others: str) -> str:
+    """Which of these platforms match the paper's, by ``names``, and which match none. ``others``: the predicate of
+    those, such as ``they have no row``.
     """
     platforms = sorted(set(own), key=lambda name: (name != "raw", name))
     found = [f"{name} is its {names[name]}" for name in platforms if name in names]
     rest = [name for name in platforms if name not in names]
-    words = "Platforms are matched to the paper's by name, or as --reference-map OWN=THEIRS says"
-    words += f": {', '.join(found)}." if found else "; none here is matched."
-    return f"{words} Not matched: {', '.join(rest)}; {others}." if rest else words
+    sentence = "Platforms are matched to the paper's by name, or as --reference-map OWN=THEIRS says"
+    sentence += f": {', '.join(found)}." if found else "; none here is matched."
+    return f"{sentence} Not matched: {', '.join(rest)}; {others}." if rest else sentence
 
 
-BESIDE_ALL = "what the paper says stands beside them whatever platform it is of"
-"""Of platforms that are not matched, in tables of sentences."""
+UNMATCHED_NOTE = "what the paper says stands beside them whatever platform it is of"
+"""Predicate of unmatched platforms, in tables of sentences."""
 
 NO_ROW = "they have no row"
-"""The same in tables of numbers."""
+"""Predicate of unmatched platforms, in tables of numbers."""
 
 
-def printed_words(row: Mapping[str, str]) -> str:
-    """A number that a paper's text prints, with what it is of: ``loss of bandwidth: about 20 %, with 90 guests``."""
+def format_printed_value(row: Mapping[str, str]) -> str:
+    """A number that a paper's text prints, with its subject: ``loss of bandwidth: about 20 %, with 90 guests``."""
     unit = {"percent": " %", "ratio": " times", "per_s": " per second"}.get(row["unit"], f" {row['unit']}")
     relation = "" if row["relation"] == "equal" else f"{row['relation']} "
     guests = int(row["guests"])

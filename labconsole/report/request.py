@@ -1,6 +1,6 @@
-"""What a report is asked for: the runs that it is about, and how it treats them. Pure.
+"""The request for a report: the runs that it covers, and how it treats them. Pure.
 
-The command builds it from its options, a bundle's manifest keeps it, and whoever verifies the bundle asks for the same
+The command builds it from its options, a bundle's manifest keeps it, and the verifier of the bundle requests the same
 report again.
 """
 
@@ -15,12 +15,12 @@ from labconsole.report.selection import BY_OUTCOME
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportRequest:
-    """What decides what a report says.
+    """All options that determine the content of a report.
 
-    ``filter``: words as in the console's list of runs. ``plan_names``, ``platforms`` and ``testbed`` choose runs by
-    name, ``plan_files`` those of exactly these plans. ``platforms``: None means all. ``pool``: conditions that count as
-    equal. ``margin``: a ratio as it was typed, such as ``2%``. ``reference``: a paper whose tables stand beside one's
-    own, ``reference_map``: pairs ``own=paper's`` of platforms' names.
+    ``filter``: terms as in the console's list of runs. ``plan_names``, ``platforms`` and ``testbed`` choose runs by
+    name, ``plan_files`` those of exactly these plans. ``platforms``: None for all. ``pool``: conditions that count as
+    equal. ``margin``: a ratio as typed, such as ``2%``. ``reference``: a paper whose tables are shown for comparison.
+    ``reference_map``: pairs ``own=paper's`` of platforms' names.
     """
 
     filter: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class ReportRequest:
 
     @property
     def plans(self) -> list[str]:
-        """The plans by which runs are chosen, as the report calls them."""
+        """The plans that select runs, as the report names them."""
         return [*self.plan_names, *(path.name for path in self.plan_files)]
 
     def arguments(self) -> list[str]:
@@ -56,10 +56,10 @@ class ReportRequest:
         ]
 
 
-def parse_arguments(words: Sequence[str], *, filter: Sequence[str], plan_files: Sequence[Path]) -> ReportRequest:
-    """The request that gave these ``arguments()``. They may be a stranger's: what is not known is passed over."""
+def parse_arguments(arguments: Sequence[str], *, filter: Sequence[str], plan_files: Sequence[Path]) -> ReportRequest:
+    """The request with these ``arguments()``. They may be a stranger's: unknown ones are ignored."""
     values: dict[str, list[str]] = {}
-    for word in words:
+    for word in arguments:
         name, _, value = word.partition("=")
         values.setdefault(name, []).append(value)
 

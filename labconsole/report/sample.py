@@ -1,4 +1,4 @@
-"""The runs that a report is about: which enter its means, and why the others do not; planned against taken. Pure."""
+"""The runs of a report: which enter its means, and why the others do not; planned against taken. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from labconsole.report.selection import factors_match
 
 
 @dataclass(frozen=True, slots=True)
-class KeptRuns:
+class RunSample:
     """``entered``: runs that enter a mean, oldest first; ``excluded``: those that do not, with ``why`` by run id."""
 
     entered: tuple[RunRow, ...]
@@ -24,12 +24,12 @@ class KeptRuns:
 
     @property
     def suspect(self) -> int:
-        """Of those that enter: they stand, with a doubt that is named."""
+        """Suspect runs among those that enter, with a named doubt."""
         return sum(run.verdict == "suspect" for run in self.entered)
 
     @property
     def excluded_by_reason(self) -> tuple[tuple[str, int], ...]:
-        """Why, and how many; of invalid runs the codes of their verdict. Most frequent first."""
+        """Reasons with their numbers of runs; for invalid runs the codes of their verdict. Most frequent first."""
         reasons = Counter(
             code
             for run in self.excluded
@@ -41,23 +41,26 @@ class KeptRuns:
 
     @property
     def run_ids(self) -> frozenset[str]:
-        """Of all runs that are meant."""
+        """Ids of all selected runs."""
         return frozenset(run.run_id for run in (*self.entered, *self.excluded))
 
 
-def sample(meant: Iterable[RunRow], admission: Admission) -> KeptRuns:
-    """The runs that are meant, by whether they enter. ``admission`` was judged from all that is stored."""
-    held = sorted(meant, key=lambda run: (run.started_at, run.run_id))
-    return KeptRuns(
-        tuple(run for run in held if run.run_id not in admission.left_out),
-        tuple(run for run in held if run.run_id in admission.left_out),
+def select_sample(meant: Iterable[RunRow], admission: Admission) -> RunSample:
+    """Split the selected runs by whether they enter. ``admission`` was judged from all stored runs."""
+    ordered = sorted(meant, key=lambda run: (run.started_at, run.run_id))
+    return RunSample(
+        tuple(run for run in ordered if run.run_id not in admission.left_out),
+        tuple(run for run in ordered if run.run_id in admission.left_out),
         admission.left_out,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFacts:
-    """A plan as the newest of its records tells it, ``first_set_ups`` as the oldest. None: a plan without blocks."""
+    """A plan as the newest of its records describes it.
+
+    ``first_set_ups``: as the oldest describes it. Both numbers are None for a plan without blocks.
+    """
 
     name: str
     set_ups: int | None
@@ -67,9 +70,10 @@ class PlanFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """One point of one plan: how many trials it asks for, how many there are, how many enter.
+    """One point of one plan: the numbers of trials planned, taken and entered.
 
-    ``taken``: stored trials of its places; ``retaken``: those of them beyond one a place. ``planned`` None: not known.
+    ``taken``: stored trials of its places. ``retaken``: those of them beyond one per place. ``planned``: None if
+    unknown.
     """
 
     plan: str
@@ -95,7 +99,7 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePoint:
-    """A point as a plan's file asks for it, as a filter sees a run: with its factors, and nothing known of it yet."""
+    """A point as a plan's file requests it, as a run that a filter can test: factors only, without results."""
 
     plan_name: str
     plan_hash: str
@@ -113,50 +117,66 @@ class FilePoint:
         return self.frame.bytes
 
 
-def coverage(
-    kept: KeptRuns,
+def derive_coverage(
+    kept: RunSample,
     plans: Mapping[tuple[str, str], PlanFacts],
     file_points: Sequence[FilePoint] = (),
     query: Query | None = None,
     platforms: Collection[str] | None = None,
 ) -> list[Coverage]:
-    """Planned, taken, retaken and entered of each point; points of a plan's file also without any run."""
+    """Planned, taken, retaken and entered of each point; also points of a plan's file without any run."""
     entered = {run.run_id for run in kept.entered}
     groups: dict[tuple[str, str, int], list[RunRow]] = {}
     for run in (*kept.entered, *kept.excluded):
         place = place_of(run)
         if place is not None and run.role not in ("pilot", "telemetry") and not place[0].startswith("search-"):
             groups.setdefault((place[0], place[1], place[3]), []).append(run)
-    asked = {(point.plan_hash, point.plan_point): point for point in file_points}
+    requested = {(point.plan_hash, point.plan_point): point for point in file_points}
     found = []
-    for (plan_hash, fingerprint, number), held in groups.items():
+    for (plan_hash, fingerprint, number), runs_of_point in groups.items():
         facts = plans.get((plan_hash, fingerprint))
-        in_file = asked.get((plan_hash, number))
-        first = held[0]
+        in_file = requested.get((plan_hash, number))
+        first = runs_of_point[0]
         found.append(
             Coverage(
-                plan=facts.name if facts is not None else "", plan_hash=plan_hash, fingerprint=fingerprint,
-                point=number, platform=first.platform, frame=first.frame, sources=first.sources,
-                target_bps=None if first.target_bps == "max" else first.target_bps, background=first.background,
-                planned=in_file.planned if in_file is not None else _planned(facts), taken=len(held),
-                retaken=len(held) - len({place_of(run) for run in held}),
-                entered=sum(run.run_id in entered for run in held),
+                plan=facts.name if facts is not None else "",
+                plan_hash=plan_hash,
+                fingerprint=fingerprint,
+                point=number,
+                platform=first.platform,
+                frame=first.frame,
+                sources=first.sources,
+                target_bps=None if first.target_bps == "max" else first.target_bps,
+                background=first.background,
+                planned=in_file.planned if in_file is not None else _planned(facts),
+                taken=len(runs_of_point),
+                retaken=len(runs_of_point) - len({place_of(run) for run in runs_of_point}),
+                entered=sum(run.run_id in entered for run in runs_of_point),
             )
-        )  # fmt: skip
+        )
     there = {(plan_hash, number) for plan_hash, _, number in groups}
-    for key, point in asked.items():
+    for key, point in requested.items():
         if key in there or (platforms and point.platform not in platforms):
             continue
         if query is not None and not factors_match(query, point):  # type: ignore[arg-type]
             continue
         found.append(
             Coverage(
-                plan=point.plan_name, plan_hash=point.plan_hash, fingerprint=None, point=point.plan_point,
-                platform=point.platform, frame=point.frame, sources=point.sources,
-                target_bps=point.target_bps, background=point.background, planned=point.planned, taken=0, retaken=0,
+                plan=point.plan_name,
+                plan_hash=point.plan_hash,
+                fingerprint=None,
+                point=point.plan_point,
+                platform=point.platform,
+                frame=point.frame,
+                sources=point.sources,
+                target_bps=point.target_bps,
+                background=point.background,
+                planned=point.planned,
+                taken=0,
+                retaken=0,
                 entered=0,
             )
-        )  # fmt: skip
+        )
     return sorted(found, key=lambda each: (each.plan, each.plan_hash, each.fingerprint or "", each.point))
 
 
@@ -166,8 +186,8 @@ def _planned(facts: PlanFacts | None) -> int | None:
     return facts.repetitions * (facts.set_ups or 1)
 
 
-class Planned(Protocol):
-    """Of a point of a plan what is missing of it; ``noun``: what enters."""
+class PlannedCounts(Protocol):
+    """A plan's point and its missing trials; ``noun``: the unit that enters."""
 
     noun: ClassVar[str]
 
@@ -185,24 +205,24 @@ class Planned(Protocol):
     def missing(self) -> int | None: ...
 
 
-def missing_words(found: Sequence[Planned]) -> list[str]:
-    """What a plan asks for and is not in the report, in words, platform by platform."""
-    groups: dict[tuple[str, str], list[Planned]] = {}
+def describe_missing(found: Sequence[PlannedCounts]) -> list[str]:
+    """Trials that a plan requests and the report lacks, in sentences, platform by platform."""
+    groups: dict[tuple[str, str], list[PlannedCounts]] = {}
     for each in found:
         if each.missing:
             groups.setdefault((each.plan, each.platform), []).append(each)
-    words = []
-    for (plan, platform), held in groups.items():
-        trials = sum(each.missing or 0 for each in held)
-        bare = sum(not each.entered for each in held)
-        without = f", {bare} of them without any {held[0].noun} that enters" if bare else ""
-        kept_out = sum(each.taken - each.retaken - each.entered for each in held)
-        # Of runs a table of its own says what was left out, and why.
-        left_out = f", {kept_out} of them taken and left out" if kept_out and held[0].noun == "trial" else ""
-        words.append(
-            f"plan {plan}, {platform}: {_many(trials, 'trial')} of {_many(len(held), 'point')}{left_out}{without}"
+    sentences = []
+    for (plan, platform), points in groups.items():
+        trials = sum(each.missing or 0 for each in points)
+        bare = sum(not each.entered for each in points)
+        without = f", {bare} of them without any {points[0].noun} that enters" if bare else ""
+        kept_out = sum(each.taken - each.retaken - each.entered for each in points)
+        # For runs a table of its own lists the excluded ones and why.
+        left_out = f", {kept_out} of them taken and left out" if kept_out and points[0].noun == "trial" else ""
+        sentences.append(
+            f"plan {plan}, {platform}: {_many(trials, 'trial')} of {_many(len(points), 'point')}{left_out}{without}"
         )
-    return words
+    return sentences
 
 
 def _many(number: int, noun: str) -> str:

@@ -1,9 +1,9 @@
-"""Which runs a report is about, and whether they were chosen by how they came out. Pure.
+"""The selection of runs for a report, and whether it chose by their outcome. Pure.
 
-Free to choose by are the factors of the design and the conditions. Everything else (a rate, a loss, a verdict, a note,
-an attempt, blocks, a time that cuts a plan) can be chosen by its outcome: then a report shows what was looked for. So
-can the first blocks: who looks after each of them stops at the one that pleases. That is refused, or, when it is asked
-for, stands in the page's head, in every caption and in the manifest.
+A selection may freely use the factors of the design and the conditions. Everything else (a rate, a loss, a verdict, a
+note, an attempt, blocks, a time that cuts a plan) can select by outcome: then a report shows the desired result. The
+first blocks can, too: an operator who looks after each block may stop at a pleasing one. Such a selection is refused.
+If it is explicitly allowed, the page's head, every caption and the manifest say so.
 """
 
 from __future__ import annotations
@@ -20,8 +20,17 @@ from labconsole.model.query import Query, QueryError, parse_query
 
 FACTORS = ("platform", "size", "sources", "target", "background", "duration", "point", "plan")
 FREE = (
-    *FACTORS, "generator", "testbed", "fingerprint", "emulated", "kernel", "hypervisor", "method", "format", "role",
-)  # fmt: skip
+    *FACTORS,
+    "generator",
+    "testbed",
+    "fingerprint",
+    "emulated",
+    "kernel",
+    "hypervisor",
+    "method",
+    "format",
+    "role",
+)
 """Fields of a filter that choose by design or conditions."""
 
 BY_OUTCOME = "--select-by-outcome"
@@ -29,10 +38,10 @@ BY_OUTCOME = "--select-by-outcome"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What was chosen and pooled, as the report repeats it.
+    """The selection and pooling, as the report repeats them.
 
-    ``text``: the filter as it was typed; ``options``: --plan, --platforms, --testbed in words. ``by_outcome``: fields
-    of the filter that can be chosen by their outcome. ``pool``: conditions that count as equal.
+    ``text``: the filter as typed. ``options``: --plan, --platforms, --testbed as text. ``by_outcome``: fields of the
+    filter that can select by outcome. ``pool``: conditions that count as equal.
     """
 
     text: str = ""
@@ -42,38 +51,41 @@ class Selection:
     margin_ratio: float | None = None
 
     @property
-    def words(self) -> str:
-        """Which runs these are, for the head of a report."""
+    def description(self) -> str:
+        """A description of the runs, for the head of a report."""
         chosen = [*self.options, *([f"filter {self.text}"] if self.text else [])]
         return "; ".join(chosen) if chosen else "every run of the store"
 
     @property
     def narrows(self) -> bool:
-        """Whether some runs of a plan are not looked at: a family of fewer claims than the plan's own."""
+        """Whether it omits some runs of a plan: a family of fewer claims than the plan's own."""
         return bool(self.text) or any(option.startswith("platforms ") for option in self.options)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What every caption repeats."""
-        told = []
+        """The warnings that every caption repeats."""
+        sentences = []
         if self.by_outcome:
             fields = ", ".join(self.by_outcome)
-            told.append(f"Runs were chosen by their outcome ({fields}; filter: {self.text}).")
+            sentences.append(f"Runs were chosen by their outcome ({fields}; filter: {self.text}).")
         if self.pool:
-            told.append(f"Pooled although they may differ: {', '.join(self.pool)}.")
-        return tuple(told)
+            sentences.append(f"Pooled although they may differ: {', '.join(self.pool)}.")
+        return tuple(sentences)
 
     def to_json(self) -> dict[str, Any]:
-        """For the manifest and --json."""
+        """The selection for the manifest and --json."""
         return {
-            "filter": self.text, "options": list(self.options), "by_outcome": list(self.by_outcome),
-            "pool": list(self.pool), "margin_ratio": self.margin_ratio,
-        }  # fmt: skip
+            "filter": self.text,
+            "options": list(self.options),
+            "by_outcome": list(self.by_outcome),
+            "pool": list(self.pool),
+            "margin_ratio": self.margin_ratio,
+        }
 
 
-def parse_filter(words: Sequence[str]) -> Query:
-    """Raises ConfigError about the first word that makes no sense."""
-    text = " ".join(words)
+def parse_filter(terms: Sequence[str]) -> Query:
+    """Parse the words of a filter. Raises ConfigError about the first invalid word."""
+    text = " ".join(terms)
     try:
         return parse_query(text)
     except QueryError as exc:
@@ -81,16 +93,16 @@ def parse_filter(words: Sequence[str]) -> Query:
 
 
 def outcomes(query: Query, runs: Sequence[RunRow] | None) -> tuple[str, ...]:
-    """The fields by which this filter could choose outcomes.
+    """The fields by which this filter could select outcomes.
 
-    ``runs``: all that it chooses from; None: any, so that every time counts as an outcome.
+    ``runs``: all runs that it selects from, or None for any, so that every time counts as an outcome.
     """
     found = []
     for term in query.terms:
         name, test = term.field, term.test()
         if name in FREE:
             continue
-        if name == "verdict" and _keeps_what_stands(test):
+        if name == "verdict" and _keeps_all_included(test):
             continue
         if name == "started" and runs is not None and _cut(test, runs) is None:
             continue
@@ -99,10 +111,10 @@ def outcomes(query: Query, runs: Sequence[RunRow] | None) -> tuple[str, ...]:
 
 
 def require_free(query: Query, runs: Sequence[RunRow], *, allowed: bool, offer: bool = True) -> tuple[str, ...]:
-    """The same; raises ConfigError where outcomes were not ``allowed`` to be chosen. ``offer``: whether they could be.
+    """Like outcomes(), but raises ConfigError if there are any and they are not ``allowed``.
 
-    Where they were, what counts as one is told from the filter alone: a bundle holds only the runs that were meant, and
-    from them nobody can see whether a time cut anything.
+    ``offer``: whether the user could allow them. If they are allowed, only the filter decides what counts as an
+    outcome: a bundle holds only the selected runs, which do not show whether a time cut anything.
     """
     if allowed:
         return outcomes(query, None)
@@ -111,9 +123,8 @@ def require_free(query: Query, runs: Sequence[RunRow], *, allowed: bool, offer: 
         return found
     if found == ("started",):
         cuts = next(
-            cut for term in query.terms
-            if term.field == "started" and (cut := _cut(term.test(), runs)) is not None
-        )  # fmt: skip
+            cut for term in query.terms if term.field == "started" and (cut := _cut(term.test(), runs)) is not None
+        )
         problem = f"this time cuts {cuts}: when it was cut may depend on its outcome; select whole plans"
     else:
         problem = (
@@ -122,20 +133,21 @@ def require_free(query: Query, runs: Sequence[RunRow], *, allowed: bool, offer: 
         )
     raise ConfigError(
         problem + (f", or use {BY_OUTCOME}: page, captions and manifest then say so" if offer else ""),
-        key="FILTER", value=query.text,
+        key="FILTER",
+        value=query.text,
         allowed=", ".join((*FREE, "started where it cuts no plan")),
-    )  # fmt: skip
+    )
 
 
-def _keeps_what_stands(test: Callable[[Any], bool]) -> bool:
-    """``verdict!=invalid`` says what a report does anyway."""
+def _keeps_all_included(test: Callable[[Any], bool]) -> bool:
+    """Whether the test passes all runs that enter, as ``verdict!=invalid`` does."""
     return all(test(SimpleNamespace(verdict=verdict)) for verdict in STANDING)
 
 
 def _cut(test: Callable[[Any], bool], runs: Sequence[RunRow]) -> str | None:
-    """What a time takes a part of: a plan, or repetitions outside of plans; None: nothing.
+    """What a time filter cuts apart: a plan, or repetitions outside of plans; or None.
 
-    It may part a plan's pilot, which enters nothing, from the blocks.
+    It may separate a plan's pilot, which enters nothing, from the blocks.
     """
     said: dict[Hashable, bool] = {}
     for run in runs:
@@ -152,12 +164,12 @@ def _cut(test: Callable[[Any], bool], runs: Sequence[RunRow]) -> str | None:
 
 
 def factors_match(query: Query, point: RunRow) -> bool:
-    """Whether a point of a plan is meant, as far as the filter asks for factors: its runs may not have been taken."""
+    """Whether a filter selects a point of a plan, by its factors only: its runs may not exist yet."""
     return all(term.test()(point) for term in query.terms if term.field in FACTORS[:-1])
 
 
-def checked_pool(names: Collection[str] | None) -> tuple[str, ...]:
-    """Names of conditions. Raises ConfigError on another."""
+def check_pool(names: Collection[str] | None) -> tuple[str, ...]:
+    """Check names of conditions. Raises ConfigError on an unknown name."""
     for name in names or ():
         if name not in CONDITIONS:
             raise ConfigError("is not a condition", key="--pool", value=name, allowed=", ".join(CONDITIONS))
@@ -165,7 +177,7 @@ def checked_pool(names: Collection[str] | None) -> tuple[str, ...]:
 
 
 def parse_margin(text: str | None) -> float | None:
-    """``2%`` or ``0.02``. Raises ConfigError on what is no ratio above 0 and below 1."""
+    """Parse ``2%`` or ``0.02``. Raises ConfigError on anything but a ratio above 0 and below 1."""
     if text is None:
         return None
     try:

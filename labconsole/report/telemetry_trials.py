@@ -1,5 +1,6 @@
-"""Trials for telemetry as a report tells them: what packets cost the unit under test's processors, and why some were
-dropped. They enter no mean. Pure.
+"""Telemetry trials as reported: what packets cost the unit under test's processors, and why some were dropped.
+
+They enter no mean. Pure.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from labconsole.measure.drop_causes import is_kernels
-from labconsole.measure.processor_time import ProcessorTime, processor_time, work_told
+from labconsole.measure.processor_time import ProcessorTime, processor_time, read_work
 from labconsole.model.record.run import Requested, RunRecord, StreamRecord
 
 
 @dataclass(frozen=True, slots=True)
 class TelemetryTrial:
-    """``rate_pps``: that it forwarded, without a second guest's own streams. ``doubts``: the codes of its verdict.
-    ``processes``: the busiest, by name, with their time. ``drops``: the kernel's
-    words for what the unit under test dropped, the commonest first.
+    """``rate_pps``: forwarded, without a second guest's own streams. ``doubts``: the codes of its verdict.
+    ``processes``: the busiest, by name, with their time. ``drops``: the kernel's words for what the unit under test
+    dropped, the commonest first.
     """
 
     run_id: str
@@ -31,15 +32,15 @@ class TelemetryTrial:
     drops: tuple[tuple[str, int], ...]
 
 
-def telemetry_trials(record: Mapping[str, Any]) -> list[TelemetryTrial]:
-    """One, or none where nothing is told. Raises ValueError for what is no record."""
+def read_telemetry_trials(record: Mapping[str, Any]) -> list[TelemetryTrial]:
+    """One trial, or none if the record reports nothing. Raises ValueError for something that is not a record."""
     run = RunRecord.model_validate_json(json.dumps(record), strict=True)
-    told, time = work_told(run), processor_time(run)
-    if run.verdict.status == "invalid" or told is None or time is None:
+    work, time = read_work(run), processor_time(run)
+    if run.verdict.status == "invalid" or work is None or time is None:
         return []
     used: Counter[str] = Counter()
-    for each in told.processes:
-        used[plain(each.name)] += each.cpu_ns
+    for each in work.processes:
+        used[clean_name(each.name)] += each.cpu_ns
     total = run.total
     rate_pps = total.measured_pps if total.forwarding_pps is None else total.forwarding_pps
     doubts = tuple(reason.code for reason in run.verdict.reasons)
@@ -52,9 +53,9 @@ def _drops(run: RunRecord) -> tuple[tuple[str, int], ...]:
     for stream in (*run.streams, *second):
         for hop in stream.ledger:
             found.update({name: packets for name, packets in hop.drops.items() if is_kernels(name)})
-    return tuple((plain(name), packets) for name, packets in found.most_common())
+    return tuple((clean_name(name), packets) for name, packets in found.most_common())
 
 
-def plain(name: str) -> str:
-    """A node's word without what a table in any format would take for its own."""
+def clean_name(name: str) -> str:
+    """A node's word without characters that a table in any format would interpret."""
     return " ".join("".join("·" if char in "|\\<>`" else char for char in name).split())

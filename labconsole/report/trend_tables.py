@@ -1,4 +1,4 @@
-"""Results over occasions as tables, figures and objects: of each kind by itself. Pure."""
+"""Results over occasions as tables, figures and objects, for each kind by itself. Pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from labconsole.contracts.report import Cell, Figure, Mark, Panel, PlottedCurve, Table
 from labconsole.measure.trend import CUT_RESULTS
 from labconsole.model.record.kinds import record_kinds
+from labconsole.report.formatting import UNKNOWN, format_number, format_percent
 from labconsole.report.trends import RUN, Trend, TrendStep
-from labconsole.report.words import UNKNOWN, number, percent
 
 TRENDS_NOTE = (
     "Level: mean and standard deviation of the occasions since the last change, found by minimum description length "
@@ -19,23 +19,23 @@ TRENDS_NOTE = (
 )
 
 MOST_OUTLIERS = 3
-"""Named in a row, the last ones; the table of occasions has all."""
+"""Most outliers named in a row, the last ones; the table of occasions has all."""
 
-BESIDE = ("kind", "quantity", "unit", "better")
-"""Columns of what is no forwarding rate."""
+QUANTITY_COLUMNS = ("kind", "quantity", "unit", "better")
+"""Columns of quantities other than forwarding rates."""
 
 
-def by_kind(trends: Sequence[Trend]) -> dict[str, list[Trend]]:
-    """Runs first."""
+def group_by_kind(trends: Sequence[Trend]) -> dict[str, list[Trend]]:
+    """Group trends by kind, runs first."""
     found: dict[str, list[Trend]] = {}
     for each in sorted(trends, key=lambda each: each.kind != RUN):
         found.setdefault(each.kind, []).append(each)
     return found
 
 
-def tables(trends: Sequence[Trend]) -> Iterator[Table]:
-    """Of each kind a row for each design point, and a row for each change, with what else changed then."""
-    for kind, own in by_kind(trends).items():
+def build_tables(trends: Sequence[Trend]) -> Iterator[Table]:
+    """Tables for each kind: a row for each design point, and a row for each change, with what else changed then."""
+    for kind, own in group_by_kind(trends).items():
         yield _trends_table(kind, own)
         if any(each.steps for each in own):
             yield _steps_table(kind, own)
@@ -50,21 +50,21 @@ def _title(kind: str) -> str:
 
 
 def _units(kind: str) -> tuple[str, str]:
-    """Of columns, and of headings."""
+    """Units of columns, and of headings."""
     return ("_bps", ", Mbit/s") if kind == RUN else ("", "")
 
 
-def _beside(kind: str, trend: Trend) -> tuple[Cell, ...]:
+def _build_quantity_cells(kind: str, trend: Trend) -> tuple[Cell, ...]:
     quantity = trend.quantity
     return () if kind == RUN else (kind, quantity.name, quantity.unit, quantity.better)
 
 
-def _quantity_words(kind: str, trend: Trend) -> tuple[str, ...]:
+def _format_quantity(kind: str, trend: Trend) -> tuple[str, ...]:
     return () if kind == RUN else (f"{trend.quantity.name}, {trend.quantity.shown_unit}",)
 
 
 def _trends_table(kind: str, trends: Sequence[Trend]) -> Table:
-    (unit, shown_unit), beside = _units(kind), () if kind == RUN else BESIDE
+    (unit, shown_unit), extra_columns = _units(kind), () if kind == RUN else QUANTITY_COLUMNS
     rows, shown = [], []
     for each in trends:
         last, level = each.results[-1], each.levels[-1] if each.levels else None
@@ -72,98 +72,146 @@ def _trends_table(kind: str, trends: Sequence[Trend]) -> Table:
         value = None if last.mean is None else last.mean.mean
         rows.append(
             (
-                *_beside(kind, each), each.words, len(each.results), last.occasion, value,
-                level.mean if level else None, level.sd if level else None, len(each.steps),
-                step.occasion if step else None, step.change_ratio if step else None, each.smallest.middle_ratio,
-                each.smallest.latest_ratio, "; ".join(outlier.occasion for outlier in each.outliers), each.margin_ratio,
+                *_build_quantity_cells(kind, each),
+                each.words,
+                len(each.results),
+                last.occasion,
+                value,
+                level.mean if level else None,
+                level.sd if level else None,
+                len(each.steps),
+                step.occasion if step else None,
+                step.change_ratio if step else None,
+                each.smallest.middle_ratio,
+                each.smallest.latest_ratio,
+                "; ".join(outlier.occasion for outlier in each.outliers),
+                each.margin_ratio,
                 each.why,
             )
-        )  # fmt: skip
+        )
         shown.append(
             (
-                each.words, *_quantity_words(kind, each), last_words(each), level_words(each),
-                shown_value(each, value), found_words(each), str(len(each.results)),
+                each.words,
+                *_format_quantity(kind, each),
+                describe_last_change(each),
+                format_level(each),
+                format_value(each, value),
+                format_smallest_change(each),
+                str(len(each.results)),
             )
-        )  # fmt: skip
+        )
     return Table(
         name=_named(kind, "trends"),
         title=_title(kind),
         columns=(
-            *beside, "point", "occasions", "last_occasion", f"last{unit}", f"level{unit}", f"level_sd{unit}", "changes",
-            "changed_at", "change_ratio", "smallest_step_ratio", "smallest_latest_ratio", "outliers", "margin_ratio",
+            *extra_columns,
+            "point",
+            "occasions",
+            "last_occasion",
+            f"last{unit}",
+            f"level{unit}",
+            f"level_sd{unit}",
+            "changes",
+            "changed_at",
+            "change_ratio",
+            "smallest_step_ratio",
+            "smallest_latest_ratio",
+            "outliers",
+            "margin_ratio",
             "why",
         ),
         rows=tuple(rows),
         headings=(
-            "design point", *(() if kind == RUN else ("quantity",)), "last change", f"level{shown_unit}",
-            f"last{shown_unit}", "would have found", "occasions",
+            "design point",
+            *(() if kind == RUN else ("quantity",)),
+            "last change",
+            f"level{shown_unit}",
+            f"last{shown_unit}",
+            "would have found",
+            "occasions",
         ),
         shown=tuple(shown),
-        note=TRENDS_NOTE + margin_note(trends),
-    )  # fmt: skip
+        note=TRENDS_NOTE + format_margin_note(trends),
+    )
 
 
-def margin_note(trends: Sequence[Trend]) -> str:
+def format_margin_note(trends: Sequence[Trend]) -> str:
     """Changes that a margin leaves out; empty without one."""
     margins = {each.margin_ratio for each in trends}
     if margins <= {None}:
         return ""
     if None in margins or len(margins) > 1:
         return " Changes within the margin of their plan, if it declares one, do not count."
-    return f" Changes of {percent(max(filter(None, margins)), 2)} or less do not count: they are within the margin."
+    return (
+        f" Changes of {format_percent(max(filter(None, margins)), 2)} or less do not count: they are within the margin."
+    )
 
 
-def found_words(trend: Trend) -> str:
-    """What would have been found in the middle of the series and of the latest occasion."""
+def format_smallest_change(trend: Trend) -> str:
+    """The smallest change that would be found in the middle of the series and at the latest occasion."""
     middle, latest = trend.smallest
     if latest is None:
         return UNKNOWN
-    return f"{UNKNOWN if middle is None else number(100 * middle, 2)} / {percent(latest, 2)}"
+    return f"{UNKNOWN if middle is None else format_number(100 * middle, 2)} / {format_percent(latest, 2)}"
 
 
 def _steps_table(kind: str, trends: Sequence[Trend]) -> Table:
     rows, shown = [], []
     for trend in trends:
         for step in trend.steps:
-            told = "; ".join(each.words for each in step.differences)
-            words = () if kind == RUN else ("better" if step.better else "worse",)
+            differences = "; ".join(each.words for each in step.differences)
+            direction = () if kind == RUN else ("better" if step.better else "worse",)
             rows.append(
                 (
-                    *_beside(kind, trend),
+                    *_build_quantity_cells(kind, trend),
                     trend.words,
                     step.occasion,
                     step.started_at,
                     step.change_ratio,
-                    *words,
-                    told,
+                    *direction,
+                    differences,
                     step.at_least,
                 )
             )
             shown.append(
                 (
-                    trend.words, *_quantity_words(kind, trend), change_words(trend, step), step.occasion,
-                    step.started_at[:10], told or "nothing that is known",
+                    trend.words,
+                    *_format_quantity(kind, trend),
+                    format_step(trend, step),
+                    step.occasion,
+                    step.started_at[:10],
+                    differences or "nothing that is known",
                 )
-            )  # fmt: skip
+            )
     return Table(
         name=_named(kind, "changes"),
         title="Changes" if kind == RUN else f"Changes of {record_kinds()[kind].plural}",
         columns=(
-            *(() if kind == RUN else BESIDE), "point", "occasion", "started_at", "change_ratio",
-            *(() if kind == RUN else ("changed_for",)), "also_changed", "at_least",
+            *(() if kind == RUN else QUANTITY_COLUMNS),
+            "point",
+            "occasion",
+            "started_at",
+            "change_ratio",
+            *(() if kind == RUN else ("changed_for",)),
+            "also_changed",
+            "at_least",
         ),
         rows=tuple(rows),
         headings=(
-            "design point", *(() if kind == RUN else ("quantity",)), "change", "since", "date",
+            "design point",
+            *(() if kind == RUN else ("quantity",)),
+            "change",
+            "since",
+            "date",
             "what else changed then",
         ),
         shown=tuple(shown),
-    )  # fmt: skip
+    )
 
 
-def results_table(trends: Sequence[Trend]) -> Iterator[Table]:
-    """Of each kind every result, with its interval and level: what the figure is drawn from."""
-    for kind, own in by_kind(trends).items():
+def build_results_tables(trends: Sequence[Trend]) -> Iterator[Table]:
+    """For each kind every result, with its interval and level: the data of the figure."""
+    for kind, own in group_by_kind(trends).items():
         unit, _ = _units(kind)
         rows, shown = [], []
         for trend in own:
@@ -173,54 +221,88 @@ def results_table(trends: Sequence[Trend]) -> Iterator[Table]:
                 level = next((each.mean for each in trend.levels if each.first <= place <= each.last), None)
                 rows.append(
                     (
-                        *_beside(kind, trend), trend.words, place + 1, result.occasion, result.started_at,
-                        None if mean is None else mean.mean, low, high, 0 if mean is None else mean.set_ups, level,
-                        place in apart, place in changed,
+                        *_build_quantity_cells(kind, trend),
+                        trend.words,
+                        place + 1,
+                        result.occasion,
+                        result.started_at,
+                        None if mean is None else mean.mean,
+                        low,
+                        high,
+                        0 if mean is None else mean.set_ups,
+                        level,
+                        place in apart,
+                        place in changed,
                     )
-                )  # fmt: skip
-                half = "" if low is None or high is None else f" ± {shown_value(trend, (high - low) / 2)}"
+                )
+                half = "" if low is None or high is None else f" ± {format_value(trend, (high - low) / 2)}"
                 shown.append(
                     (
-                        trend.words, *_quantity_words(kind, trend), str(place + 1), result.occasion,
-                        result.started_at[:10], shown_value(trend, None if mean is None else mean.mean) + half,
-                        shown_value(trend, level),
+                        trend.words,
+                        *_format_quantity(kind, trend),
+                        str(place + 1),
+                        result.occasion,
+                        result.started_at[:10],
+                        format_value(trend, None if mean is None else mean.mean) + half,
+                        format_value(trend, level),
                         "outlier" if place in apart else "here" if place in changed else "",
                     )
-                )  # fmt: skip
+                )
         yield Table(
             name=_named(kind, "occasions"),
             title=f"{_title(kind)}, result by result",
             columns=(
-                *(() if kind == RUN else BESIDE), "point", "number", "occasion", "started_at", f"result{unit}",
-                f"ci_low{unit}", f"ci_high{unit}", "set_ups", f"level{unit}", "outlier",
+                *(() if kind == RUN else QUANTITY_COLUMNS),
+                "point",
+                "number",
+                "occasion",
+                "started_at",
+                f"result{unit}",
+                f"ci_low{unit}",
+                f"ci_high{unit}",
+                "set_ups",
+                f"level{unit}",
+                "outlier",
                 "changed",
             ),
             rows=tuple(rows),
             headings=(
-                "design point", *(() if kind == RUN else ("quantity",)), "no.", "occasion", "date",
-                f"result{_units(kind)[1]}", f"level{_units(kind)[1]}", "change",
+                "design point",
+                *(() if kind == RUN else ("quantity",)),
+                "no.",
+                "occasion",
+                "date",
+                f"result{_units(kind)[1]}",
+                f"level{_units(kind)[1]}",
+                "change",
             ),
             shown=tuple(shown),
-        )  # fmt: skip
+        )
 
 
-def figures(trends: Sequence[Trend]) -> Iterator[Figure]:
-    """Of each kind one, with a panel for each design point: its results, the levels, and a line at each change."""
-    for kind, own in by_kind(trends).items():
-        panels = tuple(panel for each in own if (panel := panel_of(each)) is not None)
+def build_figures(trends: Sequence[Trend]) -> Iterator[Figure]:
+    """For each kind one figure, with a panel per design point: its results, the levels, and a line at each change."""
+    for kind, own in group_by_kind(trends).items():
+        panels = tuple(panel for each in own if (panel := build_panel(each)) is not None)
         if panels:
             yield Figure(
-                name=_named(kind, "trend"), title=_title(kind), kind="curves", x_label="occasion",
-                y_label="change from the first level, %", panels=panels, ideal=False, from_zero=False,
+                name=_named(kind, "trend"),
+                title=_title(kind),
+                kind="curves",
+                x_label="occasion",
+                y_label="change from the first level, %",
+                panels=panels,
+                ideal=False,
+                from_zero=False,
                 x_numbered=True,
                 caption="Occasions are numbered in the order of their beginning. Bars: 95 % interval over the set-ups "
                 "of an occasion. Levels: between two changes, by minimum description length; dotted upright lines: the "
                 "changes.",
-            )  # fmt: skip
+            )
 
 
-def panel_of(trend: Trend) -> Panel | None:
-    """None where there are no two results, or none to show changes from."""
+def build_panel(trend: Trend) -> Panel | None:
+    """A panel, or None if there are fewer than two results or no level to show changes from."""
     first = trend.first_level
     if len(trend.results) < 2 or not first or first < 0:
         return None
@@ -232,81 +314,84 @@ def panel_of(trend: Trend) -> Panel | None:
             marks.append(Mark(float(place), change, low, high, result.mean.trials, result.mean.set_ups))
     level = [
         Mark(float(place + 1), 100 * (each.mean / first - 1), None, None, each.last - each.first + 1)
-        for each in trend.levels for place in (each.first, each.last)
-    ]  # fmt: skip
+        for each in trend.levels
+        for place in (each.first, each.last)
+    ]
     curves = [PlottedCurve("result", tuple(marks)), *([PlottedCurve("level", tuple(level))] if level else [])]
     places = tuple(step.first + 0.5 for step in trend.steps)
     return Panel(trend.title, tuple(curves), changes=places, change_names=tuple(step.occasion for step in trend.steps))
 
 
-def shown_value(trend: Trend, value: float | None) -> str:
-    """In the unit that people read, without it."""
-    return number(None if value is None else value / trend.quantity.scale, trend.quantity.places)
+def format_value(trend: Trend, value: float | None) -> str:
+    """A value in its display unit, without the unit."""
+    return format_number(None if value is None else value / trend.quantity.scale, trend.quantity.places)
 
 
-def level_words(trend: Trend) -> str:
-    """The last level, and how far results lie from it."""
+def format_level(trend: Trend) -> str:
+    """The last level, and how far results are from it."""
     if not trend.levels:
         return UNKNOWN
     last, quantity = trend.levels[-1], trend.quantity
-    spread = "" if last.sd is None else f" ± {number(last.sd / quantity.scale, quantity.places + 1)}"
-    return f"{shown_value(trend, last.mean)}{spread}"
+    spread = "" if last.sd is None else f" ± {format_number(last.sd / quantity.scale, quantity.places + 1)}"
+    return f"{format_value(trend, last.mean)}{spread}"
 
 
-def last_words(trend: Trend) -> str:
-    """The last change, or why none is looked for, and what lies apart."""
+def describe_last_change(trend: Trend) -> str:
+    """The last change, or why none is searched for, and the outliers."""
     if trend.why is not None:
         return trend.why
-    words = "none"
+    change = "none"
     if trend.steps:
         step = trend.steps[-1]
-        words = f"{change_words(trend, step)} since {step.occasion}"
-    return "; ".join([words, *outlier_words(trend)])
+        change = f"{format_step(trend, step)} since {step.occasion}"
+    return "; ".join([change, *describe_outliers(trend)])
 
 
-def outlier_words(trend: Trend) -> list[str]:
-    """Which occasions lie apart, the earlier ones without a word each."""
+def describe_outliers(trend: Trend) -> list[str]:
+    """Outlying occasions; the earlier ones only as a number."""
     passed = [each for each in trend.outliers if not each.can_be_change]
     latest = [each for each in trend.outliers if each.can_be_change]
     named = [f"{each.occasion} ({_signed(each.change_ratio)})" for each in passed[-MOST_OUTLIERS:]]
     more = len(passed) - len(named)
-    words = [f"outlier{'s' if len(passed) > 1 else ''}: {', '.join(named)}"] if named else []
+    sentences = [f"outlier{'s' if len(passed) > 1 else ''}: {', '.join(named)}"] if named else []
     if more:
-        words[0] += f" and {more} earlier"
-    return words + [
+        sentences[0] += f" and {more} earlier"
+    return sentences + [
         f"{each.occasion} is off by {_signed(each.change_ratio)}: an outlier, or the first of a change"
         for each in latest[:1]
     ]
 
 
 def _signed(ratio: float) -> str:
-    return f"{'+' if ratio > 0 else ''}{percent(ratio, 2)}"
+    return f"{'+' if ratio > 0 else ''}{format_percent(ratio, 2)}"
 
 
-def change_words(trend: Trend, step: TrendStep) -> str:
-    """Of what is no rate also which way it is, as less may be better."""
+def format_step(trend: Trend, step: TrendStep) -> str:
+    """A change of level; if it is not of a rate, also its direction, as less may be better."""
     least = "at least " if step.at_least else ""
     way = "" if trend.kind == RUN else f" ({'better' if step.better else 'worse'})"
     return f"{least}{_signed(step.change_ratio)}{way}"
 
 
-def to_object(trend: Trend) -> dict[str, Any]:
-    """Everything that is known of it, for machines."""
+def build_json_object(trend: Trend) -> dict[str, Any]:
+    """The whole trend, for machines."""
     of_runs = trend.kind == RUN
     names = ("rate_bps", "ci_low_bps", "ci_high_bps") if of_runs else ("value", "ci_low", "ci_high")
     results = []
     for result in trend.results:
         values = (None if result.mean is None else result.mean.mean, *result.interval)
-        held = {"occasion": result.occasion, **dict(zip(names, values, strict=True))}
-        results.append({**held, "set_ups": 0 if result.mean is None else result.mean.set_ups})
+        entry = {"occasion": result.occasion, **dict(zip(names, values, strict=True))}
+        results.append({**entry, "set_ups": 0 if result.mean is None else result.mean.set_ups})
     return {
-        **({} if of_runs else dict(zip(BESIDE, _beside(trend.kind, trend), strict=True))),
+        **({} if of_runs else dict(zip(QUANTITY_COLUMNS, _build_quantity_cells(trend.kind, trend), strict=True))),
         "point": trend.words,
         "results": results,
-        "levels": [each._asdict() for each in trend.levels],
+        "levels": [each.to_json() for each in trend.levels],
         "changes": [
             {
-                "occasion": step.occasion, "started_at": step.started_at, "change_ratio": step.change_ratio,
+                "occasion": step.occasion,
+                "started_at": step.started_at,
+                "change_ratio": step.change_ratio,
                 **({} if of_runs else {"changed_for": "better" if step.better else "worse"}),
                 "at_least": step.at_least,
                 "also_changed": [
@@ -318,7 +403,9 @@ def to_object(trend: Trend) -> dict[str, Any]:
         ],
         "outliers": [
             {
-                "occasion": each.occasion, "started_at": each.started_at, "change_ratio": each.change_ratio,
+                "occasion": each.occasion,
+                "started_at": each.started_at,
+                "change_ratio": each.change_ratio,
                 "can_be_change": each.can_be_change,
             }
             for each in trend.outliers
@@ -327,4 +414,4 @@ def to_object(trend: Trend) -> dict[str, Any]:
         "smallest_latest_ratio": trend.smallest.latest_ratio,
         "margin_ratio": trend.margin_ratio,
         "why": trend.why,
-    }  # fmt: skip
+    }

@@ -1,1 +1,1 @@
-"""Runs, kept durably in SQLite or PostgreSQL: factors and records in tables, columnar time series per run."""
+"""Durable storage of runs in SQLite or PostgreSQL: factors and records in tables, columnar time series per run."""

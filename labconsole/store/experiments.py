@@ -1,6 +1,6 @@
-"""What a store keeps that is no run: experiments of several trials, whose records are JSON with columns beside it.
+"""Experiments in a store: records of several trials that are no runs, stored as JSON with columns that repeat parts.
 
-What there is to know of a kind, its declaration says (model/record/kinds); here none is known by name.
+Everything about a kind is in its declaration (model/record/kinds); this module knows no kind by name.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import builtins
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import Any
 
 from pydantic import ValidationError
@@ -20,17 +20,17 @@ from labconsole.model.identity import RUN_ID
 from labconsole.model.record.kind import ExperimentColumns, R, RecordKind
 from labconsole.model.record.kinds import record_kinds
 from labconsole.model.record.summary import EVERYTHING, RunFilter
-from labconsole.store.records import json_object, refuse_long_names, utc_text, validation_words
-from labconsole.store.sql.schema import experiments, experiments_in
+from labconsole.store.records import describe_validation_error, json_object, refuse_long_names, utc_text
+from labconsole.store.sql.schema import experiments, find_experiments_table
 
 PAGE_EXPERIMENTS = 200
 
 FILTERS = ("testbed", "testbed_fingerprint", "plan_name", "plan_hash", "platform")
-"""What counts of a filter on runs."""
+"""The fields of a filter on runs that apply to experiments."""
 
 
 def experiment_text(kind: RecordKind[R], record: R) -> str:
-    """The record as one line of ASCII JSON, the same for the same record. Raises StoreError."""
+    """The record as one line of ASCII JSON, equal for equal records. Raises StoreError."""
     try:
         return json.dumps(record.plain(), sort_keys=True, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as exc:
@@ -39,7 +39,7 @@ def experiment_text(kind: RecordKind[R], record: R) -> str:
 
 
 def parse_experiment(kind: RecordKind[R], source: str | bytes | Mapping[str, Any], where: str) -> R:
-    """A record of this kind from JSON, strictly. Raises StoreError beginning with ``where``."""
+    """Parse a record of this kind from JSON, strictly. Raises StoreError beginning with ``where``."""
     data = json_object(source, where)
     version = data.get("format")
     if type(version) is not int or not 1 <= version <= kind.format:
@@ -47,9 +47,9 @@ def parse_experiment(kind: RecordKind[R], source: str | bytes | Mapping[str, Any
     try:
         record = kind.record.model_validate_json(json.dumps(data), strict=True)
     except (ValidationError, ValueError, TypeError, RecursionError) as exc:
-        raise StoreError(f"{where}: {validation_words(exc, kind.name)}") from exc
+        raise StoreError(f"{where}: {describe_validation_error(exc, kind.name)}") from exc
     columns = kind.columns(record)
-    refuse_long_names(asdict(columns).items(), where)
+    refuse_long_names(columns.to_row().items(), where)
     if not RUN_ID.fullmatch(columns.id):
         raise StoreError(f"{where}: {kind.name}_id {columns.id!r} is not valid")
     utc_text(columns.started_at, where)
@@ -58,7 +58,7 @@ def parse_experiment(kind: RecordKind[R], source: str | bytes | Mapping[str, Any
 
 def write_experiment(connection: Connection, kind: RecordKind[R], record: R) -> bool:
     """Keep a record; True if it is new. Raises StoreError when the same id is there with other content."""
-    text, columns = experiment_text(kind, record), asdict(kind.columns(record))
+    text, columns = experiment_text(kind, record), kind.columns(record).to_row()
     name = f"{kind.name} {columns['id']}"
     parse_experiment(kind, text, name)
     same = (experiments.c.kind == kind.name) & (experiments.c.id == columns["id"])
@@ -81,20 +81,21 @@ class StoredExperiments:
     def experiments(
         self, kind: RecordKind[R], where: RunFilter = EVERYTHING, *, status: str | None = None
     ) -> builtins.list[R]:
-        """Those of a kind that match, newest first; ``status`` done or failed only.
+        """The experiments of a kind that match, newest first. ``status``: done or failed only.
 
-        Of the filter, what is about a testbed, a plan or a platform counts.
+        Of the filter, only the fields on testbed, plan and platform apply.
         """
         return [
             parse_experiment(kind, text, f"{kind.name} {number}")
             for number, text in self.experiment_texts(kind, where, status=status)
         ]
 
-    def listed_experiments(
+    def iterate_experiments(
         self, kind: RecordKind[R], unreadable: Callable[[StoreError], None]
     ) -> Iterator[tuple[ExperimentColumns, R]]:
-        """All of a kind, oldest first, a page at a time, each with what the table repeats of it. ``unreadable`` is told
-        of one that cannot be read, and the rest goes on.
+        """Yield all experiments of a kind, oldest first, each with the columns that repeat parts of it; reads by pages.
+
+        ``unreadable`` is called with the error for each record that cannot be read, and iteration continues.
         """
         names = [each.name for each in fields(ExperimentColumns)]
         page = self._page(kind, names, None)
@@ -114,9 +115,9 @@ class StoredExperiments:
                 )
 
     def _page(self, kind: RecordKind[Any], names: Sequence[str], after: RowMapping | None) -> Sequence[RowMapping]:
-        """These columns and the records that follow this one, oldest first."""
+        """These columns and the records of the next page, oldest first."""
         with self.backend.errors(f"read {kind.plural}"), self.backend.reading() as connection:
-            table = experiments_in(connection, self.version)
+            table = find_experiments_table(connection, self.version)
             if table is None:
                 return []
             place = tuple_(table.c.started_at, table.c.id)
@@ -130,9 +131,9 @@ class StoredExperiments:
     def experiment_texts(
         self, kind: RecordKind[Any], where: RunFilter = EVERYTHING, *, status: str | None = None
     ) -> builtins.list[tuple[str, str]]:
-        """The same as ids and records, each as the JSON text that it is kept as."""
+        """The ids and JSON texts of the experiments of a kind that match, newest first."""
         with self.backend.errors(f"read {kind.plural}"), self.backend.reading() as connection:
-            table = experiments_in(connection, self.version)
+            table = find_experiments_table(connection, self.version)
             if table is None:
                 return []
             statement = select(table.c.id, table.c.record).where(table.c.kind == kind.name)
@@ -148,7 +149,7 @@ class StoredExperiments:
             return [(row.id, row.record) for row in rows]
 
     def experiment(self, kind: RecordKind[R], beginning: str) -> R:
-        """One of a kind, by its id or a unique beginning of it."""
+        """The experiment of a kind with this id or this unique beginning of an id."""
         found = [each for each in self.experiment_texts(kind) if each[0].startswith(beginning)]
         exact = [each for each in found if each[0] == beginning]
         if len(exact or found) != 1:
@@ -158,24 +159,24 @@ class StoredExperiments:
         return parse_experiment(kind, text, f"{kind.name} {number}")
 
     def newest_experiments(self) -> dict[str, str]:
-        """Of each kind of which there are any, when the newest was begun: nothing but that is read."""
+        """The start of the newest experiment of each kind that the store has. Reads nothing else."""
         with self.backend.errors("read experiments"), self.backend.reading() as connection:
-            table = experiments_in(connection, self.version)
+            table = find_experiments_table(connection, self.version)
             if table is None:
                 return {}
             newest = select(table.c.kind, func.max(table.c.started_at)).group_by(table.c.kind)
             return {row[0]: row[1] for row in connection.execute(newest)}
 
     def count_experiments(self) -> int:
-        """How many there are, of all kinds."""
+        """The number of experiments of all kinds."""
         with self.backend.errors("count experiments"), self.backend.reading() as connection:
-            table = experiments_in(connection, self.version)
+            table = find_experiments_table(connection, self.version)
             return 0 if table is None else int(connection.execute(select(func.count(table.c.id))).scalar_one())
 
     def unknown_experiments(self) -> builtins.list[StoreError]:
-        """Of each kind that this program does not know, and so leaves out, how many there are."""
+        """A message for each kind that this program does not know and leaves out, with the number of its records."""
         with self.backend.errors("read experiments"), self.backend.reading() as connection:
-            table = experiments_in(connection, self.version)
+            table = find_experiments_table(connection, self.version)
             if table is None:
                 return []
             counted = select(table.c.kind, func.count()).group_by(table.c.kind).order_by(table.c.kind)
@@ -194,14 +195,14 @@ class ExperimentsWriting(StoredExperiments):
     """The experiments of a store that is written."""
 
     def writing(self, doing: str) -> AbstractContextManager[Connection]:
-        """A transaction: defined by the store, which inherits this class."""
+        """A writing transaction, defined by the store, which inherits this class."""
         raise NotImplementedError
 
     def save_experiment(self, kind: RecordKind[R], record: R) -> None:
-        """Keep one durably, or raise StoreError and keep nothing. The same again changes nothing."""
+        """Save one durably, or raise StoreError and save nothing. Saving the same record again changes nothing."""
         self.import_experiments(kind, [record])
 
     def import_experiments(self, kind: RecordKind[R], records: Sequence[R]) -> int:
-        """Take records from elsewhere, all or none; returns how many are new."""
+        """Import records from elsewhere, all or none. Returns the number of new ones."""
         with self.writing(f"save a {kind.name}") as connection:
             return sum(write_experiment(connection, kind, record) for record in records)

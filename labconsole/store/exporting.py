@@ -1,7 +1,7 @@
-"""What the formats of ``exporters`` share: the runs that were chosen, and the columns of a table with a row per run.
+"""The common parts of ``exporters``: the selected runs, and the columns of a table with one row per run.
 
-A table has the columns of COLUMNS, always all of them and in that order. What a reader would guess wrongly is spelt
-out: the target ``max`` is a column of its own, so that ``target_bps`` is a column of numbers.
+A table has the columns of COLUMNS, always all of them and in that order. Easily misread values are spelt out: the
+target ``max`` is a column of its own, so that ``target_bps`` is a column of numbers.
 """
 
 from __future__ import annotations
@@ -57,34 +57,37 @@ COLUMNS: dict[str, Kind] = {
     "kernel_drops_complete": "boolean",
     "kernel_drops": "text",
 }
-"""Of a row. docs/data-format.md explains them; what is not known is an empty cell, and a null in Parquet."""
+"""The columns of a row, which docs/data-format.md explains.
+
+An unknown value is an empty cell, and a null in Parquet.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOfKernels(RunSummary):
-    """A run of which kernels told: when every packet came, or why some were dropped. ``told``: the columns of it."""
+    """A run with the columns that kernels reported: when packets arrived, or why some were dropped."""
 
     told: Mapping[str, int | bool | str]
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenRuns:
-    """What is exported of a store."""
+    """The runs of a store that are exported."""
 
     store: StoredRuns
     chosen: Sequence[RunSummary] | None
-    """Newest first; None: all."""
+    """Newest first, or None for all."""
     unreadable: Callable[[StoreError], None]
-    """Is told what had to be left out."""
+    """Called with the error for each record that had to be left out."""
 
     def rows(self) -> list[RunSummary]:
-        """Oldest first; those of which kernels told have it."""
-        told = self._told()
+        """The rows, oldest first, with the columns from kernels where there are any."""
+        columns = self._read_kernel_columns()
         rows = reversed(self.store.list() if self.chosen is None else self.chosen)
-        return [_with(row, told[row.run_id]) if row.run_id in told else row for row in rows]
+        return [_add_kernel_columns(row, columns[row.run_id]) if row.run_id in columns else row for row in rows]
 
-    def _told(self) -> dict[str, dict[str, int | bool | str]]:
-        """By run. Only records that have some of it are read."""
+    def _read_kernel_columns(self) -> dict[str, dict[str, int | bool | str]]:
+        """The columns from kernels, by run id. Reads only records that contain some."""
         only = None if self.chosen is None else {run.run_id for run in self.chosen}
         found = {}
         extensions = [f'"{name}"' for name in (PACKET_TIMES, KERNEL_DROPS)]
@@ -96,18 +99,18 @@ class ChosenRuns:
             except StoreError as exc:
                 self.unreadable(exc)
                 continue
-            told = {**(times_of_run(record.streams) or {}), **(drops_of_run(record) or {})}
-            if told:
-                found[run_id] = told
+            columns = {**(times_of_run(record.streams) or {}), **(drops_of_run(record) or {})}
+            if columns:
+                found[run_id] = columns
         return found
 
 
-def _with(row: RunSummary, told: Mapping[str, int | bool | str]) -> RunOfKernels:
-    return RunOfKernels(**{field.name: getattr(row, field.name) for field in fields(RunSummary)}, told=told)
+def _add_kernel_columns(row: RunSummary, columns: Mapping[str, int | bool | str]) -> RunOfKernels:
+    return RunOfKernels(**{field.name: getattr(row, field.name) for field in fields(RunSummary)}, told=columns)
 
 
 def row_values(row: RunSummary) -> dict[str, Any]:
-    """The value of every column, None where it is not known."""
+    """The value of every column, or None if it is not known."""
     values: dict[str, Any] = {name: getattr(row, name, None) for name in COLUMNS}
     values |= row.told if isinstance(row, RunOfKernels) else {}
     values["target_is_max"] = row.target_bps == "max"
@@ -116,7 +119,7 @@ def row_values(row: RunSummary) -> dict[str, Any]:
 
 
 def text_values(row: RunSummary) -> dict[str, Any]:
-    """The same for a file of text: unknown is empty, truth ``true`` or ``false``, codes are joined by semicolons."""
+    """The values for a text file: unknown ones are empty, booleans true or false, lists joined by semicolons."""
     values: dict[str, Any] = {name: _text(value) for name, value in row_values(row).items()}
     values["reason_codes"] = ";".join(row.reason_codes)
     return values

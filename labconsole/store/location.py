@@ -1,4 +1,4 @@
-"""Where a store is: the user's data directory, a path, sqlite:///path, or a PostgreSQL server. Touches nothing."""
+"""Where a store is: in the user's data directory, at a path or sqlite:///path, or on a PostgreSQL server. No I/O."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ _SECRET = ("password", "sslpassword", "oauth_client_secret", "scram_client_key",
 
 @dataclass(frozen=True, slots=True)
 class FileLocation:
-    """The database file. ``own`` is True for the default place, whose directories are made when missing."""
+    """The database file. ``own`` is True for the default location, whose directories are created if missing."""
 
     path: Path
     own: bool = False
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """The name in messages."""
         return str(self.path)
 
     @property
     def series_dir(self) -> Path:
-        """Where the time series of its runs lie, beside the database."""
+        """The directory of its runs' time series, next to the database."""
         return self.path.with_name(self.path.name + ".series")
 
 
 @dataclass(frozen=True, slots=True)
 class ServerLocation:
-    """A database of a PostgreSQL server: a connection URL as libpq reads it, with no password in it."""
+    """A database on a PostgreSQL server: a connection URL for libpq without a password."""
 
     url: str
 
     @property
     def name(self) -> str:
-        """What messages call it: the URL without its options."""
+        """The name in messages: the URL without its options."""
         return urlunsplit(urlsplit(self.url)._replace(query=""))
 
 
@@ -50,13 +50,13 @@ StoreLocation = FileLocation | ServerLocation
 def default_path() -> Path:
     """labconsole/runs.sqlite in $XDG_DATA_HOME, or in ~/.local/share when that is unset or not absolute."""
     base = Path(os.environ.get("XDG_DATA_HOME", ""))
-    if not base.is_absolute():  # what the XDG base directory specification says about relative paths
+    if not base.is_absolute():  # as the XDG base directory specification says about relative paths
         base = Path.home() / ".local" / "share"
     return base / "labconsole" / "runs.sqlite"
 
 
 def parse_location(url: str | None) -> StoreLocation:
-    """Where ``--store`` points. Raises StoreError for what is no place for runs."""
+    """Parse the argument of ``--store``. Raises StoreError if it is no valid location."""
     if url is None:
         return FileLocation(default_path(), own=True)
     if "\0" in url:
@@ -67,7 +67,7 @@ def parse_location(url: str | None) -> StoreLocation:
         if scheme in _POSTGRESQL:
             return _server(f"postgresql://{rest}")
         if scheme != "sqlite" or not rest.startswith("/"):
-            # An unknown URL may hold a password as well, so it is not repeated.
+            # An unknown URL may contain a password as well, so it is not repeated.
             raise StoreError(f"{scheme + '://' + rest.rpartition('@')[2]!r} is not a valid store; {ALLOWED}")
         text = rest[1:]
     if text in ("", ":memory:"):
@@ -75,19 +75,22 @@ def parse_location(url: str | None) -> StoreLocation:
     return FileLocation(Path(text).expanduser().absolute())
 
 
-def would_make(url: str | None) -> bool:
-    """Whether opening this place for writing would make a store that is not there. Raises as parse_location."""
+def would_create(url: str | None) -> bool:
+    """Whether opening this location for writing would create a store. Raises as parse_location."""
     location = parse_location(url)
     if not isinstance(location, FileLocation):
         return False
     try:
         return not location.path.exists() and (location.own or location.path.parent.is_dir())
-    except OSError:  # opening it says why
+    except OSError:  # opening it reports the reason
         return False
 
 
 def _server(url: str) -> ServerLocation:
-    """A server's URL. One with a password in it is refused unrepeated: command lines are for everybody to read."""
+    """Parse a server's URL.
+
+    One with a password is refused without repeating it: command lines are readable to all users.
+    """
     try:
         parts = urlsplit(url)
         keys = [key.lower() for key, _ in parse_qsl(parts.query, keep_blank_values=True)]

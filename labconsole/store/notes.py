@@ -1,8 +1,8 @@
-"""What people wrote on runs and plans, and the calibrations of testbeds: what a store keeps beside the runs themselves.
+"""Notes on runs and plans, and the calibrations of testbeds, which a store keeps next to the runs.
 
-A note is about a run, not part of its record: the record is what was measured and never changes. A removed note stays
-as a row without text, so that an import of an older export does not bring it back: the newer word counts. A note on a
-plan is kept in the same table under a key that is no run id (model/record/note.py); it needs no run to be there.
+A note is about a run, not part of its record: the record contains what was measured and never changes. A removed note
+remains as a row without text, so that the import of an older export does not restore it: the newer note counts. A note
+on a plan is in the same table under a key that is no run id (model/record/note.py); it does not require any run.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from labconsole.store.sql.schema import calibrations, notes, runs
 from labconsole.store.untrusted_json import parse_json
 
 MAX_NOTE_CHARACTERS = 10_000
-"""A note is a few sentences; what is longer belongs into a file whose name the note says."""
+"""A note is a few sentences; a longer text belongs in a file, which the note can name."""
 
 
 def now_utc() -> str:
-    """Now, with the microseconds that tell two notes apart."""
+    """The current time with microseconds, which distinguish two notes."""
     return utc_text(datetime.now(UTC).isoformat(), "now")
 
 
 def checked_note(text: str | None, author: str) -> RunNote:
-    """A note written now. Raises StoreError for what is no note; a text of nothing but blanks removes the note."""
-    words = text.strip() if text is not None else ""
-    if len(words) > MAX_NOTE_CHARACTERS:
-        raise StoreError(f"a note has at most {MAX_NOTE_CHARACTERS} characters, this one has {len(words)}")
+    """A note written now. Raises StoreError if it is invalid. A blank text removes the note."""
+    stripped = text.strip() if text is not None else ""
+    if len(stripped) > MAX_NOTE_CHARACTERS:
+        raise StoreError(f"a note has at most {MAX_NOTE_CHARACTERS} characters, this one has {len(stripped)}")
     refuse_long_names([("the author of a note", author)], "note")
-    return RunNote(words or None, author, now_utc())
+    return RunNote(stripped or None, author, now_utc())
 
 
 def newer_than(note: RunNote, there: RunNote | None) -> RunNote:
-    """The note with a time after the one that it replaces, should that come from a machine whose clock is ahead."""
+    """The note with a time after the one that it replaces, which may come from a machine whose clock is ahead."""
     if there is None or there.written_at < note.written_at:
         return note
-    return replace(note, written_at=_just_after(there.written_at, "note"))
+    return replace(note, written_at=_add_microsecond(there.written_at, "note"))
 
 
-def _just_after(moment: str, where: str) -> str:
+def _add_microsecond(moment: str, where: str) -> str:
     return utc_text((datetime.fromisoformat(moment) + timedelta(microseconds=1)).isoformat(), where)
 
 
@@ -64,7 +64,7 @@ def note_from_json(data: object, where: str) -> RunNote:
 
 
 def plan_note_from_json(data: object, where: str) -> PlanNote:
-    """The note on a plan out of an exported line. Raises StoreError beginning with ``where``."""
+    """Parse the note on a plan from an exported line. Raises StoreError beginning with ``where``."""
     if not isinstance(data, Mapping) or not {"plan_hash", "testbed_fingerprint"} <= set(data):
         raise StoreError(f"{where}: plan_note must have plan_hash and testbed_fingerprint")
     rest = dict(data)
@@ -79,9 +79,10 @@ def plan_note_from_json(data: object, where: str) -> PlanNote:
 def read_notes(
     connection: Connection, run_id: str | None = None, *, unreadable: Callable[[StoreError], None] | None = None
 ) -> dict[str, RunNote]:
-    """All notes, or the one on a run; removed ones too.
+    """All notes, or the one on a run, including removed ones.
 
-    Raises StoreError for one that is not valid; ``unreadable`` is called with it instead, and the rest is read.
+    Raises StoreError for an invalid one; if ``unreadable`` is given, calls it with the error instead and reads the
+    rest.
     """
     statement = select(notes)
     if run_id is not None:
@@ -99,8 +100,9 @@ def read_notes(
 
 
 def write_note(connection: Connection, run_id: str, note: RunNote) -> bool:
-    """Put a note on a run, or under a plan's key, unless a newer one is there. True if something changed. Holds the
-    write lock.
+    """Save a note on a run, or under a plan's key, unless a newer one exists. True if something changed.
+
+    Needs the write lock.
     """
     if (
         not is_plan_key(run_id)
@@ -119,7 +121,7 @@ def write_note(connection: Connection, run_id: str, note: RunNote) -> bool:
 
 
 def write_calibration(connection: Connection, record: Mapping[str, Any]) -> None:
-    """Keep a calibration; those before it stay. Raises StoreError when it does not say of which testbed it is."""
+    """Save a calibration; earlier ones are kept. Raises StoreError if it does not name its testbed."""
     fingerprint = record.get("testbed_fingerprint")
     if not isinstance(fingerprint, str) or not fingerprint:
         raise StoreError("a calibration must have a testbed_fingerprint")
@@ -132,12 +134,12 @@ def write_calibration(connection: Connection, record: Mapping[str, Any]) -> None
     ).scalar()
     saved_at = now_utc()
     if newest is not None and newest >= saved_at:  # saved by a console whose clock is ahead
-        saved_at = _just_after(newest, "calibration")
+        saved_at = _add_microsecond(newest, "calibration")
     connection.execute(insert(calibrations).values(testbed_fingerprint=fingerprint, saved_at=saved_at, record=text))
 
 
 def parse_calibration(text: object, where: str) -> dict[str, Any]:
-    """A stored calibration. Raises StoreError beginning with ``where``."""
+    """Parse a stored calibration. Raises StoreError beginning with ``where``."""
     if not isinstance(text, str):
         raise StoreError(f"{where} cannot be read: it is not a text")
     data = parse_json(text, f"{where} cannot be read")
@@ -151,7 +153,7 @@ def read_calibrations(
     connection: Connection, testbed_fingerprint: str | None = None, *, limit: int | None = None
 ) -> list[dict[str, Any]]:
     """Calibrations, newest first, of every testbed or of one."""
-    # By the time rather than the number: one that was taken over from another store may be older than those here.
+    # Sorted by time rather than by number: a calibration merged from another store may be older than those here.
     newest_first = (calibrations.c.saved_at.desc(), calibrations.c.id.desc())
     statement = select(calibrations.c.id, calibrations.c.record).order_by(*newest_first)
     if testbed_fingerprint is not None:

@@ -1,7 +1,7 @@
-"""Opening a store. Importing this costs next to nothing.
+"""Opens a store. Importing this module is cheap.
 
-SQLAlchemy (200 ms), pydantic and numpy are loaded when a store is opened, so that ``labconsole --help`` and a console
-that paints its first screen do not wait for them.
+SQLAlchemy (200 ms), pydantic and numpy are loaded when a store is opened, so that ``labconsole --help`` and the
+console's first screen do not wait for them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 def open_store(url: str | None = None, *, write: bool = True, foreign: bool = False) -> RunStore:
     """Open the store at a path, sqlite:///path or postgresql://user@host/database; None is the user's own.
 
-    Blocking. Creates it unless ``write`` is False. ``foreign``: anybody may have written it, and all of it is read.
-    Raises StoreError naming the place when it cannot be opened, is no run store, or is of a newer version.
+    Blocks. Creates the store unless ``write`` is False. ``foreign``: the file is untrusted, and all of it will be read.
+    Raises StoreError naming the location if it cannot be opened, is no run store, or is of a newer version.
     """
     location = parse_location(url)
     from labconsole.store.writing import RunStore

@@ -1,4 +1,4 @@
-"""A store as it is read: by lists, filters, pages and ids, without ever waiting for a writer."""
+"""The reading half of a store: lists, filters, pages and ids, without ever waiting for a writer."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from labconsole.store.sql.backend import Backend
 from labconsole.store.sql.matching import matching
 from labconsole.store.sql.schema import (
     SUMMARY_COLUMNS,
+    build_summary,
+    build_summary_before_4,
     notes,
     runs,
     split_codes,
-    summary_before_4,
     summary_columns_before_4,
-    summary_of,
 )
 
 PAGE_RUNS = 200
-"""Records read at a time while streaming: a slow consumer then holds no snapshot that keeps the WAL from shrinking."""
+"""Records read at a time while streaming: a slow consumer thus holds no snapshot that keeps the WAL from shrinking."""
 
 
 class StoredRuns(StoredExperiments):
@@ -48,16 +48,16 @@ class StoredRuns(StoredExperiments):
 
     backend: Backend
     version: int
-    """Of the schema that the store has."""
+    """The version of the store's schema."""
 
     @property
     def name(self) -> str:
-        """What messages call the store: a path, or a URL. It holds no secret."""
+        """The store's name in messages: a path, or a URL. It contains no secret."""
         return self.backend.name
 
     @property
     def path(self) -> Path | None:
-        """The file that the store is; None for one on a server."""
+        """The store's file, or None for a store on a server."""
         return getattr(self.backend, "path", None)
 
     def close(self) -> None:
@@ -78,13 +78,13 @@ class StoredRuns(StoredExperiments):
         return self.parsed(row.run_id, row.record)
 
     def series(self, run_id: str) -> Series | None:
-        """The time series of a run, or None when none were kept."""
+        """The time series of a run, or None if none were kept."""
         row = self._find(run_id)
         packed = self._packed(row.run_id) if row.has_series else None
         return unpack_series(packed[0], row.run_id, packed[1]) if packed is not None else None
 
     def packed_series(self, run_id: str) -> bytes | None:
-        """The time series of a run as the bytes of an .npz file, or None when none were kept."""
+        """The time series of a run as the bytes of an .npz file, or None if none were kept."""
         row = self._find(run_id)
         return self._packed(row.run_id)[0] if row.has_series else None
 
@@ -93,7 +93,7 @@ class StoredRuns(StoredExperiments):
             return self.backend.series(connection, run_id)
 
     def list(self, where: RunFilter = EVERYTHING, *, limit: int | None = None) -> list[RunSummary]:
-        """The runs that match, newest first. Reads no record, so one that is damaged hides nothing."""
+        """The runs that match, newest first. Reads no records, so a damaged record hides nothing."""
         statement = matching(self._summaries(), where).order_by(runs.c.started_at.desc(), runs.c.run_id.desc())
         if limit is not None:
             statement = statement.limit(limit)
@@ -102,7 +102,8 @@ class StoredRuns(StoredExperiments):
     def page(self, *, before: int | None = None, after: int | None = None, limit: int) -> Page:
         """Runs in the order of saving, the last first: from the end, those before a place, or all after one.
 
-        So a list of any length is read in pieces, and kept up to date by asking for what came after its ``last``.
+        A caller can thus read a list of any length in pieces, and keep it up to date by requesting the runs after its
+        ``last``.
         """
         place = self.backend.saved_order
         statement = self._summaries().add_columns(place.label("saved"))
@@ -110,7 +111,7 @@ class StoredRuns(StoredExperiments):
             statement = statement.where(place < before)
         if after is not None:
             statement = statement.where(place > after)
-        # Ascending after a place: what is beyond the limit is then found by asking again.
+        # Ascending after a place: runs beyond the limit are then found by the next call.
         statement = statement.order_by(place if after is not None else place.desc()).limit(limit)
         rows = self.rows(statement, "list runs")
         if after is not None:
@@ -120,13 +121,13 @@ class StoredRuns(StoredExperiments):
         return Page([self._summary(row) for row in rows], rows[-1].saved, rows[0].saved)
 
     def note(self, run_id: str) -> RunNote | None:
-        """The note on a run, None when there is none."""
+        """The note on a run, or None if there is none."""
         found = self._find(run_id).run_id
         note = self.notes(found).get(found)
         return note if note is not None and note.text is not None else None
 
     def plan_note(self, plan_hash: str, testbed_fingerprint: str) -> RunNote | None:
-        """The note on a plan of a testbed, None when there is none."""
+        """The note on a plan of a testbed, or None if there is none."""
         key = plan_key(plan_hash, testbed_fingerprint)
         note = self.notes(key).get(key)
         return note if note is not None and note.text is not None else None
@@ -134,9 +135,9 @@ class StoredRuns(StoredExperiments):
     def notes(
         self, run_id: str | None = None, *, unreadable: Callable[[StoreError], None] | None = None
     ) -> dict[str, RunNote]:
-        """The notes by run id, those on plans by their key; those that were removed (without text) too.
+        """The notes by run id, those on plans by their key, including removed ones (without text).
 
-        ``unreadable``: as ``iterate``.
+        ``unreadable``: as for ``iterate``.
         """
         if self.version < 2:
             return {}
@@ -153,30 +154,30 @@ class StoredRuns(StoredExperiments):
             return read_calibrations(connection, testbed_fingerprint, limit=limit)
 
     def latest_calibration(self, testbed_fingerprint: str) -> dict[str, Any] | None:
-        """The newest calibration of a testbed, None when it was never calibrated."""
+        """The newest calibration of a testbed, or None if it was never calibrated."""
         return next(iter(self.calibrations(testbed_fingerprint, limit=1)), None)
 
     def baselines(self) -> builtins.list[Baseline]:
-        """All that were ever set, the last first: the first of a name is the one that counts."""
+        """All baselines that were ever set, the last first: the first of a name is the one that counts."""
         with self.backend.errors("read baselines"), self.backend.reading() as connection:
             return read_baselines(connection)
 
     def count(self, where: RunFilter = EVERYTHING) -> int:
-        """How many runs match."""
-        # Of a column: SQLite counts whole rows in one step, which nothing bounds.
+        """The number of runs that match."""
+        # Counts a column: SQLite counts whole rows in one step, which nothing bounds.
         return int(self.rows(matching(select(func.count(runs.c.run_id)), where), "count runs")[0][0])
 
     def amount(self) -> tuple[int, int]:
-        """How many runs and how many experiments there are: quick, and moves with all that is saved."""
+        """The numbers of runs and of experiments. Quick, and changed by everything that is saved."""
         return self.count(), self.count_experiments()
 
     def iterate(
         self, where: RunFilter = EVERYTHING, *, unreadable: Callable[[StoreError], None] | None = None
     ) -> Iterator[RunRecord]:
-        """The records that match, oldest first, a page at a time.
+        """Yield the records that match, oldest first, a page at a time.
 
-        A record that cannot be read raises StoreError with its run id; given ``unreadable``, that is told and the rest
-        goes on.
+        A record that cannot be read raises StoreError with its run id; if ``unreadable`` is given, it is called with
+        the error instead, and iteration continues.
         """
         for run_id, text in self.texts(where):
             try:
@@ -191,10 +192,10 @@ class StoredRuns(StoredExperiments):
     def texts(
         self, where: RunFilter = EVERYTHING, *, holding: Collection[str] | None = None
     ) -> Iterator[tuple[str, str]]:
-        """Run id and record, as the JSON text it is kept as, of the runs that match, oldest first, a page at a time.
-        ``holding``: only texts in which one of these stands.
+        """Yield the run ids and JSON texts of the runs that match, oldest first, a page at a time.
 
-        For who needs a few fields of very many runs: checking a record takes ten times as long as reading its JSON.
+        ``holding``: only texts that contain one of these. Intended for reading a few fields of very many runs: checking
+        a record takes ten times as long as parsing its JSON.
         """
         columns = select(runs.c.started_at, runs.c.run_id, runs.c.record)
         statement = matching(columns, where).order_by(runs.c.started_at, runs.c.run_id).limit(PAGE_RUNS)
@@ -210,13 +211,18 @@ class StoredRuns(StoredExperiments):
                 raise StoreError(f"{self.name}: cannot read runs: the database is damaged (its runs are in no order)")
 
     def plan_runs(self, plan_hash: str, testbed_fingerprint: str) -> Sequence[StoredTrial]:
-        """As engine.ports.RunSink."""
+        """See contracts.ports.RunSink."""
         place = (runs.c.plan_point.label("point"), runs.c.repetition)
-        # A store of an older version that is only read has no blocks.
+        # A store of an older version that is opened for reading only has no blocks.
         since_4 = (
-            runs.c.block, runs.c.set_up, runs.c.set_up_trials, runs.c.attempt, runs.c.attempts, runs.c.offered_packets,
+            runs.c.block,
+            runs.c.set_up,
+            runs.c.set_up_trials,
+            runs.c.attempt,
+            runs.c.attempts,
+            runs.c.offered_packets,
             runs.c.uut_lost_packets,
-        )  # fmt: skip
+        )
         known = since_4 if self.version >= 4 else tuple(null().label(column.name) for column in since_4)
         rate = func.coalesce(runs.c.forwarding_pps, runs.c.measured_pps) if self.version >= 4 else runs.c.measured_pps
         stands = runs.c.verdict.in_(STANDING)
@@ -242,7 +248,7 @@ class StoredRuns(StoredExperiments):
         return [t for t in found if t.block is not None or newest[t.point, t.repetition] == t.run_id]
 
     def fixed(self, run_ids: Collection[str]) -> dict[str, Fixed]:
-        """As engine.ports.RunSink. A record that cannot be read says nothing."""
+        """See contracts.ports.RunSink. A record that cannot be read contributes nothing."""
         found: dict[str, Fixed] = {}
         for run_id in run_ids:
             row = self._find(run_id)
@@ -261,7 +267,7 @@ class StoredRuns(StoredExperiments):
         frame: FrameSize,
         sources: int,
     ) -> StoredMaximum | None:
-        """As engine.ports.RunSink."""
+        """See contracts.ports.RunSink."""
         where = RunFilter(
             platform=platform,
             testbed_fingerprint=testbed_fingerprint,
@@ -281,7 +287,7 @@ class StoredRuns(StoredExperiments):
 
     def _summary(self, row: Row[Any]) -> RunSummary:
         try:
-            return summary_of(row) if self.version >= 4 else summary_before_4(row)
+            return build_summary(row) if self.version >= 4 else build_summary_before_4(row)
         except StoreError as exc:
             raise StoreError(f"{self.name}: {exc}") from exc
 
@@ -292,7 +298,7 @@ class StoredRuns(StoredExperiments):
         exact = self.rows(columns.where(runs.c.run_id == run_id), f"read run {run_id}")
         if exact:
             return exact[0]
-        # A range rather than LIKE, which ignores case; DEL sorts behind every character an id may hold.
+        # A range rather than LIKE, which ignores case. DEL sorts behind every character that an id may contain.
         beginning = and_(runs.c.run_id >= run_id, runs.c.run_id < run_id + "\x7f")
         found = self.rows(columns.where(beginning).order_by(runs.c.run_id).limit(6), f"read run {run_id}")
         if not found:

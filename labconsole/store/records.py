@@ -1,4 +1,4 @@
-"""Records as text, both ways, strict in what they read."""
+"""Converts records to and from text, strict in what it reads."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 from pydantic import ValidationError
 
 from labconsole.errors import StoreError
-from labconsole.model.conditions import conditions_of, hypervisor_words
+from labconsole.model.conditions import derive_conditions, format_hypervisor
 from labconsole.model.identity import RUN_ID
 from labconsole.model.record.format import misplaced_key
 from labconsole.model.record.run import FORMAT, RunRecord
 from labconsole.store.untrusted_json import parse_json
 
 MAX_NAME_CHARACTERS = 1000
-"""Of a name, a version or a hash, and of who wrote a note: hosts.yaml and plans allow names of 64."""
+"""For names, versions, hashes and authors of notes. hosts.yaml and plans allow names of 64 characters."""
 
 
 def record_text(record: RunRecord) -> str:
-    """The record as one line of ASCII JSON, the same for the same record. Raises StoreError if JSON cannot hold it."""
+    """The record as one line of ASCII JSON, equal for equal records. Raises StoreError if JSON cannot represent it."""
     try:
         # to_json() alone would turn a NaN inside `environment` into a null on the way to the disk: refuse it instead.
         return json.dumps(record.plain(), sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -30,7 +30,7 @@ def record_text(record: RunRecord) -> str:
 
 
 def json_object(source: str | bytes | Mapping[str, Any], where: str) -> dict[str, Any]:
-    """A JSON object from text, strictly. Raises StoreError beginning with ``where``."""
+    """Parse a JSON object from text, strictly. Raises StoreError beginning with ``where``."""
     data = parse_json(source, where) if isinstance(source, (str, bytes)) else source
     if not isinstance(data, Mapping):
         raise StoreError(f"{where}: is not a run record but a JSON {type(data).__name__}")
@@ -38,7 +38,10 @@ def json_object(source: str | bytes | Mapping[str, Any], where: str) -> dict[str
 
 
 def parse_record(source: str | bytes | Mapping[str, Any], where: str) -> RunRecord:
-    """A record from JSON, exactly as docs/data-format.md describes it. Raises StoreError beginning with ``where``."""
+    """Parse a record from JSON, exactly as docs/data-format.md describes it.
+
+    Raises StoreError beginning with ``where``.
+    """
     data = json_object(source, where)
     version = data.get("format")
     if type(version) is not int or version < 1:
@@ -51,7 +54,7 @@ def parse_record(source: str | bytes | Mapping[str, Any], where: str) -> RunReco
     try:
         record = RunRecord.model_validate_json(json.dumps(data if version > 1 else {**data, "method": 1}), strict=True)
     except (ValidationError, ValueError, TypeError, RecursionError) as exc:
-        raise StoreError(f"{where}: {validation_words(exc, 'record')}") from exc
+        raise StoreError(f"{where}: {describe_validation_error(exc, 'record')}") from exc
     if not RUN_ID.fullmatch(record.run_id):
         raise StoreError(f"{where}: run_id {record.run_id!r} is not valid; allowed: letters, digits, '.', '_', '-'")
     utc_text(record.started_at, where)
@@ -60,7 +63,7 @@ def parse_record(source: str | bytes | Mapping[str, Any], where: str) -> RunReco
 
 
 def checked_text(record: RunRecord) -> str:
-    """The record as it is stored. Raises StoreError when it could not be read back, which nobody would notice."""
+    """The text of a record for storage. Raises StoreError if it could not be read back, which would go unnoticed."""
     if not RUN_ID.fullmatch(record.run_id):
         raise StoreError(f"run_id {record.run_id!r} is not valid; allowed: letters, digits, '.', '_', '-'")
     text = record_text(record)
@@ -85,8 +88,9 @@ def utc_text(timestamp: str, where: str) -> str:
 
 
 def refuse_long_names(names: Iterable[tuple[str, object]], where: str) -> None:
-    """Raise StoreError beginning with ``where`` when a text of these, each beside what it is, is longer than any name
-    is.
+    """Raise StoreError beginning with ``where`` if a text is too long for a name.
+
+    ``names``: pairs of a description and the text.
     """
     for what, value in names:
         if isinstance(value, str) and len(value) > MAX_NAME_CHARACTERS:
@@ -94,16 +98,16 @@ def refuse_long_names(names: Iterable[tuple[str, object]], where: str) -> None:
 
 
 def _names(record: RunRecord) -> Iterator[tuple[str, object]]:
-    """What lists and tables show of a record."""
-    held, plan, background = conditions_of(record), record.plan, record.background
+    """The texts of a record that lists and tables display."""
+    conditions, plan, background = derive_conditions(record), record.plan, record.background
     for key in ("testbed", "testbed_fingerprint", "operator", "labconsole_version"):
         yield key, getattr(record, key)
     if plan is not None:
         yield from (("plan.name", plan.name), ("plan.hash", plan.hash), ("plan.order", plan.order))
     yield from ((f"requested.{key}", value) for key, value in record.requested)
     yield "set_up.id", record.set_up.id if record.set_up else None
-    yield from ((f"conditions.{key}", value) for key, value in held)
-    yield "the hypervisor with its version", hypervisor_words(held)
+    yield from ((f"conditions.{key}", value) for key, value in conditions)
+    yield "the hypervisor with its version", format_hypervisor(conditions)
     if background is not None:
         yield from (("background.kind", background.kind), ("background.guest", background.guest))
     for stream in (*record.streams, *(background.streams if background else ())):
@@ -113,10 +117,13 @@ def _names(record: RunRecord) -> Iterator[tuple[str, object]]:
     yield from (("the code of a reason", reason.code) for reason in record.verdict.reasons)
 
 
-def validation_words(exc: Exception, whole: str) -> str:
-    """What is wrong with a record's data, with its place; ``whole``: what is said where that is the record itself."""
+def describe_validation_error(exc: Exception, whole: str) -> str:
+    """Describe the problem with a record's data, with its place.
+
+    ``whole``: the place's name if it is the record itself.
+    """
     if not isinstance(exc, ValidationError):
         return str(exc)
     problem = exc.errors(include_url=False, include_input=False)[0]
-    words = problem["msg"].removeprefix("Value error, ")
-    return f"{'.'.join(str(step) for step in problem['loc']) or whole}: {words}"
+    message = problem["msg"].removeprefix("Value error, ")
+    return f"{'.'.join(str(step) for step in problem['loc']) or whole}: {message}"

@@ -1,10 +1,10 @@
 """Time series of one run as the bytes of one numpy .npz file: a member per column, named table/column.
 
-A column is int64 (uint64 when it must), or float64 with NaN for "not known". An integer column with gaps keeps its
-integers and says where the gaps are in a second member, table/column?, because nanoseconds since 1970 fit no float.
+A column is int64 (uint64 if necessary), or float64 with NaN for "not known". An integer column with gaps keeps its
+integers and marks the gaps in a second member, table/column?, because nanoseconds since 1970 fit no float.
 
-A file from elsewhere is read by one rule, whoever reads it: only what ``pack_series`` writes, a column at a time, and
-bounded in the values that it makes. What the file states of its sizes is compared with what follows, never allocated.
+All files from elsewhere are read by the same rule: only what ``pack_series`` writes, a column at a time, and bounded in
+the number of values. The sizes that the file states are compared with what follows, never allocated.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[A-Za-z0-9_.:@ -]{1,128}")
 _GAPS = "?"
 MAX_SERIES_VALUES = 32 << 20
-"""Of one run: all counters of the interfaces as often as a run keeps them (engine/live/samples.py), and every gap."""
+"""For one run: all counters of the interfaces as often as a run keeps them (engine/live/samples.py), and every gap."""
 
 MAX_SERIES_BYTES = 8 * MAX_SERIES_VALUES
-"""Of a file: as if nothing in it had been compressed."""
+"""For one file, as if nothing in it were compressed."""
 
 MAX_COLUMNS = 4096
 _CHUNK_BYTES = 1 << 20
 _LONGEST_HEADER_BYTES = (1 << 16) + 10
-"""Of numpy's version 1: ten bytes, of which two state the length of the rest."""
+"""For numpy's version 1: ten bytes, of which two state the length of the rest."""
 
 _PACKED_AS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _CENTRAL_ENTRY = b"PK\x01\x02"
-"""What every entry of a zip file's directory begins with."""
+"""The first bytes of every entry in a zip file's directory."""
 
 
 def pack_series(run_id: str, series: Series) -> bytes:
-    """The series as the bytes of an .npz file, the same for the same series. Raises StoreError."""
+    """The series as the bytes of an .npz file, equal for equal series. Raises StoreError."""
     import numpy as np
 
     arrays = _to_arrays(run_id, series)
@@ -52,7 +52,7 @@ def pack_series(run_id: str, series: Series) -> bytes:
     # np.savez_compressed(file, **arrays) would take a column called "file" for its own argument.
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for name, array in arrays.items():
-            member = zipfile.ZipInfo(f"{name}.npy")  # of 1980: a date would make every archive another
+            member = zipfile.ZipInfo(f"{name}.npy")  # dated 1980: a real date would make every archive different
             member.compress_type = zipfile.ZIP_DEFLATED
             with archive.open(member, "w", force_zip64=True) as stream:
                 np.lib.format.write_array(stream, array, allow_pickle=False)
@@ -68,7 +68,7 @@ def read_file(path: Path, run_id: str) -> bytes:
         if status.st_size > MAX_SERIES_BYTES:
             raise StoreError(f"run {run_id}: its time series {path} has more than {MAX_SERIES_BYTES} bytes")
         with path.open("rb") as stream:
-            return stream.read(status.st_size)  # memory for all that is asked for is set aside at once
+            return stream.read(status.st_size)  # reserves memory for the whole requested size at once
     except FileNotFoundError as exc:
         raise StoreError(f"run {run_id}: its time series {path} is missing") from exc
     except OSError as exc:
@@ -76,14 +76,21 @@ def read_file(path: Path, run_id: str) -> bytes:
 
 
 _UNREADABLE = (
-    OSError, ValueError, OverflowError, EOFError, RuntimeError, MemoryError, struct.error, zlib.error,
+    OSError,
+    ValueError,
+    OverflowError,
+    EOFError,
+    RuntimeError,
+    MemoryError,
+    struct.error,
+    zlib.error,
     zipfile.BadZipFile,
-)  # fmt: skip
-"""What zipfile and numpy raise for a damaged file; RuntimeError for a member that wants a password."""
+)
+"""Exceptions of zipfile and numpy for a damaged file; RuntimeError for a member that needs a password."""
 
 
 def unpack_series(content: bytes, run_id: str, where: str) -> Series:
-    """Packed series. Raises StoreError naming the run and ``where`` the bytes are from."""
+    """Unpack series. Raises StoreError naming the run and ``where``, the origin of the bytes."""
     gaps: dict[str, np.ndarray[Any, Any]] = {}
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     for name, array in _columns(content, run_id, where):
@@ -96,13 +103,13 @@ def unpack_series(content: bytes, run_id: str, where: str) -> Series:
 
 
 def check_series(content: bytes, run_id: str, where: str) -> None:
-    """Raise StoreError when ``unpack_series`` would; keeps no more than a column at a time."""
+    """Raise StoreError if ``unpack_series`` would. Keeps at most one column at a time."""
     for _ in _columns(content, run_id, where):
         pass
 
 
 def _columns(content: bytes, run_id: str, where: str) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
-    """The members by name without .npy, each one-dimensional, of 8-byte numbers or, for gaps, of booleans."""
+    """Yield the members by name without .npy, each one-dimensional, of 8-byte numbers or, for gaps, of booleans."""
     try:
         if content.count(_CENTRAL_ENTRY) > MAX_COLUMNS:
             raise ValueError(f"it has more than {MAX_COLUMNS} columns")
@@ -128,7 +135,7 @@ def _read_column(archive: zipfile.ZipFile, member: zipfile.ZipInfo, values_left:
     try:
         np.lib.format.read_magic(header)
         shape, _, dtype = np.lib.format.read_array_header_1_0(header)
-    except Exception as exc:  # numpy parses it as Python, by more than one parser, and names no exceptions
+    except Exception as exc:  # numpy parses it as Python, by more than one parser, and documents no exceptions
         raise ValueError(f"{member.filename!r} has an invalid header") from exc
     if len(shape) != 1 or (dtype.kind, dtype.itemsize) not in (("i", 8), ("u", 8), ("f", 8), ("b", 1)):
         raise ValueError(f"{member.filename!r} is not a column of numbers of 8 bytes")
@@ -144,13 +151,13 @@ def _too_many_values() -> ValueError:
 
 
 def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, limit_bytes: int) -> bytearray:
-    """The bytes of a member, unpacked piece by piece up to the size that the directory states, and refused beyond."""
+    """The bytes of a member, unpacked in pieces up to the size that the directory states; a longer one is refused."""
     stated_bytes = member.file_size
     if member.compress_type not in _PACKED_AS:
         raise ValueError(f"{member.filename!r} is compressed by a method that no time series uses")
     if stated_bytes > limit_bytes:
         raise _too_many_values()
-    member.file_size = stated_bytes + 1  # zipfile cuts off silently what is beyond the stated size
+    member.file_size = stated_bytes + 1  # zipfile silently cuts off what exceeds the stated size
     content = bytearray()
     with archive.open(member) as stream:
         while piece := stream.read(min(_CHUNK_BYTES, stated_bytes + 1 - len(content))):

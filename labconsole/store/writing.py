@@ -1,4 +1,4 @@
-"""The store as it is written: runs saved in one transaction each, all of a run or nothing, never changed afterwards."""
+"""The writing half of a store: each run is saved in one transaction, completely or not at all, and never changed."""
 
 from __future__ import annotations
 
@@ -16,26 +16,28 @@ from labconsole.model.record.note import plan_key
 from labconsole.model.record.run import RunRecord
 from labconsole.store.baselines import write_baseline
 from labconsole.store.experiments import ExperimentsWriting
-from labconsole.store.finding import FindableRuns
 from labconsole.store.location import FileLocation, StoreLocation
 from labconsole.store.notes import checked_note, newer_than, read_notes, write_calibration, write_note
 from labconsole.store.records import checked_text, same_record
+from labconsole.store.run_queries import QueryableRuns
 from labconsole.store.series import pack_series, unpack_series
 from labconsole.store.sql.backend import Backend
-from labconsole.store.sql.opening import look, prepare
-from labconsole.store.sql.schema import SCHEMA_VERSION, row_of, runs
+from labconsole.store.sql.opening import open_for_writing, open_read_only
+from labconsole.store.sql.schema import SCHEMA_VERSION, build_row, runs
 
 
-class RunStore(FindableRuns, ExperimentsWriting):
+class RunStore(QueryableRuns, ExperimentsWriting):
     """All runs of a lab. Every method blocks and may be called from any thread, from several at once."""
 
     def __init__(self, location: StoreLocation, *, write: bool = True, foreign: bool = False) -> None:
         self.writable = write
         self.version = SCHEMA_VERSION
-        self.backend = _backend_for(location, write=write)
+        self.backend = _open_backend(location, write=write)
         with self.backend.errors("open the run store"):
             try:
-                self.version = prepare(self.backend) if write else look(self.backend, foreign=foreign)
+                self.version = (
+                    open_for_writing(self.backend) if write else open_read_only(self.backend, foreign=foreign)
+                )
             except BaseException:
                 self.backend.close()
                 raise
@@ -47,7 +49,7 @@ class RunStore(FindableRuns, ExperimentsWriting):
         self.take_over([(record, packed)], doing=f"save run {record.run_id}")
 
     def take_over(self, complete: Sequence[tuple[RunRecord, bytes | None]], *, doing: str = "import runs") -> int:
-        """Store runs with their packed series, all of them or none; returns how many are new."""
+        """Store runs with their packed series, all of them or none. Returns the number of new ones."""
         texts = [checked_text(record) for record, _ in complete]
         self.require_writable()
         added, failed = 0, True
@@ -58,7 +60,7 @@ class RunStore(FindableRuns, ExperimentsWriting):
                     staged.append(None if packed is None else self.backend.stage(record.run_id, packed))
                 with self.backend.writing() as connection:
                     for (record, packed), text, place in zip(complete, texts, staged, strict=True):
-                        added += self._save_in(connection, record, text, packed, place)
+                        added += self._insert_run(connection, record, text, packed, place)
                 failed = False
             finally:
                 for (record, _), place in zip(complete, staged, strict=False):
@@ -67,7 +69,7 @@ class RunStore(FindableRuns, ExperimentsWriting):
         return added
 
     def set_note(self, run_id: str, text: str | None, *, author: str) -> None:
-        """Put a note on a run, in place of the one that is there; None or blanks remove it."""
+        """Set the note on a run, replacing the existing one; None or blanks remove it."""
         note = checked_note(text, author)
         self.require_writable()
         found = self._find(run_id).run_id
@@ -75,27 +77,27 @@ class RunStore(FindableRuns, ExperimentsWriting):
             write_note(connection, found, newer_than(note, read_notes(connection, found).get(found)))
 
     def set_baseline(self, first: Baseline, *more: Baseline) -> None:
-        """Set or move a baseline, of one occasion or several; those before it stay to be looked up."""
+        """Set or move a baseline, of one occasion or several; earlier ones can still be looked up."""
         with self.writing(f"set baseline {first.name}") as connection:
             for each in (first, *more):
                 write_baseline(connection, each)
 
     def set_plan_note(self, plan_hash: str, testbed_fingerprint: str, text: str | None, *, author: str) -> None:
-        """The same on a plan of a testbed; it need not have runs."""
+        """Set the note on a plan of a testbed, which need not have runs."""
         note, key = checked_note(text, author), plan_key(plan_hash, testbed_fingerprint)
         with self.writing(f"note plan {plan_hash}") as connection:
             write_note(connection, key, newer_than(note, read_notes(connection, key).get(key)))
 
     def save_calibration(self, record: dict[str, Any]) -> None:
-        """Keep a calibration of the testbed that its ``testbed_fingerprint`` names."""
+        """Save a calibration of the testbed that its ``testbed_fingerprint`` names."""
         with self.writing("save a calibration") as connection:
             write_calibration(connection, record)
 
     def hold(self, what: str, holder: str) -> AbstractContextManager[None]:
-        """Keep every other process on this store from holding ``what`` (letters, digits, '.', '_', '-') meanwhile.
+        """Keep every other process on this store from locking ``what`` (letters, digits, '.', '_', '-') meanwhile.
 
-        It ends with the block or with the process, however that ends. Raises StoreHeld, which says what ``holder``
-        the other process called itself.
+        The lock ends with the block or with the process, however that ends. Raises StoreHeld, which gives the
+        ``holder`` name of the other process.
         """
         if not RUN_ID.fullmatch(what):
             raise StoreError(f"{what!r} cannot be locked; allowed: letters, digits, '.', '_', '-'")
@@ -104,30 +106,32 @@ class RunStore(FindableRuns, ExperimentsWriting):
 
     @contextmanager
     def _holding(self, what: str, holder: str) -> Iterator[None]:
-        held = self.backend.hold(what, holder)
+        lock = self.backend.hold(what, holder)
         with self.backend.errors(f"hold {what}"):
-            held.__enter__()
+            lock.__enter__()
         try:
             yield
         finally:
-            held.__exit__(None, None, None)
+            lock.__exit__(None, None, None)
 
     @contextmanager
     def writing(self, doing: str) -> Iterator[Connection]:
-        """A writing transaction: everything in it is on the disk afterwards, or nothing."""
+        """A writing transaction: afterwards all of it is on the disk, or nothing."""
         self.require_writable()
         with self.backend.errors(doing), self.backend.writing() as connection:
             yield connection
 
-    def _save_in(self, connection: Connection, record: RunRecord, text: str, packed: bytes | None, staged: Any) -> bool:
-        """True if the run is new. Holds the write lock, so nobody else can be saving the same run."""
+    def _insert_run(
+        self, connection: Connection, record: RunRecord, text: str, packed: bytes | None, staged: Any
+    ) -> bool:
+        """Insert a run; True if it is new. Needs the write lock, so no other process can be saving the same run."""
         there = connection.execute(
             select(runs.c.record, runs.c.has_series).where(runs.c.run_id == record.run_id)
         ).one_or_none()
         if there is None:
             if packed is not None:
                 self.backend.publish(connection, record.run_id, staged)
-            connection.execute(insert(runs).values(row_of(record, text, has_series=packed is not None)))
+            connection.execute(insert(runs).values(build_row(record, text, has_series=packed is not None)))
             return True
         if not same_record(there.record, text, f"{self.name}: run {record.run_id}"):
             raise StoreError(f"{self.name}: run {record.run_id} is already stored with different content")
@@ -141,7 +145,7 @@ class RunStore(FindableRuns, ExperimentsWriting):
         return False
 
     def require_writable(self) -> None:
-        """Raises StoreError where the store was opened for reading only."""
+        """Raise StoreError if the store was opened for reading only."""
         if not self.writable:
             raise StoreError(f"{self.name}: the run store was opened read-only")
 
@@ -150,8 +154,8 @@ def _same_series(run_id: str, one: bytes, other: bytes, where: str) -> bool:
     return unpack_series(one, run_id, "as given") == unpack_series(other, run_id, where)
 
 
-def _backend_for(location: StoreLocation, *, write: bool) -> Backend:
-    # Imported one by one: a store in a file needs no psycopg.
+def _open_backend(location: StoreLocation, *, write: bool) -> Backend:
+    # Imported separately: a store in a file needs no psycopg.
     if isinstance(location, FileLocation):
         from labconsole.store.sql.sqlite import SqliteBackend
 

@@ -1,7 +1,7 @@
-"""What a package with plug-ins tests them by. docs/plugins.md.
+"""Tests for packages with plug-ins. docs/plugins.md.
 
-Each function takes a plug-in's module and raises AssertionError with a sentence about the first promise that it does
-not keep. They need neither a testbed nor a network: what a driver does on a UUT is tried by measuring with it.
+Each function takes a plug-in's module. It raises AssertionError with a sentence about the first promise that is broken.
+The functions need neither a testbed nor a network; to test what a driver does on a UUT, measure with it.
 """
 
 from __future__ import annotations

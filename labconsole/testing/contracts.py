@@ -1,4 +1,4 @@
-"""The promises of drivers, exporters and units of reports, each as an assertion with a sentence."""
+"""The promises of drivers, exporters and report units, each as an assertion with a sentence."""
 
 from __future__ import annotations
 
@@ -16,20 +16,26 @@ from labconsole.contracts.report import ReportUnit
 from labconsole.errors import ConfigError
 from labconsole.experiments.units import report_units
 from labconsole.model.record.summary import RunSummary
-from labconsole.report.gathering import gather
+from labconsole.report.loading import load_report
 from labconsole.report.request import ReportRequest
 from labconsole.store.exporting import ChosenRuns
 from labconsole.store.open import open_store
 
 WIRING: Final = StreamWiring(
-    name="s1", uut_in="eth1", uut_in_mac="02:00:00:00:00:01", uut_out="eth2", uut_out_mac="02:00:00:00:00:02",
-    sink_mac="02:00:00:00:00:03", source_ip="198.18.1.1", sink_ip="198.19.1.1",
-)  # fmt: skip
+    name="s1",
+    uut_in="eth1",
+    uut_in_mac="02:00:00:00:00:01",
+    uut_out="eth2",
+    uut_out_mac="02:00:00:00:00:02",
+    sink_mac="02:00:00:00:00:03",
+    source_ip="198.18.1.1",
+    sink_ip="198.19.1.1",
+)
 UNKNOWN_OPTION: Final = "an_option_that_nobody_has"
 
 
 def check_driver(module: ModuleType, name: str, options: Mapping[str, Any] | None = None) -> None:
-    """A platform driver: its ``DRIVER``, for hosts.yaml with these ``options`` beside ``driver: NAME``."""
+    """Check a platform driver: its ``DRIVER``, with ``driver: NAME`` and these ``options`` in hosts.yaml."""
     made = getattr(module, "DRIVER", None)
     assert callable(made), f"{module.__name__} has no class DRIVER"
     about = getattr(made, "about", None)
@@ -55,7 +61,7 @@ def check_driver(module: ModuleType, name: str, options: Mapping[str, Any] | Non
 
 
 def check_exporter(module: ModuleType, store: str | Path) -> None:
-    """An exporter, over all runs of a store, over one and over none."""
+    """Check an exporter on all runs of a store, on one and on none."""
     binary = getattr(module, "BINARY", None)
     assert isinstance(binary, bool), f"{module.__name__} has no BINARY that is True or False"
     kind = bytes if binary else str
@@ -73,7 +79,7 @@ def _none(runs: list[RunSummary]) -> list[RunSummary]:
 
 
 def check_units(module: ModuleType, store: str | Path) -> None:
-    """Units of reports, in a report on everything in a store."""
+    """Check report units in a report on everything in a store."""
     units = getattr(module, "UNITS", None)
     assert isinstance(units, tuple) and units, f"{module.__name__} has no tuple UNITS"
     assert all(isinstance(unit, ReportUnit) for unit in units), "UNITS holds something else than ReportUnit"
@@ -84,5 +90,7 @@ def check_units(module: ModuleType, store: str | Path) -> None:
         taken.add(unit.name)
     with open_store(str(store), write=False) as opened:
         theirs = [replace(unit, plugin=module.__name__) for unit in units]
-        made = gather(ReportRequest(), opened, [*ours, *theirs], place=str(store), on_unreadable=lambda problem: None)
+        made = load_report(
+            ReportRequest(), opened, [*ours, *theirs], place=str(store), on_unreadable=lambda problem: None
+        )
     assert not made.failures, made.failures[0]

@@ -11,8 +11,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from labconsole.model.inventory import Inventory
-from labconsole.model.plan.outside import checked_experiment
 from labconsole.model.plan.plan import Plan
+from labconsole.model.plan.plugins import checked_experiment
 from labconsole.model.record.kind import RecordKind
 from labconsole.plugins import PluginError
 from labconsole.store.open import open_store
@@ -22,9 +22,9 @@ from labconsole.testing.contracts import UNKNOWN_OPTION
 def check_experiment(
     module: ModuleType, name: str, plan: Plan, factors: Mapping[str, Any], inventory: Inventory, kind: RecordKind[Any]
 ) -> None:
-    """A kind of experiment: the steps that it makes of these ``factors`` beside a plan without them.
+    """Check a kind of experiment: the steps that it makes of these ``factors``, compared with a plan without them.
 
-    ``plan`` and ``inventory`` as ``load_plan`` and ``load_inventory`` read them; ``kind``: of its records.
+    ``plan`` and ``inventory`` are as ``load_plan`` and ``load_inventory`` read them; ``kind`` is that of its records.
     """
     try:
         checked_experiment(module, name)

@@ -25,10 +25,10 @@ sys.exit("lacks " + ", ".join(missing) if missing else 0)
 
 
 def check_generator(module: ModuleType, name: str, *, python: str = sys.executable) -> None:
-    """A traffic generator: its ``GENERATOR``, and its node code imported as a node does.
+    """Check a traffic generator: its ``GENERATOR``, and its node code, imported as a node does.
 
-    That is beside nothing but the standard library of ``python`` and the agent's archive; give it a Python 3.9 where
-    there is one. What it sends is tried by measuring with it.
+    The import sees only the standard library of ``python`` and the agent's archive; give it a Python 3.9 if there is
+    one. To test what the generator sends, measure with it.
     """
     assert name not in BUILT_IN, f"there is a generator {name} already"
     try:

@@ -1,1 +1,1 @@
-"""Text for people: foreign words made harmless to each medium, cut to cells, drawn as charts."""
+"""Text for people: sanitised for each medium, cut to cells, drawn as charts."""

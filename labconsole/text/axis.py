@@ -1,7 +1,7 @@
-"""Axes of charts: which values one can have, and round numbers at equal distances for charts made of cells. Pure.
+"""Axes of charts: the values an axis can show, and round, evenly spaced ticks for charts made of cells. Pure.
 
-Every chart is checked by the functions here before anything is drawn: chart libraries raise errors, never finish or end
-the process at values that no axis can have.
+The functions here check every chart before it is drawn. Chart libraries raise errors, never finish or end the process
+at values that no axis can show.
 """
 
 from __future__ import annotations
@@ -14,73 +14,73 @@ from numbers import Real
 from operator import ne
 from typing import Any
 
-from labconsole.text.cells import count, decimal
+from labconsole.text.cells import format_decimal, format_rounded
 
 _STEPS = ((1.0, 1.0), (1.5, 0.8), (2.0, 1.0), (2.5, 0.97), (3.0, 0.9), (4.0, 0.9), (5.0, 1.0), (6.0, 0.8), (8.0, 0.8))
-"""How a step may begin, and how well that reads: one that reads worse must make up for it by filling the room."""
+"""Leading digits of a step, and how readable each is. A less readable step must make up for it by filling the room."""
 
 _TOUCHES = 0.02
-"""Of a step: a value that is above the last tick by no more is drawn on it."""
+"""Share of a step: a value at most this far above the last tick is drawn on that tick."""
 
 SMALLEST, LARGEST = 1e-30, 1e30
-"""Of what an axis can span, and on a logarithmic one of each value."""
+"""Limits of the span of an axis, and of each value on a logarithmic axis."""
 
 MOST_POINTS, MOST_CURVES, MOST_CHARACTERS = 100_000, 500, 2_000
-"""Of one chart: points, curves or names, and characters of one name."""
+"""Limits of one chart: points, curves or names, and characters of one name."""
 
 
 class Undrawable(ValueError):
     """A chart that cannot be drawn. The message names the value and what is allowed."""
 
 
-def checked_number(value: object, what: str, *, log: bool = False) -> float:
-    """The value as a float. Raises Undrawable unless it is a finite number of a size that an axis can have."""
+def check_number(value: object, what: str, *, log: bool = False) -> float:
+    """Return the value as a float. Raises Undrawable unless it is finite and of a magnitude that an axis can show."""
     if isinstance(value, bool) or not isinstance(value, Real | Decimal):
-        raise Undrawable(f"{what} is {_shown(value)}; allowed: a number")
+        raise Undrawable(f"{what} is {_format_value(value)}; allowed: a number")
     try:
         number = float(value)
     except (OverflowError, ValueError):  # a number beyond any float; a signalling NaN
         number = math.inf
     if not abs(number) <= LARGEST:
-        raise Undrawable(f"{what} is {_shown(value)}; allowed: a finite number up to {LARGEST:g}")
+        raise Undrawable(f"{what} is {_format_value(value)}; allowed: a finite number up to {LARGEST:g}")
     if log and number < SMALLEST:
-        raise Undrawable(f"{what} is {_shown(value)}; allowed on a logarithmic axis: {SMALLEST:g} or more")
+        raise Undrawable(f"{what} is {_format_value(value)}; allowed on a logarithmic axis: {SMALLEST:g} or more")
     return number
 
 
 def check_numbers(values: Sequence[Any], what: str) -> None:
-    """The same for many values, and fast. Raises Undrawable naming the first, by its place from 1 on."""
+    """Check many values, fast. Raises Undrawable naming the first bad one by its position, counted from 1."""
     plain = {type(value) for value in values} <= {int, float}
     if not plain or any(map(ne, values, values)) or max(map(abs, values), default=0) > LARGEST:
         for place, value in enumerate(values, 1):
-            checked_number(value, f"{what} {place}")
+            check_number(value, f"{what} {place}")
 
 
-def checked_span(values: Iterable[float], what: str) -> None:
-    """Raises Undrawable where these values of one axis and its zero differ by less than an axis can show."""
+def check_span(values: Iterable[float], what: str) -> None:
+    """Raises Undrawable if the values of one axis, with zero, span less than an axis can show."""
     reach = max(map(abs, values), default=0.0)
     if 0 < reach < SMALLEST:
         raise Undrawable(f"{what} reaches only to {reach:g}; allowed: 0, or {SMALLEST:g} or more")
 
 
-def checked_count(items: object, what: str, most: int) -> None:
-    """Raises Undrawable unless it is a sequence of at most so many items."""
+def check_count(items: object, what: str, most: int) -> None:
+    """Raises Undrawable unless ``items`` is a sequence of at most ``most`` items."""
     if isinstance(items, str | bytes) or not isinstance(items, Sequence):
-        raise Undrawable(f"{what} is {_shown(items)}; allowed: a tuple")
+        raise Undrawable(f"{what} is {_format_value(items)}; allowed: a tuple")
     if len(items) > most:
         raise Undrawable(f"{what} has {len(items)} items; allowed: up to {most}")
 
 
-def checked_words(text: object, what: str, most: int = MOST_CHARACTERS) -> None:
-    """Raises Undrawable unless it is a text of at most so many characters."""
+def check_text(text: object, what: str, most: int = MOST_CHARACTERS) -> None:
+    """Raises Undrawable unless ``text`` is a string of at most ``most`` characters."""
     if not isinstance(text, str):
-        raise Undrawable(f"{what} is {_shown(text)}; allowed: text")
+        raise Undrawable(f"{what} is {_format_value(text)}; allowed: text")
     if len(text) > most:
         raise Undrawable(f"{what} has {len(text)} characters; allowed: up to {most}")
 
 
-def _shown(value: object) -> str:
-    """A value in a sentence, with its type where the type is what is wrong."""
+def _format_value(value: object) -> str:
+    """Format a value for an error message, with its type if the type is the problem."""
     if isinstance(value, bool | None):
         return str(value)
     try:
@@ -93,7 +93,9 @@ def _shown(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """``parts`` steps from ``low`` on, each ``cells_per_part`` long: every tick is in the same place of its cell."""
+    """``parts`` steps from ``low`` on, each ``cells_per_part`` long, so that every tick has the same position in its
+    cell.
+    """
 
     low: float
     step: float
@@ -106,7 +108,7 @@ class Axis:
 
     @property
     def cells(self) -> int:
-        """From the first tick's cell to the last tick's."""
+        """Number of cells from the first tick's cell to the last tick's."""
         return self.parts * self.cells_per_part + 1
 
     def ticks(self) -> list[tuple[int, float]]:
@@ -114,20 +116,22 @@ class Axis:
         return [(i * self.cells_per_part, self.low + i * self.step) for i in range(self.parts + 1)]
 
     def dot(self, value: float, dots_per_cell: int) -> int:
-        """The dot that a value is drawn at, 0 being the low end's; beyond the ends for a value beyond them."""
+        """The dot at which a value is drawn, counted from the low end. Values beyond the ends give dots beyond the
+        ends.
+        """
         return round((value - self.low) / self.step * self.cells_per_part * dots_per_cell)
 
 
 def fit_axis(
     low: float, high: float, cells: int, *, least_cells: int = 1, best_cells: int = 3, least_step: float = 0.0
 ) -> Axis:
-    """The axis over at least ``low`` to ``high`` that has the most room for it within ``cells`` cells, at least two.
+    """Return the axis over at least ``low`` to ``high`` that fills most of ``cells`` cells. It has at least two.
 
-    ``least_cells``: between two ticks, so that their labels fit. ``best_cells``: so far apart they should be.
-    ``least_step``: between their values, such as 1 where these are whole decades. Raises Undrawable for a span that no
-    axis can have.
+    ``least_cells``: minimum distance between two ticks, so that their labels fit. ``best_cells``: preferred distance.
+    ``least_step``: minimum difference between tick values, such as 1 for whole decades. Raises Undrawable for a span
+    that no axis can have.
     """
-    checked_span([checked_number(end, "an end of an axis") for end in (low, high) if math.isfinite(end)], "an axis")
+    check_span([check_number(end, "an end of an axis") for end in (low, high) if math.isfinite(end)], "an axis")
     if not (math.isfinite(low) and math.isfinite(high)) or high <= low:
         low, high = (low, low + max(1.0, abs(low) / 1000)) if math.isfinite(low) else (0.0, 1.0)
     span, room = high - low, max(1, cells - 1)
@@ -155,14 +159,14 @@ def fit_axis(
 
 
 def fit_upright(low: float, high: float, rows: int, *, least_step: float = 0.0) -> Axis:
-    """The same for an axis that goes up: labels in every other row at most, where there are rows enough."""
+    """Fit a vertical axis: labels in every other row at most, if there are enough rows."""
     return fit_axis(low, high, rows, least_cells=2 if rows >= 5 else 1, least_step=least_step)
 
 
-def tick_words(axis: Axis, unit: str = "") -> list[str]:
-    """A label for each tick with as many decimals as the step needs, and just 0 for zero."""
+def format_ticks(axis: Axis, unit: str = "") -> list[str]:
+    """Format a label for each tick, with as many decimals as the step needs. Zero is just 0."""
     places = 0
     while places < 9 and abs(round(axis.step, places) - axis.step) > axis.step * 1e-6:
         places += 1
     values = [0.0 if abs(value) < axis.step / 2 else value for _, value in axis.ticks()]
-    return [(decimal(value, places) if places and value else count(value)) + unit for value in values]
+    return [(format_decimal(value, places) if places and value else format_rounded(value)) + unit for value in values]

@@ -1,8 +1,8 @@
-"""Numbers and foreign words as fixed-width cells.
+"""Numbers and foreign text as fixed-width cells.
 
 Everything a node sends passes ``safe`` before it reaches the screen: control characters, escapes and combining marks
-become a middle dot, and the text is cut first, so a 10 kB name costs no more than a short one. Nothing is ever parsed
-as markup.
+become a middle dot. The text is cut first, so a 10 kB name costs no more than a short one. Nothing is ever parsed as
+markup.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _harmless(char: str) -> bool:
 
 @lru_cache(maxsize=8192)
 def safe(text: str, width: int) -> str:
-    """Foreign text in at most ``width`` cells, harmless to a terminal; what was cut is marked with an ellipsis."""
+    """Return foreign text in at most ``width`` cells, harmless to a terminal. An ellipsis marks a cut."""
     head = text[: width + 1] if width > 0 else ""
     clean = "".join(c if _harmless(c) else "·" for c in head)
     if len(text) <= width and cell_len(clean) <= width:
@@ -41,35 +41,38 @@ def safe(text: str, width: int) -> str:
     return set_cell_size(clean, max(0, width - 1)).rstrip() + "…" if width > 0 else ""
 
 
-def wrapped(text: str, width: int, **how: Any) -> list[str]:
-    """Lines as ``textwrap`` makes them, but that a number is not parted from its unit."""
-    held = _UNIT.sub("\\1\N{NO-BREAK SPACE}", text)
-    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in textwrap.wrap(held, width, **how)]
+def wrap_text(text: str, width: int, **how: Any) -> list[str]:
+    """Wrap like ``textwrap``, but never separate a number from its unit."""
+    joined = _UNIT.sub("\\1\N{NO-BREAK SPACE}", text)
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in textwrap.wrap(joined, width, **how)]
 
 
-def fit_words(wordings: Iterable[str], width: int) -> str:
-    """The first wording that fits, longest first; the last one is cut where none does."""
-    words = ""
-    for words in wordings:
-        if cell_len(words) <= width:
+def fit_wording(wordings: Iterable[str], width: int) -> str:
+    """Return the first wording that fits, longest first. If none does, the last one is cut."""
+    wording = ""
+    for wording in wordings:
+        if cell_len(wording) <= width:
             break
-    return safe(words, width)
+    return safe(wording, width)
 
 
 def fit_ends(wordings: Iterable[str], width: int) -> str:
-    """The first wording that fits, longest first; of the last one begin and end where none does: reasons come last."""
-    words = ""
-    for words in wordings:
-        if cell_len(words) <= width:
-            return safe(words, width)
+    """Return the first wording that fits, longest first. If none does, keep both ends of the last one: reasons come
+    last.
+    """
+    wording = ""
+    for wording in wordings:
+        if cell_len(wording) <= width:
+            return safe(wording, width)
     end = max(0, (width - 1) // 2)
-    tail = safe(words[-end:], end).lstrip() if end else ""
-    return safe(words, max(1, width - cell_len(tail))) + tail
+    tail = safe(wording[-end:], end).lstrip() if end else ""
+    return safe(wording, max(1, width - cell_len(tail))) + tail
 
 
 def fit_parts(text: str, width: int) -> str:
-    """Of ``a, b; c`` the first parts, so many as fit whole, and an ellipsis where there is room for it: no number is
-    cut. Of a first part that does not fit, what does.
+    """Fit the first parts of ``a, b; c`` that fit whole, then an ellipsis if there is room. No number is cut.
+
+    If the first part does not fit, as much of it as does.
     """
     if cell_len(text) <= width:
         return safe(text, width)
@@ -80,25 +83,25 @@ def fit_parts(text: str, width: int) -> str:
     return safe(text[: ends[0]] if ends else text, width)
 
 
-def count(value: float | None) -> str:
+def format_rounded(value: float | None) -> str:
     """A count or a packet rate with thin-space thousands."""
     return UNKNOWN if value is None or not math.isfinite(value) else format_count(round(value))
 
 
-def decimal(value: float | None, places: int) -> str:
+def format_decimal(value: float | None, places: int) -> str:
     """A number with a fixed number of decimals and thin-space thousands."""
     if value is None or not math.isfinite(value):
         return UNKNOWN
     return f"{value:,.{places}f}".replace(",", "\u2009")
 
 
-def mbit(rate_bps: float | None) -> str:
+def format_mbit(rate_bps: float | None) -> str:
     """A rate in Mbit/s."""
-    return decimal(None if rate_bps is None else rate_bps / 1e6, 2)
+    return format_decimal(None if rate_bps is None else rate_bps / 1e6, 2)
 
 
-def percent(ratio: float | None, places: int = 3) -> str:
-    """A ratio in percent. What is not zero never reads as zero."""
+def format_percent(ratio: float | None, places: int = 3) -> str:
+    """Format a ratio in percent. A non-zero ratio never reads as zero."""
     if ratio is None or not math.isfinite(ratio):
         return UNKNOWN
     shown = f"{ratio * 100:.{places}f}"
@@ -107,7 +110,7 @@ def percent(ratio: float | None, places: int = 3) -> str:
     return shown
 
 
-def span(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A length of time for people: ``8 s``, ``2 min 05 s``, ``1 h 03 min``."""
     whole = max(0, math.ceil(seconds - 1e-6))
     if whole < 60:
@@ -118,23 +121,23 @@ def span(seconds: float) -> str:
 
 
 SMALL_OVERRUN_S = 3.0
-"""By so much the expected length of a step may be off before it is worth a word."""
+"""Error in the expected length of a step that is too small to mention."""
 
 
-def time_left(left_s: float) -> str:
-    """What of a step's time is left, after a comma; "" while it is about to end."""
+def format_time_left(left_s: float) -> str:
+    """Format the time left of a step, after a comma. Empty if the step is about to end."""
     if left_s > 0:
-        return f", {span(left_s)} left"
-    return f", {span(-left_s)} longer than expected" if left_s < -SMALL_OVERRUN_S else ""
+        return f", {format_duration(left_s)} left"
+    return f", {format_duration(-left_s)} longer than expected" if left_s < -SMALL_OVERRUN_S else ""
 
 
-def short_time(stamp: str) -> str:
+def format_short_time(stamp: str) -> str:
     """``2026-01-02T03:04:05.678Z`` as ``01-02 03:04:05`` (UTC)."""
     return safe(stamp[5:19].replace("T", " "), 14)
 
 
 def scale_top(values: Iterable[float]) -> float:
-    """The next 1, 2 or 5 times a power of ten at or above the largest value: a scale that does not shimmer."""
+    """Return the next 1, 2 or 5 times a power of ten at or above the largest value: a scale that does not flicker."""
     largest = max((v for v in values if math.isfinite(v)), default=0.0)
     if largest <= 0:
         return 1.0
@@ -143,7 +146,7 @@ def scale_top(values: Iterable[float]) -> float:
 
 
 def sparkline(values: Iterable[float | None], top: float) -> str:
-    """One cell per value on the scale 0..top: nothing for no sample, the lowest bar only for zero itself."""
+    """Draw one cell per value on the scale 0..top: blank for no sample, the lowest bar only for zero itself."""
     cells = []
     for value in values:
         if value is None or not math.isfinite(value):

@@ -1,9 +1,10 @@
-"""The one module that knows plotext: curves with error bars and bars, with axes, as plain lines of text.
+"""Charts as plain lines of text: curves with error bars, and bars, with axes. The only module that uses plotext.
 
 plotext keeps one global figure, so this runs on the event loop's thread only. It is imported at the first chart, since
-importing it costs 0.12 s. Colourless output is asked for and coloured by glyph afterwards: parsing plotext's escapes
-costs three times the drawing. The series differ by glyph, so the chart reads without colour. Curves that cross cannot
-be told apart by glyph in between their points: there the colour that plotext was given is read back as a number.
+importing it costs 0.12 s. Its output is requested without colour and coloured by glyph afterwards: parsing plotext's
+escapes costs three times the drawing. Each series has its own glyph, so the chart reads without colour. Where curves
+cross, glyphs do not identify them between their points. There the colour that plotext was given is read back as a
+number.
 """
 
 from __future__ import annotations
@@ -17,42 +18,42 @@ from labconsole.text.axis import (
     MOST_CURVES,
     MOST_POINTS,
     Undrawable,
+    check_count,
     check_numbers,
-    checked_count,
-    checked_span,
+    check_span,
     fit_axis,
     fit_upright,
 )
-from labconsole.text.cells import wrapped
-from labconsole.text.harmless import harmless
+from labconsole.text.cells import wrap_text
+from labconsole.text.sanitize import sanitize
 
 BEYOND_RATIO = 0.1
-"""Of an axis, how far values may lie beyond its ends: fit_axis ends a little below the highest."""
+"""Share of an axis by which values may exceed its ends: fit_axis ends a little below the highest."""
 
 FRAME_ROWS, FRAME_CELLS = 3, 2
-"""Of plotext's around the plot: a line above, a line and the labels below; a line on either side."""
+"""Size of plotext's frame around the plot: a line above, a line and the labels below; a line on either side."""
 
 UPRIGHT = "┊"
-"""Of an upright line: no interval's."""
+"""Glyph of a vertical line. No interval uses it."""
 
 SHARED = "⊕"
-"""In the place of points of several curves that lie in one cell."""
+"""Glyph for a cell that contains points of several curves."""
 
 ACROSS = "┄"
-"""Of a line across."""
+"""Glyph of a horizontal line."""
 
 MARKERS = "●▲■◆○△□◇★✚"
-"""One per curve, told apart without colour; after ten curves letters follow."""
+"""One glyph per curve, distinct without colour. Letters follow after ten curves."""
 
 _IDEAL = -1
 _FIRST_COLOUR = 16
-"""Curve n is drawn in colour n + 16 of the 256: never seen, only read back."""
+"""Curve n is drawn in colour n + 16 of the 256. The colour is never shown, only read back."""
 _SGR = re.compile("\x1b\\[([0-9;]*)m")
 
 
 @dataclass(frozen=True, slots=True)
 class CurvePointMark:
-    """A point with the interval of its mean, None where there is none."""
+    """A point with the interval of its mean, or None if there is no interval."""
 
     x: float
     y: float
@@ -62,13 +63,15 @@ class CurvePointMark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurveAxes:
-    """``x_ticks``: where x is a factor, its values. ``ideal``: draw the line on which y is x. ``shared``: mark a
-    cell in which points of several curves lie with SHARED. ``joined``: draw a line through the points of a curve.
+    """What to draw on the axes.
 
-    ``y_least_step``: between two ticks, such as 1 where y are decades, whose halves are no round numbers.
-    ``moments``: where on x something happened, each an upright line, with its words, if any, above it where they have
-    room; ``levels``: on y, each a line across. Those beyond the axes, which go to the points and to ``y_top``, are not
-    drawn. ``x_right``: as far x goes at least, unless it is a factor.
+    ``x_ticks``: the values of x, if x is a factor. ``ideal``: draw the line y = x. ``shared``: mark a cell that
+    contains points of several curves with SHARED. ``joined``: draw a line through the points of a curve.
+
+    ``y_least_step``: minimum distance of two ticks, such as 1 if y are decades, whose halves are no round numbers.
+    ``moments``: x values of events, each a vertical line, with a label above it if there is room. ``levels``: y values
+    of horizontal lines. Moments and levels outside the axes are not drawn: the axes end at the points and at ``y_top``.
+    ``x_right``: minimum right end of x, unless x is a factor.
     """
 
     x_ticks: Sequence[float] = ()
@@ -85,7 +88,7 @@ class CurveAxes:
 
 
 CurveRow = list[tuple[str, int | None]]
-"""A line of text in parts, each with the number of its curve or None for axes and blanks."""
+"""A line of text in parts, each with the number of its curve, or None for axes and blanks."""
 
 
 def marker(index: int) -> str:
@@ -93,19 +96,20 @@ def marker(index: int) -> str:
     return MARKERS[index] if index < len(MARKERS) else chr(ord("a") + (index - len(MARKERS)) % 26)
 
 
-def sentence_rows(words: str, width: int, height: int) -> list[CurveRow]:
-    """Exactly ``height`` lines with a sentence in the place of a chart."""
-    lines = wrapped(harmless(words), max(10, width - 4))[: max(0, height - 1)]
+def sentence_rows(sentence: str, width: int, height: int) -> list[CurveRow]:
+    """Return exactly ``height`` lines with a sentence in place of a chart."""
+    lines = wrap_text(sanitize(sentence), max(10, width - 4))[: max(0, height - 1)]
     rows: list[CurveRow] = [[]]
     rows += [[(f"  {line}", None)] for line in lines]
     return rows[:height] + [[] for _ in range(height - len(rows))]
 
 
 def check_chart(curves: Sequence[Sequence[CurvePointMark]], axes: CurveAxes) -> None:
-    """Raises Undrawable naming the first value that no chart can show. Values are those of the axes: of a logarithmic
-    one, decades.
+    """Raises Undrawable naming the first value that no chart can show.
+
+    Values are those of the axes: decades on a logarithmic axis.
     """
-    checked_count(curves, "curves", MOST_CURVES)
+    check_count(curves, "curves", MOST_CURVES)
     if sum(map(len, curves)) > MOST_POINTS:
         raise Undrawable(f"{sum(map(len, curves))} points; allowed: up to {MOST_POINTS}")
     for number, curve in enumerate(curves, 1):
@@ -114,30 +118,34 @@ def check_chart(curves: Sequence[Sequence[CurvePointMark]], axes: CurveAxes) -> 
         ends = [end for point in curve for end in (point.low, point.high) if end is not None]
         check_numbers(ends, f"curve {number}: interval's end")
     points = [point for curve in curves for point in curve]
-    checked_span((point.x for point in points), "x")
+    check_span((point.x for point in points), "x")
     if not axes.x_ticks and min((point.x for point in points), default=0.0) < 0:
         raise Undrawable("an x is below 0; allowed: 0 or more, where the axis begins")
-    checked_span((end for p in points for end in (p.y, p.low or 0.0, p.high or 0.0)), "y")
-    checked_count(axes.x_ticks, "x_ticks", MOST_POINTS)
-    checked_count(axes.moments, "moments", MOST_CURVES)
-    checked_count(axes.levels, "levels", MOST_CURVES)
+    check_span((end for p in points for end in (p.y, p.low or 0.0, p.high or 0.0)), "y")
+    check_count(axes.x_ticks, "x_ticks", MOST_POINTS)
+    check_count(axes.moments, "moments", MOST_CURVES)
+    check_count(axes.levels, "levels", MOST_CURVES)
     for what, values in (
-        ("a tick", axes.x_ticks), ("a moment", [at for at, _ in axes.moments]), ("a level", axes.levels),
-        ("x_right", [axes.x_right]), ("y_top", [axes.y_top] if axes.y_top != -math.inf else []),
-    ):  # fmt: skip
+        ("a tick", axes.x_ticks),
+        ("a moment", [at for at, _ in axes.moments]),
+        ("a level", axes.levels),
+        ("x_right", [axes.x_right]),
+        ("y_top", [axes.y_top] if axes.y_top != -math.inf else []),
+    ):
         check_numbers(values, what)
 
 
-def require_inside(values: Sequence[float], low: float, high: float) -> None:
-    """Raises Undrawable for a value beyond an axis' ends: plotext raises no error for it."""
+def require_within_axis(values: Sequence[float], low: float, high: float) -> None:
+    """Raises Undrawable for a value outside an axis: plotext raises no error for it."""
     slack = (high - low) * BEYOND_RATIO
     if not all(low - slack <= value <= high + slack for value in values):
         raise Undrawable(f"a value is beyond its axis, which goes from {low:g} to {high:g}")
 
 
 def draw_curves(curves: Sequence[Sequence[CurvePointMark]], axes: CurveAxes, width: int, height: int) -> list[CurveRow]:
-    """Exactly ``height`` lines of at most ``width`` cells, both axes from zero unless x is a factor; a sentence where a
-    value cannot be drawn.
+    """Draw curves in exactly ``height`` lines of at most ``width`` cells, or a sentence if a value cannot be drawn.
+
+    Both axes start at zero, unless x is a factor.
     """
     try:
         check_chart(curves, axes)
@@ -167,8 +175,8 @@ def _curve_rows(curves: Sequence[Sequence[CurvePointMark]], axes: CurveAxes, wid
     figure.theme("colorless")
 
     def draw(xs: list[float], ys: list[float], glyph: str, number: int, *, joined: bool) -> None:
-        require_inside(xs, left, right)
-        require_inside(ys, y_axis.low, y_axis.high)
+        require_within_axis(xs, left, right)
+        require_within_axis(ys, y_axis.low, y_axis.high)
         signal = figure.signal(xs, ys, marker=plotext.marker(glyph, _FIRST_COLOUR + number))
         figure.draw(signal.lines(True) if joined and len(xs) > 1 else signal)
 
@@ -183,8 +191,13 @@ def _curve_rows(curves: Sequence[Sequence[CurvePointMark]], axes: CurveAxes, wid
     if axes.ideal:
         end = min(right, y_axis.high)
         steps = max(2, width // 3)
-        draw([end * i / steps for i in range(steps + 1)], [end * i / steps for i in range(steps + 1)], "·", _IDEAL,
-             joined=False)  # fmt: skip
+        draw(
+            [end * i / steps for i in range(steps + 1)],
+            [end * i / steps for i in range(steps + 1)],
+            "·",
+            _IDEAL,
+            joined=False,
+        )
     for number, curve in enumerate(curves):
         if axes.joined:
             draw([p.x for p in curve], [p.y for p in curve], "braille", number, joined=True)
@@ -202,16 +215,19 @@ def _curve_rows(curves: Sequence[Sequence[CurvePointMark]], axes: CurveAxes, wid
     figure.ruler("x").ticks(x_ticks, [axes.x_words(tick) for tick in x_ticks])
     rows = [_numbered(line) for line in figure.build().string().splitlines()[:height]]
     begin = max(map(len, y_labels)) + 1
-    if places := [(begin + round((at - left) / (right - left) * (wide - 1)), words) for at, words in axes.moments
-                  if left <= at <= right]:  # fmt: skip
-        rows[0] = [(_with_words("".join(text for text, _ in rows[0]), places), None)]
+    if places := [
+        (begin + round((at - left) / (right - left) * (wide - 1)), label)
+        for at, label in axes.moments
+        if left <= at <= right
+    ]:
+        rows[0] = [(_insert_labels("".join(text for text, _ in rows[0]), places), None)]
     return rows + [[] for _ in range(height - len(rows))]
 
 
 def _shared(
     curves: Sequence[Sequence[CurvePointMark]], across: tuple[float, float, int], up: tuple[float, float, int]
 ) -> list[tuple[float, float]]:
-    """One point for each cell in which points of several curves lie."""
+    """Return one point for each cell that contains points of several curves."""
 
     def cell(value: float, axis: tuple[float, float, int]) -> int:
         low, high, cells = axis
@@ -224,27 +240,28 @@ def _shared(
     return [next(iter(of.values())) for of in found.values() if len(of) > 1]
 
 
-def _with_words(line: str, places: Sequence[tuple[int, str]]) -> str:
-    """The frame's upper line with words at these cells, those that have room before the next."""
-    for (place, words), (following, _) in zip(places, [*places[1:], (len(line) - 1, "")], strict=True):
-        if place + len(words) < following:
-            line = line[:place] + words + line[place + len(words) :]
+def _insert_labels(line: str, places: Sequence[tuple[int, str]]) -> str:
+    """Put labels at these cells of the frame's upper line, as far as each has room before the next."""
+    for (place, label), (following, _) in zip(places, [*places[1:], (len(line) - 1, "")], strict=True):
+        if place + len(label) < following:
+            line = line[:place] + label + line[place + len(label) :]
     return line
 
 
 FILLS = "█▒▚░▓▞▤▥▦▧"
-"""One per row of bars, told apart without colour."""
+"""One per row of bars, distinct without colour."""
 
 
 def draw_bars(
     series: Sequence[Sequence[CurvePointMark]], names: Sequence[str], axes: CurveAxes, width: int, height: int
 ) -> list[CurveRow]:
-    """Bars in groups: ``x`` of a mark is the place of its group's name, which stands in several lines where one is too
-    short. Lines as ``draw_curves`` gives them.
+    """Draw grouped bars. Returns lines as ``draw_curves`` does.
+
+    ``x`` of a mark is the index of its group's name. A name that is too long for one line wraps.
     """
     try:
         check_chart(series, axes)
-        checked_count(names, "names", MOST_CURVES)
+        check_count(names, "names", MOST_CURVES)
         return _bar_rows(series, names, axes, width, height)
     except Undrawable as exc:
         return sentence_rows(f"not drawn: {exc}", width, height)
@@ -262,7 +279,7 @@ def _bar_rows(
     figure = plotext.figure
     figure.clear.all()
     room = max(3, (width - 12) // len(names) - 1)
-    labels = [wrapped(name, room, max_lines=max(1, height // 3), placeholder="…") for name in names]
+    labels = [wrap_text(name, room, max_lines=max(1, height // 3), placeholder="…") for name in names]
     label_rows = max(1, *map(len, labels))
     top = max(axes.y_top, *(max(mark.y, mark.high or mark.y) for mark in marks))
     y_axis = fit_upright(0.0, top, height - FRAME_ROWS + 1 - label_rows)
@@ -273,8 +290,8 @@ def _bar_rows(
     wide = 0.84 / len(series)
 
     def stroke(x: float, low: float, high: float, glyph: str, number: int) -> None:
-        require_inside([x], left, right)
-        require_inside([low, high], 0.0, y_axis.high)
+        require_within_axis([x], left, right)
+        require_within_axis([low, high], 0.0, y_axis.high)
         drawn = figure.signal([x, x], [low, high], marker=plotext.marker(glyph, _FIRST_COLOUR + number))
         figure.draw(drawn.lines(True))
 
@@ -287,7 +304,7 @@ def _bar_rows(
         glyph = FILLS[number % len(FILLS)]
         for mark in row:
             begin = mark.x - 0.42 + number * wide
-            for step in range(max(1, round(wide * 0.8 / cell * 2))):  # half a cell at a time: no column is missed
+            for step in range(max(1, round(wide * 0.8 / cell * 2))):  # half a cell at a time: none is missed
                 stroke(begin + step * cell / 2, 0.0, max(0.0, mark.y), glyph, number)
             if mark.low is not None and mark.high is not None:
                 stroke(begin + wide * 0.4, max(0.0, mark.low), max(0.0, mark.high), "┃", number)
@@ -308,17 +325,17 @@ def _bar_rows(
     return rows + [[] for _ in range(height - len(rows))]
 
 
-def _centred(words: Sequence[str], places: Sequence[int], width: int) -> str:
-    """A line with each of these words around its place."""
+def _centred(labels: Sequence[str], places: Sequence[int], width: int) -> str:
+    """Return a line with each text centred on its place."""
     line = " " * width
-    for text, place in zip(words, places, strict=True):
+    for text, place in zip(labels, places, strict=True):
         begin = max(0, min(place - len(text) // 2, width - len(text)))
         line = line[:begin] + text + line[begin + len(text) :]
     return line.rstrip()
 
 
 def _x_axis(points: Sequence[CurvePointMark], axes: CurveAxes, cells: int) -> tuple[float, float, list[float], int]:
-    """(left, right, ticks, cells): a factor's own values with some room beside them, else round numbers from zero."""
+    """(left, right, ticks, cells): a factor's own values with a margin, or else round numbers from zero."""
     if axes.x_ticks:
         ticks = sorted(set(axes.x_ticks))
         room = max((ticks[-1] - ticks[0]) * 0.04, abs(ticks[-1]) * 1e-6) or 0.5
@@ -329,7 +346,7 @@ def _x_axis(points: Sequence[CurvePointMark], axes: CurveAxes, cells: int) -> tu
 
 
 def _numbered(line: str) -> CurveRow:
-    """A line of plotext's with its colours turned into numbers of curves."""
+    """Turn the colours of one of plotext's lines into numbers of curves."""
     row: CurveRow = []
     number: int | None = None
     start = 0

@@ -1,12 +1,12 @@
-"""A picture of dots in cells of braille, eight a cell: four times as fine upwards as text, twice sideways. Pure."""
+"""A picture of dots in braille cells, eight dots a cell: four per cell vertically, two horizontally. Pure."""
 
 from __future__ import annotations
 
 _BITS = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
-"""Of a cell's left and right column, from below."""
+"""Bits of a cell's left and right column, from the bottom."""
 
 _SPANS = [[[sum(side[low : high + 1]) for high in range(4)] for low in range(4)] for side in _BITS]
-"""The same for all dots from one to another."""
+"""Bits of all dots between two dots of a column."""
 
 LOWEST_DOTS = 0x40 | 0x80
 
@@ -14,18 +14,18 @@ DOTS_UP, DOTS_ACROSS = 4, 2
 
 
 class Dots:
-    """Dots are counted from the lower left; those beside the picture are left out."""
+    """A canvas of dots, counted from the lower left. Dots outside are left out."""
 
     def __init__(self, columns: int, rows: int) -> None:
         self.columns, self.rows = columns, rows
         self._cells = [[0] * columns for _ in range(rows)]
 
     def set(self, x: int, y: int) -> None:
-        """One dot."""
+        """Set one dot."""
         self.bar(x, y, y)
 
     def bar(self, x: int, low: int, high: int) -> None:
-        """All dots of a column from ``low`` to ``high``; those above or below the picture are drawn at its edge."""
+        """Set all dots of a column from ``low`` to ``high``. Those above or below the canvas are drawn at its edge."""
         top = self.rows * DOTS_UP - 1
         low, high = min(max(low, 0), top), min(max(high, 0), top)
         if not 0 <= x < self.columns * DOTS_ACROSS:
@@ -36,7 +36,7 @@ class Dots:
             self._cells[row][column] |= spans[first][last]
 
     def line(self, x0: int, y0: int, x1: int, y1: int) -> None:
-        """A line without a gap, from left to right; what of it is above the last is joined upright."""
+        """Draw a line without gaps, from left to right. Larger rises are joined by vertical strokes."""
         before = y0
         for x in range(x0, x1 + 1):
             y = y1 if x1 == x0 else y0 + round((y1 - y0) * (x - x0) / (x1 - x0))
@@ -44,10 +44,10 @@ class Dots:
             before = y
 
     def row(self, place: int) -> list[int]:
-        """The cells of a row as bits, the lowest row being 0."""
+        """The cells of a row as bits. The lowest row is 0."""
         return self._cells[place]
 
 
 def braille(bits: int) -> str:
-    """The cell with these dots; a blank for none."""
+    """The braille character with these dots, or a blank if there are none."""
     return chr(0x2800 | bits) if bits else " "

@@ -1,4 +1,4 @@
-"""Packages that not everybody needs: what each is for, and what to type where one is missing."""
+"""Optional packages: what each is for, and the command that installs a missing one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 
 class Extra(NamedTuple):
-    """``packages``: by the module that is imported, as they are called where they are installed from."""
+    """``packages``: distribution names by the module that is imported."""
 
     packages: dict[str, str]
     purpose: str
@@ -21,16 +21,16 @@ EXTRAS: Final = {
     "parquet": Extra({"pyarrow": "pyarrow"}, "exports as Parquet"),
     "metrics": Extra({"prometheus_client": "prometheus-client"}, "metrics for Prometheus"),
 }
-"""By the name that pip takes."""
+"""Extras by the name that pip takes."""
 
 
 def missing(extra: str) -> list[str]:
-    """The modules of it that are not installed."""
+    """List the modules of an extra that are not installed."""
     return [module for module in EXTRAS[extra].packages if importlib.util.find_spec(module) is None]
 
 
-def to_install(extra: str) -> str:
-    """The command that installs it beside this labconsole, by whatever installed that."""
+def build_install_command(extra: str) -> str:
+    """Return the command that adds the extra to this labconsole, for the tool that installed it."""
     packages = " ".join(EXTRAS[extra].packages.values())
     if (Path(sys.prefix) / "pipx_metadata.json").is_file():
         return f"pipx inject labconsole {packages}"

@@ -1,7 +1,7 @@
-"""Offered and measured rate of a stream over time in one resolution, and beneath them its loss in a strip of its own.
+"""Offered and measured rate of a stream over time at one resolution, with its loss in a strip below. Pure.
 
-Measured is a line and offered a row of single dots, so that they are told apart without colour; where both are one,
-only the line is left. The strip's lowest dots are no loss, anything above is some, and blank is not known. Pure.
+Measured is a line and offered a row of single dots, so they differ without colour. Where both are equal, only the line
+is left. In the strip the lowest dots mean no loss, anything above means loss, and blank means unknown.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from labconsole.text.axis import (
     Axis,
     Undrawable,
     check_numbers,
-    checked_span,
+    check_span,
     fit_axis,
     fit_upright,
-    tick_words,
+    format_ticks,
 )
 from labconsole.text.cells import safe
 from labconsole.text.dots import DOTS_ACROSS, DOTS_UP, LOWEST_DOTS, Dots, braille
 
 OFFERED_EVERY_DOTS = 4
 LEGEND = (("⠒⠒⠒ measured", "measured"), ("⠂ ⠂ offered", "offered"), ("⣿ lost", "loss"))
-"""Every glyph of a panel with its word and its kind."""
+"""Every glyph of a panel with its label and its kind."""
 
 GAP = 2
 """Cells between two panels."""
 
 LEAST_LOSS_PERCENT = 1.0
-"""The strip's scale ends no lower, so that single packets are not drawn as a catastrophe."""
+"""Minimum top of the strip's scale, so that single packets do not look like a catastrophe."""
 
 MOST_SCALED = 12
-"""So many series are looked at for the scale of a few: a hundred take a tenth of a second."""
+"""Maximum number of series that determine the scale of a few: a hundred take a tenth of a second."""
 
 SURPLUS_RATIO = 0.005
-"""More than this share above what was sent is no matter of the clocks."""
+"""A surplus above this share of what was sent is not caused by the clocks."""
 
 LEAST_ROWS = 5
-"""Of a panel: two of rates, two of loss, one of seconds."""
+"""Rows of a panel: two of rates, two of loss, one of seconds."""
 
 Cells = list[tuple[str, str]]
 """A line in parts, each with its kind: offered, measured, loss, axis or "" for blanks."""
@@ -52,9 +52,9 @@ Cells = list[tuple[str, str]]
 class RateSeries:
     """Two rates over the same seconds, NaN where one is not known.
 
-    ``missing_packets``: of all that was sent by then, what had not arrived, before the first interval and after each;
-    empty where nobody counted it, and then it is added up from the rates. ``lost_packets``: what never arrived, once
-    that is known.
+    ``missing_packets``: packets sent but not yet arrived, before the first interval and after each. If it is empty,
+    nothing was counted, and the rates are summed instead. ``lost_packets``: packets that never arrived, once that is
+    known.
     """
 
     seconds: Sequence[float]
@@ -65,18 +65,18 @@ class RateSeries:
 
 
 JOINED_BELOW = 0.9
-"""Of the usual time between two samples."""
+"""An interval shorter than this share of the usual one is joined to the one before it."""
 
 Column = tuple[int, float, float, float]
 """(column of dots, offered, measured, loss in percent): means of the samples in it, NaN where one is not known."""
 
 LOSS_OVER_S = 1.0
-"""What is drawn as the loss at an instant is that of so long before it."""
+"""Window before an instant over which its loss is computed."""
 
 
 @dataclass(frozen=True, slots=True)
 class PanelScale:
-    """What the panels of one picture have in common. ``across``: cells of each, without the labels on the left."""
+    """Common properties of the panels of one picture. ``across``: cells of each, without the labels on the left."""
 
     rates: Axis
     loss: Axis
@@ -95,26 +95,26 @@ class PanelScale:
 def draw_panels(
     all_series: Sequence[RateSeries], shown: range, width: int, height: int, *, across: int, span_s: float | None
 ) -> list[list[Cells]]:
-    """The ``shown`` of these series as panels of ``height`` lines, of which ``across`` stand beside each other.
+    """Draw the ``shown`` series as panels of ``height`` lines, ``across`` of them in a row.
 
-    Their scale is common, and that of all series, or where those are many of those that are shown. The first of every
-    row of panels has the labels. ``span_s`` fixes the time axis to a trial's length. A series with a value that no axis
-    can have makes every panel a sentence that names it.
+    They have one scale: that of all series, or, if there are many, of those shown. The first panel of every row has the
+    labels. ``span_s`` fixes the time axis to a trial's length. If a series has a value that no axis can show, every
+    panel becomes a sentence that names it.
     """
     try:
         check_series(all_series)
     except Undrawable as exc:
-        words = safe(f"not drawn: {exc}", max(1, width // across - GAP))
-        return [[[(words, "axis")], *([("", "")] for _ in range(height - 1))] for _ in shown]
+        sentence = safe(f"not drawn: {exc}", max(1, width // across - GAP))
+        return [[[(sentence, "axis")], *([("", "")] for _ in range(height - 1))] for _ in shown]
     if len(all_series) > MOST_SCALED:
         all_series, shown = [all_series[i] for i in shown], range(len(shown))
-    all_series = [joined(series) for series in all_series]
+    all_series = [join_short_intervals(series) for series in all_series]
     axis_line = height >= 9
     loss_rows = max(2, min(5, height // 5))
     rate_rows = height - loss_rows - 1 - axis_line
     top = _largest(value for s in all_series for values in (s.offered_pps, s.measured_pps) for value in values)
     rates = fit_upright(0.0, top or 1.0, rate_rows)
-    label_cells = max(6, *map(len, tick_words(rates)))  # 6: "0.50 %"
+    label_cells = max(6, *map(len, format_ticks(rates)))  # 6: "0.50 %"
     cells = (width - label_cells - 1 - GAP * (across - 1)) // across
     first = min((s.seconds[0] for s in all_series if s.seconds), default=0.0)
     last = max((s.seconds[-1] for s in all_series if s.seconds), default=1.0)
@@ -128,29 +128,30 @@ def draw_panels(
 
 
 def check_series(all_series: Sequence[RateSeries]) -> None:
-    """Raises Undrawable naming the first value that no chart can show; a rate or a count of NaN is not known."""
+    """Raises Undrawable naming the first value that no chart can show. NaN means a rate or count is not known."""
     for number, series in enumerate(all_series, 1):
         if len({len(series.seconds), len(series.offered_pps), len(series.measured_pps)}) > 1:
             raise Undrawable(f"series {number} has other numbers of seconds and rates; allowed: as many of each")
         check_numbers(series.seconds, f"series {number}: second")
         for what, values in (
-            ("offered rate", series.offered_pps), ("measured rate", series.measured_pps),
+            ("offered rate", series.offered_pps),
+            ("measured rate", series.measured_pps),
             ("missing packets", series.missing_packets),
-        ):  # fmt: skip
+        ):
             known = [value for value in values if value == value]  # NaN is no value
             check_numbers(known, f"series {number}: {what}")
-            checked_span(known, what)
+            check_span(known, what)
 
 
 def _largest(values: Iterable[float]) -> float:
     return max((value for value in values if math.isfinite(value)), default=0.0)
 
 
-def joined(series: RateSeries) -> RateSeries:
-    """The same with every interval that is much too short joined to the one before it.
+def join_short_intervals(series: RateSeries) -> RateSeries:
+    """Join every interval that is much too short to the one before it.
 
-    A node that was kept from running between reading a counter and its clock has one interval too long and the next
-    too short by as much: packets and seconds of both together are right.
+    If a node could not run between reading a counter and reading its clock, one interval is too long and the next too
+    short by the same amount. Packets and seconds of both together are right.
     """
     seconds = series.seconds
     if len(seconds) < 4:
@@ -162,15 +163,20 @@ def joined(series: RateSeries) -> RateSeries:
     rows = [next(samples)]
     for sample in samples:
         second, offered, measured, gone, part_s = sample
-        if part_s >= short_s or not (part_s or rows[-1][4]):  # several at one instant: there is nothing to join
+        if part_s >= short_s or not (part_s or rows[-1][4]):  # several at one instant: nothing to join
             rows.append(sample)
             continue
         _, offered0, measured0, _, before_s = rows.pop()
         both_s = before_s + part_s
         rows.append(
-            (second, (offered0 * before_s + offered * part_s) / both_s,
-             (measured0 * before_s + measured * part_s) / both_s, gone, both_s)
-        )  # fmt: skip
+            (
+                second,
+                (offered0 * before_s + offered * part_s) / both_s,
+                (measured0 * before_s + measured * part_s) / both_s,
+                gone,
+                both_s,
+            )
+        )
     at, offered_pps, measured_pps, missing_packets, _ = zip(*rows, strict=True)
     return RateSeries(
         at,
@@ -182,12 +188,12 @@ def joined(series: RateSeries) -> RateSeries:
 
 
 def _losses(series: RateSeries) -> list[float]:
-    """Of each sample, in percent of what was offered in the ``LOSS_OVER_S`` up to it.
+    """Return the loss of each sample, in percent of what was offered in the ``LOSS_OVER_S`` up to it.
 
-    A packet that arrives later was not lost: what is missing at an instant counts only as far as it is missing at every
-    later one, too. What is on its way, in a queue, or read a few milliseconds late is so no loss, and a whole series
-    loses what it ends with. Where more arrived than was sent, others' packets are among them, and losses are not known.
-    Where sending begins or ends, an instant more or less is all there is: NaN.
+    A packet that arrives later was not lost: what is missing at an instant counts only to the extent that it is also
+    missing at every later one. So packets on their way, in a queue, or read a few milliseconds late are no loss, and a
+    series ends with its total loss. If more arrived than was sent, other packets are among them, and the loss is
+    unknown. Where sending begins or ends, the instants of the readings alone would decide: NaN.
     """
     sending = max(_largest(series.offered_pps) / 2, 1e-9)
     before = 2 * series.seconds[0] - series.seconds[1] if len(series.seconds) > 1 else -1.0
@@ -204,7 +210,7 @@ def _losses(series: RateSeries) -> list[float]:
         return [math.nan] * len(parts)
     if series.lost_packets is not None:
         missing[-1] = min(missing[-1], series.lost_packets)
-    # Read a little late at the source, a count is behind what the sink has: nothing was lost by then, not less.
+    # If the source was read a little late, its count is behind the sink's: nothing was lost by then, not less.
     lost = [max(0.0, gone) for gone in itertools.accumulate(reversed(missing), min)][::-1]
     window: deque[tuple[float, float, float]] = deque()
     took = offered = gone = 0.0
@@ -236,7 +242,7 @@ def _columns(series: RateSeries, time: Axis, cells: int) -> list[Column]:
 
 
 def _panel(columns: list[Column], scale: PanelScale, *, labels: bool) -> list[Cells]:
-    """Exactly ``scale.rows`` lines; those without labels are so much narrower."""
+    """Return exactly ``scale.rows`` lines. Those without labels are narrower by the labels."""
     measured, offered = Dots(scale.across, scale.rate_rows), Dots(scale.across, scale.rate_rows)
     lost = Dots(scale.across, scale.loss_rows)
 
@@ -259,17 +265,17 @@ def _panel(columns: list[Column], scale: PanelScale, *, labels: bool) -> list[Ce
     rows = [_rates_row(measured.row(i), offered.row(i)) for i in reversed(range(scale.rate_rows))]
     rows += [_loss_row(lost.row(i), lowest=i == 0) for i in reversed(range(scale.loss_rows))]
     if labels:
-        words = _labels(scale.rates, scale.rate_rows, "") + _labels(scale.loss, scale.loss_rows, " %")
+        texts = _labels(scale.rates, scale.rate_rows, "") + _labels(scale.loss, scale.loss_rows, " %")
         rows = [
             [(word.rjust(scale.label_cells) + ("┤" if word else "│"), "axis"), *row]
-            for word, row in zip(words, rows, strict=True)
+            for word, row in zip(texts, rows, strict=True)
         ]
     return rows + _time_rows(scale, labels=labels)
 
 
 def _labels(axis: Axis, rows: int, unit: str) -> list[str]:
-    """The label of each row from the top, "" for rows without."""
-    by_row = dict(zip((cell for cell, _ in axis.ticks()), tick_words(axis, unit), strict=True))
+    """Return the label of each row from the top, "" for rows without one."""
+    by_row = dict(zip((cell for cell, _ in axis.ticks()), format_ticks(axis, unit), strict=True))
     return [by_row.get(row, "") for row in reversed(range(rows))]
 
 
@@ -289,14 +295,14 @@ def _loss_row(bits: list[int], *, lowest: bool) -> Cells:
 
 
 def _time_rows(scale: PanelScale, *, labels: bool) -> list[Cells]:
-    """A line with ticks where there is room for it, and the seconds beneath them."""
+    """Return a line with ticks if there is room for it, and the seconds below."""
     places = [cell for cell, _ in scale.time.ticks()]
-    words = tick_words(scale.time)
-    words[-1] += " s"
+    texts = format_ticks(scale.time)
+    texts[-1] += " s"
     across = scale.across
     line, under = ["─"] * across, [" "] * across
     taken = -1
-    for place, word in zip(places, words, strict=True):
+    for place, word in zip(places, texts, strict=True):
         line[place] = "┬"
         at = min(max(place - len(word) // 2, 0), across - len(word))
         if at > taken or place == places[-1]:

@@ -1,8 +1,8 @@
 """The console: wires a session to screens. It measures nothing and decides nothing about measurements.
 
 The session is made after the first frame is on screen, on the app's own loop, because connecting takes longer than an
-operator should look at nothing. Every way out (q, ctrl+q, SIGTERM, SIGHUP) goes through ``leave``: stop traffic, let
-the engine keep what was counted, close the session.
+operator should look at an empty screen. Every way out (q, ctrl+q, SIGTERM, SIGHUP) goes through ``leave``: stop
+traffic, let the engine keep what was counted, close the session.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ from labconsole.errors import LabError
 from labconsole.model.record.summary import RunSummary
 from labconsole.text.cells import safe
 from labconsole.tui.console import clock, theme
-from labconsole.tui.console.collecting import keep_for_good
 from labconsole.tui.console.first_start import FirstStart
+from labconsole.tui.console.gc_policy import freeze_garbage_collector
 from labconsole.tui.console.journal import JournalHandler
 from labconsole.tui.console.memory import ConsoleMemory
-from labconsole.tui.console.outward_text import HarmlessApp
-from labconsole.tui.console.resting_selector import RestingSelector
+from labconsole.tui.console.navigation import NavigationHistory
+from labconsole.tui.console.sanitizing_app import SanitizingApp
 from labconsole.tui.console.saved_runs import SavedRuns
 from labconsole.tui.console.settings import Settings, load_settings, memory_path, theme_path
 from labconsole.tui.console.state import ConsoleState
 from labconsole.tui.console.style_sheet import StyleSheet
 from labconsole.tui.console.terminal import HangUpDriver, detach, terminal_is_gone
-from labconsole.tui.console.trail import Trail
-from labconsole.tui.keymap import Places, check_settings, places_with, themes
+from labconsole.tui.console.throttled_selector import ThrottledSelector
+from labconsole.tui.first_start_app import FirstStartApp
+from labconsole.tui.help_entries import Sections, help_sections, list_palette_commands
+from labconsole.tui.keymap import KeyScopes, check_settings, collect_key_scopes, themes
 from labconsole.tui.parts.action import Action, HasActions
+from labconsole.tui.parts.away_notifier import SINCE
 from labconsole.tui.parts.confirm import Confirm
 from labconsole.tui.parts.help import Help
-from labconsole.tui.parts.keys_in_turn import KeysInTurn
-from labconsole.tui.parts.reaching import SINCE
+from labconsole.tui.parts.key_queue import KeyQueueApp
 from labconsole.tui.parts.screen import ConsoleScreen
-from labconsole.tui.parts.search_runs import RunsSearches
-from labconsole.tui.parts.stored_trials import KindOfTrials
+from labconsole.tui.parts.search_runner import SearchRunnerApp
+from labconsole.tui.parts.stored_trials import TrialKindView
 from labconsole.tui.screens import SCREENS, ScreenEntry
-from labconsole.tui.starting import StartsFirst
-from labconsole.tui.telling import Sections, help_sections, palette
 
 if TYPE_CHECKING:
     from labconsole.tui.parts.screen import ReadTrends
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 RUNS_SHOWN = 500
 
 
-class ConsoleApp(HasActions, RunsSearches, StartsFirst, KeysInTurn, HarmlessApp):
+class ConsoleApp(HasActions, SearchRunnerApp, FirstStartApp, KeyQueueApp, SanitizingApp):
     """The application. ``session`` is None until it is open."""
 
     TITLE = "labconsole"
@@ -73,16 +73,28 @@ class ConsoleApp(HasActions, RunsSearches, StartsFirst, KeysInTurn, HarmlessApp)
     ACTIONS = (
         *(entry.action() for entry in SCREENS),  # not in the key bar: the top bar names them all
         SINCE,
-        Action("y", "copy_run_id", "Copy", "Copy the run's id, or what the cursor is on, to the clipboard.",
-               id="copy", title="Copy run id"),
-        Action("d", "toggle_dark", "Light/dark", "Switch between the light and the dark theme.",
-               id="dark", title="Light or dark", shown=False),
+        Action(
+            "y",
+            "copy_run_id",
+            "Copy",
+            "Copy the run's id, or what the cursor is on, to the clipboard.",
+            id="copy",
+            title="Copy run id",
+        ),
+        Action(
+            "d",
+            "toggle_dark",
+            "Light/dark",
+            "Switch between the light and the dark theme.",
+            id="dark",
+            title="Light or dark",
+            shown=False,
+        ),
         Action("question_mark,f1", "help", "Help", "Show all keys and explain the terms.", id="help"),
         Action("q", "quit", "Quit", "Quit; asks first if a trial is running.", id="quit"),
-        Action("ctrl+q", "quit", "Quit", "Quit, even while typing.",
-               id="quit-always", shown=False, priority=True),
+        Action("ctrl+q", "quit", "Quit", "Quit, even while typing.", id="quit-always", shown=False, priority=True),
         Action("", "change_theme", "Theme", "Choose any theme."),
-    )  # fmt: skip
+    )
 
     def __init__(
         self,
@@ -92,7 +104,7 @@ class ConsoleApp(HasActions, RunsSearches, StartsFirst, KeysInTurn, HarmlessApp)
         *,
         first: FirstStart | None = None,
         alone: bool = False,
-        crew_kinds: Callable[[], Sequence[KindOfTrials]] = tuple,
+        crew_kinds: Callable[[], Sequence[TrialKindView]] = tuple,
         read_trends: ReadTrends | None = None,
     ) -> None:
         super().__init__(driver_class=HangUpDriver)
@@ -109,7 +121,7 @@ class ConsoleApp(HasActions, RunsSearches, StartsFirst, KeysInTurn, HarmlessApp)
         self._journal = JournalHandler(self.state.journal)
         self.runs: Sequence[RunSummary] = ()
         self.saved: SavedRuns | None = None
-        self.trail = Trail(self)
+        self.navigation = NavigationHistory(self)
         self.failure: LabError | None = None
         self._leaving = self._connecting = self.hung_up = False
         self._first = first
@@ -129,7 +141,7 @@ class ConsoleApp(HasActions, RunsSearches, StartsFirst, KeysInTurn, HarmlessApp)
             with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
                 asyncio.get_running_loop().add_signal_handler(number, handler)
         if self._alone and terminal_is_gone(0):
-            self.hang_up()  # it closed before anybody here could be told
+            self.hang_up()  # the terminal closed before any handler was installed
             return
         self.call_after_refresh(self._open)
 
@@ -138,7 +150,7 @@ class ConsoleApp(HasActions, RunsSearches, StartsFirst, KeysInTurn, HarmlessApp)
         self.end_calling()
 
     def _first_theme(self) -> str:
-        """The settings' theme; if they name none, the one chosen last."""
+        """The settings' theme, or the last chosen one if they name none."""
         chosen = None if "theme" in self.settings.model_fields_set else self.memory.recall_theme()
         return chosen if chosen in themes() else self.settings.theme
 
@@ -147,7 +159,7 @@ class ConsoleApp(HasActions, RunsSearches, StartsFirst, KeysInTurn, HarmlessApp)
 
     def _open(self) -> None:
         if self._factory is None:
-            self.start_first()
+            self.show_first_start()
             return
         try:
             session = self._factory()
@@ -170,16 +182,18 @@ class ConsoleApp(HasActions, RunsSearches, StartsFirst, KeysInTurn, HarmlessApp)
         return entry.load()(self, session, entry)
 
     def bench_is_painted(self) -> None:
-        """The bench is on screen: now there is time for everything slow."""
+        """Start all slow work: the bench is on screen."""
         if self.session is not None and not self._connecting:
             self._connecting = True
-            self._keep_for_good()
+            self._freeze_garbage_collector()
             self._connect(self.session)
 
     @work(group="connect")
     async def _connect(self, session: SessionLike) -> None:
-        """Open the store and connect; then import what the first trial's first frame and the first look at another
-        screen would wait for: plotext (0.12 s) and the screens."""
+        """Open the store and connect, then import plotext (0.12 s) and the screens.
+
+        Otherwise the first trial's first frame and the first look at another screen would wait for these imports.
+        """
 
         def import_the_rest() -> None:
             import plotext  # noqa: F401
@@ -199,28 +213,28 @@ class ConsoleApp(HasActions, RunsSearches, StartsFirst, KeysInTurn, HarmlessApp)
         await session.connect()
         await asyncio.to_thread(import_the_rest)
         self._style_screens()
-        self._keep_for_good()
+        self._freeze_garbage_collector()
         if not self._leaving:
-            await self.check_what_is_new()
+            await self.check_new_testbed()
 
     def _style_screens(self) -> None:
-        """Read the screens' style sheets at once: else each of them, when first shown, styles all there is anew."""
+        """Read the screens' style sheets at once. Otherwise each screen restyles everything when it is first shown."""
         for screen in (entry.load() for entry in SCREENS):
             self.stylesheet.read(Path(inspect.getfile(screen)).with_name(str(screen.CSS_PATH)))
         self.stylesheet.reparse()
         self.stylesheet.update(self)
 
-    def _keep_for_good(self) -> None:
-        """Where the process ends with the console; elsewhere nothing would ever be freed."""
+    def _freeze_garbage_collector(self) -> None:
+        """Freeze the garbage collector if the process ends with the console. Elsewhere nothing would ever be freed."""
         if self._alone:
-            keep_for_good()
+            freeze_garbage_collector()
 
-    def may_rest(self) -> bool:
-        """Whether what nodes tell may wait until there is more of it."""
+    def can_throttle(self) -> bool:
+        """Whether messages of nodes may wait until more of them have arrived."""
         return self.session is not None and not self._leaving and not self.session.timing_matters
 
     def _on_event(self, event: Event) -> None:
-        """The engine says something; called on the event loop."""
+        """Handle an event of the engine. Called on the event loop."""
         self.state.apply(event, now_s=clock.monotonic_s(), wall_s=clock.wall_s())
         self.heard(event)
         for screen in self.console_screens():
@@ -231,7 +245,7 @@ class ConsoleApp(HasActions, RunsSearches, StartsFirst, KeysInTurn, HarmlessApp)
             self.tell(event.message, "error", note=False)
 
     def tell(self, message: str, severity: str = "information", *, note: bool = True) -> None:
-        """Say something in the event line and as a toast."""
+        """Show a message in the event line and as a toast."""
         if note:
             self.state.note(clock.wall_s(), message, severity)
         known = severity if severity in ("information", "warning", "error") else "information"
@@ -239,7 +253,7 @@ class ConsoleApp(HasActions, RunsSearches, StartsFirst, KeysInTurn, HarmlessApp)
 
     @work(exclusive=True, group="runs")
     async def load_runs(self) -> None:
-        """Read the list of runs, in a thread, and give it to the screens."""
+        """Read the list of runs in a thread, and pass it to the screens."""
         if self.session is None:
             return
         store = self.session.store
@@ -252,14 +266,14 @@ class ConsoleApp(HasActions, RunsSearches, StartsFirst, KeysInTurn, HarmlessApp)
             screen.show_runs(self.runs)
 
     def console_screens(self) -> list[ConsoleScreen]:
-        """The screens that were gone to so far, in sight or not."""
+        """The screens visited so far, visible or not."""
         stacks = [screen for stack in self._screen_stacks.values() for screen in stack]
         return [screen for screen in stacks if isinstance(screen, ConsoleScreen) and screen.is_up]
 
     @work(group="ask", exclusive=True)
     async def _ask_and_leave(self) -> None:
         what = f"A {self.state.what_runs} is running. Quit?"
-        question = Confirm(what, f"Traffic is stopped first. {self.state.kept_words}")
+        question = Confirm(what, f"Traffic is stopped first. {self.state.kept_trials_text}")
         if not self.trial_runs() or await self.push_screen_wait(question):
             self.leave()
 
@@ -272,7 +286,7 @@ class ConsoleApp(HasActions, RunsSearches, StartsFirst, KeysInTurn, HarmlessApp)
 
     @work(group="leave")
     async def leave(self) -> None:
-        """Stop traffic, wait until the engine kept what was measured, close, exit."""
+        """Stop traffic, wait until the engine has kept what was measured, close, exit."""
         if self._leaving:
             return
         self._leaving = True
@@ -295,31 +309,31 @@ class ConsoleApp(HasActions, RunsSearches, StartsFirst, KeysInTurn, HarmlessApp)
         self.exit(0 if self.failure is None else self.failure.exit_code)
 
     def _ignore_signals(self) -> None:
-        """From here on everything ends by itself: the event loop would give signals back, and the process with them.
+        """Ignore signals from here on: the loop would restore their handlers, and a signal would end the process.
 
-        A closed terminal says so twice, the second time when its shell ends.
+        A closed terminal sends two signals, the second when its shell ends.
         """
-        # As when they were set: not every host of the app lets signals be set.
+        # Not every host of the app lets signals be set, as in on_mount.
         with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
             for number in (signal.SIGTERM, signal.SIGHUP):
                 asyncio.get_running_loop().remove_signal_handler(number)
                 signal.signal(number, signal.SIG_IGN)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer the other screens only, and nothing of a testbed before there is one."""
+        """Offer only the other screens, and nothing of a testbed before there is one."""
         if self.session is None and action in ("mode", "copy_run_id", "since"):
             return False
         return not (action == "mode" and parameters == (self.current_mode,))
 
     def hang_up(self) -> None:
-        """The terminal is gone: leave as with q, painting no more and writing to nobody."""
+        """Leave as with q, but without painting or writing: the terminal is gone."""
         if not self.hung_up:
             self.hung_up = True
             detach()
             self.leave()
 
     def panic(self, *renderables: RenderableType) -> None:
-        """Textual's last words. Its input thread also panics when the terminal goes away; that is a hang-up."""
+        """Handle Textual's panic. Its input thread also panics when the terminal goes away, which is a hang-up."""
         if self.hung_up or terminal_is_gone(0):
             self.hang_up()
         else:
@@ -328,7 +342,7 @@ class ConsoleApp(HasActions, RunsSearches, StartsFirst, KeysInTurn, HarmlessApp)
     def action_mode(self, mode: str) -> None:
         """Go to a screen, once there is a session."""
         if self.session is not None and self.current_mode != mode:
-            self.trail.forget()
+            self.navigation.forget()
             self.switch_mode(mode)
 
     def action_copy_run_id(self) -> None:
@@ -337,15 +351,15 @@ class ConsoleApp(HasActions, RunsSearches, StartsFirst, KeysInTurn, HarmlessApp)
         if run_id is None:
             self.notify("There is no run to copy yet.", markup=False)
             return
-        self.copy_to_clipboard(run_id)
+        self.copy_line(run_id)
         self.notify(f"Copied {safe(run_id, 80)}", markup=False)
 
     def action_toggle_dark(self) -> None:
-        """Light or dark."""
+        """Switch between a light and a dark theme."""
         self.theme = theme.LIGHT.name if self.current_theme.dark else theme.DARK.name
 
     def action_help(self) -> None:
-        """Show every key of the screen in front."""
+        """Show every key of the active screen."""
         self.push_screen(Help(self.help_sections(self.screen)))
 
     def help_sections(self, screen: Screen[Any]) -> Sections:
@@ -353,31 +367,31 @@ class ConsoleApp(HasActions, RunsSearches, StartsFirst, KeysInTurn, HarmlessApp)
         return help_sections(self.declared_actions(), screen, self.settings.keymap)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Everything that can be done now, each thing once."""
-        return palette(self, self.offered_actions(), screen, self.settings.keymap)
+        """Everything that is possible now, each once."""
+        return list_palette_commands(self, self.offered_actions(), screen, self.settings.keymap)
 
 
-def places() -> Places:
-    """Where which actions have keys. Imports every screen."""
-    return places_with(ConsoleApp, SCREENS)
+def places() -> KeyScopes:
+    """The scopes in which actions have keys. Imports every screen."""
+    return collect_key_scopes(ConsoleApp, SCREENS)
 
 
 def run_console(
     session_factory: SessionFactory | None,
-    crew_kinds: Callable[[], Sequence[KindOfTrials]] = tuple,
+    crew_kinds: Callable[[], Sequence[TrialKindView]] = tuple,
     read_trends: ReadTrends | None = None,
     *,
     first: FirstStart | None = None,
 ) -> int:
-    """Run the console until it is left; print what was saved and where. Returns the exit status.
+    """Run the console until the operator leaves it, then print what was saved and where. Returns the exit status.
 
-    Without a session's factory it is the ``first`` start, which leads to one.
+    Without a session factory the ``first`` start is shown, which leads to one.
 
-    Raises ConfigError when the settings file is wrong.
+    Raises ConfigError if the settings file is invalid.
     """
     settings = load_settings()
     check_settings(settings, places)
-    gc.disable()  # until the bench is painted; what is made before that is kept anyway
+    gc.disable()  # until the bench is painted; objects made before that live on anyway
     app = ConsoleApp(
         session_factory,
         settings,
@@ -387,13 +401,13 @@ def run_console(
         crew_kinds=crew_kinds,
         read_trends=read_trends,
     )
-    selector = RestingSelector(app.may_rest)
+    selector = ThrottledSelector(app.can_throttle)
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
         status = runner.run(app.run_async())
     if app.failure is not None:
         print(f"labconsole: {app.failure}", file=sys.stderr)
     location = app.session.store.name if app.session is not None else None
-    for line in app.state.parting_words(location):
+    for line in app.state.describe_saved_runs(location):
         print(line)
     if app.afterwards is not None:
         return app.afterwards()

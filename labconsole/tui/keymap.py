@@ -1,7 +1,7 @@
-"""Which key does what where, with the operator's changes; and whether those changes can be.
+"""Keys of all actions with the operator's changes, and checks of these changes.
 
-A place is a screen with what works everywhere, and a table or field on it; or a dialog, which hides the screen's keys.
-Two actions of one place must not share a key, actions of two screens may.
+A scope is a screen with what works everywhere, and a table or field on it; or a dialog, which hides the screen's keys.
+Two actions of one scope must not share a key, actions of two screens may.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from labconsole.tui.parts.confirm import Confirm
 from labconsole.tui.parts.fields import Choice, Field
 from labconsole.tui.parts.help import Help
 from labconsole.tui.parts.pick import Pick
-from labconsole.tui.parts.since import SinceYouLeft
+from labconsole.tui.parts.since_you_left import SinceYouLeft
 from labconsole.tui.parts.step_screen import StepScreen
 from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens import ScreenEntry
@@ -35,8 +35,8 @@ EVERYWHERE = "everywhere"
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Actions that have keys, by where they work: screens by their title, parts of screens, dialogs."""
+class KeyScopes:
+    """Actions with keys, by where they work: screens by their title, parts of screens, dialogs."""
 
     everywhere: Sequence[Action]
     screens: Mapping[str, Sequence[Action]]
@@ -44,11 +44,11 @@ class Places:
     dialogs: Mapping[str, Sequence[Action]]
 
     def listed(self) -> dict[str, Sequence[Action]]:
-        """All of them, by the names of the places."""
+        """All actions, by the names of their scopes."""
         return {EVERYWHERE: self.everywhere, **self.screens, **self.parts, **self.dialogs}
 
     def together(self) -> Iterator[tuple[str, list[Action]]]:
-        """What can be pressed at the same time, and where."""
+        """The actions that can be triggered at the same time, with the name of the scope."""
         for screen, actions in self.screens.items():
             for part, more in self.parts.items():
                 yield f"{screen}, in {part}", [*actions, *self.everywhere, *more]
@@ -69,14 +69,14 @@ DIALOGS: dict[str, type[HasActions]] = {
 }
 
 
-def places_with(everywhere: type[HasActions], screens: Sequence[ScreenEntry]) -> Places:
-    """All places; ``everywhere``: the application. Imports every screen."""
+def collect_key_scopes(everywhere: type[HasActions], screens: Sequence[ScreenEntry]) -> KeyScopes:
+    """Collect all scopes. ``everywhere``: the application. Imports every screen."""
     from labconsole.tui.screens.first.screen import FirstScreen
 
     def keyed(owner: type[HasActions]) -> list[Action]:
         return [action for action in owner.declared_actions() if action.keys]
 
-    return Places(
+    return KeyScopes(
         everywhere=keyed(everywhere),
         screens={
             **{entry.title: keyed(entry.load()) for entry in screens},
@@ -92,10 +92,10 @@ def themes() -> list[str]:
     return [*(each.name for each in theme.THEMES), *BUILTIN_THEMES]
 
 
-def check_settings(settings: Settings, places: Callable[[], Places]) -> None:
-    """Raises ConfigError for a theme that does not exist, or a keymap that is not unambiguous everywhere.
+def check_settings(settings: Settings, places: Callable[[], KeyScopes]) -> None:
+    """Raises ConfigError for an unknown theme, or a keymap that is ambiguous anywhere.
 
-    ``places`` is asked only where there is a keymap: the answer takes importing every screen.
+    ``places`` is called only if there is a keymap: it imports every screen.
     """
     if settings.theme not in themes():
         raise settings.complaint(("theme",), "unknown theme", settings.theme, ", ".join(themes()))
@@ -112,8 +112,10 @@ def check_settings(settings: Settings, places: Callable[[], Places]) -> None:
                 allowed = "a character, or a name such as f9, space, enter, ctrl+t; several separated by commas"
                 raise settings.complaint(("keymap", name), "is not a key", key, allowed)
             if UNDELIVERED.search(key):
-                words = "is not delivered by every terminal"
-                raise settings.complaint(("keymap", name), words, key, "letters, digits, f1 to f12, ctrl with a letter")
+                problem = "is not delivered by every terminal"
+                raise settings.complaint(
+                    ("keymap", name), problem, key, "letters, digits, f1 to f12, ctrl with a letter"
+                )
     for place, actions in found.together():
         taken: dict[str, str] = {}
         for action in actions:
@@ -121,8 +123,8 @@ def check_settings(settings: Settings, places: Callable[[], Places]) -> None:
                 other = taken.setdefault(key, action.id or action.does)
                 if other != (action.id or action.does):
                     name = action.id if action.id in settings.keymap else other
-                    words = f"means {other} and {action.id} at once ({place})"
-                    raise settings.complaint(("keymap", name), words, key, "a key that is not in use there")
+                    problem = f"means {other} and {action.id} at once ({place})"
+                    raise settings.complaint(("keymap", name), problem, key, "a key that is not in use there")
 
 
 def _is_key(key: str) -> bool:

@@ -1,1 +1,1 @@
-"""From what a trial observed to its record, its reasons and its verdict. Pure."""
+"""Derives a trial's record, reasons and verdict from its observations. Pure."""

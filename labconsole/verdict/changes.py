@@ -1,4 +1,4 @@
-"""What was not the same at a trial's end as at its begin: links, settings, clocks, guest, background load. Pure."""
+"""Differences between a trial's begin and end: links, settings, clocks, guest, background load. Pure."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from labconsole.errors import CounterInconsistency
 from labconsole.measure.counts import sample_difference
 from labconsole.model.record.run import Reason
 from labconsole.model.tolerances import Tolerances
-from labconsole.verdict.observed import TrialObservations
+from labconsole.verdict.observations import TrialObservations
 from labconsole.verdict.reasons import reason
-from labconsole.verdict.way import data_ports, places
+from labconsole.verdict.stream_path import counting_points, data_ports
 from labconsole.wire.settings import InterfaceSettings
 
 ADAPTIVE = {f"coalesce.{way}_{what}": f"adaptive_{way}" for way in ("rx", "tx") for what in ("usecs", "frames")}
-"""Interrupt moderation, and the setting under which the driver chooses it anew by itself."""
+"""Settings of interrupt moderation, each with the setting under which the driver adjusts it by itself."""
 
-OWN_WORDS = ("mtu", "up", "carrier_changes")
+SEPARATELY_JUDGED = ("mtu", "up", "carrier_changes")
 """Settings of an interface that have a code of their own."""
 
 UNJUDGED = ("irqs",)
-"""irqbalance moves interrupts every ten seconds; that is told as an influence."""
+"""irqbalance moves interrupts every ten seconds; the record reports that as an influence."""
 
 MAX_CHANGES = 20
-"""Named in one reason."""
+"""The number of changes named in one reason."""
 
 
 Port = tuple[str, str]
@@ -32,8 +32,9 @@ Port = tuple[str, str]
 
 
 def changes(seen: TrialObservations, limits: Tolerances, uut: str, ports: Sequence[Port] = ()) -> Iterator[Reason]:
-    """Every reason that lies in a difference between begin and end. ``ports``: those that numbers rest on beside the
-    streams'.
+    """Every reason from a difference between begin and end.
+
+    ``ports``: the ports that numbers rest on in addition to the streams' ports.
     """
     yield from _counters(seen, uut, ports)
     yield from _ports(seen, uut, ports)
@@ -45,7 +46,7 @@ def changes(seen: TrialObservations, limits: Tolerances, uut: str, ports: Sequen
 
 def _path(seen: TrialObservations, uut: str) -> list[tuple[str, str, str]]:
     """(node, namespace, interface) of every counter that a stream's numbers rest on."""
-    found = [(p.node, p.namespace, p.interface) for raw in seen.flows for p in places(raw, uut)]
+    found = [(p.node, p.namespace, p.interface) for raw in seen.flows for p in counting_points(raw, uut)]
     return list(dict.fromkeys(found))
 
 
@@ -112,7 +113,10 @@ def _settings(seen: TrialObservations, uut: str, ports: Sequence[Port]) -> Itera
 def settings_changes(
     seen: TrialObservations, node: str, ports: list[str], *, unjudged: bool = False
 ) -> Iterator[tuple[str, Any, Any]]:
-    """(setting, before, after) of a node and of these ports of it; with ``unjudged``, only those that are told."""
+    """(setting, before, after) of a node and of these ports of it.
+
+    ``unjudged``: only those that are reported, not judged.
+    """
     first, last = (reading.settings for reading in seen.readings(node))
     if first is None or last is None:
         return
@@ -124,7 +128,7 @@ def settings_changes(
             word = key.partition(".")[0]
             if _adapts_itself(key, both):
                 continue
-            if word not in OWN_WORDS and (word in UNJUDGED) == unjudged:
+            if word not in SEPARATELY_JUDGED and (word in UNJUDGED) == unjudged:
                 yield f"{interface} {key}", old, new
     if not unjudged:
         whole = (settings.to_wire() for settings in (first, last))
@@ -132,14 +136,14 @@ def settings_changes(
 
 
 def _adapts_itself(key: str, both: tuple[InterfaceSettings, ...]) -> bool:
-    """Whether this is what a driver moves by itself all the time: it tells the moment's value, not a setting."""
+    """Whether the driver adjusts this value by itself all the time: it is a momentary value, not a setting."""
     if key not in ADAPTIVE:
         return False
     return all(port.coalesce is not None and getattr(port.coalesce, ADAPTIVE[key]) for port in both)
 
 
 def _differences(first: Mapping[str, Any], last: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """Leaves that differ, with their keys joined by dots. What only one side knows is a difference too."""
+    """Leaves that differ, with their keys joined by dots. A key that only one side has is a difference, too."""
     for key in {**first, **last}:
         old, new = first.get(key), last.get(key)
         if isinstance(old, dict) and isinstance(new, dict):
@@ -151,7 +155,7 @@ def _differences(first: Mapping[str, Any], last: Mapping[str, Any]) -> Iterator[
 def _word(value: Any) -> str:
     if value is None:
         return "unknown"
-    if isinstance(value, bool):  # and not a number: 0 and 1 are equal to these
+    if isinstance(value, bool):  # checked before numbers: 0 and 1 are equal to booleans
         return "on" if value else "off"
     return str(value)
 
@@ -170,7 +174,7 @@ def _clocks(seen: TrialObservations, limits: Tolerances) -> Iterator[Reason]:
 
 
 def clock_moved_ns(seen: TrialObservations, node: str) -> int | None:
-    """Wall clock minus monotonic clock, after minus before. NTP slews both alike, so only a step shows."""
+    """The change of wall clock minus monotonic clock, or None. NTP slews both alike, so only a step appears."""
     first, last = (reading.surroundings for reading in seen.readings(node))
     if first is None or last is None:
         return None
@@ -193,20 +197,20 @@ def _background(seen: TrialObservations, limits: Tolerances) -> Iterator[Reason]
     load = seen.background
     if load is None:
         return
-    for key, asked in load.requested.items():
+    for key, requested in load.requested.items():
         achieved = load.achieved.get(key)
         if achieved is None:
             yield reason(
                 "background_missed",
                 f"it is not known what the background load reached ({key})",
                 key=key,
-                requested=asked,
+                requested=requested,
             )
-        elif abs(achieved - asked) > limits.background_ratio * abs(asked):
+        elif abs(achieved - requested) > limits.background_ratio * abs(requested):
             yield reason(
                 "background_missed",
-                f"the background load reached {achieved:.6g} instead of {asked:.6g} ({key})",
+                f"the background load reached {achieved:.6g} instead of {requested:.6g} ({key})",
                 key=key,
-                requested=asked,
+                requested=requested,
                 achieved=achieved,
             )

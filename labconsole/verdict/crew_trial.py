@@ -1,19 +1,19 @@
-"""The verdict on a trial of guests, whatever they did: what is the same for all kinds. Pure."""
+"""The verdict on a guest trial of any kind: the part that all kinds share. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
 from labconsole.model.inventory import Inventory
-from labconsole.model.record.flow import SinkSeen
-from labconsole.model.record.route import RouteSinkSeen
+from labconsole.model.record.flow import SinkRecord
+from labconsole.model.record.route import RouteSinkRecord
 from labconsole.model.record.run import Reason, Verdict
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.changes import Port, changes
-from labconsole.verdict.consequences import weighed
-from labconsole.verdict.foreign import beyond_usual
+from labconsole.verdict.foreign_packets import beyond_usual
 from labconsole.verdict.influences import doubts, unobserved
-from labconsole.verdict.observed import TrialObservations
+from labconsole.verdict.observations import TrialObservations
+from labconsole.verdict.reason_tree import weighed
 from labconsole.verdict.reasons import reason
 
 
@@ -26,8 +26,10 @@ def judged(
     inventory: Inventory,
     ports: Sequence[Port] = (),
 ) -> Verdict:
-    """``shown``: what the record itself shows; ``guest_problems``: a sentence for every guest that did not answer, or
-    is not what was set up; ``ports``: the interfaces that the numbers rest on.
+    """The verdict on a guest trial.
+
+    ``shown``: reasons from the record itself. ``guest_problems``: a sentence for every guest that did not answer, or
+    that differs from what was set up. ``ports``: the interfaces that the numbers rest on.
     """
     found = [*seen.doubts, *(reason("guests_missing", problem) for problem in guest_problems), *shown]
     found += changes(seen, limits, inventory.uut, ports)
@@ -36,9 +38,10 @@ def judged(
     return weighed(found)
 
 
-def sink_reasons(sink: SinkSeen | RouteSinkSeen, whose: str, limits: Tolerances) -> Iterator[Reason]:
-    """Of a sink whose capture has all packets, of which those of ``whose`` flows are wanted: it misses some, or others
-    sent, beyond the control traffic that every wire has.
+def sink_reasons(sink: SinkRecord | RouteSinkRecord, whose: str, limits: Tolerances) -> Iterator[Reason]:
+    """Reasons from a sink whose capture should have all packets of ``whose`` flows.
+
+    The capture missed some, or others sent packets beyond the usual control traffic.
     """
     where = f"{sink.node}/{sink.interface}"
     if sink.dropped_packets:

@@ -1,12 +1,12 @@
-"""Which of a driver's statistics (``ethtool -S``) count lost packets, by driver. Pure.
+"""The statistics of each driver (``ethtool -S``) that count lost packets. Pure.
 
-Names alone do not say it: a packet that matches no filter of a flow director ("fdir_miss") is received all the same,
-and "rx_out_of_buffer" counts lost packets without any of the usual words. The table was read out of the drivers of
+Names alone are not enough: a packet that matches no filter of a flow director ("fdir_miss") is received all the same,
+and "rx_out_of_buffer" counts lost packets without any of the usual words. The table was compiled from the drivers of
 Linux 6.12, with names that older kernels had.
 
-A driver's entry lists each lost packet once: a total, or its parts where some version has no total. It leaves out what
-counts no packet of its own: events (an empty ring, a failed refill), bytes, checksums that the kernel verifies again,
-frames for other addresses, and what a listed sum already includes.
+A driver's entry lists each lost packet once: a total, or its parts where some version has no total. It omits statistics
+that count no packets of their own: events (an empty ring, a failed refill), bytes, checksums that the kernel verifies
+again, frames for other addresses, and parts that a listed sum already includes.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ _NUMBER = re.compile(r"#*\d+|#+")
 
 
 class Loss(NamedTuple):
-    """A statistic that counts lost packets. ``receiving``: False if sending, None if both or unknown.
+    """A statistic that counts lost packets.
 
-    ``sums``: the interface's statistics (``rtnl_link_stats64``) of which one includes it, depending on the version.
-    ``handed_on``: the interface's rx_packets includes these packets.
+    ``receiving``: False if sending, None if both or unknown. ``sums``: the interface's statistics
+    (``rtnl_link_stats64``) of which one includes it, depending on the version. ``handed_on``: the interface's
+    rx_packets includes these packets.
     """
 
     receiving: bool | None
@@ -34,7 +35,7 @@ class Loss(NamedTuple):
 class DriverTable(NamedTuple):
     """Statistics that count lost packets, by side: ``name`` or ``name = sum sum``, separated by semicolons.
 
-    ``#`` stands for a number. ``after``: counted in rx_packets, then lost. ``either``: both sides together.
+    ``#`` means any number. ``after``: counted in rx_packets, then lost. ``either``: both sides together.
     """
 
     rx: str = ""
@@ -44,7 +45,7 @@ class DriverTable(NamedTuple):
 
 
 _E1000 = DriverTable(
-    # Not rx_no_buffer_count: the packet waits in the NIC's FIFO; what finds no room there is in rx_missed_errors.
+    # Not rx_no_buffer_count: the packet waits in the NIC's FIFO; one that finds no room there is in rx_missed_errors.
     rx="rx_long_length_errors = rx_length_errors; rx_short_length_errors = rx_length_errors;"
     "rx_align_errors = rx_frame_errors",
     tx="tx_abort_late_coll = tx_window_errors tx_errors",
@@ -128,8 +129,7 @@ DRIVERS: dict[str, DriverTable] = {
         rx="rx_discards = rx_missed_errors; rx_ftq_discards = rx_missed_errors; rx_fw_discards = rx_missed_errors;"
         "rx_align_errors = rx_frame_errors; rx_fragments; rx_jabbers; rx_undersize_packets = rx_length_errors;"
         "rx_oversize_packets = rx_length_errors",
-        tx="tx_mac_errors = tx_errors; tx_late_collisions = tx_aborted_errors;"
-        "tx_excess_collisions = tx_aborted_errors",
+        tx="tx_mac_errors = tx_errors; tx_late_collisions = tx_aborted_errors;tx_excess_collisions = tx_aborted_errors",
     ),
     "tg3": DriverTable(
         rx="rx_discards = rx_missed_errors; rx_fcs_errors = rx_crc_errors; rx_align_errors = rx_frame_errors;"
@@ -140,7 +140,7 @@ DRIVERS: dict[str, DriverTable] = {
     ),
     # Virtual machines and clouds
     "virtio_net": DriverTable(
-        after="rx_queue_#_drops = rx_dropped; rx#_drops = rx_dropped",  # those of XDP among them
+        after="rx_queue_#_drops = rx_dropped; rx#_drops = rx_dropped",  # includes those of XDP
         tx="tx_queue_#_xdp_tx_drops; tx#_xdp_tx_drops",
     ),
     "vmxnet3": DriverTable(
@@ -148,7 +148,7 @@ DRIVERS: dict[str, DriverTable] = {
         after="xdp drops; xdp aborted",
         tx="pkts tx discard; pkts tx err = tx_errors; drv dropped tx total = tx_dropped; xdp xmit err",
     ),
-    # A packet beyond an allowance is queued or dropped; the NIC does not tell them apart.
+    # A packet beyond an allowance is queued or dropped; the NIC does not distinguish these cases.
     "ena": DriverTable(
         rx="bw_in_allowance_exceeded = rx_dropped; rx_drops = rx_dropped; rx_overruns",
         after="queue_#_rx_skb_alloc_fail; queue_#_rx_xdp_drop = rx_dropped; queue_#_rx_xdp_aborted;"
@@ -224,9 +224,7 @@ DRIVERS: dict[str, DriverTable] = {
         rx="InDroppedDma = rx_dropped; InErrors = rx_errors; Queue[#] SkbAllocFails; TC# Queue[#] SkbAllocFails;"
         "Queue[#] XdpDrop; TC# Queue[#] XdpDrop; Queue[#] XdpAbort; TC# Queue[#] XdpAbort",
     ),
-    "enic": DriverTable(
-        rx="rx_no_bufs = rx_dropped; rx_drop = rx_dropped; rq[#]_no_skb", tx="tx_drops = tx_dropped"
-    ),
+    "enic": DriverTable(rx="rx_no_bufs = rx_dropped; rx_drop = rx_dropped; rq[#]_no_skb", tx="tx_drops = tx_dropped"),
     "ionic": DriverTable(
         rx="hw_rx_dropped = rx_dropped; hw_rx_over_errors = rx_over_errors; hw_rx_missed_errors = rx_missed_errors;"
         "rx_#_dropped; xdp_drop; frames_rx_bad_fcs; frames_rx_undersized; frames_rx_oversized; frames_rx_dropped",
@@ -248,9 +246,7 @@ DRIVERS: dict[str, DriverTable] = {
         "mac_tx_max_collision_fail = tx_aborted_errors; mac_tx_max_deferral_fail; tx_err_drop; tx_err_link; tx_err_pko;"
         "tx_err_pki",
     ),
-    "nicvf": DriverTable(
-        rx="rx_drops = rx_dropped; rx_fcs_errors; rx_l2_errors", tx="tx_drops = tx_dropped"
-    ),
+    "nicvf": DriverTable(rx="rx_drops = rx_dropped; rx_fcs_errors; rx_l2_errors", tx="tx_drops = tx_dropped"),
     "rvu_nicpf rvu_nicvf": _OCTEONTX2,
     "funeth": DriverTable(
         rx="rx_drops[#] = rx_dropped; rx_mapping_errors[#] = rx_dropped; rx_xdp_drops[#]; mac_rx_drop_events;"
@@ -286,8 +282,7 @@ DRIVERS: dict[str, DriverTable] = {
         tx="mmc_tx_underflow_error; mmc_tx_carrier_error; mmc_tx_latecol; mmc_tx_exesscol",
     ),
     "fec": DriverTable(
-        rx="IEEE_rx_drop; IEEE_rx_macerr; IEEE_rx_align; rx_undersize; rx_oversize; rx_fragment; rx_jabber;"
-        "rx_xdp_drop",
+        rx="IEEE_rx_drop; IEEE_rx_macerr; IEEE_rx_align; rx_undersize; rx_oversize; rx_fragment; rx_jabber;rx_xdp_drop",
         tx="IEEE_tx_drop; IEEE_tx_macerr; IEEE_tx_cserr; tx_undersize; tx_oversize; tx_xdp_xmit_errors",
     ),
     "fsl_dpaa2_eth": DriverTable(
@@ -320,13 +315,13 @@ DRIVERS: dict[str, DriverTable] = {
         "tx_carrier_sense_errors = tx_carrier_errors; q#_tx_dropped = tx_dropped",
     ),
     "xaxienet": DriverTable(),
-}  # fmt: skip
-"""By the name that ``ethtool -i`` shows; several that share a table are separated by spaces."""
+}
+"""Tables by the name that ``ethtool -i`` shows; drivers that share a table are separated by spaces."""
 
 
 @cache
 def losses_of(driver: str) -> Mapping[str, Loss] | None:
-    """The statistics of a driver that count lost packets, by ``numberless`` name; None if the driver is not listed."""
+    """The statistics of a driver that count lost packets, by ``numberless`` name, or None if it is not listed."""
     for names, table in DRIVERS.items():
         if driver in names.split():
             return dict(_entries(table))

@@ -1,4 +1,4 @@
-"""From the records of calibration trials to the figures of an envelope. Pure."""
+"""Computes the figures of an envelope from the records of calibration trials. Pure."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from labconsole.model.record.envelope import (
 from labconsole.model.record.run import RunRecord, StreamRecord
 
 PACE_KEPT_PACKETS = 2
-"""Two frames closer than they should be may be one that was late; more than two in a row are a burst."""
+"""Two frames closer than intended may be one late frame; more than two in a row are a burst."""
 
 PEAK_RATIO = 1.05
-"""What a window may hold beyond the intended rate, and one packet, before the pace counts as lost."""
+"""The packets of a window, relative to the intended rate and one packet, above which the pace counts as lost."""
 
 Purpose = Literal["maximum", "rate", "search"]
 
 
 @dataclass(frozen=True, slots=True)
 class TakenTrial:
-    """One trial of a calibration and what it was for."""
+    """One trial of a calibration and its purpose."""
 
     target_bps: TargetBps
     purpose: Purpose
@@ -39,31 +39,31 @@ class TakenTrial:
 
 
 def honest_pps(stream: StreamRecord) -> float | None:
-    """What really left: the lowest of what the generator says, its NIC counted and the sink saw come.
+    """The rate that really left the source: the lowest of generator, source NIC and arrivals at the sink.
 
-    A generator on a virtual device may count what the device then refused, and one that is held back by a queue counts
-    what still stands in that queue when its time ends; the sink's time stamps know neither.
+    A generator on a virtual device may count packets that the device then refused, and one delayed by a queue counts
+    packets that are still in that queue when its time ends. The sink's time stamps are affected by neither.
     """
     sent = [count for count in (stream.offered_packets, stream.counters.get("source_tx_packets")) if count is not None]
     if not sent or not stream.offered_duration_s:
         return None
     rates = [min(sent) / stream.offered_duration_s]
     if stream.spacing is not None and stream.spacing.arrival_pps is not None and stream.capture is not None:
-        # A capture that dropped saw the same time with fewer frames in it.
-        seen, came = stream.capture.captured_packets, stream.counters.get("sink_rx_packets") or 0
-        rates.append(stream.spacing.arrival_pps * max(came, seen) / seen if seen else stream.spacing.arrival_pps)
+        # A capture that dropped packets covers the same time with fewer frames.
+        seen, arrived = stream.capture.captured_packets, stream.counters.get("sink_rx_packets") or 0
+        rates.append(stream.spacing.arrival_pps * max(arrived, seen) / seen if seen else stream.spacing.arrival_pps)
     return min(rates)
 
 
 def _confirmed(stream: StreamRecord) -> bool:
-    """The NICs of source and sink may have counted other frames too, but no fewer."""
+    """Whether the NICs of source and sink counted at least the generated packets; other frames may be among theirs."""
     counts = [stream.counters.get(key) for key in ("source_tx_packets", "sink_rx_packets")]
     made = stream.generator_packets
     return made is not None and all(count is not None and count >= made for count in counts)
 
 
-def witnesses_of(taken: list[TakenTrial], index: int) -> tuple[list[LossTrial], list[LossTrial]]:
-    """The trials of one stream as its sink's counters and as its capture saw them."""
+def split_by_witness(taken: list[TakenTrial], index: int) -> tuple[list[LossTrial], list[LossTrial]]:
+    """The trials of one stream, according to its sink's counters and according to its capture."""
     counters, capture = [], []
     for trial in taken:
         stream = trial.record.streams[index]
@@ -82,7 +82,7 @@ def stream_envelope(stream: Stream, taken: list[TakenTrial], index: int) -> Stre
     records = [trial.record.streams[index] for trial in taken]
     maxima = [trial.record.streams[index] for trial in taken if trial.target_bps == "max"]
     rates = [pps for pps in map(honest_pps, maxima) if pps is not None]
-    counters, capture = map(loss_bounds, witnesses_of(taken, index))
+    counters, capture = map(loss_bounds, split_by_witness(taken, index))
     return StreamEnvelope(
         stream=stream.name,
         source=str(stream.source),
@@ -172,5 +172,5 @@ def trial_counts(trial: TakenTrial) -> CalibrationTrial:
     )
 
 
-def why_nothing(record: RunRecord) -> str:
+def explain_missing(record: RunRecord) -> str:
     return "; ".join(reason.detail for reason in record.verdict.reasons) or "no reason given"

@@ -1,7 +1,8 @@
-"""The hops of a stream with their counts, and which drop counter speaks for which hop. Pure.
+"""The hops of a stream with their counts, and the assignment of drop counters to hops. Pure.
 
-A counter belongs to the hop that a packet did not reach because of it: what a NIC missed lies before its own rx count;
-what the kernel dropped after that (backlog, routing, a queue) lies before the tx count that should have followed.
+A counter belongs to the hop that a packet did not reach because of it. Packets that a NIC missed belong to that NIC's
+own rx count. Packets that the kernel dropped later (backlog, routing, a queue) belong to the tx count that should have
+followed.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from labconsole.measure.counts import counter_difference
 from labconsole.measure.ledger import HopCount
 from labconsole.verdict.driver_losses import Loss, losses_of, numberless
 from labconsole.verdict.kernel_drops import hop_drops
-from labconsole.verdict.observed import StreamObservations, TrialObservations
-from labconsole.verdict.way import Place, places
+from labconsole.verdict.observations import StreamObservations, TrialObservations
+from labconsole.verdict.stream_path import CountingPoint, counting_points
 from labconsole.wire.capture import CaptureResult
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.drops import DropCounters, NamespaceDrops, QdiscCounts
@@ -42,29 +43,29 @@ _HARMLESS = (
     r"flow_?(?:dir|tab)|rfs|match|steer|cache|recycl|hash|tcam|lookup|(?:bp|ll)_miss|c(?:heck|hk|k)?_?sum|ip_?hdr|eipe|"
     "corr|recover|ecc|fec|symbol|lane|signal|pci|parity|alloc|refill|duration|link_"
 )
-"""Words in names of misses and errors that lose no packet: look-ups, checksums, repairs, retried allocations."""
+"""Words in names of misses and errors without packet loss: look-ups, checksums, repairs, retried allocations."""
 
 _GONE = (
     r"drop|discard|out_?of_?(?:buf|desc|mem)|oob(?![a-z])|allowance_?exceed|"
     r"(?<![a-z])no_?(?:rx_?|dma_?)?(?:buf|mem|desc|resource|space|skb|wqe)"
 )
 _PERHAPS_GONE = "miss|fifo|overr[ua]n|overflow|(?<![es]f)err(?!u)"
-"""An err that is not in deferred, transferred or interrupt."""
+"""Matches err, but not in deferred, transferred or interrupt."""
 
 DROP = re.compile(f"^(?!.*(?:{_ELSEWHERE}))(?:.*(?:{_GONE})|(?!.*(?:{_HARMLESS})).*(?:{_PERHAPS_GONE}))", re.IGNORECASE)
-"""Names of statistics that count packets gone, for a driver that is not in the table (verdict/driver_losses.py).
+"""Names of statistics that count lost packets, for a driver that is not in the table (verdict/driver_losses.py).
 
-Pauses and busy queues delay packets, they lose none.
+Pauses and busy queues delay packets without losing any.
 """
 
 _TX = re.compile(r"(?:^|[^a-z])tx")
 _RX = re.compile(r"(?:^|[^a-z])rx")
-_WORDS = re.compile(r"[a-z]+|\d+")
-_QUEUE_WORDS = {"queue": "", "q": "", "ring": "", "cpu": "", "channel": "", "ch": "", "rxq": "rx", "txq": "tx"}
+_TOKENS = re.compile(r"[a-z]+|\d+")
+_QUEUE_TOKENS = {"queue": "", "q": "", "ring": "", "cpu": "", "channel": "", "ch": "", "rxq": "rx", "txq": "tx"}
 
 
 def growth(seen: TrialObservations, node: str, namespace: str, interface: str, statistic: str) -> int | None:
-    """How much one counter grew over the trial; None when it was not read twice or decreased."""
+    """The growth of one counter over the trial, or None if it was not read twice or decreased."""
     index = STAT_NAMES.index(statistic)
     first = seen.before.get(node, {}).get((namespace, interface))
     last = seen.after.get(node, {}).get((namespace, interface))
@@ -77,18 +78,18 @@ def growth(seen: TrialObservations, node: str, namespace: str, interface: str, s
 
 
 def hop_counts(seen: TrialObservations, raw: StreamObservations, uut: str) -> list[HopCount]:
-    """Every hop from the generator to the capture. A capture that is not complete has no count here, only drops."""
+    """Every hop from the generator to the capture. An incomplete capture has no count here, only drops."""
     stream = raw.stream
     sent = raw.generated.sent_packets if raw.generated is not None else None
     counts = [HopCount("generator", stream.source.node, stream.source.interface, sent)]
-    previous: Place | None = None
-    way, flow = places(raw, uut), seen.flows.index(raw)
+    previous: CountingPoint | None = None
+    way, flow = counting_points(raw, uut), seen.flows.index(raw)
     for place in way:
         packets = growth(seen, place.node, place.namespace, place.interface, place.statistic)
         drops = dict(_port_drops(seen, place, previous))
         before = next((c.packets for c in reversed(counts) if c.packets is not None), None)
         if packets is not None and before is not None and before > packets:
-            # What counts for a whole node speaks for a stream only where that stream lost something.
+            # Counters of a whole node are assigned to a stream only where that stream lost something.
             drops |= _node_drops(seen, place, previous)
         counts.append(HopCount(place.hop, place.node, place.label, packets, drops))
         drops |= hop_drops(seen, flow, way, uut, place)
@@ -107,14 +108,14 @@ def hop_counts(seen: TrialObservations, raw: StreamObservations, uut: str) -> li
 
 
 def moved(counts: list[HopCount], raw: StreamObservations) -> list[HopCount]:
-    """The counts with what the capture holds, complete or not: enough to know that packets passed."""
+    """The counts with the capture's packets even if it is incomplete: enough to know that packets passed."""
     if raw.capture is None:
         return counts
     return [*counts[:-1], replace(counts[-1], packets=raw.capture.analysis.packets)]
 
 
 def capture_complete(capture: CaptureResult) -> bool:
-    """Whether tcpdump says that it dropped nothing, its file is whole, and both counts agree."""
+    """Whether tcpdump reports no drops, its file is whole, and both counts agree."""
     return (
         capture.dropped_kernel_packets == 0
         and not capture.dropped_interface_packets
@@ -124,7 +125,7 @@ def capture_complete(capture: CaptureResult) -> bool:
 
 
 def capture_drops(capture: CaptureResult) -> dict[str, int]:
-    """What tcpdump says it missed, by its own two words."""
+    """The packets that tcpdump reports as missed, in its own two categories."""
     found = {
         "capture_buffer": capture.dropped_kernel_packets,
         "capture_interface": capture.dropped_interface_packets,
@@ -132,23 +133,25 @@ def capture_drops(capture: CaptureResult) -> dict[str, int]:
     return {name: packets for name, packets in found.items() if packets}
 
 
-def _port_drops(seen: TrialObservations, place: Place, previous: Place | None) -> Iterator[tuple[str, int]]:
-    """What counters of the hop's own interface, and of the one by which the packet came, say was dropped."""
+def _port_drops(
+    seen: TrialObservations, place: CountingPoint, previous: CountingPoint | None
+) -> Iterator[tuple[str, int]]:
+    """Drops from counters of the hop's own interface, and of the interface on which the packet arrived."""
     receiving = place.statistic.startswith("rx")
     own = _interface_drops(seen, place, RX_DETAILS if receiving else (*TX_DETAILS, "tx_dropped"))
-    if not own.keys() - {"tx_dropped"}:  # the sum of all errors, for a driver that does not tell them apart
+    if not own.keys() - {"tx_dropped"}:  # the sum of all errors, for a driver that does not distinguish them
         own = _interface_drops(seen, place, ("rx_errors",) if receiving else ("tx_errors", "tx_dropped"))
     lost = driver_losses(seen, place)
-    for name, packets in without_parts(own, lost).items():
+    for name, packets in subtract_parts(own, lost).items():
         yield name, packets
     if not receiving:
         yield from _qdisc_drops(seen, place, ingress=False)
         for chain, packets in _filtered(seen, place, place.interface, "egress").items():
             yield f"nft.{chain}", packets
     if previous is not None and previous.node == place.node and previous.statistic.startswith("rx"):
-        # Received and counted there, then dropped before it was handed on: the backlog, or a hook on ingress.
-        came_by = _interface_drops(seen, previous, (*RX_DETAILS, "rx_dropped"))
-        dropped = without_parts(came_by, driver_losses(seen, previous)).get("rx_dropped")
+        # Received and counted there, then dropped before the next hop: the backlog, or a hook on ingress.
+        arrival_drops = _interface_drops(seen, previous, (*RX_DETAILS, "rx_dropped"))
+        dropped = subtract_parts(arrival_drops, driver_losses(seen, previous)).get("rx_dropped")
         if dropped:
             yield f"{previous.interface}.rx_dropped", dropped
         yield from _dropped_after_counting(seen, previous)
@@ -161,21 +164,21 @@ def _port_drops(seen: TrialObservations, place: Place, previous: Place | None) -
             yield f"driver.{name}", packets
 
 
-def _dropped_after_counting(seen: TrialObservations, place: Place) -> Iterator[tuple[str, int]]:
-    """What a driver dropped of the packets that its interface had counted as received."""
+def _dropped_after_counting(seen: TrialObservations, place: CountingPoint) -> Iterator[tuple[str, int]]:
+    """Packets that a driver dropped after its interface had counted them as received."""
     for name, (packets, loss) in driver_losses(seen, place).items():
         if loss.handed_on:
             yield f"{place.interface}.driver.{name}", packets
 
 
-def _interface_drops(seen: TrialObservations, place: Place, names: Sequence[str]) -> dict[str, int]:
-    """Those of the interface's own counters that grew."""
+def _interface_drops(seen: TrialObservations, place: CountingPoint, names: Sequence[str]) -> dict[str, int]:
+    """The interface's own counters that grew."""
     grown = {name: growth(seen, place.node, place.namespace, place.interface, name) for name in names}
     return {name: packets for name, packets in grown.items() if packets}
 
 
-def driver_losses(seen: TrialObservations, place: Place) -> dict[str, tuple[int, Loss]]:
-    """By how much those of a driver's statistics grew that count lost packets."""
+def driver_losses(seen: TrialObservations, place: CountingPoint) -> dict[str, tuple[int, Loss]]:
+    """The growth of those driver statistics that count lost packets."""
     grown = driver_growth(seen, place.node, place.namespace, place.interface)
     driver = _driver(seen, place.node, place.namespace, place.interface)
     known = losses_of(driver) if driver is not None else None
@@ -205,11 +208,11 @@ def _numbered(name: str) -> bool:
 
 def _kind(name: str) -> tuple[str, ...]:
     """A statistic's name without its queue: equal for a sum over queues and its parts."""
-    words = (_QUEUE_WORDS.get(word, word) for word in _WORDS.findall(name.lower()))
-    return tuple(word for word in words if word and not word.isdigit())
+    tokens = (_QUEUE_TOKENS.get(word, word) for word in _TOKENS.findall(name.lower()))
+    return tuple(word for word in tokens if word and not word.isdigit())
 
 
-def without_parts(sums: dict[str, int], lost: Mapping[str, tuple[int, Loss]]) -> dict[str, int]:
+def subtract_parts(sums: dict[str, int], lost: Mapping[str, tuple[int, Loss]]) -> dict[str, int]:
     """The interface's counters minus the parts that the driver's own counters list.
 
     A part is subtracted from the first of its sums that is not smaller.
@@ -223,7 +226,7 @@ def without_parts(sums: dict[str, int], lost: Mapping[str, tuple[int, Loss]]) ->
 
 
 def _driver(seen: TrialObservations, node: str, namespace: str, interface: str) -> str | None:
-    """The name of an interface's driver, the same before and after; None: unknown."""
+    """The name of an interface's driver, the same before and after, or None if unknown."""
     names = {
         drops.drivers.get(interface) for drops in _drops(seen, node, namespace) if drops and drops.drivers is not None
     }
@@ -234,13 +237,13 @@ def _driver(seen: TrialObservations, node: str, namespace: str, interface: str) 
 
 
 def _direction(name: str) -> bool | None:
-    """True for a driver's rx statistic, False for tx, None where its name does not say."""
+    """True for a driver's rx statistic, False for tx, or None if its name does not show it."""
     receiving, sending = _RX.search(name.lower()) is not None, _TX.search(name.lower()) is not None
     return None if receiving == sending else receiving
 
 
-def _node_drops(seen: TrialObservations, place: Place, previous: Place | None) -> dict[str, int]:
-    """Counters that only a whole node or network stack has; told where a packet should have been handed on."""
+def _node_drops(seen: TrialObservations, place: CountingPoint, previous: CountingPoint | None) -> dict[str, int]:
+    """Drops from counters of a whole node or network stack, for a hop where a packet should have been passed on."""
     if previous is None or previous.node != place.node or place.statistic.startswith("rx"):
         return {}
     found = {}
@@ -256,11 +259,11 @@ def _node_drops(seen: TrialObservations, place: Place, previous: Place | None) -
     return found
 
 
-def _filtered(seen: TrialObservations, place: Place, interface: str | None, hook: str | None) -> dict[str, int]:
-    """Packets that a firewall's rules counted and dropped, by table and chain; ``interface`` None: those on none."""
+def _filtered(seen: TrialObservations, place: CountingPoint, interface: str | None, hook: str | None) -> dict[str, int]:
+    """Packets that a firewall's rules counted and dropped, by table and chain. ``interface`` None: rules for none."""
     first, last = (drops.filters if drops else None for drops in _drops(seen, place.node, place.namespace))
     if first is None or last is None:
-        return {}  # what the rules had counted before is not known, and is not zero
+        return {}  # the earlier counts of the rules are unknown, not zero
     before, after = (
         {
             (rule.family, rule.table, rule.chain, rule.handle): rule.packets
@@ -271,7 +274,7 @@ def _filtered(seen: TrialObservations, place: Place, interface: str | None, hook
     )
     found: dict[str, int] = {}
     for key, packets in after.items():
-        # A handle is never given twice while a table stands; a rule that was not there before began at nothing.
+        # A handle is not reused during the life of a table; a rule that is new began at zero.
         moved = packets - before.get(key, 0)
         if moved > 0:
             chain = f"{key[1]}.{key[2]}"
@@ -280,7 +283,7 @@ def _filtered(seen: TrialObservations, place: Place, interface: str | None, hook
 
 
 def _softnet(first: DropCounters | None, last: DropCounters | None) -> int | None:
-    """Packets that no backlog had room for, over all processors; None when it is not known."""
+    """Packets that no backlog had room for, over all processors, or None if unknown."""
     before, after = (None if drops is None else drops.softnet for drops in (first, last))
     if before is None or after is None or len(before) != len(after):
         return None
@@ -289,7 +292,7 @@ def _softnet(first: DropCounters | None, last: DropCounters | None) -> int | Non
 
 
 def qdisc_growth(seen: TrialObservations, node: str, namespace: str, interface: str) -> list[tuple[str, QdiscCounts]]:
-    """(kind, growth of its counts) of the queueing disciplines of one interface that are the same as before."""
+    """(kind, growth of its counts) of one interface's queueing disciplines that are the same as before."""
     before, after = (
         [row for row in (drops.qdiscs if drops else ()) if row[0] == interface]
         for drops in _drops(seen, node, namespace)
@@ -304,22 +307,22 @@ def qdisc_growth(seen: TrialObservations, node: str, namespace: str, interface: 
     return found
 
 
-def _qdisc_drops(seen: TrialObservations, place: Place, *, ingress: bool) -> Iterator[tuple[str, int]]:
+def _qdisc_drops(seen: TrialObservations, place: CountingPoint, *, ingress: bool) -> Iterator[tuple[str, int]]:
     for kind, grown in qdisc_growth(seen, place.node, place.namespace, place.interface):
         if (kind in ("ingress", "clsact")) == ingress and grown.drops:
             yield f"qdisc_{kind}", grown.drops
 
 
 def driver_growth(seen: TrialObservations, node: str, namespace: str, interface: str) -> dict[str, int]:
-    """A driver's statistics that tell of trouble and moved over the trial."""
+    """A driver's statistics that indicate trouble and grew over the trial."""
     before, after = (drops.driver.get(interface) if drops else None for drops in _drops(seen, node, namespace))
     if before is None or after is None:
         return {}
-    # One that was 0 before is not listed there.
+    # A counter that was 0 before is not listed there.
     return {name: packets - before.get(name, 0) for name, packets in after.items() if packets > before.get(name, 0)}
 
 
 def _drops(seen: TrialObservations, node: str, namespace: str) -> list[NamespaceDrops | None]:
     """The drop counters of one namespace, before and after."""
-    told = (reading.drops for reading in seen.readings(node))
-    return [None if drops is None else drops.namespaces.get(namespace) for drops in told]
+    counters = (reading.drops for reading in seen.readings(node))
+    return [None if drops is None else drops.namespaces.get(namespace) for drops in counters]

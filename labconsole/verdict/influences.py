@@ -1,6 +1,6 @@
-"""What else went on while a trial ran, on every node, for the record; and what of it makes the run suspect. Pure.
+"""Other activity on every node during a trial, for the record, and the part of it that makes the run suspect. Pure.
 
-On an emulated testbed all nodes share one machine: the time that a hypervisor stole from it is told and not judged.
+On an emulated testbed all nodes share one machine: the time that a hypervisor stole from it is reported but not judged.
 """
 
 from __future__ import annotations
@@ -8,28 +8,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from labconsole.measure.packet_times import numbers_doubt, packet_times, timed_all, xdp_words
+from labconsole.measure.packet_times import describe_xdp, numbers_doubt, packet_times, timed_all
 from labconsole.model.record.clocks import EXTENSION as CLOCKS
 from labconsole.model.record.clocks import ClockAgreement
 from labconsole.model.record.extension import read_extension
 from labconsole.model.record.run import Figures, Reason, StreamRecord
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.changes import settings_changes
-from labconsole.verdict.foreign import foreign
-from labconsole.verdict.held_back import held_back
-from labconsole.verdict.machines import Machine, machines, same_machine, unseen
-from labconsole.verdict.observed import TrialObservations
+from labconsole.verdict.foreign_packets import foreign
+from labconsole.verdict.observations import TrialObservations
+from labconsole.verdict.offered_shortfall import pauses
+from labconsole.verdict.queue_drain import find_queue_drain
 from labconsole.verdict.reasons import reason
-from labconsole.verdict.shortfall import pauses
-from labconsole.verdict.way import data_ports
+from labconsole.verdict.shared_hosts import Machine, machines, same_machine, unseen
+from labconsole.verdict.stream_path import data_ports
 from labconsole.wire.facts import Login
-from labconsole.wire.surroundings import BusyProcess, CpuShares, NodeSurroundings, UsageWindow
+from labconsole.wire.host_activity import BusyProcess, CpuShares, NodeSurroundings, UsageWindow
 
 NAMED_RATIO = 0.05
-"""Of one processor: a process that used more is named."""
+"""The share of one processor above which a process is named."""
 
 OTHERS = ("other", "labconsole", "guest")
-"""Whose processes are not ours, in the agent's words. A guest that the platform attests is ours."""
+"""Owners of processes that are not ours, by the agent's classification. A guest that the platform attests is ours."""
 
 
 def influences(seen: TrialObservations, streams: tuple[StreamRecord, ...], uut: str) -> list[Figures]:
@@ -55,31 +55,31 @@ def influences(seen: TrialObservations, streams: tuple[StreamRecord, ...], uut: 
             for each in foreign(seen, raw, record, uut)
         ]
         if record.capture is not None and not record.capture.complete and timed_all(record):
-            told = (
+            detail = (
                 f"{record.name}: the capture is not complete, and the sink's kernel counted each packet that its NIC "
             )
-            told += (
+            detail += (
                 "counted"
                 + numbers_doubt(record)
                 + "; sequence numbers and the sample of delays are of what was captured"
             )
             figures = {"stream": record.name, "dropped_packets": record.capture.dropped_packets}
-            found.append(_entry(raw.stream.sink.node, "capture_incomplete", told, **figures))
+            found.append(_entry(raw.stream.sink.node, "capture_incomplete", detail, **figures))
         clocks = read_extension(record.extensions, CLOCKS, ClockAgreement)
         if clocks is not None and clocks.contradicted:
             figures = {"stream": record.name, "stated_ns": clocks.stated_ns, "measured_ns": clocks.measured_ns}
             found.append(
                 _entry(raw.stream.sink.node, "clocks_contradicted", f"{record.name}: {clocks.unused}", **figures)
             )
-        late = held_back(record)
+        late = find_queue_drain(record)
         if late is not None:
             found.append(_entry(raw.stream.sink.node, "buffered", f"{record.name}: {late.sentence}", **late.figures))
         for node, interface in data_ports(raw, uut):
             paused = pauses(seen, node, interface)
             if paused:
-                words = ", ".join(f"{name} {packets}" for name, packets in paused.items())
+                counts = ", ".join(f"{name} {packets}" for name, packets in paused.items())
                 found.append(
-                    _entry(node, "flow_control", f"{interface}: {words}", interface=interface, counters=paused)
+                    _entry(node, "flow_control", f"{interface}: {counts}", interface=interface, counters=paused)
                 )
             for key, old, new in settings_changes(seen, node, [interface], unjudged=True):
                 found.append(_entry(node, "setting", f"{key} went from {old} to {new}"))
@@ -87,13 +87,13 @@ def influences(seen: TrialObservations, streams: tuple[StreamRecord, ...], uut: 
 
 
 def _timed_by_xdp(record: StreamRecord, node: str, interface: str) -> Iterator[Figures]:
-    """At a sink's port: the times of all streams that end there are by one program."""
-    told = packet_times(record)
-    words = None if told is None else xdp_words(told)
-    if told is not None and words is not None:
-        figures = {} if told.port is None else told.port.model_dump(mode="json")
-        detail = f"{interface}: packets were timed by {told.by}: {words}"
-        yield _entry(node, "xdp", detail, interface=interface, by=told.by, **figures)
+    """An entry for a sink's port: one program measures the times of all streams that end there."""
+    timing = packet_times(record)
+    xdp_description = None if timing is None else describe_xdp(timing)
+    if timing is not None and xdp_description is not None:
+        figures = {} if timing.port is None else timing.port.model_dump(mode="json")
+        detail = f"{interface}: packets were timed by {timing.by}: {xdp_description}"
+        yield _entry(node, "xdp", detail, interface=interface, by=timing.by, **figures)
 
 
 def _entry(node: str, kind: str, detail: str, **figures: Any) -> Figures:
@@ -110,7 +110,7 @@ def _attested(seen: TrialObservations, node: str, uut: str) -> set[str]:
 
 
 def _cpu(seen: TrialObservations, nodes: Machine) -> Iterator[Figures]:
-    """Of a machine's processors, by the first of its nodes that can tell."""
+    """The load of a machine's processors, from its first node that reports it."""
     for node, last in nodes.items():
         if last.window is not None and last.window.cpu is not None:
             yield _processors(seen, nodes, node, last.window, last.window.cpu)
@@ -133,8 +133,8 @@ def _processors(seen: TrialObservations, nodes: Machine, node: str, window: Usag
         for whose, seconds in (reading.window.used_s if reading.window is not None else {}).items():
             used_s[whose] = round(used_s.get(whose, 0.0) + seconds, 3)
     hidden = unseen(seen, nodes)
-    if hidden is not None and hidden.at_least_ratio >= NAMED_RATIO:
-        detail += f"; at least {hidden.at_least_ratio:.0%} of one used by processes that no node sees"
+    if hidden is not None and hidden.lower_bound_ratio >= NAMED_RATIO:
+        detail += f"; at least {hidden.lower_bound_ratio:.0%} of one used by processes that no node sees"
     return _entry(
         node,
         "cpu",
@@ -146,7 +146,7 @@ def _processors(seen: TrialObservations, nodes: Machine, node: str, window: Usag
         cpus=nodes[node].cpus,
         used_s=used_s,
         window_s=window.elapsed_s,
-        unseen_ratio=None if hidden is None else hidden.at_least_ratio,
+        unseen_ratio=None if hidden is None else hidden.lower_bound_ratio,
     )
 
 
@@ -158,13 +158,13 @@ def _processes(node: str, last: NodeSurroundings, attested: set[str]) -> Iterato
         ratio = process.cpu_s / window.elapsed_s if window.elapsed_s else 0.0
         if ratio < NAMED_RATIO or process.whose == "ours":
             continue
-        whose = _whose(process, last, attested)
+        whose = _find_owner(process, last, attested)
         detail = f"{process.name} ({process.pid}, {whose}) used {ratio:.0%} of a processor"
         yield _entry(node, "process", detail, name=process.name, pid=process.pid, whose=whose, cpu_ratio=ratio)
 
 
-def _whose(process: BusyProcess, last: NodeSurroundings, attested: set[str]) -> str:
-    """The agent's word, but a guest that the platform attests is ours."""
+def _find_owner(process: BusyProcess, last: NodeSurroundings, attested: set[str]) -> str:
+    """The agent's classification, except that a guest that the platform attests is ours."""
     names = {guest.pid: guest.name for guest in last.guests}
     return "ours" if names.get(process.pid) in attested else process.whose
 
@@ -172,12 +172,12 @@ def _whose(process: BusyProcess, last: NodeSurroundings, attested: set[str]) -> 
 def _people(node: str, first: NodeSurroundings | None, last: NodeSurroundings | None) -> Iterator[Figures]:
     before, after = ({_login(entry) for entry in side.logins or ()} if side else set() for side in (first, last))
     if before | after:
-        words = sorted(before | after)
-        came, went = sorted(after - before), sorted(before - after)
+        logins = sorted(before | after)
+        started, went = sorted(after - before), sorted(before - after)
         change = "".join(
-            [f"; started: {', '.join(came)}" if came else "", f"; ended: {', '.join(went)}" if went else ""]
+            [f"; started: {', '.join(started)}" if started else "", f"; ended: {', '.join(went)}" if went else ""]
         )
-        yield _entry(node, "logins", f"{', '.join(words)}{change}", logins=words, came=came, went=went)
+        yield _entry(node, "logins", f"{', '.join(logins)}{change}", logins=logins, came=started, went=went)
 
 
 def _login(entry: Login) -> str:
@@ -201,11 +201,11 @@ def _guest_names(side: NodeSurroundings | None, attested: set[str]) -> set[str]:
     return {guest.name for guest in side.guests if guest.name not in attested} if side is not None else set()
 
 
-# What of it is judged
+# Activity that is judged
 
 
 def unobserved(seen: TrialObservations) -> Iterator[Reason]:
-    """What could not be asked: of it nobody knows whether it disturbed."""
+    """A reason for everything that could not be observed: it may have disturbed the trial."""
     for note in seen.notes:
         if note.get("kind") == "not_observed":
             yield reason("not_observed", f"{note['node']}: {note['detail']}", node=note["node"])
@@ -214,7 +214,7 @@ def unobserved(seen: TrialObservations) -> Iterator[Reason]:
 def doubts(
     seen: TrialObservations, streams: tuple[StreamRecord, ...], limits: Tolerances, uut: str, *, emulated: bool
 ) -> Iterator[Reason]:
-    """Reasons that lie in what others did meanwhile."""
+    """Reasons from what others did during the trial."""
     for node in seen.end:
         first, last = (reading.surroundings for reading in seen.readings(node))
         attested = _attested(seen, node, uut)
@@ -236,18 +236,20 @@ def doubts(
                 )
     for nodes in machines(seen):
         hidden = unseen(seen, nodes)
-        if hidden is not None and hidden.at_least_ratio > limits.other_cpu_ratio:
+        if hidden is not None and hidden.lower_bound_ratio > limits.other_cpu_ratio:
             names = ", ".join(nodes)
             yield reason(
                 "unseen_cpu",
-                f"at least {hidden.at_least_ratio:.0%} of a processor went to processes that none of {names} sees, on "
-                f"the machine they run on",
+                f"at least {hidden.lower_bound_ratio:.0%} of a processor went to processes that none of {names} sees, "
+                f"on the machine they run on",
                 nodes=list(nodes),
                 cpu_ratio=hidden.cpu_ratio,
                 error_ratio=hidden.error_ratio,
             )
-    told = [each for raw, record in zip(seen.flows, streams, strict=True) for each in foreign(seen, raw, record, uut)]
-    for each in told:
+    traffic = [
+        each for raw, record in zip(seen.flows, streams, strict=True) for each in foreign(seen, raw, record, uut)
+    ]
+    for each in traffic:
         if each.doubtful(limits.foreign_packets):
             yield reason("foreign_frames", f"{each.node}/{each.sentence}", node=each.node, **each.figures)
 
@@ -259,14 +261,15 @@ def _other_cpu(
         return
     used_s = sum(window.used_s.get(whose, 0.0) for whose in OTHERS)
     others = [process for process in window.processes if process.whose in OTHERS]
-    used_s -= sum(process.cpu_s for process in others if _whose(process, last, attested) == "ours")
+    used_s -= sum(process.cpu_s for process in others if _find_owner(process, last, attested) == "ours")
     ratio = used_s / window.elapsed_s
     if ratio > limits.other_cpu_ratio:
-        named = [process for process in others if _whose(process, last, attested) != "ours"][:5]
-        words = ", ".join(f"{process.name} {process.cpu_s / window.elapsed_s:.0%}" for process in named)
+        named = [process for process in others if _find_owner(process, last, attested) != "ours"][:5]
+        named_shares = ", ".join(f"{process.name} {process.cpu_s / window.elapsed_s:.0%}" for process in named)
         yield reason(
             "other_cpu",
-            f"other processes used {ratio:.0%} of a processor on {node}" + (f": {words}" if words else ""),
+            f"other processes used {ratio:.0%} of a processor on {node}"
+            + (f": {named_shares}" if named_shares else ""),
             node=node,
             cpu_ratio=ratio,
             processes=[{"name": process.name, "pid": process.pid, "cpu_s": process.cpu_s} for process in named],

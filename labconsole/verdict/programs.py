@@ -1,16 +1,16 @@
-"""Whether all guests that worked had the same file of a program. Pure."""
+"""Checks whether all working guests had the same file of a program. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from labconsole.model.record.crew_trial import ProgramSeen
+from labconsole.model.record.crew_trial import ProgramRecord
 from labconsole.model.record.run import Reason
 from labconsole.verdict.reasons import reason
 
 
-def program_reasons(program: ProgramSeen | None) -> Iterator[Reason]:
-    """Different files, or guests of which it is not known."""
+def program_reasons(program: ProgramRecord | None) -> Iterator[Reason]:
+    """Reasons: different files, or guests whose file is unknown."""
     if program is None:
         return
     if len(program.sha256) > 1:

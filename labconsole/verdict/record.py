@@ -1,10 +1,10 @@
-"""From what a trial saw to its run record. Pure: counts are subtracted here, nothing is read."""
+"""Builds a run's record from the trial's observations. Pure: counts are subtracted here, nothing is read."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from labconsole.measure.arrivals import by_capture, by_counters, forwarding_pps
+from labconsole.measure.arrivals import build_capture_arrivals, build_counter_arrivals, forwarding_pps
 from labconsole.measure.counts import (
     choose_measured,
     loss_packets,
@@ -14,8 +14,8 @@ from labconsole.measure.counts import (
     rate_pps,
     total,
 )
-from labconsole.measure.ledger import HopCount, build_ledger, frozen, without
-from labconsole.model.conditions import seen_conditions
+from labconsole.measure.ledger import HopCount, build_ledger, frozen, mask_counts
+from labconsole.model.conditions import read_conditions
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.envelope import Envelope
@@ -35,17 +35,17 @@ from labconsole.model.record.run import (
     Total,
 )
 from labconsole.model.tolerances import Tolerances
-from labconsole.verdict.calibrated import doubted, instrument_reasons
+from labconsole.verdict.calibration_check import doubted, instrument_reasons
 from labconsole.verdict.changes import clock_moved_ns
 from labconsole.verdict.hops import capture_complete, growth, hop_counts, moved
 from labconsole.verdict.influences import influences
 from labconsole.verdict.kernel_drops import extensions
-from labconsole.verdict.node_settings import with_settings
-from labconsole.verdict.observed import StreamObservations, TrialObservations
+from labconsole.verdict.node_settings import add_settings
+from labconsole.verdict.observations import StreamObservations, TrialObservations
+from labconsole.verdict.stream_path import counting_points
 from labconsole.verdict.telemetry import telemetry_extension
-from labconsole.verdict.timing import with_timing
+from labconsole.verdict.timing import add_timing
 from labconsole.verdict.verdict import judge
-from labconsole.verdict.way import places
 from labconsole.wire.capture import CapturedStream
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.version import __version__
@@ -66,28 +66,28 @@ def build_record(
     set_up: SetUp | None = None,
     in_force: InForce | None = None,
 ) -> RunRecord:
-    """The record of one trial, with its verdict. ``envelope``: the calibration that the run is held against."""
+    """The record of one trial, with its verdict. ``envelope``: the calibration that the run is compared with."""
     counts = [hop_counts(seen, raw, inventory.uut) for raw in seen.flows]
     still = [frozen(moved(hops, raw)) for hops, raw in zip(counts, seen.flows, strict=True)]
     requests = [*(request for _ in seen.streams), *(seen.second_request or request for _ in seen.second_streams)]
     flows = tuple(
-        with_timing(
-            _stream_record(seen, raw, without(hops, frozen_at), inventory, asked),
+        add_timing(
+            _stream_record(seen, raw, mask_counts(hops, frozen_at), inventory, stream_request),
             raw,
             environment,
             clock_moved_ns(seen, raw.stream.source.node) or 0,
         )
-        for raw, hops, frozen_at, asked in zip(seen.flows, counts, still, requests, strict=True)
+        for raw, hops, frozen_at, stream_request in zip(seen.flows, counts, still, requests, strict=True)
     )
     streams, second_streams = flows[: len(seen.streams)], flows[len(seen.streams) :]
-    stood_still = {
+    frozen_hops = {
         raw.stream.name: [hops[place].hop for place in frozen_at]
         for raw, hops, frozen_at in zip(seen.flows, counts, still, strict=True)
     }
     seen = replace(seen, background=_background(seen, second_streams, request))
     environment = {**environment, "platform": seen.attestation}
     if "nodes" in environment:
-        environment["nodes"] = with_settings(environment["nodes"], seen.settings(), inventory)
+        environment["nodes"] = add_settings(environment["nodes"], seen.settings(), inventory)
     return RunRecord(
         run_id=seen.run_id,
         started_at=seen.started_at,
@@ -103,7 +103,7 @@ def build_record(
         total=_total(streams),
         background=seen.background,
         verdict=doubted(
-            judge(seen, flows, request, tolerances, inventory=inventory, stood_still=stood_still),
+            judge(seen, flows, request, tolerances, inventory=inventory, frozen_hops=frozen_hops),
             instrument_reasons(envelope, request, streams),
         ),
         influences=tuple(influences(seen, flows, inventory.uut)),
@@ -112,9 +112,9 @@ def build_record(
         failure=seen.failure,
         role=role,
         set_up=set_up,
-        conditions=seen_conditions(environment, inventory.uut),
+        conditions=read_conditions(environment, inventory.uut),
         in_force=in_force,
-        extensions=extensions(seen, [places(raw, inventory.uut) for raw in seen.flows], inventory.uut)
+        extensions=extensions(seen, [counting_points(raw, inventory.uut) for raw in seen.flows], inventory.uut)
         | telemetry_extension(seen.work),
     )
 
@@ -122,7 +122,7 @@ def build_record(
 def _background(
     seen: TrialObservations, second_streams: tuple[StreamRecord, ...], request: DesignPoint
 ) -> Background | None:
-    """The load with the second guest's own streams; one of which nothing is known when it was asked for in vain."""
+    """The load with the second guest's own streams. A load that was requested but is missing has only its kind."""
     if seen.background is None:
         return None if request.background == "none" else Background(kind=request.background)
     if not second_streams:
@@ -147,7 +147,7 @@ def _stream_record(
     offered = offered_packets(generator, at["source_nic"])
     capture = _capture(raw)
     measured, witness = choose_measured(capture, at["sink_nic"])
-    uut_out = _at_port(seen, at, "uut_out", inventory.uut, stream.uut_out, "tx_packets", measured)
+    uut_out = _count_at_port(seen, at, "uut_out", inventory.uut, stream.uut_out, "tx_packets", measured)
     sides = lost_by_side(generator, at["source_nic"], uut_out, measured)
     arrivals = _arrivals(seen, raw, measured, witness, duration_s)
     forwarded = forwarding_pps(arrivals, duration_s)
@@ -181,7 +181,9 @@ def _stream_record(
         capture=capture,
         counters={
             "source_tx_packets": at["source_nic"],
-            "uut_in_rx_packets": _at_port(seen, at, "uut_in", inventory.uut, stream.uut_in, "rx_packets", measured),
+            "uut_in_rx_packets": _count_at_port(
+                seen, at, "uut_in", inventory.uut, stream.uut_in, "rx_packets", measured
+            ),
             "uut_out_tx_packets": uut_out,
             "sink_rx_packets": at["sink_nic"],
         },
@@ -199,7 +201,7 @@ def _stream_record(
     )
 
 
-def _at_port(
+def _count_at_port(
     seen: TrialObservations,
     at: dict[str, int | None],
     hop: str,
@@ -208,7 +210,7 @@ def _at_port(
     statistic: str,
     measured: int | None,
 ) -> int | None:
-    """A port of the UUT: as in the ledger where it is a hop. Elsewhere, too, one that stood still was not read."""
+    """The count at a port of the UUT, from the ledger if it is a hop; None for a counter that should have moved."""
     if hop in at:
         return at[hop]
     grown = growth(seen, node, "", interface, statistic)
@@ -218,27 +220,27 @@ def _at_port(
 def _arrivals(
     seen: TrialObservations, raw: StreamObservations, measured: int | None, witness: str | None, sending_s: float | None
 ) -> Arrivals | None:
-    """When what was measured came, by the witness that measured it."""
+    """The arrival times of the measured packets, from the witness that measured them."""
     if measured is None:
         return None
     if witness == "capture" and raw.capture is not None:
-        return by_capture(_counted(raw), measured)
+        return build_capture_arrivals(_counted(raw), measured)
     node, key = raw.stream.sink.node, ("", raw.stream.sink.interface)
     ends = [seen.before.get(node, {}).get(key), seen.after.get(node, {}).get(key)]
     first, last = ((each.monotonic_ns, each.values[RX_PACKETS]) if each is not None else None for each in ends)
     if first is None or last is None:
         return None
     between = [each for each in raw.sink_samples if first[0] < each[0] < last[0]]
-    return by_counters([first, *between, last], measured, sending_s, _counted(raw))
+    return build_counter_arrivals([first, *between, last], measured, sending_s, _counted(raw))
 
 
 def _counted(raw: StreamObservations) -> list[CapturedStream]:
-    """What the capture holds, by stream."""
+    """The streams in the capture."""
     return [] if raw.capture is None else raw.capture.analysis.streams
 
 
 def _capture(raw: StreamObservations) -> CaptureCounts | None:
-    """tcpdump's summary and our count of its file; complete only if nothing dropped and both agree."""
+    """tcpdump's summary and our count of its file. It is complete only if nothing was dropped and both agree."""
     if raw.capture is None:
         return None
     dropped = raw.capture.dropped_kernel_packets
@@ -252,7 +254,7 @@ def _capture(raw: StreamObservations) -> CaptureCounts | None:
 
 
 def _sequence(raw: StreamObservations) -> Sequence | None:
-    """The sequence findings of the stream's frames in its capture; None when they do not hold just this stream."""
+    """The sequence findings for the stream's frames in its capture, or None if the capture contains other streams."""
     if raw.capture is None:
         return None
     streams = raw.capture.analysis.streams
@@ -296,9 +298,9 @@ def _total(streams: tuple[StreamRecord, ...]) -> Total:
 
 
 def _forwarded(stream: StreamRecord, unit: str) -> float | None:
-    """What a stream adds to the sum: one of which too little came for a window, what came over the sending time.
+    """A stream's part of the total rate; with too few arrivals for a window, the arrivals over the sending time.
 
-    Without it, a platform that starves a stream would have no rate, and so drop out of every mean.
+    Otherwise a platform that starves a stream would have no rate, and would be missing from every mean.
     """
     few = stream.measured_packets is not None and stream.measured_packets < 2
     rate: float | None = getattr(stream, f"{'measured' if few else 'forwarding'}_{unit}")

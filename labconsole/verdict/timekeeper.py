@@ -1,20 +1,23 @@
-"""What makes times by the node outside doubtful, and moved swap: of every experiment with guests in number. Pure."""
+"""Doubts about times measured by the timekeeper, and about swap, for all experiments with several guests. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from labconsole.model.record.crew_trial import TimekeeperSeen
+from labconsole.model.record.crew_trial import TimekeeperRecord
 from labconsole.model.record.run import Figures, Reason
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.reasons import reason
 
 LEAST_STEP_S, STEP_RATIO = 0.001, 0.001
-"""The timekeeper's clock may be set by a thousandth of the shortest time, and by what it resolves."""
+"""The timekeeper's clock may be set by a thousandth of the shortest time, and by its resolution."""
 
 
-def timekeeper_reasons(seen: TimekeeperSeen, shortest_s: float, limits: Tolerances) -> Iterator[Reason]:
-    """``shortest_s``: of the times that were taken; a step of the clock goes into each as it is."""
+def timekeeper_reasons(seen: TimekeeperRecord, shortest_s: float, limits: Tolerances) -> Iterator[Reason]:
+    """Reasons against the timekeeper's times.
+
+    ``shortest_s``: the shortest measured time; a step of the clock changes each time by its full amount.
+    """
     for sender in seen.doubled:
         yield reason("mark_forged", f"a mark of {sender} came twice", node=seen.node, copy=sender)
     if seen.strange_packets:
@@ -30,12 +33,12 @@ def timekeeper_reasons(seen: TimekeeperSeen, shortest_s: float, limits: Toleranc
 
 
 def interrupted_note(node: str, why: str) -> Figures:
-    """Of what is not observed: the timekeeper did not listen all the time."""
+    """An entry on what was not observed: the timekeeper did not listen all the time."""
     return {"node": node, "kind": "not_observed", "detail": f"listening for marks was interrupted: {why}"}
 
 
 def swap_reasons(swapped_pages: int | None) -> Iterator[Reason]:
-    """None: it is not known."""
+    """A reason if pages were swapped. ``swapped_pages`` is None if unknown."""
     if swapped_pages:
         detail = f"the unit under test moved {swapped_pages} pages in or out of swap"
         yield reason("swapped", detail, pages=swapped_pages)

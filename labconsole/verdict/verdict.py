@@ -1,30 +1,30 @@
-"""The verdict: valid, suspect or invalid, with every reason as a code, a sentence and evidence. Pure; no I/O, no clock.
+"""The verdict: valid, suspect or invalid, with reasons as code, sentence and evidence. Pure; no I/O, no clock.
 
-Here are the reasons that lie in the trial itself, its generators and its witnesses; changes.py has those that lie in a
-difference between begin and end, influences.py those that lie in what others did meanwhile; consequences.py puts them
-in order.
+This module has the reasons from the trial itself, its generators and its witnesses. changes.py has those from
+differences between begin and end, influences.py those from what others did during the trial; reason_tree.py arranges
+them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from labconsole.measure.ledger_picture import hop_words
+from labconsole.measure.ledger_picture import format_hop
 from labconsole.measure.packet_times import packet_times, third_count, timed_all
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.run import LedgerHop, Reason, StreamRecord, Verdict
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.changes import changes
-from labconsole.verdict.consequences import weighed
-from labconsole.verdict.held_back import coarse, held_back
 from labconsole.verdict.hops import capture_drops
 from labconsole.verdict.influences import doubts, unobserved
 from labconsole.verdict.kernel_drops import judged
-from labconsole.verdict.observed import StreamObservations, TrialObservations
+from labconsole.verdict.observations import StreamObservations, TrialObservations
+from labconsole.verdict.offered_shortfall import find_shortfall_causes
+from labconsole.verdict.queue_drain import coarse, find_queue_drain
+from labconsole.verdict.reason_tree import weighed
 from labconsole.verdict.reasons import reason
-from labconsole.verdict.shortfall import why_short
-from labconsole.verdict.way import places
+from labconsole.verdict.stream_path import counting_points
 
 FAILURES = {"node_lost": "link_lost", "lease_taken": "lease_taken"}
 """Codes for the failures that have one of their own."""
@@ -37,33 +37,33 @@ def judge(
     limits: Tolerances,
     *,
     inventory: Inventory,
-    stood_still: dict[str, list[str]],
+    frozen_hops: dict[str, list[str]],
 ) -> Verdict:
-    """The verdict on one trial from what was seen and what was derived from it.
+    """The verdict on one trial, from its observations and the values derived from them.
 
-    ``streams``: of every flow, the second guest's own ones last. ``stood_still``: per stream, the hops whose counter
+    ``streams``: of every flow, the second guest's own ones last. ``frozen_hops``: per stream, the hops whose counter
     did not move while packets passed.
     """
     reasons = [*_trial(seen, limits)]
     reasons += changes(seen, limits, inventory.uut)
     for place, (raw, record) in enumerate(zip(seen.flows, streams, strict=True)):
-        asked = request if place < len(seen.streams) else seen.second_request or request
+        stream_request = request if place < len(seen.streams) else seen.second_request or request
         if not seen.aborted:
-            reasons += _generator(seen, raw, record, asked, limits)
+            reasons += _generator(seen, raw, record, stream_request, limits)
         reasons += _witnesses(raw, record, limits)
         reasons += _buffered(record)
-        for hop in stood_still.get(record.name, ()):
+        for hop in frozen_hops.get(record.name, ()):
             reasons.append(
                 reason(
                     "counter_froze",
-                    f"{record.name}: the counter at {hop_words(hop)} stood still; packets passed before and after it",
+                    f"{record.name}: the counter at {format_hop(hop)} stood still; packets passed before and after it",
                     stream=record.name,
                     hop=hop,
                 )
             )
     reasons += unobserved(seen)
     reasons += doubts(seen, streams, limits, inventory.uut, emulated=inventory.emulated)
-    reasons += judged(seen, streams, [places(raw, inventory.uut) for raw in seen.flows], request.duration_s)
+    reasons += judged(seen, streams, [counting_points(raw, inventory.uut) for raw in seen.flows], request.duration_s)
     reasons += seen.doubts
     return weighed(reasons)
 
@@ -107,7 +107,7 @@ def _generator(
     if record.intended_packets is not None:
         short = (record.intended_packets - record.offered_packets) / record.intended_packets
         if abs(short) > limits.offered_ratio:
-            yield _off_target(seen, raw, record, request, limits, short)
+            yield _judge_off_target(seen, raw, record, request, limits, short)
     if record.offered_duration_s is not None:
         stretch = record.offered_duration_s / request.duration_s - 1
         if abs(stretch) > limits.duration_ratio:
@@ -120,7 +120,7 @@ def _generator(
             )
 
 
-def _off_target(
+def _judge_off_target(
     seen: TrialObservations,
     raw: StreamObservations,
     record: StreamRecord,
@@ -128,21 +128,21 @@ def _off_target(
     limits: Tolerances,
     short: float,
 ) -> Reason:
-    """Offered beside intended; if it is less, with whatever shows why."""
+    """Offered compared with intended packets; if they are fewer, with the known causes."""
     evidence = {
         "stream": record.name,
         "offered_packets": record.offered_packets,
         "intended_packets": record.intended_packets,
     }
-    told = f"{record.name}: {record.offered_packets} packets offered, {abs(short):.2%} "
+    amounts = f"{record.name}: {record.offered_packets} packets offered, {abs(short):.2%} "
     if short < 0:
-        return reason("offered_over", f"{told}above the intended {record.intended_packets}", **evidence)
-    causes = list(why_short(seen, raw, request, limits))
+        return reason("offered_over", f"{amounts}above the intended {record.intended_packets}", **evidence)
+    causes = list(find_shortfall_causes(seen, raw, request, limits))
     failed = raw.generated.error_text if raw.generated is not None else None
     why = "; ".join(cause.detail for cause in causes) or failed or "nothing shows what held the source back"
     return reason(
         "offered_short",
-        f"{told}short of the intended {record.intended_packets}: {why}",
+        f"{amounts}short of the intended {record.intended_packets}: {why}",
         **evidence,
         causes=[cause.to_json() for cause in causes],
     )
@@ -167,8 +167,8 @@ def _witnesses(raw: StreamObservations, record: StreamRecord, limits: Tolerances
         dropped = record.capture.dropped_packets
         lost = f"tcpdump missed {'an unknown number of' if dropped is None else dropped} packets"
         if dropped == 0:
-            held = record.capture.captured_packets
-            lost = f"the capture holds only {held} packets, although tcpdump reports none as missed"
+            captured = record.capture.captured_packets
+            lost = f"the capture holds only {captured} packets, although tcpdump reports none as missed"
         yield reason(
             "capture_incomplete",
             f"{name}: {lost}; measured comes from the sink's counters",
@@ -177,14 +177,14 @@ def _witnesses(raw: StreamObservations, record: StreamRecord, limits: Tolerances
             drops=capture_drops(raw.capture) if raw.capture is not None else {},
         )
     yield from _disagreement(record)
-    yield from _lost_outside(record, limits)
+    yield from _judge_instrument_loss(record, limits)
     if record.sequence is not None and record.sequence.duplicate_packets:
         times = record.sequence.duplicate_packets
         yield reason("duplicates", f"{name}: {times} packets arrived more than once", stream=name, packets=times)
 
 
 def _disagreement(record: StreamRecord) -> Iterator[Reason]:
-    """Two counts of the same packets of which one cannot be."""
+    """Contradictions between two counts of the same packets."""
     name, sink_rx = record.name, record.counters.get("sink_rx_packets")
     if record.capture is not None and record.capture.complete and sink_rx is not None:
         more = record.capture.captured_packets - sink_rx
@@ -211,7 +211,7 @@ def _disagreement(record: StreamRecord) -> Iterator[Reason]:
 
 
 def _timed_otherwise(record: StreamRecord, sink_rx: int | None) -> Iterator[Reason]:
-    """What the sink's kernel counted lies between what was captured and what the NIC counted."""
+    """A contradiction if the sink kernel's count is not between the captured packets and the NIC's count."""
     packets = third_count(record)
     if packets is None:
         return
@@ -231,8 +231,8 @@ def _timed_otherwise(record: StreamRecord, sink_rx: int | None) -> Iterator[Reas
         yield reason("untimed_packets", detail, **figures, packets=more)
 
 
-def _lost_outside(record: StreamRecord, limits: Tolerances) -> Iterator[Reason]:
-    """Packets that the instrument lost and not the unit under test, beyond the tolerance: two counters say so."""
+def _judge_instrument_loss(record: StreamRecord, limits: Tolerances) -> Iterator[Reason]:
+    """Packets beyond the tolerance that the instrument lost and not the unit under test, according to two counters."""
     for hop, lost, code, where in (
         (_hop(record, "source_nic"), record.source_lost_packets, "lost_at_source", "before they were on the wire"),
         (_hop(record, "sink_nic"), lost_at_sink(record), "lost_at_sink", "after the unit under test's port"),
@@ -241,11 +241,11 @@ def _lost_outside(record: StreamRecord, limits: Tolerances) -> Iterator[Reason]:
         if hop is None or not lost or not sent or lost <= limits.outside_loss_ratio * sent:
             continue
         if code == "lost_at_source" and not hop.drops:
-            continue  # nothing says that it dropped them: two counts that disagree
-        words = ", ".join(f"{name} {packets}" for name, packets in hop.drops.items()) or "no counter says why"
+            continue  # no counter shows that it dropped them: two counts that disagree
+        drop_counts = ", ".join(f"{name} {packets}" for name, packets in hop.drops.items()) or "no counter says why"
         yield reason(
             code,
-            f"{record.name}: {lost} packets were lost {where} ({words}): not by the unit under test",
+            f"{record.name}: {lost} packets were lost {where} ({drop_counts}): not by the unit under test",
             stream=record.name,
             lost_packets=lost,
             drops=hop.drops,
@@ -253,9 +253,9 @@ def _lost_outside(record: StreamRecord, limits: Tolerances) -> Iterator[Reason]:
 
 
 def lost_at_sink(record: StreamRecord) -> int:
-    """What was lost between the unit under test's port and the sink's, as far as both were read.
+    """The number of packets lost between the unit under test's port and the sink's, if both were read; otherwise 0.
 
-    By both NICs' counters, so that what others send by the same cable is on both sides of the difference.
+    Uses both NICs' counters, so that foreign packets on the same cable are on both sides of the difference.
     """
     hop = _hop(record, "sink_nic") if record.sink_lost_packets is not None else None
     return hop.lost_packets or 0 if hop is not None else 0
@@ -266,8 +266,8 @@ def _hop(record: StreamRecord, name: str) -> LedgerHop | None:
 
 
 def _buffered(record: StreamRecord) -> Iterator[Reason]:
-    """Doubts where counter samples alone tell when packets came: how many of them late, and how fast, is then open."""
-    late = held_back(record)
+    """Doubts if only counter samples show when packets arrived: the late ones and the rate are then uncertain."""
+    late = find_queue_drain(record)
     if late is not None and late.window_from == "counters":
         yield reason("buffered", f"{record.name}: {late.sentence}", stream=record.name, **late.figures)
     error = coarse(record)
@@ -276,6 +276,6 @@ def _buffered(record: StreamRecord) -> Iterator[Reason]:
 
 
 def _dropped_at_source(record: StreamRecord) -> int:
-    """What the source's own queue and driver say they dropped of the packets that they had accepted."""
+    """Packets that the source's own queue and driver report as dropped after they had accepted them."""
     hop = _hop(record, "source_nic")
     return sum(hop.drops.values()) if hop is not None else 0

@@ -1,1 +1,1 @@
-"""What console and node say to each other. Shipped to nodes."""
+"""The messages that console and node exchange. Shipped to nodes."""

@@ -1,4 +1,4 @@
-"""Capturing at a sink, and what was counted in the capture."""
+"""Capturing at a sink, and the counts from a capture."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from labconsole.wire.rules import (
 
 MAX_ARGUMENTS = 256
 MAX_CAPTURED_STREAMS = 1024
-"""As many as an agent counts each for itself."""
+"""The most streams that an agent counts individually."""
 WINDOWS_MS = frozenset({"1", "10", "100"})
 
 
@@ -76,7 +76,7 @@ class CountedGaps(Message):
 
 
 class CountedRawDelay(Message):
-    """Arrival minus the time stamp in the frame: of two clocks, so it may be negative."""
+    """Arrival minus the time stamp in the frame. The two come from different clocks, so it may be negative."""
 
     min: Signed
     mean: Finite
@@ -106,7 +106,7 @@ class CountedPairVariation(Message):
 
 
 class CountedDelay(Message):
-    """Of a sample of frames: one pair of every ``pair_every_packets``."""
+    """Delays of a sample of frames: one pair of every ``pair_every_packets``."""
 
     packets: Count
     pair_every_packets: Count
@@ -116,7 +116,7 @@ class CountedDelay(Message):
 
 
 class CountedSpacing(Message):
-    """Bursts; ``peak_packets``: the most packets in any window, by its length in milliseconds."""
+    """Bursts. ``peak_packets``: the most packets in any window, keyed by the window's length in milliseconds."""
 
     packets: Count
     gap_ns: CountedGaps
@@ -125,7 +125,7 @@ class CountedSpacing(Message):
 
 
 class CapturedStream(Message):
-    """One stream in a capture; ``spacing``, ``late_packets`` and ``queued_packets`` only if requested."""
+    """One stream in a capture. ``spacing``, ``late_packets`` and ``queued_packets`` only if requested."""
 
     source_ip: Name
     sink_ip: Name
@@ -149,13 +149,13 @@ class CapturedStream(Message):
     frame_bps: Optional[Amount]
 
     def check_fields(self) -> None:
-        """Queued packets are late ones, and those were captured."""
+        """Check that queued packets are among the late ones, and late ones among the captured."""
         if not (self.queued_packets or 0) <= (self.late_packets or 0) <= self.packets:
             raise bad("late_packets", "is not from queued_packets to packets")
 
 
 class AnalyzedCapture(Message):
-    """What ``labconsole analyze --json`` prints; None is unknown."""
+    """The output of ``labconsole analyze --json``; None is unknown."""
 
     format: Name
     link_type: Optional[Sentence]
@@ -177,7 +177,7 @@ class AnalyzedCapture(Message):
 
 
 class CaptureStarted(Message):
-    """``path``: a name under /proc that works for the same user; ``argv``: tcpdump's."""
+    """``path``: a name under /proc that works for the same user. ``argv``: tcpdump's."""
 
     path: Sentence
     argv: Annotated[List[Sentence], Most(MAX_ARGUMENTS)]
@@ -190,10 +190,10 @@ FlowBin = Annotated[int, Rule(whole(1_000_000, 3600 * 10**9))]
 class StartCapture(Request[CaptureStarted], op="capture.start"):
     """Replies when tcpdump says "listening".
 
-    ``spacing_gap_ns``: also measure spacing, relative to this gap; 0: to the median gap. ``sampling_seed``: chooses
-    the frames whose delay is measured; 0 when left out. ``directory`` defaults to the node's $TMPDIR or /var/tmp.
-    ``nic_stamps``: frames keep the stamps of the port's NIC, by the NIC's own clock.
-    ``flow_bin_ns``: count flows instead of streams, in at most ``flow_bins`` bins of that length.
+    ``spacing_gap_ns``: also measure spacing, relative to this gap; 0 means the median gap. ``sampling_seed``: chooses
+    the frames whose delay is measured; the default is 0. ``directory`` defaults to the node's $TMPDIR or /var/tmp.
+    ``nic_stamps``: frames keep the time stamps of the port's NIC, by the NIC's own clock. ``flow_bin_ns``: count flows
+    instead of streams, in at most ``flow_bins`` bins of that length.
     """
 
     capture: Word
@@ -213,7 +213,7 @@ class StartCapture(Request[CaptureStarted], op="capture.start"):
 
 
 class CountedSoFar(Message):
-    """How many packets are in the file so far."""
+    """Packets in the file so far."""
 
     packets: Count
 
@@ -222,10 +222,10 @@ SendingTime = Annotated[int, Rule(whole(0, (1 << 62) - 1))]
 
 
 class DrainCapture(Request[CountedSoFar], op="capture.drain"):
-    """Count the packets in the file so far: called while draining, so that closing is quick.
+    """Count the packets in the file so far. Sent while draining, so that closing is quick.
 
-    ``sending_ns``: how long the stream was sent; if given before counting begins, it adds to the analysis, per stream,
-    ``late_packets`` (came more than that after the first one) and ``queued_packets`` (more than 0.01 s later still).
+    ``sending_ns``: how long the stream was sent. If given before counting begins, the analysis also has, per stream,
+    ``late_packets`` (arrived more than that after the first one) and ``queued_packets`` (more than 0.01 s later still).
     """
 
     capture: Word
@@ -233,9 +233,10 @@ class DrainCapture(Request[CountedSoFar], op="capture.drain"):
 
 
 class CaptureResult(Message):
-    """None: tcpdump did not say. ``sha256``: of the file as it was counted; None: the file was not fully readable.
+    """Fields are None if tcpdump did not report them. ``sha256``: of the file as counted, or None if it was not fully
+    readable.
 
-    ``flows`` if they were asked for; then ``analysis`` tells no streams apart.
+    ``flows`` if requested; ``analysis`` then does not separate streams.
     """
 
     captured_packets: Optional[Count]
@@ -249,7 +250,7 @@ class CaptureResult(Message):
 
 
 class StopCapture(Request[CaptureResult], op="capture.stop"):
-    """End tcpdump once it has taken over all packets that the kernel holds for it, and count."""
+    """End tcpdump once it has read all packets that the kernel buffers for it, and count."""
 
     capture: Word
     sending_ns: Optional[SendingTime] = None

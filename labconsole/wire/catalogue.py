@@ -1,4 +1,4 @@
-"""All messages, by the words that name them on the wire."""
+"""All messages by their names on the wire."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from labconsole.wire import (
     foreign,
     generator,
     guests,
+    host_activity,
     kernel_drops,
     lease,
     links,
@@ -26,20 +27,41 @@ from labconsole.wire import (
     queues,
     session,
     settings,
-    surroundings,
     survey,
     usage,
 )
 from labconsole.wire.message import AgentEvent
 
 _TOPICS = (
-    session, facts, clocks, links, settings, survey, lease, counters, processors, processor_work, drops, kernel_drops,
-    surroundings, generator, capture, packet_times, foreign, marks, changes, queues, guests, usage, memory, execution,
-)  # fmt: skip
+    session,
+    facts,
+    clocks,
+    links,
+    settings,
+    survey,
+    lease,
+    counters,
+    processors,
+    processor_work,
+    drops,
+    kernel_drops,
+    host_activity,
+    generator,
+    capture,
+    packet_times,
+    foreign,
+    marks,
+    changes,
+    queues,
+    guests,
+    usage,
+    memory,
+    execution,
+)
 
 
 def messages(base: Type[Any]) -> Iterator[Type[Any]]:
-    """Those of one kind: ``Request``, ``AgentEvent``."""
+    """Return all messages of one kind: ``Request`` or ``AgentEvent``."""
     for topic in _TOPICS:
         for each in vars(topic).values():
             if isinstance(each, type) and issubclass(each, base) and each.__module__ == topic.__name__:

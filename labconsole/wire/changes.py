@@ -1,4 +1,4 @@
-"""Changing a node's network, undoing that, and reading what is set."""
+"""Changing a node's network, undoing the changes, and reading the current settings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Dict, List, Optional, Type
 from labconsole.wire.clean import clean
 from labconsole.wire.codec import WireError
 from labconsole.wire.message import Done, Message, Request
-from labconsole.wire.rules import MAX_ITEMS, Key, Most, Name, Rule, Sentence, Word, bad, listed
+from labconsole.wire.rules import MAX_ITEMS, Key, Most, Name, Rule, Sentence, Word, bad, list_of
 from labconsole.wire.session import Undone
 from labconsole.wire.settings import MAX_SETTINGS
 
@@ -15,9 +15,9 @@ MAX_ROUTES = 100_000
 
 
 class AnyChange(Message):
-    """A change to a node's network: `do` says which, and the other fields are those of that [change](#changes)."""
+    """A change to a node's network: `do` names it, and the other fields are those of that [change](#changes)."""
 
-    # The changes themselves are classes of the room network, above this one: each enters itself here.
+    # The changes themselves are classes in the room network, above this one; each registers itself here.
     do: ClassVar[str] = ""
     known: ClassVar[Dict[str, Type[AnyChange]]] = {}
 
@@ -45,14 +45,14 @@ def _change(value: Any, where: str) -> AnyChange:
 
 
 class ApplyChanges(Request[Done], op="net.apply"):
-    """Apply the changes in order and remember the inverse of each; on an error undo what this call did."""
+    """Apply the changes in order and remember the inverse of each; on an error, undo the changes of this call."""
 
     token: Word
-    changes: Annotated[List[AnyChange], Rule(listed(_change, MAX_SETTINGS))]
+    changes: Annotated[List[AnyChange], Rule(list_of(_change, MAX_SETTINGS))]
 
 
 class UndoChanges(Request[Undone], op="net.undo"):
-    """Undo in reverse order what was applied with this token; without one, everything."""
+    """Undo in reverse order the changes applied with this token; without one, all changes."""
 
     token: Optional[Word] = None
 
@@ -83,7 +83,7 @@ class NetworkState(Message):
 
 
 class ReadNetwork(Request[NetworkState], op="net.read"):
-    """Ask for these settings, and for the routes and the neighbours."""
+    """Request these settings, and optionally the routes and the neighbours."""
 
     sysctls: Optional[Annotated[List[Key], Most(MAX_ITEMS)]] = None
     routes: Optional[bool] = None

@@ -1,7 +1,7 @@
 """Text that a node sent, made safe to show: one line, no control characters, no escape sequences, bounded.
 
 A node is not trusted with the operator's terminal: a host name or an error message may carry escape sequences,
-text-direction overrides or half a surrogate pair. Everything of a node's that ends in a message passes here.
+text-direction overrides or half a surrogate pair. All text from a node that enters a message passes here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BLANKS = re.compile(r"\s+")
 
 
 def clean(text: object, limit: int = 400) -> str:
-    """``text`` as one printable line of at most ``limit`` characters; cut text ends in an ellipsis."""
+    """Return ``text`` as one printable line of at most ``limit`` characters; cut text ends in an ellipsis."""
     if isinstance(text, (bytes, bytearray, memoryview)):
         text = bytes(text[: 8 * limit]).decode("utf-8", "replace")
     line = str(text)[: 8 * limit]  # bounds the work before the expressions below see it
@@ -35,8 +35,8 @@ def clean(text: object, limit: int = 400) -> str:
     return line if len(line) <= limit else line[: max(0, limit - 1)].rstrip() + "…"
 
 
-class _Kept(Dict[int, Optional[int]]):
-    """What str.translate leaves of each character, remembered for the common ones."""
+class _PrintableCache(Dict[int, Optional[int]]):
+    """Caches, for common characters, the replacement that str.translate uses."""
 
     def __missing__(self, code: int) -> int | None:
         kept = code if code in (9, 10) or _printable(chr(code)) else None
@@ -45,19 +45,19 @@ class _Kept(Dict[int, Optional[int]]):
         return kept
 
 
-_KEPT = _Kept()
+_KEPT = _PrintableCache()
 
 
 def clean_lines(text: str) -> str:
-    """``text`` without what is not printable, line feeds and tabs excepted. Nothing else of it is lost."""
+    """Return ``text`` without unprintable characters other than line feeds and tabs. Nothing else is lost."""
     return text if text.isprintable() else text.translate(_KEPT)
 
 
 def read_json(text: str) -> Any:
-    """The JSON that a program on a node printed, with every text in it cleaned as the output itself is.
+    """Parse the JSON that a program on a node printed; every text in it is cleaned as the output itself is.
 
-    Its escapes may name what output cannot contain: control characters, half surrogates. Raises ValueError, for JSON
-    that is nested too deeply as well.
+    JSON escapes may encode what output cannot contain: control characters, half surrogates. Raises ValueError, also for
+    JSON that is nested too deeply.
     """
     try:
         return _clean_values(json.loads(text))
@@ -80,9 +80,9 @@ def _printable(char: str) -> bool:
 
 
 def last_line(data: bytes | bytearray, limit: int = 300) -> str:
-    """The last line of ``data`` that says something, cleaned; '' when there is none.
+    """Return the last line of ``data`` with any text, cleaned, or '' if there is none.
 
-    Of a Python traceback that is the exception, of sudo and of a shell the complaint.
+    For a Python traceback that is the exception; for sudo or a shell, the error message.
     """
     for line in reversed(bytes(data[-16 * 1024 :]).splitlines()):
         if text := clean(line, limit):

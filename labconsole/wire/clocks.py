@@ -1,4 +1,4 @@
-"""What keeps a node's clock, and how far that program says the clock may be off."""
+"""The program that keeps a node's clock, and its own estimate of the clock's error."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ def _keeper(value: Any, where: str) -> str:
 
 
 class KeptClock(Message):
-    """``error_ns``: how far the node's wall clock may be from its reference, as the program says. ``reference``: what
-    it follows, in the program's words: equal ones are one clock. ``is_reference``: that is this very clock.
+    """``error_ns``: the program's bound on the error of the node's wall clock against its reference. ``reference``:
+    what the clock follows, as the program names it; equal names mean one clock. ``is_reference``: this is that very
+    clock.
     """
 
     error_ns: Annotated[int, Rule(whole(0, MOST_ERROR_NS))]
@@ -28,13 +29,13 @@ class KeptClock(Message):
 
 
 class ReadClockKeeper(Request[KeptClock], op="clock.keeper"):
-    """Ask the program that keeps the clock (``chrony``, ``ptp4l``) how far it may be off: starts chronyc or pmc."""
+    """Ask the program that keeps the clock (``chrony``, ``ptp4l``) for its error bound; starts chronyc or pmc."""
 
     keeper: Annotated[str, Rule(_keeper)]
 
 
 class NicClock(Message):
-    """A NIC's clock: what it shows, how far that is ahead of the node's wall clock, by how much this may be wrong."""
+    """A NIC's clock: its reading, its lead over the node's wall clock, and the uncertainty of that lead."""
 
     at_ns: Signed
     ahead_ns: Signed
@@ -42,6 +43,6 @@ class NicClock(Message):
 
 
 class ReadNicClock(Request[NicClock], op="clock.nic"):
-    """Ask what the clock of a port's NIC shows."""
+    """Request a reading of the clock of a port's NIC."""
 
     interface: Word

@@ -1,12 +1,12 @@
-"""What agent and console say to each other: one JSON object per line, over the agent's stdin and stdout.
+"""The protocol between agent and console: one JSON object per line, over the agent's stdin and stdout.
 
     console -> agent   {"id": 7, "op": "capture.start", "args": {...}}
     agent -> console   {"id": 7, "ok": {...}}
                        {"id": 7, "error": {"code": "...", "message": "...", "detail": {...}}}
                        {"event": "counters", ...}
 
-Both sides read and write lines with the functions here; whatever does not fit is a WireError. The messages themselves
-are the classes of this room. docs/agent-protocol.md lists them.
+Both sides read and write lines with the functions here; anything that does not fit is a WireError. The messages
+themselves are the classes of this room. docs/agent-protocol.md lists them.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ PROTOCOL = 1
 """Incremented when an older agent and a newer console could misunderstand each other."""
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
-"""A longer line is refused. Two outputs of ``exec`` of 1 MiB each, every byte of them escaped to six, still fit."""
+"""Longest line accepted. Two outputs of ``exec`` of 1 MiB each, every byte of them escaped to six, still fit."""
 
 MAX_PARTS = 4 * 1024 * 1024
-"""Commas, colons and opening brackets in one line: a line of empty lists takes twenty times its own length once it is
-read. An output of ``exec`` that is nothing but commas still fits."""
+"""Most commas, colons and opening brackets in one line: a line of empty lists takes twenty times its own length once
+parsed. An output of ``exec`` that is only commas still fits.
+"""
 
 STAT_NAMES = (
     "rx_packets",
@@ -51,11 +52,13 @@ STAT_NAMES = (
     "rx_nohandler",
     "rx_otherhost_dropped",
 )
-"""struct rtnl_link_stats64 in kernel order (uapi/linux/if_link.h). Older kernels send fewer; the rest is absent."""
+"""Fields of struct rtnl_link_stats64 in kernel order (uapi/linux/if_link.h). Older kernels send fewer; the rest is
+absent.
+"""
 
 
 class WireError(Exception):
-    """A request that cannot be done, or a line not of the protocol. ``code`` is stable, ``message`` a sentence."""
+    """A request that cannot be done, or a line outside the protocol. ``code`` is stable, ``message`` a sentence."""
 
     def __init__(self, code: str, message: str, detail: Any = None) -> None:
         super().__init__(message)
@@ -65,12 +68,12 @@ class WireError(Exception):
 
 
 def encode(message: dict[str, Any]) -> bytes:
-    """One message as one line. Non-ASCII is escaped, so no byte of it can mean anything to a terminal."""
+    """Encode a message as one line. Non-ASCII is escaped, so no byte of it can mean anything to a terminal."""
     return json.dumps(message, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode("ascii") + b"\n"
 
 
 def count_parts(text: Union[bytes, str]) -> int:
-    """How many values a JSON text can hold at most: its commas, colons and opening brackets."""
+    """Return the most values a JSON text can contain: its commas, colons and opening brackets."""
     if isinstance(text, str):
         return sum(text.count(mark) for mark in ",:[{")
     return sum(text.count(mark) for mark in b",:[{")
@@ -84,7 +87,7 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse)
 
 
 def decode(line: bytes) -> dict[str, Any]:
-    """One line as a message. Raises WireError when it is too long, not JSON or not an object."""
+    """Decode one line. Raises WireError if it is too long, not JSON or not an object."""
     if len(line) > MAX_LINE_BYTES:
         raise WireError("bad_line", "a line of %d bytes is longer than %d" % (len(line), MAX_LINE_BYTES))
     if len(line) > MAX_PARTS and count_parts(line) > MAX_PARTS:
@@ -101,7 +104,7 @@ def decode(line: bytes) -> dict[str, Any]:
 
 
 def encodable(text: str) -> bool:
-    """Whether the text has no half of a surrogate pair, but for those that stand for bytes."""
+    """Whether the text has no half of a surrogate pair, except those that represent bytes."""
     try:
         text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -110,5 +113,5 @@ def encodable(text: str) -> bool:
 
 
 def usable(text: str) -> bool:
-    """Whether the kernel would take it for a name or a path, which has no null."""
+    """Whether the kernel would accept the text as a name or a path: it has no null character."""
     return "\0" not in text and encodable(text)

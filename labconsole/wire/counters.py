@@ -1,7 +1,7 @@
-"""Interface counters: read once, sampled in turn, kept still in a quiet window.
+"""Interface counters: read once, sampled periodically, kept back in a quiet window.
 
-``counters`` is the hot event (100 nodes at 10 Hz): all its numbers are checked at once, which costs half of what
-parsing the line does (measured at 8 interfaces with all numbers sent: 6 us beside 11 us, row by row with min and max
+``counters`` is the hot event (100 nodes at 10 Hz): all its numbers are checked at once, which takes half as long as
+parsing the line (measured at 8 interfaces with all numbers sent: 6 us compared with 11 us; row by row with min and max,
 18 us).
 """
 
@@ -16,16 +16,16 @@ from labconsole.wire.rules import Count, Rule, bad, between, name, printable
 
 MAX_NAMESPACES = 256
 MAX_STATISTICS = 64
-"""A newer kernel may have more than the 25 we know; a row longer than this is none of a kernel's."""
+"""Most statistics in a row. A newer kernel may have more than the 25 known here; no kernel has more than this."""
 
 MAX_SAMPLED = 2**20
-"""Of all rows together, with the zeros that are not sent: 40 000 interfaces of 25 statistics."""
+"""Most numbers in all rows together, including the zeros that are not sent: 40 000 interfaces of 25 statistics."""
 
 _ZEROS = [0] * MAX_STATISTICS
 
 
 def _check_rows(namespaces: Any, where: str, length_of: Callable[[List[Any], str], int]) -> Any:
-    """Rows of three with the index first and the statistics last; ``length_of`` says how many statistics a row has."""
+    """Check rows of three, index first and statistics last; ``length_of`` returns how many statistics a row has."""
     if type(namespaces) is not dict or len(namespaces) > MAX_NAMESPACES:
         raise bad(where, "is not an object of at most %d" % MAX_NAMESPACES)
     indices: List[Any] = []
@@ -47,13 +47,13 @@ def _check_rows(namespaces: Any, where: str, length_of: Callable[[List[Any], str
             numbers += row[2]
     if statistics > MAX_SAMPLED:
         raise bad(where, "has more than %d statistics" % MAX_SAMPLED)
-    # The sets of types also refuse true and false, which isinstance would let pass for whole numbers.
+    # The sets of types also refuse true and false, which isinstance would accept as whole numbers.
     if indices and (set(map(type, indices)) != {int} or min(indices) < 0 or max(indices) >= 2**31):
         raise bad(where, "has an invalid interface index")
     if numbers and set(map(type, numbers)) != {int}:
         raise bad(where, "has a statistic that is not a whole number")
     try:
-        array("Q", numbers)  # takes just 0..2^64-1, and seven times as fast as min and max do
+        array("Q", numbers)  # accepts just 0..2^64-1, and seven times as fast as min and max
     except OverflowError:
         raise bad(where, "has a statistic that is not a 64-bit count") from None
     return namespaces
@@ -75,7 +75,7 @@ def _named(namespaces: Any, where: str) -> Any:
 
 
 def _sampled(namespaces: Any, where: str) -> Any:
-    """As rows of index and all statistics."""
+    """Return the rows as index and all statistics."""
     for rows in _check_rows(namespaces, where, _sampled_length).values():
         for row in rows:
             length, values = row.pop(1), row[1]
@@ -84,7 +84,7 @@ def _sampled(namespaces: Any, where: str) -> Any:
 
 
 class InterfaceCounters(Message):
-    """``namespaces``: of each namespace ("" is the node's own), rows of index, name and the kernel's statistics."""
+    """``namespaces``: for each namespace ("" is the node's own), rows of index, name and the kernel's statistics."""
 
     monotonic_ns: Count
     wall_ns: Count
@@ -92,28 +92,28 @@ class InterfaceCounters(Message):
 
 
 class ReadCounters(Request[InterfaceCounters], op="counters.read", watches=True):
-    """Ask for the counters now."""
+    """Request the counters now."""
 
 
 class StartCounters(Request[Done], op="counters.start", watches=True):
-    """Begin ``counters`` events."""
+    """Start ``counters`` events."""
 
     interval_s: Annotated[float, Rule(between(0.001, 3600))]
 
 
 class StopCounters(Request[Done], op="counters.stop", watches=True):
-    """End ``counters`` events."""
+    """Stop ``counters`` events."""
 
 
 class KeptSamples(Message):
-    """How many samples of a quiet window were sent, and how many due samples are missing."""
+    """Number of samples of a quiet window that were sent, and of due samples that are missing."""
 
     samples: Count
     missed: Count
 
 
 class KeepQuiet(Request[KeptSamples], op="counters.quiet"):
-    """On: samples are kept in memory (at most 65 536 or 64 MiB) instead of sent, and ``links`` events wait too.
+    """On: keep samples in memory (at most 65 536 or 64 MiB) instead of sending them, and delay ``links`` events too.
 
     Off: replies after the samples were sent, as ``counters`` events with ``late`` true.
     """
@@ -122,11 +122,11 @@ class KeepQuiet(Request[KeptSamples], op="counters.quiet"):
 
 
 class CountersSampled(AgentEvent, kind="counters"):
-    """One sample; on the wire ``namespaces`` has rows of index, number of statistics, and these without the zeros
-    at the end.
+    """One sample. On the wire, ``namespaces`` has rows of index, number of statistics, and these without the zeros at
+    the end.
 
-    ``missed`` counts the samples before this one that were due and are missing: the node was too busy, or more than
-    1 MiB waited for the console.
+    ``missed`` counts the due samples missing just before this one: the node was too busy, or more than 1 MiB waited for
+    the console.
     """
 
     monotonic_ns: Count

@@ -1,4 +1,4 @@
-"""Where a node's kernel says that it dropped packets. Counted since boot; nothing is reset."""
+"""Places where a node's kernel reports dropped packets. Counted since boot; nothing is reset."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated, Any, Dict, List, Optional
 from labconsole.wire.counters import MAX_NAMESPACES
 from labconsole.wire.facts import MAX_CPUS
 from labconsole.wire.links import MAX_INTERFACES
-from labconsole.wire.message import Message, Request, check_of
-from labconsole.wire.rules import Count, Most, Name, Rule, Unsigned, Words, bad, count, maybe, name
+from labconsole.wire.message import Message, Request, build_check
+from labconsole.wire.rules import Count, Most, Name, Rule, Unsigned, WordList, bad, count, maybe, name
 
 MAX_DRIVER_STATISTICS = 512
 MAX_FILTERS = 1000
@@ -22,7 +22,7 @@ def _softnet_row(value: Any, where: str) -> List[Any]:
 
 
 class QdiscCounts(Message):
-    """Of one queueing discipline."""
+    """Counts of one queueing discipline."""
 
     drops: Count
     requeues: Count
@@ -32,7 +32,7 @@ class QdiscCounts(Message):
 def _qdisc_row(value: Any, where: str) -> List[Any]:
     if type(value) is not list or len(value) != 3:
         raise bad(where, "has a row without exactly 3 entries")
-    return [name(value[0], "an interface"), name(value[1], where), check_of(QdiscCounts)(value[2], where)]
+    return [name(value[0], "an interface"), name(value[1], where), build_check(QdiscCounts)(value[2], where)]
 
 
 class DroppingRule(Message):
@@ -50,10 +50,10 @@ class DroppingRule(Message):
 class NamespaceDrops(Message):
     """Drops of one namespace.
 
-    ``qdiscs``: rows of interface, kind and QdiscCounts, root and ingress; ``driver``: the driver's
-    statistics (ethtool -S) with a name that may tell of trouble and a value that is not 0, None if not available. Equal
-    names are summed; "#" in a name is a number that was left out to sum more. ``drivers``: the name of each interface's
-    driver; ``cut``: interfaces with more such statistics than are kept. Both None: the agent is too old to say it.
+    ``qdiscs``: rows of interface, kind and QdiscCounts, root and ingress. ``driver``: the driver's statistics (ethtool
+    -S) whose name may indicate trouble and whose value is not 0, or None if not available. Equal names are summed; "#"
+    in a name replaces a number so that more could be summed. ``drivers``: the name of each interface's driver. ``cut``:
+    interfaces with more such statistics than are kept. Both are None if the agent is too old to report them.
     """
 
     ip: Optional[Annotated[Dict[str, Count], Most(MAX_IP_STATISTICS)]]
@@ -63,11 +63,11 @@ class NamespaceDrops(Message):
         Dict[str, Optional[Annotated[Dict[str, Unsigned], Most(MAX_DRIVER_STATISTICS)]]], Most(MAX_INTERFACES)
     ]
     drivers: Optional[Annotated[Dict[str, Optional[Name]], Most(MAX_INTERFACES)]] = None
-    cut: Optional[Words] = None
+    cut: Optional[WordList] = None
 
 
 class DropCounters(Message):
-    """``softnet``: rows of processor or None, processed, dropped and squeezed, of the whole kernel."""
+    """``softnet``: rows of processor or None, processed, dropped and squeezed, for the whole kernel."""
 
     monotonic_ns: Count
     softnet: Optional[Annotated[List[Annotated[List[Any], Rule(_softnet_row)]], Most(MAX_CPUS)]]
@@ -75,6 +75,6 @@ class DropCounters(Message):
 
 
 class ReadDrops(Request[DropCounters], op="drops.read"):
-    """Ask for the drop counters, and those of these interfaces' drivers."""
+    """Request the drop counters, and those of these interfaces' drivers."""
 
-    interfaces: Words
+    interfaces: WordList

@@ -1,4 +1,4 @@
-"""What a node is: its kernel, its machine, its tools."""
+"""Facts about a node: its kernel, its machine, its tools."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ MAX_CAPABILITIES = 100
 MAX_CPUS = 4096
 
 LoadAverages = Annotated[List[Amount], Most(3)]
-"""Over 1, 5 and 15 minutes."""
+"""Averages over 1, 5 and 15 minutes."""
 
 Governors = Annotated[Dict[str, Count], Most(MAX_CPUS)]
-"""How many processors have each frequency governor."""
+"""Number of processors by frequency governor."""
 
 
 class Login(Message):
@@ -28,8 +28,9 @@ class Login(Message):
 
 
 class NodeFacts(Message):
-    """None is unknown. ``hypervisor_type``: what the kernel says that it runs under, as Xen's first domain does too;
-    ``network_namespace``: an inode; ``tcpdump`` and ``pktgen`` (None: not loaded): versions."""
+    """None is unknown. ``hypervisor_type``: the hypervisor the kernel reports it runs under (Xen's first domain reports
+    one, too). ``network_namespace``: an inode. ``tcpdump`` and ``pktgen`` (None if not loaded): versions.
+    """
 
     hostname: Sentence
     kernel: Sentence
@@ -59,4 +60,4 @@ class NodeFacts(Message):
 
 
 class ReadFacts(Request[NodeFacts], op="facts", watches=True):
-    """Ask what the node is."""
+    """Request the facts about the node."""

@@ -1,4 +1,4 @@
-"""Flows that were counted in a capture, over time."""
+"""Flows counted in a capture, over time."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ BinNumber = Annotated[int, Rule(whole(0, MAX_BINS - 1))]
 
 
 class CountedFlow(Message):
-    """What one sender sent from one port. Bins that hold nothing are left out of ``bins``, ``bin_packets`` and
-    ``bin_bytes``, which belong together; ``outside_packets`` are in none of them.
+    """Packets that one sender sent from one port. ``bins``, ``bin_packets`` and ``bin_bytes`` belong together and omit
+    empty bins; ``outside_packets`` are in no bin.
     """
 
     mac: Name
@@ -29,7 +29,7 @@ class CountedFlow(Message):
     bin_bytes: Annotated[List[Count], Most(MAX_BINS)]
 
     def check_fields(self) -> None:
-        """The bins are in order, and hold together what was counted."""
+        """Check that the bins are in order, and that their sums match the totals."""
         if not len(self.bins) == len(self.bin_packets) == len(self.bin_bytes):
             raise bad("bins", "has not as many items as bin_packets and bin_bytes")
         if any(later <= earlier for earlier, later in zip(self.bins, self.bins[1:])):
@@ -41,9 +41,9 @@ class CountedFlow(Message):
 
 
 class CountedFlows(Message):
-    """Every packet of the capture is one of a flow's, one of more flows than are counted each for itself
-    (``unlisted_packets``), or an other one; ``fragments``: how many of those are parts of IPv4 datagrams;
-    ``control_packets``: how many are ARP, IPv6 discovery, LLDP or spanning tree.
+    """Every packet of the capture belongs to a listed flow, to a flow beyond the limit (``unlisted_packets``), or to no
+    flow. Of the last, ``fragments`` are parts of IPv4 datagrams and ``control_packets`` are ARP, IPv6 discovery, LLDP
+    or spanning tree.
 
     Bin k begins k times ``bin_ns`` after ``origin_ns``, the time stamp of the first packet of a flow.
     """
@@ -58,7 +58,7 @@ class CountedFlows(Message):
     control_packets: Optional[Count] = None
 
     def check_fields(self) -> None:
-        """What was counted adds up."""
+        """Check that the counts add up."""
         flows = sum(flow.packets for flow in self.flows)
         if flows + self.other_packets + self.unlisted_packets != self.packets:
             raise bad("flows", "does not add up to packets with the others")

@@ -1,4 +1,4 @@
-"""Which frames pass a data port that are not the streams', and keeping a sink's kernel from sending any."""
+"""Counting frames on a data port that are not the streams', and keeping a sink's kernel from sending any."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from labconsole.wire.rules import Count, Most, Name, Port, Sentence, Word
 MAX_PROTOCOLS = 100
 MAX_TAPS = 64
 MAX_STREAMS = 16
-"""Of one port: a filter's jumps reach no further."""
+"""Most streams of one port: a filter's jumps reach no further."""
 
 MAX_SINK_PORTS = 1024
 
@@ -18,7 +18,7 @@ Protocols = Annotated[Dict[str, Count], Most(MAX_PROTOCOLS)]
 
 
 class OwnStream(Message):
-    """What identifies a stream's frames."""
+    """The fields that identify a stream's frames."""
 
     source_ip: Word
     sink_ip: Word
@@ -26,7 +26,7 @@ class OwnStream(Message):
 
 
 class TappedPort(Message):
-    """``every``: all other frames are counted, by one raw socket; else received control traffic only."""
+    """``every``: count all other frames, with one raw socket; otherwise only received control traffic."""
 
     interface: Word
     streams: Annotated[List[OwnStream], Most(MAX_STREAMS)]
@@ -34,13 +34,13 @@ class TappedPort(Message):
 
 
 class StartTaps(Request[Done], op="foreign.start"):
-    """From now on count, by protocol, the frames of these ports that are not the streams'. Replaces existing taps."""
+    """Start to count, by protocol, the frames of these ports that are not the streams'. Replaces existing taps."""
 
     ports: Annotated[List[TappedPort], Most(MAX_TAPS)]
 
 
 class TapCounts(Message):
-    """Packets by protocol; ``missed_packets``: those for which the buffer had no room, None if not known."""
+    """Packets by protocol. ``missed_packets``: those for which the buffer had no room, or None if not known."""
 
     interface: Name
     every: bool
@@ -50,26 +50,26 @@ class TapCounts(Message):
 
 
 class ForeignCounts(Message):
-    """Empty without taps."""
+    """Counts of foreign frames, empty without taps."""
 
     ports: Annotated[List[TapCounts], Most(MAX_TAPS)]
 
 
 class StopTaps(Request[ForeignCounts], op="foreign.stop"):
-    """End counting."""
+    """Stop counting."""
 
 
 class SinkPort(Message):
-    """Where a stream's datagrams go."""
+    """The destination of a stream's datagrams."""
 
     sink_ip: Word
     udp_sink_port: Port
 
 
 class SinkPortState(Message):
-    """``state``: ``held``: what arrives is dropped; ``not_local``: the node does not have the address, so its kernel
-    answers nothing; ``in_use``: another program has the port and receives what arrives; ``refused``: ``message`` says
-    why.
+    """``state``: ``held``: arriving datagrams are dropped; ``not_local``: the node does not have the address, so its
+    kernel answers nothing; ``in_use``: another program has the port and receives the datagrams; ``refused``:
+    ``message`` gives the reason.
     """
 
     state: Name
@@ -77,22 +77,23 @@ class SinkPortState(Message):
 
 
 class SinkPortStates(Message):
-    """In the order of the request."""
+    """States in the order of the request."""
 
     ports: Annotated[List[SinkPortState], Most(MAX_SINK_PORTS)]
 
 
 class HoldSinkPorts(Request[SinkPortStates], op="sink_ports.hold"):
-    """From now on drop datagrams to these ports of the node's own addresses, after captures have seen them. Otherwise
-    the kernel answers with ICMP port unreachable. Changes no setting, ends with the session, replaces held ports.
+    """Start to drop datagrams to these ports of the node's own addresses, after captures have seen them. Otherwise the
+    kernel answers with ICMP port unreachable. Changes no setting, ends with the session, replaces the ports blocked so
+    far.
     """
 
     ports: Annotated[List[SinkPort], Most(MAX_SINK_PORTS)]
 
     def misfit(self, reply: SinkPortStates) -> Optional[str]:
-        """A state for each."""
+        """Check that there is one state for each port."""
         return None if len(reply.ports) == len(self.ports) else "it does not have a state for each port"
 
 
 class ReleaseSinkPorts(Request[Done], op="sink_ports.release"):
-    """Hold no port any more."""
+    """Stop dropping datagrams at all ports."""

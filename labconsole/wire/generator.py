@@ -1,4 +1,4 @@
-"""Sending test traffic: prepare, start, wait, stop, close, and what was sent."""
+"""Sending test traffic: prepare, start, wait, stop, close, and the packets sent."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from labconsole.wire.stream_spec import StreamSpec
 
 MAX_STREAMS = 256
 MAX_RAW = 65_536
-"""Characters of a generator's own report: pktgen's file is a page."""
+"""Most characters of a generator's own report; pktgen's file is a page."""
 
 
 class PreparedStream(Message):
-    """How a stream will be sent."""
+    """How the agent will send a stream."""
 
     stream: Name
     generator: Name
@@ -26,7 +26,7 @@ class PreparedStream(Message):
 
 
 class PreparedStreams(Message):
-    """How the streams will be sent."""
+    """How the agent will send the streams."""
 
     streams: Annotated[List[PreparedStream], Most(MAX_STREAMS)]
 
@@ -38,14 +38,16 @@ class PrepareGenerator(Request[PreparedStreams], op="generator.prepare"):
 
 
 class StartGenerator(Request[Done], op="generator.start"):
-    """Replies when the armed processes were told to start; ``generator`` events and one ``generator.done`` follow."""
+    """Replies when the armed processes have been signalled to start; ``generator`` events and one ``generator.done``
+    follow.
+    """
 
     at_monotonic_ns: Optional[Annotated[int, Rule(whole(-(2**63), 2**63 - 1))]] = None
     progress_interval_s: Optional[Annotated[float, Rule(between(0.01, 3600))]] = None
 
 
 class SentStream(Message):
-    """What a stream sent; None is unknown. ``raw``: the generator's own report."""
+    """Packets a stream sent; None is unknown. ``raw``: the generator's own report."""
 
     stream: Name
     generator: Name
@@ -70,7 +72,7 @@ SentStreams = Annotated[List[SentStream], Most(MAX_STREAMS)]
 
 
 class Sent(Message):
-    """What the streams sent."""
+    """Packets the streams sent."""
 
     streams: SentStreams
 
@@ -88,7 +90,7 @@ class CloseGenerator(Request[Sent], op="generator.close"):
 
 
 class StreamProgress(Message):
-    """Progress of a stream; ``monotonic_ns``: when it was counted, None if nothing was sent yet."""
+    """Progress of a stream. ``monotonic_ns``: when it was counted, or None if nothing was sent yet."""
 
     stream: Name
     sent_packets: Optional[Count]
@@ -111,7 +113,7 @@ class GeneratorFailure(Message):
 
 
 class GeneratorDone(AgentEvent, kind="generator.done"):
-    """The last stream has ended; if the generator failed, no streams but ``error``."""
+    """The last stream has ended. If the generator failed, ``error`` is set and there are no streams."""
 
     streams: SentStreams
     error: Optional[GeneratorFailure] = None

@@ -1,4 +1,4 @@
-"""Guests that are processes of the agent: started, spoken to on their console, ended."""
+"""Guests that are processes of the agent: starting them, talking to their consoles, ending them."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import Annotated, List, Optional
 
 from labconsole.wire.execution import Output
 from labconsole.wire.message import AgentEvent, Done, Message, Request
-from labconsole.wire.rules import Amount, Count, Most, Name, Rule, Sentence, Word, Words, above, bad, lines
+from labconsole.wire.rules import Amount, Count, Most, Name, Rule, Sentence, Word, WordList, above, bad, lines
 
 MAX_WAIT_S = 1800
 """The longest published start of guests took 1400 s (Quétier et al., figure 2: fifty of VMware, cold)."""
 
 MAX_STOP_S = 3600
-"""As long as hosts.yaml may give a guest to shut down."""
+"""The longest shutdown time that hosts.yaml may allow a guest."""
 
 MAX_WORK_S = 86400
 MAX_GUESTS = 256
 TOGETHER_S = 60.0
-"""After this a guest that has not read its line does not begin with the others."""
+"""After this, a guest that has not read its line does not begin with the others."""
 
 MAX_PRINTED_BYTES = 4096
 
@@ -25,7 +25,7 @@ Wait = Annotated[float, Rule(above(0, MAX_WAIT_S))]
 
 
 class GuestStarted(Message):
-    """``console``: what the guest printed before it was up. Times are those of the node's CLOCK_MONOTONIC."""
+    """``console``: output of the guest before it was up. Times are those of the node's CLOCK_MONOTONIC."""
 
     pid: Count
     started_ns: Count
@@ -36,12 +36,12 @@ class GuestStarted(Message):
 class StartGuest(Request[GuestStarted], op="guest.start"):
     """Start a guest, whose console is the program's standard input and output; it ends with the agent.
 
-    ``ready`` is what its console prints when it is up. ``own_session`` false: it stays in the agent's session, for
+    ``ready``: text that its console prints when it is up. ``own_session`` false: it stays in the agent's session, for
     kernels that share processors by session (autogrouping).
     """
 
     guest: Word
-    argv: Words
+    argv: WordList
     ready: Word
     timeout_s: Wait
     namespace: Optional[Word] = None
@@ -49,7 +49,7 @@ class StartGuest(Request[GuestStarted], op="guest.start"):
 
 
 class GuestAnswer(Message):
-    """What the guest's console printed after the line, up to ``until`` (the last 64 KiB)."""
+    """Output of the guest's console after the line, up to ``until`` (the last 64 KiB)."""
 
     printed: Output
 
@@ -64,10 +64,11 @@ class AskGuest(Request[GuestAnswer], op="guest.ask"):
 
 
 class AskedGuest(Message):
-    """One guest's answer: what it printed up to ``until`` (the last 4 KiB), or ``code`` and ``message``: why not.
+    """One guest's answer: its output up to ``until`` (the last 4 KiB), or ``code`` and ``message`` with the reason for
+    none.
 
-    Times are those of the node's CLOCK_MONOTONIC. ``asked_ns``: when the line was written, or the empty one that it
-    waited for; None if it was not.
+    Times are those of the node's CLOCK_MONOTONIC. ``asked_ns``: when the line, or the empty line that the guest waited
+    for, was written, or None if it was not.
     """
 
     guest: Name
@@ -78,7 +79,7 @@ class AskedGuest(Message):
     message: Optional[Sentence]
 
     def check_fields(self) -> None:
-        """There is an answer, or a reason why there is none."""
+        """Check that there is either an answer or a reason for none."""
         answered = self.answered_ns is not None
         if (
             answered != (self.printed is not None)
@@ -91,11 +92,11 @@ class AskedGuest(Message):
 
 
 class AskedGuests(Message):
-    """In the order in which they were asked.
+    """Answers in the order of the request.
 
-    ``waited_s``: from the last line written to the first answer of those that were, when all were at work;
-    ``waited_cpu_s``: what the agent used of the processors meanwhile, and ``cpu_s`` from the first line written to the
-    last answer.
+    ``waited_s``: from the last line written to the first answer of a guest that got one, a time when all were at work.
+    ``waited_cpu_s``: the agent's processor time meanwhile. ``cpu_s``: the same from the first line written to the last
+    answer.
     """
 
     guests: Annotated[List[AskedGuest], Most(MAX_GUESTS)]
@@ -112,11 +113,11 @@ class GuestLine(Message):
 
 
 class AskGuests(Request[AskedGuests], op="guest.ask_all"):
-    """Write a line to each of these guests' consoles, one directly after the other, and wait for all answers.
+    """Write a line to each of these guests' consoles in immediate succession, and wait for all answers.
 
-    A guest that somebody is asking already is not asked (``busy``). One that does not answer keeps none of the others
-    from it. ``waits``: what each prints when it has read its line, to begin with another, empty one: that is written to
-    all, one directly after the other, once every guest has said so or is given up.
+    A guest with a request already under way is skipped (``busy``). A guest that does not answer does not delay the
+    others. ``waits``: text that each guest prints when it has read its line and waits for an empty one to begin. The
+    empty lines are written in immediate succession, once every guest has printed that text or is given up.
     """
 
     asked: Annotated[List[GuestLine], Most(MAX_GUESTS)]
@@ -125,8 +126,8 @@ class AskGuests(Request[AskedGuests], op="guest.ask_all"):
     waits: Optional[Word] = None
 
     def misfit(self, reply: AskedGuests) -> Optional[str]:
-        asked, answered = ([each.guest for each in side] for side in (self.asked, reply.guests))
-        return None if asked == answered else "its guests are not those that were asked, in their order"
+        requested, answered = ([each.guest for each in side] for side in (self.asked, reply.guests))
+        return None if requested == answered else "its guests are not those that were asked, in their order"
 
 
 class GuestState(Message):
@@ -138,7 +139,7 @@ class GuestState(Message):
 
 
 class GuestStatus(Request[GuestState], op="guest.status"):
-    """Ask whether a guest is running."""
+    """Request whether a guest is running."""
 
     guest: Word
 
@@ -150,27 +151,27 @@ class StopGuest(Request[Done], op="guest.stop"):
 
 
 class PromiseStop(Request[Done], op="guest.promise_stop"):
-    """A guest of an installed hypervisor is about to be started, or something is to be made on its disk, and neither
-    ends with the agent.
+    """Announce that a guest of an installed hypervisor will be started, or something made on its disk, that outlives
+    the agent.
 
-    Should this session end with the promise standing, its keeper runs ``ask``, for ``limit_s`` at most, and where that
-    fails, or there is none, ``kill``. ``runs`` prints the same as long as this start of the guest lasts: while it does,
-    the keeper waits, and runs ``kill`` after ``limit_s``. A promise for the same guest takes the place of the one
-    before. ``inside``: what ``kill`` runs is done in the guest, for ``limit_s`` at most, and so while it still runs:
-    before processes of the session are killed, and guests stopped.
+    If this session ends before the promise is withdrawn, its keeper runs ``ask``, for ``limit_s`` at most, and if that
+    fails or there is none, ``kill``. ``runs`` prints the same output as long as this start of the guest lasts: while it
+    does, the keeper waits, and it runs ``kill`` after ``limit_s``. A promise for the same guest replaces the previous
+    one. ``inside``: ``kill`` works inside the guest, for ``limit_s`` at most, so it runs while the guest still does:
+    before processes of the session are killed and guests stopped.
     """
 
     guest: Word
     inside: bool = False
-    ask: Optional[Words] = None
-    kill: Words
+    ask: Optional[WordList] = None
+    kill: WordList
     limit_s: Annotated[float, Rule(above(0, MAX_STOP_S))]
-    runs: Optional[Words] = None
+    runs: Optional[WordList] = None
 
 
 class StopKept(Request[Done], op="guest.stop_kept"):
-    """The guest was stopped, or is somebody else's, or what was made on its disk is gone: nothing is promised for it
-    any more.
+    """Withdraw a guest's promise: the guest was stopped, or belongs to another session, or what was made on its disk is
+    gone.
     """
 
     guest: Word

@@ -1,4 +1,4 @@
-"""Holding a node: who has it, until when, and losing it to another session."""
+"""The lease of a node: who has it, until when, and losing it to another session."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ Rate = Annotated[int, Rule(whole(1, S64 - 1))]
 
 
 class TrialTold(Message):
-    """What a holder tells of its trial. ``target_bps`` None: max; ``block`` of ``set_ups``: of a plan in blocks.
+    """A lease holder's description of its trial. ``target_bps`` is None for max. ``block`` of ``set_ups``: for plans in
+    blocks.
 
-    ``words`` describe a trial of an experiment with guests, which has no load, and no other trial.
+    ``words`` describe a trial of an experiment with guests, which has no load; other trials have none.
     """
 
     run_id: Name
@@ -41,13 +42,13 @@ class TrialTold(Message):
     words: Optional[Sentence] = None
 
     def check_fields(self) -> None:
-        """A block is one of so many set-ups."""
+        """Check that the block is at most the number of set-ups."""
         if self.block is not None and self.set_ups is None:
             raise bad("block", "is told without set_ups")
 
 
 class TrialNow(TrialTold):
-    """The trial that a holder takes now; times by the node's clock. ``phase_until_wall_ns`` None: not known."""
+    """The current trial of a lease holder; times by the node's clock. ``phase_until_wall_ns`` is None if not known."""
 
     since_wall_ns: Count
     phase_since_wall_ns: Count
@@ -55,7 +56,7 @@ class TrialNow(TrialTold):
 
 
 class StatedHolder(Message):
-    """Who holds a lease, as far as the holder says."""
+    """The owner of a lease, as stated by the owner."""
 
     owner: Optional[Sentence]
     purpose: Optional[Sentence]
@@ -67,7 +68,7 @@ class StatedHolder(Message):
 
 
 class StatedNodeHolder(StatedHolder):
-    """Who holds this node; ``own``: this session."""
+    """The owner of this node's lease; ``own``: this session."""
 
     own: bool
 
@@ -80,10 +81,10 @@ class LeaseGranted(Message):
 
 
 class TakeLease(Request[LeaseGranted], op="lease.take"):
-    """Hold this node; if the holder asks again, renew the lease's text.
+    """Lease this node; a second request by the holder renews the lease's text.
 
-    ``left_s``: the time still needed; ``observe``: shown to others. Errors ``lease_held`` with the holder as detail,
-    ``lease_stuck`` if a take-over does not succeed.
+    ``left_s``: the time still needed. ``observe``: shown to others. Errors: ``lease_held`` with the holder as detail,
+    or ``lease_stuck`` if a take-over does not succeed.
     """
 
     owner: Word
@@ -94,17 +95,17 @@ class TakeLease(Request[LeaseGranted], op="lease.take"):
 
 
 class LeaseState(Message):
-    """Who holds this node, if anybody does."""
+    """The holder of this node's lease, if any."""
 
     holder: Optional[StatedNodeHolder]
 
 
 class ReadLease(Request[LeaseState], op="lease.read", watches=True):
-    """Ask who holds this node."""
+    """Request the holder of this node's lease."""
 
 
 class WatchLease(Request[Done], op="lease.watch", watches=True):
-    """On: send a ``lease`` event now and whenever another session's lease changes.
+    """On: send a ``lease`` event now and at each change of another session's lease.
 
     Within that session's counted window this agent takes no samples and sends no ``counters`` and ``links``.
     """
@@ -113,9 +114,9 @@ class WatchLease(Request[Done], op="lease.watch", watches=True):
 
 
 class TellTrial(Request[Done], op="lease.tell"):
-    """Tell others, beside the lease, which trial runs and in which phase: ``left_s`` is how long that will last.
+    """Publish, next to the lease, which trial runs and in which phase; ``left_s`` is how long the phase will last.
 
-    Null: none runs. Error ``no_lease`` if this session does not hold the node.
+    Null: no trial runs. Error ``no_lease`` if this session does not have the node's lease.
     """
 
     trial: Optional[TrialTold] = None
@@ -123,18 +124,18 @@ class TellTrial(Request[Done], op="lease.tell"):
 
 
 class ReleaseLease(Request[Done], op="lease.release"):
-    """Give this node back."""
+    """Release this node's lease."""
 
 
 class LeaseChanged(AgentEvent, kind="lease"):
-    """Who else holds this node, and whether that session is counting now."""
+    """Another session's lease of this node, and whether that session is counting now."""
 
     holder: Optional[StatedHolder]
     quiet: bool
 
 
 class LeaseLost(AgentEvent, kind="lease_lost"):
-    """Another session took this session's lease over."""
+    """Another session took over this session's lease."""
 
     by: Sentence
     purpose: Sentence

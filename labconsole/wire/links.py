@@ -11,20 +11,20 @@ from labconsole.wire.rules import Count, Index, Most, Name, Rule, bad
 MAX_INTERFACES = 4096
 
 VIRTUAL_LINKS = frozenset({"veth", "tun"})
-"""Drivers, and kinds of links, whose speed is a constant of the driver: what such a link carries, hosts.yaml says."""
+"""Drivers and kinds of links whose speed is a constant of the driver; hosts.yaml gives the capacity of such a link."""
 
 _HARDWARE_ADDRESS = re.compile(r"(?:[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){0,31})?\Z")
 
 
 def hardware_address(value: Any, where: str) -> str:
-    """A link's address, of whatever length its kind has. What one node says here, others are told."""
+    """Check a link's address, of any length that its kind has. Other nodes are sent this address."""
     if type(value) is not str or not _HARDWARE_ADDRESS.match(value):
         raise bad(where, "is not a hardware address")
     return value
 
 
 class Pause(Message):
-    """Flow control: negotiated, and obeyed and sent."""
+    """Flow control: negotiated, obeyed and sent."""
 
     autoneg: bool
     rx: bool
@@ -32,7 +32,7 @@ class Pause(Message):
 
 
 class NodeLinkState(Message):
-    """One interface; None is unknown. ``namespace`` "" is the node's own; ``master``: the bridge it belongs to;
+    """One interface; None is unknown. ``namespace`` "" is the node's own. ``master``: the bridge it belongs to.
     ``parent``: the interface that a VLAN or the like is on.
     """
 
@@ -61,7 +61,7 @@ class NodeLinks(Message):
 
 
 class ReadLinks(Request[NodeLinks], op="links", watches=True):
-    """Ask for the interfaces, and for an event at each change from now on."""
+    """Request the interfaces, and an event at each change from now on."""
 
 
 class LinksChanged(AgentEvent, kind="links"):

@@ -1,8 +1,8 @@
-"""Time marks: the ICMP echoes by which a guest tells a node outside when its work begins and ends.
+"""Time marks: ICMP echoes by which a guest tells a node outside when its work begins and ends.
 
 ``busybox ping -c 1 -s SIZE -p HEX`` sends ``SIZE`` bytes of payload. The first four are the sender's own clock, which
-nobody believes; the pattern fills the others, and the field ``code`` of the ICMP header, too. The kernel's answer has
-all of that again.
+is not trusted; the pattern fills the others, and the field ``code`` of the ICMP header, too. The kernel's answer
+repeats all of that.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from labconsole.wire.rules import Count, Most, Name, Port, Rule, Sentence, Word,
 from labconsole.wire.session import Clocks
 
 MAX_MARKS = 8192
-"""Looked at, what was no mark included; of what comes after that the kernel only counts the packets."""
+"""Most packets examined, including those that are no marks; of later ones the kernel only counts the packets."""
 
 MAX_PAYLOAD_BYTES = 65535 - 20 - 8
 
@@ -23,10 +23,10 @@ PayloadBytes = Annotated[int, Rule(whole(0, MAX_PAYLOAD_BYTES))]
 
 
 class TimeMark(Message):
-    """An echo request as it came in, or (``reply``) an echo reply as it went out; ``wall_ns``: the kernel's stamp.
+    """An echo request as it came in, or (``reply``) an echo reply as it went out. ``wall_ns``: the kernel's stamp.
 
-    ``address``, ``mac``: the other end's. ``pattern``: the payload's last byte, of which all of the payload consists
-    from ``pattern_from_byte`` on (busybox: from 4, or earlier by chance); None without a payload.
+    ``address``, ``mac``: the other end's. ``pattern``: the payload's last byte, which fills the payload from
+    ``pattern_from_byte`` on (busybox: from 4, or earlier by chance), or None without a payload.
     """
 
     reply: bool
@@ -41,7 +41,7 @@ class TimeMark(Message):
     wall_ns: Count
 
     def check_fields(self) -> None:
-        """A payload has a last byte, and what it consists of begins in it."""
+        """Check that a payload has a last byte, and that its pattern begins within it."""
         begins = -1 if self.pattern_from_byte is None else self.pattern_from_byte
         if (self.pattern is None) != (begins < 0) or (begins < 0) != (self.payload_bytes == 0):
             raise bad("pattern", "contradicts pattern_from_byte or payload_bytes")
@@ -50,7 +50,7 @@ class TimeMark(Message):
 
 
 class StartMarks(Request[Done], op="marks.start"):
-    """From now on, keep the echo requests to this IPv4 address that come in here, and the replies that go out."""
+    """Start to keep the echo requests to this IPv4 address that come in here, and the replies that go out."""
 
     marks: Word
     interface: Word
@@ -61,11 +61,11 @@ class StartMarks(Request[Done], op="marks.start"):
 class SeenMarks(Message):
     """All marks in the order in which the kernel saw them.
 
-    ``untold_marks``: of these, those without an event, because too much waited for the console. ``strange_packets``:
-    echoes to or from the address that are no marks: fragments, cut short or with a wrong checksum, requests that went
-    out or were for another MAC address, replies that came in. ``dropped_kernel_packets``: there was no room for them.
-    ``unread_packets``: came when 8192 had been looked at. ``interrupted``: why some may be missing, such as "Network is
-    down".
+    ``untold_marks``: the number of these without an event, because too much waited for the console.
+    ``strange_packets``: echoes to or from the address that are no marks: fragments, cut short or with a wrong checksum,
+    requests that went out or were for another MAC address, replies that came in. ``dropped_kernel_packets``: the kernel
+    had no room for them. ``unread_packets``: arrived after 8192 had been examined. ``interrupted``: why some may be
+    missing, such as "Network is down".
     """
 
     marks: Annotated[List[TimeMark], Most(MAX_MARKS)]
@@ -79,13 +79,13 @@ class SeenMarks(Message):
 
     @property
     def clock_step_ns(self) -> int:
-        """By how much the wall clock was set forward meanwhile: what it gained on the monotonic clock."""
+        """Return how far the wall clock was set forward meanwhile: its gain on the monotonic clock."""
         gained = self.stopped.wall_ns - self.started.wall_ns
         return gained - (self.stopped.monotonic_ns - self.started.monotonic_ns)
 
 
 class StopMarks(Request[SeenMarks], op="marks.stop"):
-    """Stop, and tell all that were seen."""
+    """Stop, and return all marks seen."""
 
     marks: Word
 

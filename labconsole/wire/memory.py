@@ -1,4 +1,4 @@
-"""What processes and all that descend from them hold of the node's memory."""
+"""Memory use of processes with all their descendants."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ MAX_GUESTS = 1024
 
 
 class HeldMemory(Message):
-    """Of one process with its descendants: the sum of their proportional set sizes, each memory once, and what the
-    guest's own control group holds, or None. ``group_reason``: why the group is not known.
+    """Memory use of one process with its descendants: the sum of their proportional set sizes, each memory counted
+    once, and the usage of the guest's own control group, or None. ``group_reason``: why the latter is not known.
     """
 
     pid: Pid
@@ -23,12 +23,12 @@ class HeldMemory(Message):
 
 
 class HeldMemories(Message):
-    """In the order asked for."""
+    """Memory use in the order of the request."""
 
     processes: Annotated[List[HeldMemory], Most(MAX_GUESTS)]
 
 
 class ReadMemory(Request[HeldMemories], op="process.memory"):
-    """Ask what these processes hold now."""
+    """Request the current memory use of these processes."""
 
     pids: Annotated[List[Pid], Most(MAX_GUESTS)]

@@ -1,15 +1,15 @@
-"""Messages as classes that both ends import: what is asked, what is answered, what is told unasked.
+"""Messages as classes that both ends import: requests, replies and events.
 
-A message is a frozen dataclass, built by keyword. The annotations of its fields say what each value must be
-(wire/rules.py); ``parse`` checks what came over the wire once and builds the object. The check is put together from the
-annotations at the first message of its kind. A field without a default must be there, a key that is no field is
-refused: console and agent are of one version.
+A message is a frozen dataclass, built by keyword. The annotations of its fields state the valid values (wire/rules.py);
+``parse`` checks data from the wire once and builds the object. The check is assembled from the annotations at the first
+message of its kind. A field without a default is required, and a key that is not a field is refused: console and agent
+are of one version.
 
     class ProcessUsage(Request[Usage], op="process.usage"):
         pids: Annotated[List[Count], Most(64)]
 
 ``dataclasses`` itself writes and compiles six methods for each class: for all messages that takes an agent as long as
-the rest of its start (110 ms beside 115 ms).
+the rest of its start (110 ms compared with 115 ms).
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from typing import (
 )
 
 from labconsole.wire.clean import clean
-from labconsole.wire.rules import Check, Most, Rule, Sentence, bad, flag, listed, mapping, maybe, plain
+from labconsole.wire.rules import Check, Most, Rule, Sentence, bad, flag, list_of, mapping, maybe, plain
 
 if TYPE_CHECKING:
     from typing import dataclass_transform
 else:
 
     def dataclass_transform(**_: Any) -> Callable[[Any], Any]:
-        """Of Python 3.11: tells type checkers that what inherits from a class is a dataclass."""
+        """Backport from Python 3.11: tells type checkers that subclasses of a class are dataclasses."""
         return lambda cls: cls
 
 
@@ -55,7 +55,7 @@ R = TypeVar("R", bound="Message")
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class Message:
-    """Base of all messages and of the parts of messages that are objects."""
+    """Base of all messages, and of objects within messages."""
 
     def __init__(self, **values: Any) -> None:
         cls = type(self)
@@ -78,7 +78,7 @@ class Message:
 
     @classmethod
     def parse(cls: Type[M], data: Any, where: str = "") -> M:
-        """``data`` as an object of this class. Raises WireError("bad_message") naming the field in ``where``."""
+        """Build an object from ``data``. Raises WireError("bad_message") naming the field in ``where``."""
         message: M = _reader(cls)(data, where)
         return message
 
@@ -86,15 +86,15 @@ class Message:
         """Refuse fields that contradict each other. Raises WireError("bad_message")."""
 
     def to_wire(self) -> Dict[str, Any]:
-        """As plain data, in the order of the fields. What did not come over the wire is not in it."""
+        """Return plain data in the order of the fields, without fields that did not come over the wire."""
         return {name: _plain(value) for name, value in self.__dict__.items()}
 
 
 class Request(Message, Generic[R]):
-    """Something that the console asks: ``op`` on the wire, answered by a ``reply``.
+    """A request by the console: ``op`` on the wire, answered by a ``reply``.
 
-    ``watches``: it changes nothing on the node, measures nothing and costs it next to nothing, so a console that only
-    watches may ask it.
+    ``watches``: the request changes nothing on the node, measures nothing and costs it almost nothing, so a console
+    that only watches may send it.
     """
 
     op: ClassVar[str]
@@ -106,16 +106,16 @@ class Request(Message, Generic[R]):
         (cls.reply,) = get_args(cls.__orig_bases__[0])  # type: ignore[attr-defined]
 
     def misfit(self, reply: R) -> Optional[str]:
-        """What of an answer, which is of its class, is not what was asked for; None: nothing."""
+        """Return how a reply of the right class does not fit this request, or None if it fits."""
         return None
 
     def arguments(self) -> Dict[str, Any]:
-        """What goes over the wire: null says no more than to leave the key out."""
+        """Return the arguments for the wire: null means the same as leaving the key out."""
         return {name: value for name, value in self.to_wire().items() if value is not None}
 
 
 class AgentEvent(Message):
-    """Something that an agent tells unasked: ``kind`` on the wire."""
+    """An event that an agent sends without a request: ``kind`` on the wire."""
 
     kind: ClassVar[str]
 
@@ -124,7 +124,7 @@ class AgentEvent(Message):
 
 
 class Done(Message):
-    """The answer to a request that has nothing to say but that it was done."""
+    """The reply to a request that was done and has no other result."""
 
 
 def _code(value: Any, where: str) -> str:
@@ -134,7 +134,7 @@ def _code(value: Any, where: str) -> str:
 
 
 class Refusal(Message):
-    """The answer to a request that was not done: a stable word, a sentence, and what else there is to know."""
+    """The reply to a request that was not done: a stable code, a sentence, and details."""
 
     code: Annotated[str, Rule(_code)]
     message: Sentence
@@ -158,13 +158,13 @@ def _hints(cls: Any) -> Dict[str, Any]:
 
 
 def field_names(cls: Any) -> Tuple[str, ...]:
-    """The fields of a message, in their order."""
+    """Return the fields of a message, in order."""
     return tuple(_hints(cls))
 
 
 def _compile(cls: Any) -> Check:
     fields: List[Tuple[str, Check, bool]] = [
-        (name, check_of(hint), not hasattr(cls, name)) for name, hint in _hints(cls).items()
+        (name, build_check(hint), not hasattr(cls, name)) for name, hint in _hints(cls).items()
     ]
     new = object.__new__
     together = cls.check_fields if cls.check_fields is not Message.check_fields else None
@@ -191,21 +191,21 @@ def _compile(cls: Any) -> Check:
 _reader: Callable[[Any], Check] = functools.lru_cache(maxsize=None)(_compile)
 
 
-def check_of(hint: Any) -> Check:
-    """The check that an annotation stands for."""
+def build_check(hint: Any) -> Check:
+    """Build the check that an annotation describes."""
     if hint is bool:
         return flag
     if isinstance(hint, type) and issubclass(hint, Message):
         return _reader(hint)
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Union and len(inner) == 2 and inner[1] is type(None):
-        return maybe(check_of(inner[0]))
+        return maybe(build_check(inner[0]))
     if origin is Annotated and isinstance(inner[-1], Rule):
         check: Check = inner[-1].check
         return check
     if origin is Annotated and isinstance(inner[-1], Most):
         most, items = inner[-1], get_args(inner[0])
         if get_origin(inner[0]) is list:
-            return listed(check_of(items[0]), most.entries)
-        return mapping(most.key, check_of(items[1]), most.entries)
+            return list_of(build_check(items[0]), most.entries)
+        return mapping(most.key, build_check(items[1]), most.entries)
     raise TypeError("%r does not say what a value must be" % (hint,))

@@ -1,4 +1,4 @@
-"""What a node's processors did within a window: time by kind, interrupts, softirqs, queues, processes."""
+"""Work of a node's processors within a window: time by kind, interrupts, softirqs, queues, processes."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from typing import Annotated, Any, List, Optional
 
 from labconsole.wire.message import Done, Message, Request
 from labconsole.wire.processors import MAX_PROCESSORS
-from labconsole.wire.rules import S64, Count, Index, Most, Name, Rule, Words, rising_pairs, whole
+from labconsole.wire.rules import S64, Count, Index, Most, Name, Rule, WordList, rising_pairs, whole
 
 MAX_LINES = 512
-"""Interrupts that are told one by one, the busiest; the others as a sum."""
+"""Most interrupts listed individually, the busiest; the others are summed."""
 
 MAX_QUEUES = 4096
 MAX_WORKING = 20
 
 
 class ProcessorWork(Message):
-    """One processor. Times are in whole ticks of the kernel (``tick_ns``); ``system_ns`` is without interrupts,
-    ``guest_ns`` is in ``user_ns``, too. ``received_softirqs``, ``sent_softirqs``: how often NET_RX and NET_TX ran.
+    """One processor. Times are in whole ticks of the kernel (``tick_ns``). ``system_ns`` is without interrupts;
+    ``guest_ns`` is included in ``user_ns``. ``received_softirqs``, ``sent_softirqs``: how often NET_RX and NET_TX ran.
     ``stack_packets``: how often a packet was handed to the stack here (processed in softnet_stat: once more behind each
-    virtual port that it passes; packets that were joined are one); ``backlog_dropped_packets``: others, that found no
-    room in the backlog; ``squeezed``: NET_RX ended for want of time or budget with work left. None: the kernel does not
-    say.
+    virtual port that it passes; merged packets count as one). ``backlog_dropped_packets``: others, for which the
+    backlog had no room. ``squeezed``: NET_RX ended for lack of time or budget with work left. Fields are None if the
+    kernel does not report them.
     """
 
     number: Index
@@ -59,7 +59,7 @@ class QueueWork(Message):
 
 
 class WorkingProcess(Message):
-    """A process and the children that it waited for. ``kernel``: it is a thread of the kernel."""
+    """A process and the children that it waited for. ``kernel``: it is a kernel thread."""
 
     pid: Count
     name: Name
@@ -68,7 +68,7 @@ class WorkingProcess(Message):
 
 
 class NodeWork(Message):
-    """``unlisted_interrupts``: of lines that are not told. ``processes``: the busiest."""
+    """``unlisted_interrupts``: of lines that are not listed. ``processes``: the busiest."""
 
     elapsed_ns: Annotated[int, Rule(whole(1, S64 - 1))]
     tick_ns: Annotated[int, Rule(whole(1, 10**9))]
@@ -80,10 +80,10 @@ class NodeWork(Message):
 
 
 class BeginProcessorWork(Request[Done], op="processor_work.begin"):
-    """Open a window. ``interfaces``: whose queues are looked at. A window that is open is begun anew."""
+    """Open a window, or restart an open one. ``interfaces``: those whose queues are read."""
 
-    interfaces: Words
+    interfaces: WordList
 
 
 class EndProcessorWork(Request[NodeWork], op="processor_work.end"):
-    """Close the window and tell what was done in it. Refused with not_found where none is open."""
+    """Close the window and return its work. Refused with not_found if no window is open."""

@@ -1,4 +1,4 @@
-"""What the processors of a node are busy with, told about once a second beside its counters."""
+"""Load of a node's processors, sent about once a second alongside its counters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Share = Annotated[float, Rule(between(0, 1))]
 
 
 class ProcessorUse(Message):
-    """Shares of the time. ``busy``: all but idle and waiting for disks; packets are forwarded in ``softirq``."""
+    """Shares of the time. ``busy``: all but idle and waiting for disks. Packets are forwarded in ``softirq``."""
 
     busy: Share
     softirq: Share
@@ -26,7 +26,7 @@ class ProcessorUse(Message):
 
 
 class ProcessorsSampled(AgentEvent, kind="processors"):
-    """The time since the sample before; none is taken in a quiet window, so the next one covers all of it.
+    """Processor use since the previous sample. None is taken in a quiet window, so the next sample covers all of it.
 
     ``busiest_number``: the kernel's number of the busiest processor. ``mean``: of all ``processors`` that ran.
     """

@@ -1,4 +1,4 @@
-"""The queue that guests share by weights: its classes, and how their rates change while it is in use."""
+"""The queue that guests share by weights: its classes, and rate changes while it is in use."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ MAX_EVERY_S = 3600
 
 LEAST_CLASS_BPS, MOST_CLASS_BPS = 8_000, 680 * 10**9
 ClassRate = Annotated[int, Rule(whole(LEAST_CLASS_BPS, MOST_CLASS_BPS))]
-"""In bit/s; the kernel counts in bytes a second."""
+"""In bit/s; the kernel counts in bytes per second."""
 
 MOST_BURST_S = 274
-"""What may come at once after a rest the kernel has as the time that it takes, in 32 bits of 64 ns."""
+"""Longest burst in seconds: the kernel stores a burst as its duration, in 32 bits of 64 ns."""
 
 Burst = Annotated[int, Rule(whole(64, 2**31 - 1))]
 """In bytes."""
@@ -26,7 +26,7 @@ Rates = Annotated[List[ClassRate], Most(MAX_CLASSES)]
 
 
 class QueueClass(Message):
-    """One guest's class, as the kernel has it. None: it does not exist, or does not say."""
+    """One guest's class in the kernel. A field is None if the class does not exist or does not report it."""
 
     rate_bps: Optional[Count]
     most_bps: Optional[Count]
@@ -35,23 +35,23 @@ class QueueClass(Message):
 
 
 class QueueState(Message):
-    """The classes of the guests in turn."""
+    """The guests' classes, in order."""
 
     classes: Annotated[List[QueueClass], Most(MAX_CLASSES)]
 
 
 class ReadQueue(Request[QueueState], op="queue.read"):
-    """Ask for the classes of a shared queue, of which there are ``classes``."""
+    """Request the classes of a shared queue that has ``classes`` of them."""
 
     queue: Word
     classes: Annotated[int, Rule(whole(1, MAX_CLASSES))]
 
 
 class TakenChange(Message):
-    """One set of rates. Times are those of the node's CLOCK_MONOTONIC: when it was due, when the last of its classes
-    had its rate, and when they were read back; None: it was not made. ``rates_bps``: as read back, in turn, None for a
-    class that does not exist; ``kept_bps`` the same just before the next set was due, None of the last.
-    ``complaint``: why a class could not be changed.
+    """One set of rates. Times are those of the node's CLOCK_MONOTONIC: when the set was due, when the last of its
+    classes got its rate, and when the rates were read back, or None if the change was not made. ``rates_bps``: as read
+    back, in order, None for a class that does not exist. ``kept_bps``: the same just before the next set was due, None
+    for the last set. ``complaint``: why a class could not be changed.
     """
 
     due_ns: Count
@@ -63,8 +63,8 @@ class TakenChange(Message):
 
 
 class TakenChanges(Message):
-    """``begun_ns``: when the queue was first seen to be in use; None: it never was, and nothing was changed.
-    ``looked_ns``: the last look at which it was not.
+    """``begun_ns``: when the queue was first seen in use, or None if it never was; then nothing was changed.
+    ``looked_ns``: the last look at which it was not in use.
     """
 
     looked_ns: Optional[Count]
@@ -72,15 +72,15 @@ class TakenChanges(Message):
     changes: Annotated[List[TakenChange], Most(MAX_CHANGES)]
 
     def check_fields(self) -> None:
-        """Nothing is changed before the beginning."""
+        """Check that nothing changed before the beginning."""
         if self.begun_ns is None and self.changes:
             raise bad("changes", "were made in a queue that was never in use")
 
 
 class ChangeRates(Request[TakenChanges], op="queue.change"):
-    """Wait until a shared queue is in use, then give its classes these rates in turn, one set ``every_s`` counted from
-    there. The first set is what it has: that is only read back. ``most_bps``, ``burst_bytes``: what each class has of
-    these, and keeps.
+    """Wait until a shared queue is in use, then give its classes these rates in order, one set every ``every_s`` from
+    there. The first set is the current one and is only read back. ``most_bps``, ``burst_bytes``: values of each class
+    that stay as they are.
     """
 
     queue: Word
@@ -91,7 +91,7 @@ class ChangeRates(Request[TakenChanges], op="queue.change"):
     begin_s: Annotated[float, Rule(above(0, MAX_BEGIN_S))]
 
     def check_fields(self) -> None:
-        """Every set is of the same classes."""
+        """Check that every set has the same number of classes."""
         if not self.rates_bps or not self.most_bps or {len(each) for each in self.rates_bps} != {len(self.most_bps)}:
             raise bad("rates_bps", "is not a list of sets of as many classes as most_bps")
         if self.burst_bytes * 8 > MOST_BURST_S * min(min(each, default=MOST_CLASS_BPS) for each in self.rates_bps):
@@ -99,8 +99,8 @@ class ChangeRates(Request[TakenChanges], op="queue.change"):
 
 
 class RatesTaken(AgentEvent, kind="queue.changed"):
-    """A shared queue has the set at ``place`` of its changes, from 0, since ``taken_ns`` of the node's CLOCK_MONOTONIC.
-    ``rates_bps``: as read back. The reply to ``queue.change`` says more.
+    """A shared queue has had the set at ``place`` of its changes, from 0, since ``taken_ns`` of the node's
+    CLOCK_MONOTONIC. ``rates_bps``: as read back. The reply to ``queue.change`` says more.
     """
 
     queue: Word

@@ -1,8 +1,8 @@
-"""The words in which messages are described: what a value must be, and what of it is kept.
+"""The vocabulary that describes messages: which values are valid, and which form of a value is kept.
 
-A check takes a value and what to call it in a complaint, and returns the value to keep in its place: the same, or its
-cleaned form. It raises WireError("bad_message") and nothing else, whatever JSON can hold. Keys are refused rather than
-cleaned when they are not printable: a cleaned key could become one that has been checked already.
+A check takes a value and its name for error messages, and returns the value to keep in its place: the same, or its
+cleaned form. It raises WireError("bad_message") and nothing else, whatever JSON can contain. Unprintable keys are
+refused rather than cleaned: a cleaned key could become equal to one that has been checked already.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ Check = Callable[[Any, str], Any]
 
 
 def bad(where: str, what: str) -> WireError:
-    """The complaint that ``where`` ``what``."""
+    """Build the error that ``where`` ``what``."""
     return WireError("bad_message", f"{where} {what}")
 
 
 def count(value: Any, where: str) -> int:
-    """A count or a clock: what a column of 64 bits with a sign can hold, and not negative."""
+    """Check a count or a clock: not negative, and within a signed 64-bit column."""
     # The exact type, because true and false would pass for 1 and 0.
     if type(value) is not int or not 0 <= value < S64:
         raise bad(where, "is not a whole number from 0")
@@ -37,14 +37,14 @@ def count(value: Any, where: str) -> int:
 
 
 def unsigned(value: Any, where: str) -> int:
-    """A count of a driver's, which may use all 64 bits."""
+    """Check a driver's count, which may use all 64 bits."""
     if type(value) is not int or not 0 <= value < U64:
         raise bad(where, "is not a whole number from 0")
     return value
 
 
 def whole(lowest: int, highest: int) -> Check:
-    """A whole number in this range, ends included."""
+    """Build a check for a whole number in this range, ends included."""
 
     def check(value: Any, where: str) -> int:
         if type(value) is not int or not lowest <= value <= highest:
@@ -55,7 +55,7 @@ def whole(lowest: int, highest: int) -> Check:
 
 
 def amount(value: Any, where: str) -> float:
-    """A rate or a mean: finite and not negative."""
+    """Check a rate or a mean: finite and not negative."""
     if type(value) is int and 0 <= value < S64:
         return value
     if type(value) is not float or not math.isfinite(value) or value < 0:
@@ -64,7 +64,7 @@ def amount(value: Any, where: str) -> float:
 
 
 def finite(value: Any, where: str) -> float:
-    """A number of either sign."""
+    """Check a finite number of either sign."""
     if type(value) is int and -S64 <= value < S64:
         return value
     if type(value) is not float or not math.isfinite(value):
@@ -73,7 +73,7 @@ def finite(value: Any, where: str) -> float:
 
 
 def between(lowest: float, highest: float) -> Check:
-    """A number in this range, ends included."""
+    """Build a check for a number in this range, ends included."""
 
     def check(value: Any, where: str) -> Any:
         if type(value) not in (int, float) or not lowest <= value <= highest:
@@ -84,7 +84,7 @@ def between(lowest: float, highest: float) -> Check:
 
 
 def above(bound: float, highest: float) -> Check:
-    """A number above the first and at most the second."""
+    """Build a check for a number above ``bound`` and at most ``highest``."""
 
     def check(value: Any, where: str) -> Any:
         if type(value) not in (int, float) or not bound < value <= highest:
@@ -95,14 +95,14 @@ def above(bound: float, highest: float) -> Check:
 
 
 def flag(value: Any, where: str) -> bool:
-    """True or false."""
+    """Check for true or false."""
     if type(value) is not bool:
         raise bad(where, "is not true or false")
     return value
 
 
 def name(value: Any, where: str) -> str:
-    """A name: cleaned, and refused when it is too long, because two names must not become one by being cut."""
+    """Clean a name; refuse it if too long, because cutting could make two names equal."""
     if type(value) is not str:
         raise bad(where, "is not text")
     if len(value) > MAX_NAME:
@@ -111,14 +111,16 @@ def name(value: Any, where: str) -> str:
 
 
 def sentence(value: Any, where: str) -> str:
-    """Words for people: cleaned to one line and cut."""
+    """Clean a text for people to one line and cut it."""
     if type(value) is not str:
         raise bad(where, "is not text")
     return clean(value, MAX_SENTENCE)
 
 
 def lines(most: int) -> Check:
-    """A program's words as they are, line feeds and tabs included: refused when too long, for half would be a lie."""
+    """Build a check for a program's output, unchanged with line feeds and tabs; too long is refused, as half would
+    mislead.
+    """
 
     def check(value: Any, where: str) -> str:
         if type(value) is not str or len(value) > most:
@@ -129,12 +131,12 @@ def lines(most: int) -> Check:
 
 
 def maybe(inner: Check) -> Check:
-    """Null for what is not known, else as ``inner``."""
+    """Build a check that allows null for what is not known, else applies ``inner``."""
     return lambda value, where: None if value is None else inner(value, where)
 
 
 def rising_pairs(most: int) -> Check:
-    """(number, count): numbers below ``most`` that rise, each with at least one, as a list that has only those."""
+    """Build a check for (number, count) pairs: rising numbers below ``most`` with counts of at least one."""
 
     def check(value: Any, where: str) -> "list[tuple[int, int]]":
         if type(value) is not list or len(value) > most:
@@ -151,8 +153,8 @@ def rising_pairs(most: int) -> Check:
     return check
 
 
-def listed(inner: Check, most: int) -> Check:
-    """A list of at most ``most``."""
+def list_of(inner: Check, most: int) -> Check:
+    """Build a check for a list of at most ``most`` items."""
 
     def check(value: Any, where: str) -> list[Any]:
         if type(value) is not list or len(value) > most:
@@ -163,7 +165,7 @@ def listed(inner: Check, most: int) -> Check:
 
 
 def mapping(key: Callable[[str], bool], inner: Check, most: int) -> Check:
-    """An object of at most ``most`` entries, any of whose keys is one to ``key``."""
+    """Build a check for an object of at most ``most`` entries whose keys all satisfy ``key``."""
 
     def check(value: Any, where: str) -> dict[str, Any]:
         if type(value) is not dict or len(value) > most:
@@ -176,7 +178,7 @@ def mapping(key: Callable[[str], bool], inner: Check, most: int) -> Check:
 
 
 def fields(known: dict[str, Check]) -> Check:
-    """An object with all of these keys, changed in place; what else it has must be plain."""
+    """Build a check for an object with all of these keys, changed in place; other entries must be plain."""
     others = plain()
 
     def check(value: Any, where: str) -> dict[str, Any]:
@@ -194,7 +196,7 @@ def fields(known: dict[str, Check]) -> Check:
 
 
 def plain(*, most: int = MAX_ITEMS, characters: int = MAX_SENTENCE) -> Check:
-    """Anything a reader is prepared for: finite 64-bit numbers, cleaned text, not deep, at most ``most`` items."""
+    """Build a check for arbitrary data: finite 64-bit numbers, clean text, shallow nesting, at most ``most`` items."""
 
     def check(value: Any, where: str) -> Any:
         left = most
@@ -230,44 +232,44 @@ def plain(*, most: int = MAX_ITEMS, characters: int = MAX_SENTENCE) -> Check:
 
 
 def printable(key: str) -> bool:
-    """Whether a key is short and would do a terminal no harm."""
+    """Whether a key is short and harmless to a terminal."""
     return len(key) <= MAX_NAME and key.isprintable()
 
 
 def word(value: Any, where: str) -> str:
-    """A name that this node is given: kept as it is, so refused when the kernel would not take it for one."""
+    """Check a name sent to this node: not cleaned, so refused if the kernel would not accept it as a name."""
     if type(value) is not str or not usable(value):
         raise bad(where, "is not a valid name")
     return value
 
 
 def key_name(value: Any, where: str) -> str:
-    """A name that comes back as a key of the answer, so refused when no key may be like it."""
+    """Check a name that the reply uses as a key: it is refused if it is not valid as a key."""
     if type(value) is not str or not printable(value):
         raise bad(where, f"is not a printable name of at most {MAX_NAME} characters")
     return value
 
 
 def free(value: Any, where: str) -> str:
-    """Text of any kind that this node is given, kept as it is."""
+    """Check free text sent to this node; it is not cleaned."""
     if type(value) is not str or not encodable(value):
         raise bad(where, "is not text")
     return value
 
 
 def run_length(key: str) -> bool:
-    """Whether a key is a whole number in decimal digits, of at most the digits that 2^63 has."""
+    """Whether a key is a decimal whole number with no more digits than 2^63."""
     return key.isascii() and key.isdigit() and len(key) <= 19
 
 
 class Rule(NamedTuple):
-    """What a field's value must be, in its annotation: ``Annotated[int, Rule(count)]``."""
+    """The valid values of a field, in its annotation: ``Annotated[int, Rule(count)]``."""
 
     check: Check
 
 
 class Most(NamedTuple):
-    """How long a list or a mapping may be, and what its keys must be: ``Annotated[List[Link], Most(4096)]``."""
+    """The most items of a list or a mapping, and the rule for its keys: ``Annotated[List[Link], Most(4096)]``."""
 
     entries: int
     key: Callable[[str], bool] = printable
@@ -284,5 +286,5 @@ Name = Annotated[str, Rule(name)]
 Sentence = Annotated[str, Rule(sentence)]
 Word = Annotated[str, Rule(word)]
 Free = Annotated[str, Rule(free)]
-Words = Annotated[List[Word], Most(MAX_ITEMS)]
+WordList = Annotated[List[Word], Most(MAX_ITEMS)]
 Key = Annotated[str, Rule(key_name)]

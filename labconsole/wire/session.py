@@ -1,4 +1,4 @@
-"""What a session says of itself: its begin, its clocks, its end."""
+"""Messages about the session itself: its begin, its clocks, its end."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ class Clocks(Message):
 
 
 class Ping(Request[Clocks], op="ping", watches=True):
-    """Ask for the clocks, or show that the console is alive."""
+    """Request the clocks, or show that the console is alive."""
 
 
 class Watchdog(Request[Done], op="watchdog", watches=True):
-    """From now on, end the session after this long without a line: a pulled cable may not end stdin for hours."""
+    """Start to end the session after this long without a line: a pulled cable may not end stdin for hours."""
 
     silence_s: Optional[Annotated[float, Rule(between(1, 86400))]] = None
 
 
 class OnlyWatch(Request[Done], op="watch.only", watches=True):
-    """From now on refuse (``only_watches``) whatever changes, measures or loads the node. Cannot be taken back."""
+    """Refuse (``only_watches``) every later request that changes, measures or loads the node. Cannot be taken back."""
 
 
 class Undone(Message):

@@ -1,4 +1,4 @@
-"""What decides how a node forwards and holds still by itself: settings of its NICs, processors and network stack."""
+"""Settings that decide how a node forwards and how undisturbed it runs: of NICs, processors and network stack."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ MAX_SETTINGS = 10_000
 MAX_FEATURES = 100
 MAX_IRQS = 1024
 IRQS_TOLD = 256
-"""Of one interface, at most: as many queues as a fast NIC has. Where so many are told, there may be more."""
+"""Most interrupts listed of one interface: as many queues as a fast NIC has. If this many are listed, there may be
+more.
+"""
 
 MAX_IDLE_STATES = 100
 
 Kilo = Annotated[int, Rule(whole(0, 2**32 - 1))]
-"""What a driver keeps in 32 bits: ring entries, microseconds, queues."""
+"""A driver's 32-bit setting: ring entries, microseconds, queues."""
 
 Sysctls = Annotated[Dict[str, Optional[Sentence]], Most(MAX_SETTINGS)]
 
@@ -44,7 +46,7 @@ class Coalesce(Message):
 
 
 class Queues(Message):
-    """How many queues a NIC uses."""
+    """Number of queues that a NIC uses."""
 
     rx: Kilo
     tx: Kilo
@@ -62,16 +64,16 @@ class Bus(Message):
 
 
 class NicStamping(Message):
-    """``all_received``: whether the NIC can stamp every frame as it comes. ``clock``: the number of its own clock."""
+    """``all_received``: whether the NIC can stamp every received frame. ``clock``: the number of its own clock."""
 
     all_received: bool
     clock: Optional[Index]
 
 
 class InterfaceSettings(Message):
-    """Of one interface; None is unknown. ``irqs``: the processors that each interrupt may go to. ``qdiscs``: all its
-    queueing disciplines with their options; ``xdp``: how a program is attached, or "none"; ``device``: how its packets
-    are taken and steered.
+    """Settings of one interface; None is unknown. ``irqs``: the processors that each interrupt may go to. ``qdiscs``:
+    all queueing disciplines with their options. ``xdp``: how a program is attached, or "none". ``device``: how its
+    packets are received and steered.
     """
 
     driver: Optional[Name]
@@ -109,7 +111,7 @@ class IdleState(Message):
 
 
 class NodeSettings(Message):
-    """None is unknown. ``interfaces``: all but loopback; ``boot_options``: those of the kernel that matter here."""
+    """None is unknown. ``interfaces``: all but loopback. ``boot_options``: the kernel's options that matter here."""
 
     interfaces: Annotated[Dict[str, InterfaceSettings], Most(MAX_INTERFACES)]
     governors: Optional[Governors]
@@ -125,7 +127,7 @@ class NodeSettings(Message):
 
 
 class ReadSettings(Request[NodeSettings], op="settings"):
-    """Ask for the node's settings; a reading takes milliseconds. ``ports``: only these of its interfaces."""
+    """Request the node's settings; a reading takes milliseconds. ``ports``: only these of its interfaces."""
 
     namespace: Optional[Word] = None
     ports: Optional[Annotated[List[Name], Most(MAX_INTERFACES)]] = None

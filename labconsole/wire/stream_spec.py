@@ -1,4 +1,4 @@
-"""What one stream is to send."""
+"""The specification of one stream to send."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from labconsole.wire.message import Message
 from labconsole.wire.rules import S64, Count, Finite, Most, Rule, Word, whole
 
 GENERATORS = ("auto", "pktgen", "afpacket")
-"""Our own; any other word names a plug-in's."""
+"""The project's own generators; any other name is a plug-in's."""
 _PLUG_IN = re.compile(r"[a-z][a-z0-9_]{0,29}\Z")
 MIN_DURATION_S = 1e-6
 MAX_DURATION_S = 7 * 86400.0
 NEVER_DELAY_NS = 0x7FFFFFFF
-"""pktgen takes this one value for "never send"."""
+"""The value that pktgen takes for "never send"."""
 MAX_DELAY_NS = 9_999_999_999
 Whole = Annotated[int, Rule(whole(-S64, S64 - 1))]
-"""Its range is checked with the other fields, in words that name the stream."""
+"""The range is checked with the other fields, in messages that name the stream."""
 MAX_DESTINATIONS = 16384
 OVERTIME_NS = 20_000_000
-"""A paced generator may finish its last frames this long after its time, so that one late wake-up does not cost any."""
+"""How long a paced generator may send its last frames after its time, so that one late wake-up loses none."""
 
 
 class StreamSpec(Message):
-    """What one stream is to send. pkt_size_bytes is without the frame check sequence; delay_ns 0 means no delay.
+    """One stream to send. pkt_size_bytes is without the frame check sequence; delay_ns 0 means no delay.
 
-    ``destinations``: how many addresses, from sink_ip on, the frames go to in turn; None: to sink_ip alone.
+    ``destinations``: number of addresses, from sink_ip on, that the frames go to in turn, or None for sink_ip alone.
     ``options``: of a plug-in's generator, as JSON.
     """
 
@@ -54,16 +54,16 @@ class StreamSpec(Message):
 
     @property
     def last_ip(self) -> str:
-        """The last address that frames go to."""
+        """Return the last destination address."""
         return str(ipaddress.IPv4Address(self.sink_ip) + (self.destinations or 1) - 1)
 
     @property
     def paced(self) -> bool:
-        """Whether there is a pace to keep: none without a delay, and none with one of 1 ns."""
+        """Whether the stream has a pace: not without a delay, and not with one of 1 ns."""
         return self.delay_ns > 1
 
     def planned_packets(self) -> Tuple[int, str]:
-        """How many frames at most, and what it means to have sent them all: "count" or "duration"."""
+        """Return the most frames to send, and whether the stream ends by "count" or by "duration"."""
         total, reason = self.max_count, "count"
         if self.count is not None:
             total = min(total, self.count)
@@ -74,7 +74,7 @@ class StreamSpec(Message):
         return total, reason
 
     def check_fields(self) -> None:
-        """Raises WireError("bad_message") naming the stream and the field."""
+        """Check the ranges. Raises WireError("bad_message") naming the stream and the field."""
         if not self.stream:
             raise WireError("bad_message", "a stream has an empty name")
         if not 1 <= len(self.interface.encode("utf-8", "replace")) <= 15 or set(self.interface) & set("/@ \t\r\n"):

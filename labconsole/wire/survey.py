@@ -1,4 +1,4 @@
-"""What only a check asks: a survey of the node, cleaning up, listening for marked frames."""
+"""Requests that only checks use: a survey of the node, cleaning up, listening for marked frames."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Dict, List, Optional
 from labconsole.wire.facts import LoadAverages
 from labconsole.wire.links import MAX_INTERFACES
 from labconsole.wire.message import Done, Message, Request
-from labconsole.wire.rules import Amount, Count, Key, Most, Name, Port, Sentence, Signed, Word, Words
+from labconsole.wire.rules import Amount, Count, Key, Most, Name, Port, Sentence, Signed, Word, WordList
 from labconsole.wire.session import MAX_FAILURES
 
 MAX_LISTED = 200
@@ -17,7 +17,7 @@ MAX_HEARD = 1000
 
 
 class ClockState(Message):
-    """What the kernel says about its own clock."""
+    """The kernel's report of its own clock."""
 
     synchronised: bool
     offset_ns: Signed
@@ -49,14 +49,14 @@ class Heat(Message):
 
 
 class IcmpCounts(Message):
-    """What the node sent to senders of frames."""
+    """ICMP messages that the node sent to senders of frames."""
 
     sent_unreachable: Optional[Count]
     sent_redirects: Optional[Count]
 
 
 class Leftover(Message):
-    """What an earlier session left behind: a pktgen device or a link."""
+    """A leftover of an earlier session: a pktgen device or a link."""
 
     kind: Name
     name: Sentence
@@ -71,7 +71,7 @@ class Management(Message):
 
 
 class Memory(Message):
-    """Of the machine."""
+    """Memory of the machine."""
 
     total_bytes: Optional[Count]
     available_bytes: Optional[Count]
@@ -95,7 +95,7 @@ class WatchdogState(Message):
 
 
 class Survey(Message):
-    """None is unknown. ``iptables``: tables with rules; ``tools``: the paths of programs, None for missing ones."""
+    """None is unknown. ``iptables``: tables with rules. ``tools``: paths of programs, None for missing ones."""
 
     clock: Optional[ClockState]
     conntrack: Conntrack
@@ -115,15 +115,15 @@ class Survey(Message):
 
 
 class TakeSurvey(Request[Survey], op="survey"):
-    """Ask for whatever else a check needs; starts no program. ``guests``: as in ``surroundings``."""
+    """Request everything else that a check needs; starts no program. ``guests``: as in ``surroundings``."""
 
     tools: Annotated[List[Key], Most(MAX_TOOLS)]
     capture_directory: Optional[Word] = None
-    guests: Optional[Words] = None
+    guests: Optional[WordList] = None
 
 
 class Removed(Message):
-    """What was removed, in sentences."""
+    """Removed leftovers, in sentences."""
 
     removed: Annotated[List[Sentence], Most(MAX_FAILURES)]
 
@@ -153,17 +153,17 @@ class Heard(Message):
 
 
 class StartListening(Request[Done], op="listen.start"):
-    """From now on, count arriving test frames on these interfaces, in promiscuous mode.
+    """Start to count arriving test frames on these interfaces, in promiscuous mode.
 
-    ``source_ip``: only frames from this address; the kernel drops all others, whatever their number.
+    ``source_ip``: only frames from this address; the kernel drops all others, however many.
     """
 
-    interfaces: Words
+    interfaces: WordList
     source_ip: Optional[Word] = None
 
 
 class ReadListening(Request[Heard], op="listen.read"):
-    """Ask which test frames have arrived so far."""
+    """Request the test frames that have arrived so far."""
 
 
 class StopListening(Request[Heard], op="listen.stop"):

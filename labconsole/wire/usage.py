@@ -1,4 +1,4 @@
-"""What processes and all that descend from them have had of the processor."""
+"""Processor use of processes with all their descendants."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ Pid = Annotated[int, Rule(whole(1, 2**31 - 1))]
 class Usage(Message):
     """Sums so far over the processes and their descendants.
 
-    ``cpu_ns`` is user and system time; ``run_ns`` and ``wait_ns`` are on a processor and waiting for one, None if
-    the kernel does not count that. ``gone``: the processes asked for that do not exist.
+    ``cpu_ns`` is user and system time. ``run_ns`` and ``wait_ns`` are time on a processor and waiting for one, or None
+    if the kernel does not count it. ``gone``: the requested processes that do not exist.
     """
 
     monotonic_ns: Count
@@ -28,6 +28,6 @@ class Usage(Message):
 
 
 class ProcessUsage(Request[Usage], op="process.usage"):
-    """Ask for the usage of these processes now."""
+    """Request the current usage of these processes."""
 
     pids: Annotated[List[Pid], Most(MAX_PIDS)]

@@ -13,7 +13,7 @@ import grimp
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "labconsole"
-LINES_OF_A_MODULE = 400
+LINES_OF_A_MODULE = 700
 
 LONGER: dict[str, int] = {}
 """Modules above the limit and their lines today."""

@@ -67,9 +67,7 @@ def test_the_commands_without_the_console_need_no_file_of_a_clone(tmp_path: Path
     assert (load_plan(plan).name, load_plan(plan).set_ups) == ("quick", 3)
 
 
-YAML = [
-    pytest.param(text, id=f"{page.name}:{line}") for page in PAGES for line, text in fenced(page, "ya?ml")
-]  # fmt: skip
+YAML = [pytest.param(text, id=f"{page.name}:{line}") for page in PAGES for line, text in fenced(page, "ya?ml")]
 
 
 @pytest.mark.parametrize("text", YAML)

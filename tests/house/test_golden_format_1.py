@@ -61,8 +61,10 @@ def test_the_golden_runs_are_found_again_by_their_plans(golden, capsys):
     sums = [line for line in told if line["event"] in ("plan", "searches")]
     # A search of format 1 took what was still queued for arrived: it is kept and reported, and made again.
     assert [(line["plan"], line["stored"], line["remaining"]) for line in sums] == [
-        ("golden-list", 4, 0), ("golden-matrix", 30, 0), ("golden-search", 0, 1),
-    ]  # fmt: skip
+        ("golden-list", 4, 0),
+        ("golden-matrix", 30, 0),
+        ("golden-search", 0, 1),
+    ]
 
 
 def test_exported_records_are_read_and_written_again_as_they_were():
@@ -89,22 +91,30 @@ def test_a_golden_store_verifies_as_it_did_and_stays_as_it_is(golden, capsys, na
     assert main(["verify", "--store", str(path), "--json"]) == 0
     searches = 2 if name == "runs.sqlite" else 0
     assert json.loads(capsys.readouterr().out) == {
-        "runs": STORES[name], "searches": searches, "differences": 0, "unreadable": 0,
+        "runs": STORES[name],
+        "searches": searches,
+        "differences": 0,
+        "unreadable": 0,
         "not_judged": {"the verdict by its tolerances, which format 1 does not record": STORES[name]},
-    }  # fmt: skip
+    }
     assert path.read_bytes() == before
 
 
 def test_the_golden_bundle_verifies_as_it_did(golden, capsys):
     assert main(["verify", str(golden / "bundle.tar.gz"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {
-        "bundle": str(golden / "bundle.tar.gz"), "files": 38, "runs": 51, "series": 2, "searches": 2, "tables": 0,
+        "bundle": str(golden / "bundle.tar.gz"),
+        "files": 38,
+        "runs": 51,
+        "series": 2,
+        "searches": 2,
+        "tables": 0,
         "differences": 0,
         "not_judged": {
             "the tables of the report, which were computed by another method": 51,
             "the verdict by its tolerances, which format 1 does not record": 51,
         },
-    }  # fmt: skip
+    }
 
 
 def test_the_golden_bundle_is_taken_into_a_store(golden, tmp_path):

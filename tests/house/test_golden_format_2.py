@@ -103,8 +103,9 @@ def test_records_and_searches_are_read_and_written_again_as_they_were(golden):
         assert len(with_series) == SERIES
         assert all((series := store.series(run_id)) and series.tables for run_id in with_series)
         assert sorted(str(note.text) for run in summaries if run.note and (note := store.note(run.run_id))) == [
-            "taken after the sink had come back", 'the rack\'s door was open; Umlaut: ü, and a quote: "',
-        ]  # fmt: skip
+            "taken after the sink had come back",
+            "the rack's door was open; Umlaut: ü, and a quote: \"",
+        ]
     with open_store(str(path)):
         pass
     assert rows(path) == before
@@ -116,8 +117,11 @@ def test_a_golden_store_verifies_as_it_did_and_stays_as_it_is(golden, capsys):
     before = path.read_bytes()
     assert main(["verify", "--store", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {
-        "runs": RUNS, "searches": SEARCHES, "differences": 0, "unreadable": 0,
-    }  # fmt: skip
+        "runs": RUNS,
+        "searches": SEARCHES,
+        "differences": 0,
+        "unreadable": 0,
+    }
     assert path.read_bytes() == before
 
 
@@ -181,7 +185,8 @@ def test_the_golden_bundle_verifies_as_it_did(golden, capsys):
     path = str(golden / "bundle.tar.gz")
     assert main(["verify", path, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert told.pop("tables") in (TABLES, TABLES + DRAWN)
+    drawn_by_others = {"pictures and page of the report, which other libraries drew": 40}
+    assert (told.pop("tables"), told.pop("not_judged", {})) in ((TABLES, drawn_by_others), (TABLES + DRAWN, {}))
     assert told == {"bundle": path, "files": 55, "runs": 40, "series": 1, "searches": 1, "differences": 0}
 
 

@@ -132,9 +132,10 @@ def said(words: list[str], directory: Path, capsys: pytest.CaptureFixture[str]) 
     for name in ("format-1", "format-2"):
         shutil.copytree(GOLDEN / name, directory / name)
     places = {
-        "{set}": str(directory / "format-2"), "{golden}": str(directory),
+        "{set}": str(directory / "format-2"),
+        "{golden}": str(directory),
         "{recordings}": str(GOLDEN.parent / "recordings" / "pktgen"),
-    }  # fmt: skip
+    }
     for name, place in places.items():
         words = [word.replace(name, place) for word in words]
     try:

@@ -21,10 +21,14 @@ PYTHONS = ("3.11.2", "3.12.0", "3.13.0", "3.14.0")
 def pins(file: str, python: str) -> dict[str, Requirement]:
     """The requirements of a lock file that hold for a Python on Linux, by package."""
     environment = {
-        "python_version": python.rpartition(".")[0], "python_full_version": python, "sys_platform": "linux",
-        "platform_system": "Linux", "os_name": "posix", "implementation_name": "cpython",
+        "python_version": python.rpartition(".")[0],
+        "python_full_version": python,
+        "sys_platform": "linux",
+        "platform_system": "Linux",
+        "os_name": "posix",
+        "implementation_name": "cpython",
         "platform_python_implementation": "CPython",
-    }  # fmt: skip
+    }
     found: dict[str, Requirement] = {}
     for entry in entries(file):
         requirement = Requirement(entry.partition(" \\")[0])

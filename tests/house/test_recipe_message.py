@@ -25,11 +25,11 @@ class AskEcho(Request[Echo], op="echo"):
 '''
 
 METHOD = """
-    @answers(AskEcho)
+    @handles(AskEcho)
     async def echo(self, request: AskEcho) -> Echo:
         return Echo(said=request.said)
 
-    @answers(StartTaps)
+    @handles(StartTaps)
 """
 
 ASKED = """
@@ -66,9 +66,9 @@ def test_a_message_is_one_class_and_one_method(tmp_path: Path) -> None:
     )
     methods = tmp_path / "labconsole/agent/operations/reading.py"
     text = methods.read_text()
-    assert text.count("    @answers(StartTaps)\n") == 1
+    assert text.count("    @handles(StartTaps)\n") == 1
     imported = text.replace("import NodeLinks,", "import AskEcho, Echo, NodeLinks,", 1)
-    methods.write_text(imported.replace("\n    @answers(StartTaps)\n", METHOD, 1))
+    methods.write_text(imported.replace("\n    @handles(StartTaps)\n", METHOD, 1))
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     done = subprocess.run(
         [sys.executable, "-c", ASKED],

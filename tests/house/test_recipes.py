@@ -16,11 +16,11 @@ import pytest
 from labconsole.cli.main import main
 from labconsole.engine import testbed
 from labconsole.engine.check import context, runner, tools, uut
-from labconsole.engine.check.context import CheckContext, Wave, check, checks_of
+from labconsole.engine.check.context import CheckContext, Wave, check, find_checks
 from labconsole.engine.check.result import CheckFinding, failed
 from labconsole.model.plan.estimate import estimate
 from labconsole.model.plan.loader import load_plan
-from labconsole.platforms.loading import driver_for, guest_processes
+from labconsole.platforms.loading import build_driver, guest_processes
 from labconsole.wire.survey import Survey, TakeSurvey
 from support.asking import partly
 from support.driver_table import table
@@ -81,7 +81,7 @@ def a_session(inventory: Any) -> Any:
     return testbed.Testbed(
         inventory,
         connect=cast(Any, None),
-        driver_for=driver_for,
+        driver_for=build_driver,
         guest_processes=guest_processes,
         store=cast(Any, None),
     )
@@ -118,8 +118,11 @@ def test_a_driver_is_one_new_file(tmp_path: Path, capsys: pytest.CaptureFixture[
         assert main(["schema", "hosts"]) == 0
         schema = json.loads(capsys.readouterr().out)["$defs"]
         assert schema["abacus"]["properties"]["beads"] == {
-            "default": 10, "description": "on each wire", "title": "Beads", "type": "integer",
-        }  # fmt: skip
+            "default": 10,
+            "description": "on each wire",
+            "title": "Beads",
+            "type": "integer",
+        }
         assert {"$ref": "#/$defs/abacus"} in schema["Platform"]["oneOf"]
         assert "| `abacus` | beads on wires | `beads` (on each wire; default 10) | on a desk |\n" in table()
     assert "abacus" not in table()
@@ -132,7 +135,7 @@ def test_a_check_is_one_function(monkeypatch: pytest.MonkeyPatch) -> None:
     dust.__module__ = uut.__name__  # as if it stood in the file of its subject
     check("uut.dust", "dust", roles=("uut",), wave=Wave.FIRST)(dust)
     try:
-        entered = checks_of(runner.SUBJECTS)
+        entered = find_checks(runner.SUBJECTS)
         assert [(each.id, each.title) for each in entered if each.run is dust] == [("uut.dust", "dust")]
         # Checks of its wave come before the others, in the order of the subjects.
         ids = [each.id for each in entered]

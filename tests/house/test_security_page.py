@@ -34,9 +34,7 @@ def test_the_tests_that_the_page_names_exist() -> None:
 def test_every_module_that_makes_a_line_for_a_shell_is_on_the_page() -> None:
     begin = PAGE.index("## Lines for a shell")
     listed = PAGE[begin : PAGE.index("\n## ", begin + 1)]
-    makers = {
-        str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py") if MAKES_A_LINE.search(path.read_text())
-    }  # fmt: skip
+    makers = {str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py") if MAKES_A_LINE.search(path.read_text())}
     missing = sorted(maker for maker in makers if f"`{maker}`" not in listed)
     assert not missing, f"docs/security.md, Lines for a shell, does not name {', '.join(missing)}"
 

@@ -37,9 +37,13 @@ def test_the_man_page_has_every_command_and_no_sign_of_its_making() -> None:
 
 @pytest.mark.parametrize(
     ("line", "expected"),
-    [("labconsole repl", "replay"), ("labconsole replay --occ", "--occasion"), ("labconsole lab st", "status"),
-     ("labconsole baseline s", "set show")],
-)  # fmt: skip
+    [
+        ("labconsole repl", "replay"),
+        ("labconsole replay --occ", "--occasion"),
+        ("labconsole lab st", "status"),
+        ("labconsole baseline s", "set show"),
+    ],
+)
 def test_bash_completes(line: str, expected: str) -> None:
     words = line.split()
     script = (

@@ -23,7 +23,7 @@ FILES = {
     "write_table",
 }
 OUTWARD = {"copy_to_clipboard", "notify", "fdopen", "create_subprocess_exec", "Popen", "check_output"}
-NAMES = {"print", "Console", "undisguised"}
+NAMES = {"print", "Console", "unwrap_stream"}
 STREAMS = ("sys.stdout", "sys.stderr")
 """What is written there is cleaned by the stream (cli/main.py)."""
 
@@ -38,19 +38,19 @@ WRITERS = {
     "bundle/archive.py": BYTES,
     "bundle/pack.py": JSON,
     "bundle/reproduction.py": BYTES,
-    "cli/commands/calibrate.py": TERMINAL,
+    "cli/commands/calibrate.py": WRITTEN,
     "cli/commands/check/checks.py": WORDS,
     "cli/commands/gate.py": WORDS,
-    "cli/commands/replay/notify.py": JSON,
+    "cli/commands/replay/notification.py": JSON,
     "cli/output.py": TERMINAL,
     "cli/text/changes.py": WRITTEN,
-    "cli/text/replay.py": TERMINAL,
+    "cli/text/replay.py": WRITTEN,
     "cli/text/report.py": TERMINAL,
     "cli/text/trends.py": WRITTEN,
     "engine/discovery/hosts_file.py": WORDS,
     "engine/execution/hooks.py": WORDS,
     "model/plan/writer.py": "names of this testbed (NAME), and remarks that are harmless",
-    "report/draw.py": WORDS,
+    "report/figure_drawing.py": WORDS,
     "report/files.py": WRITTEN,
     "report/tables.py": WORDS,
     "store/exchange/importing.py": JSON,
@@ -60,14 +60,14 @@ WRITERS = {
     "store/series.py": BYTES,
     "store/sql/sqlite.py": BYTES,
     "testing/generators.py": BYTES,
-    "text/harmless.py": TERMINAL,
+    "text/sanitize.py": TERMINAL,
     "tui/app.py": "tests/unit/tui/test_outward_text.py",
-    "tui/console/attention.py": WORDS,
-    "tui/console/kept_file.py": JSON,
-    "tui/console/outward_text.py": "tests/unit/tui/test_outward_text.py",
+    "tui/console/notifications.py": WORDS,
+    "tui/console/state_file.py": JSON,
+    "tui/console/sanitizing_app.py": "tests/unit/tui/test_outward_text.py",
     "tui/console/terminal.py": "what Textual drew: every screen shows words by `safe`, which " + TERMINAL + " tries",
     "tui/parts/new_file.py": "tests/unit/tui/test_outward_text.py",
-    "tui/parts/reaching.py": "tests/unit/tui/test_outward_text.py",
+    "tui/parts/away_notifier.py": "tests/unit/tui/test_outward_text.py",
     "tui/parts/stored_trials.py": "tests/unit/tui/test_outward_text.py",
     "tui/screens/curves/screen.py": "tests/unit/tui/test_outward_text.py",
     "tui/screens/curves/trend_view.py": "tests/unit/tui/test_outward_text.py",
@@ -77,13 +77,15 @@ WRITERS = {
     "tui/screens/plans/screen.py": "a note, into the store",
     "tui/screens/runs/run_files.py": "tests/unit/tui/test_run_files.py",
     "tui/screens/runs/screen.py": "tests/unit/tui/test_outward_text.py",
-    "tui/screens/runs/taking.py": "tests/unit/tui/test_outward_text.py",
-}  # fmt: skip
+    "tui/screens/runs/copy_actions.py": "tests/unit/tui/test_outward_text.py",
+}
 """By module: the test that feeds it words of others, or what else is written there."""
 
 BY_MARKDOWN = {
-    "cli/commands/compare.py", "cli/commands/gate.py", "cli/commands/trend.py",
-}  # fmt: skip
+    "cli/commands/compare.py",
+    "cli/commands/gate.py",
+    "cli/commands/trend.py",
+}
 """Commands that print Markdown: WORDS and WRITTEN read it with a parser."""
 
 
@@ -117,7 +119,7 @@ def test_every_writer_is_listed_with_what_keeps_words_of_others_from_doing_harm(
     found = {name: set(writes(ast.parse(text))) for name, text in modules()}
     found = {name: calls for name, calls in found.items() if calls}
     new = {name: sorted(calls) for name, calls in found.items() if name not in WRITERS}
-    assert not new, f"writers that are not listed; use text/harmless.py, test them, and list them: {new}"
+    assert not new, f"writers that are not listed; use text/sanitize.py, test them, and list them: {new}"
     assert not set(WRITERS) - set(found), "no longer writers; take them off the list"
 
 
@@ -129,3 +131,21 @@ def test_the_tests_that_are_named_are_there():
 
 def test_every_command_that_prints_markdown_is_known():
     assert {name for name, text in modules() if '"--markdown"' in text and "add_argument" in text} == BY_MARKDOWN
+
+
+FIELDS = {"Input", "MaskedInput", "TextArea"}
+"""Of Textual, which paints what is in them as it is."""
+
+
+def test_every_field_of_the_console_is_one_that_keeps_words_alone():
+    found = [
+        f"{name}: {ast.unparse(each)}"
+        for name, text in modules()
+        if name != "tui/parts/typed_text.py"
+        for node in ast.walk(ast.parse(text))
+        for each in (
+            [node.func] if isinstance(node, ast.Call) else node.bases if isinstance(node, ast.ClassDef) else []
+        )
+        if ast.unparse(each).rpartition(".")[2] in FIELDS
+    ]
+    assert not found, f"use TypedText of tui/parts/typed_text.py: {found}"

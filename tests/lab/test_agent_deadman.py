@@ -85,11 +85,22 @@ def test_a_console_that_says_nothing_any_more_is_given_up(net: Net, agent: Agent
 def test_a_generator_ends_with_the_session(net: Net, agent: AgentProcess) -> None:
     net.pair("a0", "b0")
     spec = {
-        "stream": "s1", "interface": "a0", "generator": "afpacket", "destination_mac": "02:00:00:00:00:02",
-        "source_mac": None, "source_ip": "198.18.1.1", "sink_ip": "198.19.1.1", "udp_source_port": 9,
-        "udp_sink_port": 9, "pkt_size_bytes": 60, "delay_ns": 100_000, "count": 10**7, "duration_s": 1000.0,
-        "max_count": 10**7, "cpus": None,
-    }  # fmt: skip
+        "stream": "s1",
+        "interface": "a0",
+        "generator": "afpacket",
+        "destination_mac": "02:00:00:00:00:02",
+        "source_mac": None,
+        "source_ip": "198.18.1.1",
+        "sink_ip": "198.19.1.1",
+        "udp_source_port": 9,
+        "udp_sink_port": 9,
+        "pkt_size_bytes": 60,
+        "delay_ns": 100_000,
+        "count": 10**7,
+        "duration_s": 1000.0,
+        "max_count": 10**7,
+        "cpus": None,
+    }
     agent.ok("generator.prepare", streams=[spec])
     agent.ok("generator.start", at_monotonic_ns=None, progress_interval_s=0.05)
     while not agent.event("generator")["streams"][0]["sent_packets"]:

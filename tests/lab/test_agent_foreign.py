@@ -115,9 +115,11 @@ def a_sink_with_its_address(net: Net) -> None:
     """As people set one up: the port has the address that frames go to, and knows the way back."""
     net.pair("va", "vb")
     for command in (
-        "link set vb address 02:00:00:00:00:01", "address add 198.19.1.1/24 dev vb",
-        "route add 198.18.1.0/24 dev vb", "neighbour add 198.18.1.1 lladdr 02:00:00:00:00:02 dev vb",
-    ):  # fmt: skip
+        "link set vb address 02:00:00:00:00:01",
+        "address add 198.19.1.1/24 dev vb",
+        "route add 198.18.1.0/24 dev vb",
+        "neighbour add 198.18.1.1 lladdr 02:00:00:00:00:02 dev vb",
+    ):
         net.run("ip", *command.split())
     for name in ("all", "vb"):
         net.write_sysctl(f"ipv4/conf/{name}/rp_filter", "0")

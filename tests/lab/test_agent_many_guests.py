@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from labconsole.platforms.base.inside import DONE, LOOP, READY, WAITS, at_once
+from labconsole.platforms.base.guest_shell import DONE, LOOP, READY, WAITS, build_simultaneous_line
 from labconsole.wire.guests import MAX_GUESTS, MAX_PRINTED_BYTES, AskedGuest, AskedGuests
 from support.agent_process import AgentProcess, Net, eventually
 from support.requirements import require
@@ -133,8 +133,10 @@ def test_a_guest_that_is_being_asked_is_refused_and_asked_again_afterwards(
     barrier.open()
     assert agent.reply(alone)["ok"]["printed"].split() == ["one"]
     assert [(each.guest, each.code) for each in answers(agent, together)] == [
-        ("one", "busy"), ("two", None), ("three", None),
-    ]  # fmt: skip
+        ("one", "busy"),
+        ("two", None),
+        ("three", None),
+    ]
     assert [each.printed for each in ask(agent, ["three", "one", "two"], "echo $N")] == ["three\n", "one\n", "two\n"]
     assert agent.ok("guest.ask", guest="two", line="echo $N", until=DONE, timeout_s=60)["printed"] == "two\n"
 
@@ -158,9 +160,10 @@ def test_guests_that_wait_for_each_other_begin_together(net: Net, agent: AgentPr
     stand(agent, ["slow", *MANY[:9]])
     begin = "read begun rest </proc/uptime; sleep 0.3; echo begun $begun"
     lines = [
-        {"guest": name, "line": at_once([begin] * copies)} for name, copies in zip(MANY[:9], [1, 2, 3] * 3, strict=True)
+        {"guest": name, "line": build_simultaneous_line([begin] * copies)}
+        for name, copies in zip(MANY[:9], [1, 2, 3] * 3, strict=True)
     ]
-    lines.insert(0, {"guest": "slow", "line": "sleep 0.5; " + at_once([begin])})
+    lines.insert(0, {"guest": "slow", "line": "sleep 0.5; " + build_simultaneous_line([begin])})
     told = answers(agent, agent.post("guest.ask_all", asked=lines, until=DONE, timeout_s=60, waits=WAITS))
     begun = [float(said) for each in told for said in re.findall(r"begun ([\d.]+)", each.printed or "")]
     assert len(begun) == 19
@@ -175,7 +178,7 @@ def test_a_guest_that_does_not_wait_keeps_none_of_the_others_from_beginning(net:
     stand(agent, ["one", "two", "three"])
     lines = [
         {"guest": "one", "line": "kill -9 $PPID"},
-        {"guest": "two", "line": at_once(["echo $N"])},
+        {"guest": "two", "line": build_simultaneous_line(["echo $N"])},
         {"guest": "three", "line": "sleep 30"},
     ]
     told = answers(agent, agent.post("guest.ask_all", asked=lines, until=DONE, timeout_s=2, waits=WAITS))

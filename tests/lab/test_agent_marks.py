@@ -45,16 +45,27 @@ for _ in range(times):
 def guest(net: Net, agent: AgentProcess) -> AgentProcess:
     """The agent of a timekeeper, with a guest in a namespace that nothing but marks leaves."""
     require("busybox")
-    agent.ok("net.apply", token="t", changes=[
-        {"do": "namespace", "name": "guest"},
-        {"do": "veth", "name": "port0", "mac": MAC, "peer": "guest0", "peer_mac": GUEST_MAC, "peer_namespace": "guest"},
-        {"do": "address", "interface": "port0", "address": f"{ADDRESS}/16"},
-        {"do": "address", "interface": "guest0", "address": f"{GUEST}/16", "namespace": "guest"},
-        {"do": "link_up", "interface": "port0"},
-        {"do": "link_up", "interface": "guest0", "namespace": "guest"},
-        {"do": "neighbour", "address": GUEST, "mac": GUEST_MAC, "interface": "port0"},
-        {"do": "neighbour", "address": ADDRESS, "mac": MAC, "interface": "guest0", "namespace": "guest"},
-    ])  # fmt: skip
+    agent.ok(
+        "net.apply",
+        token="t",
+        changes=[
+            {"do": "namespace", "name": "guest"},
+            {
+                "do": "veth",
+                "name": "port0",
+                "mac": MAC,
+                "peer": "guest0",
+                "peer_mac": GUEST_MAC,
+                "peer_namespace": "guest",
+            },
+            {"do": "address", "interface": "port0", "address": f"{ADDRESS}/16"},
+            {"do": "address", "interface": "guest0", "address": f"{GUEST}/16", "namespace": "guest"},
+            {"do": "link_up", "interface": "port0"},
+            {"do": "link_up", "interface": "guest0", "namespace": "guest"},
+            {"do": "neighbour", "address": GUEST, "mac": GUEST_MAC, "interface": "port0"},
+            {"do": "neighbour", "address": ADDRESS, "mac": MAC, "interface": "guest0", "namespace": "guest"},
+        ],
+    )
     return agent
 
 
@@ -92,8 +103,11 @@ def test_the_time_between_two_marks_is_the_works(guest: AgentProcess) -> None:
     took_s = time.monotonic() - before_s
     seen = stop(guest)
     assert [(mark.reply, mark.payload_bytes, mark.pattern) for mark in seen.marks] == [
-        (False, 40, 0xA5), (True, 40, 0xA5), (False, 41, 0x5A), (True, 41, 0x5A),
-    ]  # fmt: skip
+        (False, 40, 0xA5),
+        (True, 40, 0xA5),
+        (False, 41, 0x5A),
+        (True, 41, 0x5A),
+    ]
     assert {(mark.address, mark.mac) for mark in seen.marks} == {(GUEST, GUEST_MAC)}
     assert all((mark.pattern_from_byte or 0) <= 4 and mark.icmp_code == mark.pattern for mark in seen.marks)
     first, begun, ended, last = (mark.wall_ns for mark in seen.marks)

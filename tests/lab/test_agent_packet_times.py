@@ -82,7 +82,7 @@ def inside(net: Net, work: Callable[[], Any]) -> Any:
     """``work()`` in its namespace."""
     namespace = os.open(f"/proc/{net.pid}/ns/net", os.O_RDONLY)
     try:
-        return linux.in_namespace(namespace, work)
+        return linux.run_in_namespace(namespace, work)
     finally:
         os.close(namespace)
 
@@ -116,8 +116,11 @@ def test_every_packet_is_counted_and_its_delay_is_that_of_a_capture_beside(
     assert attached(chain) is None
     assert len(delays_ns) == PACKETS
     assert {name: stream[name] for name in ("packets", "bytes", "late_packets", "skipped_packets")} == {
-        "packets": PACKETS, "bytes": 60 * PACKETS, "late_packets": 0, "skipped_packets": 0
-    }  # fmt: skip
+        "packets": PACKETS,
+        "bytes": 60 * PACKETS,
+        "late_packets": 0,
+        "skipped_packets": 0,
+    }
     assert stream["negative_packets"] == 0
     assert (stream["due"], stream["due_max_ns"]) == ([], None), "nobody said when they were due"
     assert packets_in(stream["delay"]) == PACKETS
@@ -313,15 +316,17 @@ def test_native_xdp_is_refused_at_a_veth_and_where_a_driver_has_none(chain: Drop
     before = programs()
     refused = sink.error("packet_times.start", ports=PORTS, by=NATIVE_XDP)
     assert (refused["code"], refused["message"]) == (
-        "not_supported", "native XDP loses and reorders packets at a veth, which k0 is; generic XDP does not"
-    )  # fmt: skip
+        "not_supported",
+        "native XDP loses and reorders packets at a veth, which k0 is; generic XDP does not",
+    )
     chain.sink.run("ip", "link", "add", "ifb7", "type", "ifb")
     chain.sink.run("ip", "link", "set", "ifb7", "up")
     none = [{"interface": "ifb7", "streams": [OWN]}]
     refused = sink.error("packet_times.start", ports=none, by=NATIVE_XDP)
     assert (refused["code"], refused["message"]) == (
-        "not_supported", "the driver of ifb7 has no native XDP, or not with the port's offloads and MTU as they are"
-    )  # fmt: skip
+        "not_supported",
+        "the driver of ifb7 has no native XDP, or not with the port's offloads and MTU as they are",
+    )
     chain.sink.run("ip", "link", "add", "br0", "type", "bridge")
     bridge = [{"interface": "br0", "streams": [OWN]}]
     # What lies on a veth, or consists of one, hands the program on to it.

@@ -370,11 +370,22 @@ def test_a_generated_stream_is_counted_by_generator_capture_and_counters_alike(n
     require("tcpdump")
     net.pair("a0", "b0")
     spec = {
-        "stream": "s1", "interface": "a0", "generator": "afpacket", "destination_mac": "02:00:00:00:00:02",
-        "source_mac": None, "source_ip": "198.18.1.1", "sink_ip": "198.19.1.1", "udp_source_port": 9,
-        "udp_sink_port": 9, "pkt_size_bytes": 60, "delay_ns": 50_000, "count": 4000, "duration_s": None,
-        "max_count": 10_000, "cpus": None,
-    }  # fmt: skip
+        "stream": "s1",
+        "interface": "a0",
+        "generator": "afpacket",
+        "destination_mac": "02:00:00:00:00:02",
+        "source_mac": None,
+        "source_ip": "198.18.1.1",
+        "sink_ip": "198.19.1.1",
+        "udp_source_port": 9,
+        "udp_sink_port": 9,
+        "pkt_size_bytes": 60,
+        "delay_ns": 50_000,
+        "count": 4000,
+        "duration_s": None,
+        "max_count": 10_000,
+        "cpus": None,
+    }
     assert agent.ok("generator.prepare", streams=[spec])["streams"][0]["generator"] == "afpacket"
     agent.ok("capture.start", **agent.capture("b0"))
     agent.ok("generator.start", at_monotonic_ns=None, progress_interval_s=0.05)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from labconsole.engine.trial.order import TrialOrder
+from labconsole.engine.trial.request import TrialRequest
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
 from labconsole.measure.recompute.derived import recompute
@@ -139,7 +139,7 @@ def test_a_second_guest_is_set_up_once_for_all_loads_and_gone_for_a_run_without_
     async def take_all() -> list[RunRecord]:
         async with connected(hosts, tmp_path / "s.sqlite") as session, session.batch(short) as take:
             return [
-                await take(TrialOrder(request=replace(short, background=kind)))
+                await take(TrialRequest(request=replace(short, background=kind)))
                 for kind in ("none", "idle", "light", "none")
             ]
 

@@ -61,18 +61,43 @@ def expect(testbed, done, status: int, message: str) -> None:
 
 
 INVENTORY = [
-    ("sink: snk1/eth1", "sink: snk1/eth9", 2, r"hosts\.yaml:\d+: streams\[0\]\.sink: snk1 has no such interface, got 'eth9'"),
-    ("uut_out: eth5", "uut_out: eth9", 2, r"hosts\.yaml:\d+: streams\[0\]\.uut_out: uut has no .*allowed: .*eth1, eth5"),
-    ("{address: NAME-snk1", "{address: NAME-snk1, python: python7", 3, r"snk1: python7 is not installed there.*python:"),
+    (
+        "sink: snk1/eth1",
+        "sink: snk1/eth9",
+        2,
+        r"hosts\.yaml:\d+: streams\[0\]\.sink: snk1 has no such interface, got 'eth9'",
+    ),
+    (
+        "uut_out: eth5",
+        "uut_out: eth9",
+        2,
+        r"hosts\.yaml:\d+: streams\[0\]\.uut_out: uut has no .*allowed: .*eth1, eth5",
+    ),
+    (
+        "{address: NAME-snk1",
+        "{address: NAME-snk1, python: python7",
+        3,
+        r"snk1: python7 is not installed there.*python:",
+    ),
     ("{address: NAME-snk1", "{address: 127.18.250.250, port: 2222", 3, r"snk1: 127\.18\.250\.250:2222 refuses"),
     ("{address: NAME-snk1", "{address: no-such-host.invalid", 3, r"snk1: .*no-such-host\.invalid"),
     ("{address: NAME-snk1", "{address: NAME-snk1, key: OTHER_KEY", 3, r"snk1: .*refuse.*other_key"),
     ("{address: NAME-snk1", "{address: NAME-snk1, become: sudo", 3, r"snk1: .*sudo"),
     ("{address: NAME-snk1", "{address: NAME-snk1, capture_dir: /none", 3, r"snk1: cannot use /none for captures"),
-    ("{address: NAME-snk1", "{address: NAME-snk1, capture_dir: /run/lcsmall", 3, r"snk1: a capture of \d+ packets needs"),
-    ("driver: container", "driver: kvm", 2, r"platforms\.container\.driver: .*got 'kvm'; allowed: bypass, command, container, "),
+    (
+        "{address: NAME-snk1",
+        "{address: NAME-snk1, capture_dir: /run/lcsmall",
+        3,
+        r"snk1: a capture of \d+ packets needs",
+    ),
+    (
+        "driver: container",
+        "driver: kvm",
+        2,
+        r"platforms\.container\.driver: .*got 'kvm'; allowed: bypass, command, container, ",
+    ),
     ("forwarding: route", "forwarding: pigeon", 2, r"platforms\.raw\.forwarding: .*'pigeon'; allowed: route, bridge"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("old", "new", "status", "message"), INVENTORY, ids=[i[1] for i in INVENTORY])

@@ -41,9 +41,18 @@ def hosts(slow_lab, lab_home: Path) -> Path:
 
 def calibrate(hosts: Path, store: Path, *words: str) -> dict:
     done = labconsole(
-        "calibrate", "--frame-size", "500", "--sources", "1", "--duration", "1", "--json", *words,
-        hosts=hosts, store=store,
-    )  # fmt: skip
+        "calibrate",
+        "--frame-size",
+        "500",
+        "--sources",
+        "1",
+        "--duration",
+        "1",
+        "--json",
+        *words,
+        hosts=hosts,
+        store=store,
+    )
     assert done.returncode == 0, done.stderr
     (envelope,) = [json.loads(line) for line in done.stdout.splitlines()]
     return envelope
@@ -164,7 +173,7 @@ def test_the_wiring_comes_back_when_the_console_is_killed(slow_lab, hosts: Path,
 
 def test_a_lab_is_wired_by_hand_says_so_and_is_left_alone(slow_lab):
     name = slow_lab.spec.name
-    before = lab.truth(name)
+    before = lab.read_loss_counts(name)
     assert before["uut/eth1"]["seen_packets"] > 0
     assert labconsole("lab", "wire", "direct", "--name", name).returncode == 0
     assert "wired    direct" in labconsole("lab", "status", "--name", name).stdout
@@ -172,7 +181,7 @@ def test_a_lab_is_wired_by_hand_says_so_and_is_left_alone(slow_lab):
         pass
     assert wired(name) == "direct"
     assert labconsole("lab", "wire", "through", "--name", name).returncode == 0
-    assert lab.truth(name) == before  # the counters of injected loss go on where they were
+    assert lab.read_loss_counts(name) == before  # the counters of injected loss go on where they were
     assert "wired" not in labconsole("lab", "status", "--name", name).stdout
 
 

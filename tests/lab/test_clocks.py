@@ -124,8 +124,13 @@ def said_once(directory: Path, words: str, *, within_s: float = 40) -> str:
     """What pmc prints, as soon as this pattern is in it."""
     until_s = time.monotonic() + within_s
     while True:
-        said = subprocess.run(["pmc", *clock_keeper._PTP4L[1:]], capture_output=True, text=True, check=True,
-                              env={"PATH": f"{directory}:/bin:/usr/bin"}).stdout  # fmt: skip
+        said = subprocess.run(
+            ["pmc", *clock_keeper._PTP4L[1:]],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={"PATH": f"{directory}:/bin:/usr/bin"},
+        ).stdout
         if re.search(words, said):
             return said
         assert time.monotonic() < until_s, said

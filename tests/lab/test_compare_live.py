@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from labconsole.lab import commands as lab
+from labconsole.lab.loss_injection import drop_by_queue
 from labconsole.lab.spec import LabSpec
-from labconsole.lab.truth import drop_by_queue
 from labconsole.model.inventory import load_inventory
 from support.live_lab import labconsole
 
@@ -89,9 +89,16 @@ def test_a_slower_queue_of_the_uut_is_gated_and_its_return_passes(testbed, tmp_p
     # A bundle of an occasion has the plan's file, and can be verified by whoever has it alone.
     bundle = tmp_path / "slower.tar.gz"
     made = labconsole(
-        "report", "plan=nightly@slower-1", "--plan", "nightly@slower-1", "--bundle", str(bundle),
-        "--hosts", str(testbed.hosts_file), store=store,
-    )  # fmt: skip
+        "report",
+        "plan=nightly@slower-1",
+        "--plan",
+        "nightly@slower-1",
+        "--bundle",
+        str(bundle),
+        "--hosts",
+        str(testbed.hosts_file),
+        store=store,
+    )
     assert made.returncode == 0, made.stderr
     verified = labconsole("verify", str(bundle))
     assert verified.returncode == 0, verified.stdout + verified.stderr

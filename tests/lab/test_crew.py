@@ -15,9 +15,9 @@ from labconsole.errors import LabSetupError, NodeError
 from labconsole.lab import commands as lab
 from labconsole.lab.guests import uml
 from labconsole.lab.spec import LabSpec
-from labconsole.measure.outside_clock import Nonce
+from labconsole.measure.external_timing import Nonce
 from labconsole.network.control_groups import ControlGroups, Limits
-from labconsole.platforms.base.inside import DONE
+from labconsole.platforms.base.guest_shell import DONE
 from labconsole.wire.changes import ApplyChanges, UndoChanges
 from labconsole.wire.execution import Execute
 from labconsole.wire.guests import AskGuests, GuestLine
@@ -226,8 +226,9 @@ def by_names(there: Nodes, **more: Any) -> Any:
 
 def container(there: Nodes, status: lab.LabStatus, what: str, guest: str) -> str:
     path = there.inventory.platforms["lxc"].options["path"]
-    return on_uut(status, f"lxc-{what.partition(' ')[0]} -P {path} -n {there.inventory.testbed}-{guest} "
-                  f"{what.partition(' ')[2]}")  # fmt: skip
+    return on_uut(
+        status, f"lxc-{what.partition(' ')[0]} -P {path} -n {there.inventory.testbed}-{guest} {what.partition(' ')[2]}"
+    )
 
 
 def test_containers_that_are_named_are_started_reached_attested_and_stopped_again(guests) -> None:

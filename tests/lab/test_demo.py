@@ -84,9 +84,11 @@ OF_THE_MOMENT = ("lost_runs", "drops", "counters", "influences", "reasons", "one
 @pytest.mark.parametrize("size", SIZES, ids=["80x24", "120x40"])
 def test_the_demo_takes_and_saves_a_run_and_removes_its_lab(home: Path, size: tuple[int, int]):
     terminal = Terminal(
-        home / "tmux", size, [sys.executable, "-m", "labconsole", "demo"],
+        home / "tmux",
+        size,
+        [sys.executable, "-m", "labconsole", "demo"],
         {**os.environ, "TERM": "tmux-256color"},
-    )  # fmt: skip
+    )
     try:
         wait_until(lambda: "● 7" in terminal.screen(), timeout_s=60, what="the console never connected")
         terminal.keys("e")
@@ -114,9 +116,20 @@ def test_the_demo_takes_and_saves_a_run_and_removes_its_lab(home: Path, size: tu
         status = lab.status("local")
         assert status is not None
         other = labconsole(
-            "run", "--platform", "raw", "--frame-size", "64", "--sources", "3", "--target", "10Mbit", "--duration", "1",
-            "--json", hosts=status.hosts_file,
-        )  # fmt: skip
+            "run",
+            "--platform",
+            "raw",
+            "--frame-size",
+            "64",
+            "--sources",
+            "3",
+            "--target",
+            "10Mbit",
+            "--duration",
+            "1",
+            "--json",
+            hosts=status.hosts_file,
+        )
         headless = [line for line in records(other) if "streams" in line][-1]
         assert headless["requested"] == run["requested"]
         assert shape(headless) == shape(run)
@@ -145,9 +158,13 @@ def test_a_terminal_that_closes_while_the_demo_begins_leaves_no_lab(
 
     terminal, theirs = pty.openpty()
     demo = subprocess.Popen(
-        [sys.executable, "-m", "labconsole", "demo"], stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+        [sys.executable, "-m", "labconsole", "demo"],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
         preexec_fn=on_a_terminal,
-    )  # fmt: skip
+    )
     os.close(theirs)
     time.sleep(after_s)
     os.close(terminal)

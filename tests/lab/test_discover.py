@@ -66,11 +66,21 @@ def test_what_was_found_is_checked_and_measured_and_nothing_is_left(testbed, tmp
 
 def test_crossed_renamed_and_down_ports_a_bridge_and_one_in_use_are_drawn_as_they_are(testbed, tmp_path):
     inside(
-        testbed, "uut", "ip link set eth1 down", "ip link set eth1 name tmp0", "ip link set eth6 down",
-        "ip link set eth6 name eth1", "ip link set tmp0 name eth6", "ip link set eth1 up", "ip link set eth6 up",
-        "ip link add br0 type bridge", "ip link set br0 up", "ip link set eth6 master br0",
-        "ip link set eth5 master br0", "ip addr add 198.18.77.1/24 dev eth2",
-    )  # fmt: skip
+        testbed,
+        "uut",
+        "ip link set eth1 down",
+        "ip link set eth1 name tmp0",
+        "ip link set eth6 down",
+        "ip link set eth6 name eth1",
+        "ip link set tmp0 name eth6",
+        "ip link set eth1 up",
+        "ip link set eth6 up",
+        "ip link add br0 type bridge",
+        "ip link set br0 up",
+        "ip link set eth6 master br0",
+        "ip link set eth5 master br0",
+        "ip addr add 198.18.77.1/24 dev eth2",
+    )
     inside(testbed, "src1", "ip link set eth1 down", "ip link set eth1 address 02:00:00:00:aa:01")
     before = node_state(testbed.spec.name, "uut"), node_state(testbed.spec.name, "src1")
     found = discover(testbed, tmp_path / "hosts.yaml")

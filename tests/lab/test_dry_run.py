@@ -12,7 +12,7 @@ import pytest
 from labconsole.engine.dry_run import set_up_commands, set_ups
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.inventory import load_inventory
-from labconsole.platforms.loading import driver_for
+from labconsole.platforms.loading import build_driver
 from support.requirements import require, require_namespaces
 
 INVENTORY = load_inventory(Path(__file__).parents[2] / "hosts.yaml")
@@ -29,9 +29,15 @@ ip -o link; ip route; for name in $(ip netns | cut -d' ' -f1); do echo in $name;
 
 def request(platform: str, background: str = "none", sources: int = 2) -> DesignPoint:
     return DesignPoint(
-        platform=platform, frame=FrameSize(64), sources=sources, target=10**6,
-        duration_s=1, background=background, generator="auto", observe="quiet",
-    )  # fmt: skip
+        platform=platform,
+        frame=FrameSize(64),
+        sources=sources,
+        target=10**6,
+        duration_s=1,
+        background=background,
+        generator="auto",
+        observe="quiet",
+    )
 
 
 @pytest.mark.parametrize(
@@ -46,14 +52,16 @@ def request(platform: str, background: str = "none", sources: int = 2) -> Design
 def test_the_lines_set_the_platform_up(platform: str, background: str, seen: list[str]) -> None:
     require("unshare", "ip")
     require_namespaces()
-    lines = "\n".join(set_up_commands(request(platform, background), INVENTORY, driver_for))
+    lines = "\n".join(set_up_commands(request(platform, background), INVENTORY, build_driver))
     for number in (1, 2, 3):
         lines = lines.replace(f"mac-of-snk{number}/eth1", f"02:00:00:00:00:0{number}")
     user = [] if os.geteuid() == 0 else ["--map-root-user"]
     done = subprocess.run(
         ["unshare", *user, "--net", "--mount", "sh", "-c", MACHINE + lines + LOOK],
-        capture_output=True, text=True, timeout=30,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
     assert done.returncode == 0, done.stderr
     for words in seen:
         assert re.search(words, done.stdout), (words, done.stdout)

@@ -40,11 +40,26 @@ def start_run(testbed: lab.LabStatus, store: Path, platform: str) -> subprocess.
     """A long run in the background; returns once its senders send and its captures capture."""
     process = subprocess.Popen(
         [
-            *COMMAND, "run", "--platform", platform, "--sources", "2", "--target", "20Mbit", "--duration", "60",
-            "--hosts", str(testbed.hosts_file), "--store", str(store), "--json",
+            *COMMAND,
+            "run",
+            "--platform",
+            platform,
+            "--sources",
+            "2",
+            "--target",
+            "20Mbit",
+            "--duration",
+            "60",
+            "--hosts",
+            str(testbed.hosts_file),
+            "--store",
+            str(store),
+            "--json",
         ],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     name = testbed.spec.name
 
     def sending() -> bool:
@@ -132,9 +147,7 @@ def test_two_runs_at_once_are_kept_apart_by_the_lease(testbed, tmp_path: Path):
 def test_a_testbed_is_taken_over_on_purpose_and_both_records_say_so(testbed, tmp_path: Path):
     before, mine, theirs = lab_state(testbed.spec.name), tmp_path / "mine.sqlite", tmp_path / "theirs.sqlite"
     loser = start_run(testbed, theirs, "container")
-    taker = labconsole(
-        "run", "--duration", "0.5", "--take-over", "--json", hosts=testbed.hosts_file, store=mine
-    )  # fmt: skip
+    taker = labconsole("run", "--duration", "0.5", "--take-over", "--json", hosts=testbed.hosts_file, store=mine)
     assert taker.returncode == 0, taker.stderr
     _, errors = loser.communicate(timeout=20)
     assert loser.returncode == 3, errors
@@ -176,10 +189,19 @@ async def watch(testbed: lab.LabStatus, store: Path, measured: Path) -> None:
         asked = watching.telemetry.nodes["uut"].history.total
         assert watching.lease_holders() == {}
         process = await asyncio.create_subprocess_exec(
-            *COMMAND, "run", "--duration", "1.5", "--repetitions", "2",
-            "--hosts", str(testbed.hosts_file), "--store", str(measured),
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            *COMMAND,
+            "run",
+            "--duration",
+            "1.5",
+            "--repetitions",
+            "2",
+            "--hosts",
+            str(testbed.hosts_file),
+            "--store",
+            str(measured),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         ended = asyncio.ensure_future(process.wait())
         while not ended.done():
             holder = watching.lease_holders().get("uut")

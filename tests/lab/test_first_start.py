@@ -18,12 +18,12 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from labconsole.api.discovering import held_nodes
+from labconsole.api.discovery import leased_nodes
 from labconsole.api.testbed import open_session
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
 from labconsole.model.inventory import load_inventory
-from labconsole.store.later import StoreLater
+from labconsole.store.lazy_store import LazyStore
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.console.first_start import FirstStart
 from labconsole.tui.screens.check.screen import CheckScreen
@@ -51,8 +51,8 @@ async def first(testbed: lab.LabStatus, directory: Path) -> AsyncIterator[tuple[
     store = str(directory / "runs.sqlite")
     means = FirstStart(
         directory / "hosts.yaml",
-        held_nodes,
-        lambda path: open_session(load_inventory(path), StoreLater(store)),
+        leased_nodes,
+        lambda path: open_session(load_inventory(path), LazyStore(store)),
         lambda: 0,
     )
     app = ConsoleApp(None, first=means)

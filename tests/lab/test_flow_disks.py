@@ -17,7 +17,7 @@ from labconsole.experiments.flow.verify import recompute_flow
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
 from labconsole.model.inventory import load_inventory
-from labconsole.model.record.flow import DiskBesideSeen, FlowRecord
+from labconsole.model.record.flow import BackgroundDiskRecord, FlowRecord
 from support.live_lab import COMMAND, labconsole, wait_until
 from support.requirements import require
 
@@ -42,7 +42,7 @@ def asked(platform: str, job: str) -> tuple[str, ...]:
     return ("experiment", "flow", "--platforms", platform, "--guests", "2", "--disk", job, *TIMES, "--json")
 
 
-def read(text: str) -> tuple[FlowRecord, DiskBesideSeen]:
+def read(text: str) -> tuple[FlowRecord, BackgroundDiskRecord]:
     record = FlowRecord.model_validate(json.loads(text.splitlines()[-1])["flow"])
     assert recompute_flow(record) == []
     assert record.disk is not None
@@ -80,8 +80,10 @@ def test_a_stall_that_is_made_while_the_disk_is_at_work_is_found(hosts: Path, tm
     store, port = tmp_path / "s.sqlite", load_inventory(hosts).streams[0].uut_out
     process = subprocess.Popen(
         [*COMMAND, *asked("container", "disk-mixed"), "--hosts", str(hosts), "--store", str(store)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     marks = (
         f"table netdev stall {{ counter begun {{ }}; counter over {{ }}; chain out {{ type filter hook egress device {port} "
         "priority 0; udp sport 20062 counter name begun; udp sport 20063 counter name over; }; }"
@@ -115,8 +117,10 @@ def test_a_worker_that_is_killed_voids_the_trial(hosts: Path, tmp_path: Path):
     store = tmp_path / "s.sqlite"
     process = subprocess.Popen(
         [*COMMAND, *asked("container", "disk-mixed"), "--hosts", str(hosts), "--store", str(store)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
     def works() -> bool:
         return lab.execute(hosts.parent.name, "uut", ["pgrep", "-f", "fio --name=mixed"]).status == 0

@@ -16,7 +16,7 @@ import pytest
 from labconsole.experiments.flow.verify import recompute_flow
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
-from labconsole.model.record.flow import FlowRecord, WeightsSeen
+from labconsole.model.record.flow import FlowRecord, WeightsRecord
 from support.flow_lab import carries
 from support.live_lab import COMMAND, labconsole, wait_until
 from support.requirements import require
@@ -53,7 +53,7 @@ def nothing_left(hosts: Path) -> None:
     assert "ingress" not in disciplines and "htb" not in disciplines
 
 
-def taken(hosts: Path, store: Path, platform: str, *words: str) -> tuple[FlowRecord, WeightsSeen]:
+def taken(hosts: Path, store: Path, platform: str, *words: str) -> tuple[FlowRecord, WeightsRecord]:
     told = ("experiment", "flow", "--platforms", platform, "--guests", "2", "--json", *words)
     done = labconsole(*told, hosts=hosts, store=store)
     assert done.returncode == 0, done.stderr + done.stdout[:3000]
@@ -67,10 +67,25 @@ def taken(hosts: Path, store: Path, platform: str, *words: str) -> tuple[FlowRec
 def during(hosts: Path, store: Path, *words: str) -> subprocess.Popen[str]:
     """A trial of containers that has begun to send."""
     process = subprocess.Popen(
-        [*COMMAND, "experiment", "flow", "--platforms", "container", "--guests", "2", "--json", *words, "--hosts",
-         str(hosts), "--store", str(store)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [
+            *COMMAND,
+            "experiment",
+            "flow",
+            "--platforms",
+            "container",
+            "--guests",
+            "2",
+            "--json",
+            *words,
+            "--hosts",
+            str(hosts),
+            "--store",
+            str(store),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
     def arrived() -> int:
         assert process.poll() is None, process.stderr and process.stderr.read()
@@ -109,10 +124,21 @@ def test_shares_follow_weights_that_change_each_second(hosts: Path, tmp_path: Pa
 @pytest.mark.alone
 def test_a_scheduler_keeps_a_greedy_guest_to_its_half(hosts: Path, tmp_path: Path):
     (_, alone), (_, held) = (
-        taken(hosts, tmp_path / f"{name}.sqlite", "container", "--greedy", "3", "--duration", "4", "--bin", "0.5",
-              "--weights", words)
+        taken(
+            hosts,
+            tmp_path / f"{name}.sqlite",
+            "container",
+            "--greedy",
+            "3",
+            "--duration",
+            "4",
+            "--bin",
+            "0.5",
+            "--weights",
+            words,
+        )
         for name, words in (("one", "3:1"), ("other", "1:1"))
-    )  # fmt: skip
+    )
     assert alone.steps[0].share_ratios[0] == pytest.approx(0.75, abs=0.03)
     assert held.steps[0].share_ratios[0] == pytest.approx(0.5, abs=0.03)
 
@@ -120,9 +146,18 @@ def test_a_scheduler_keeps_a_greedy_guest_to_its_half(hosts: Path, tmp_path: Pat
 @pytest.mark.alone
 def test_limits_hold_beside_weights(hosts: Path, tmp_path: Path):
     record, weights = taken(
-        hosts, tmp_path / "s.sqlite", "container", "--weights", "1:1", "--limits", "1Mbit,1500kbit", "--duration", "4",
-        "--bin", "0.5",
-    )  # fmt: skip
+        hosts,
+        tmp_path / "s.sqlite",
+        "container",
+        "--weights",
+        "1:1",
+        "--limits",
+        "1Mbit,1500kbit",
+        "--duration",
+        "4",
+        "--bin",
+        "0.5",
+    )
     for sender, limit_bps in zip(record.senders, (1e6, 1.5e6), strict=True):
         assert sender.shared_bps is not None and sender.limiter is not None
         assert carries(sender.shared_bps * FRAMES, limit_bps, 0.01), sender

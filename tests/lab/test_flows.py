@@ -72,9 +72,19 @@ def test_guests_that_send_at_once_get_what_the_link_carries(hosts: Path, tmp_pat
 @pytest.mark.alone
 def test_a_limit_is_what_comes_through_and_the_other_guest_is_left_alone(hosts: Path, tmp_path: Path):
     (record,) = taken(
-        hosts, tmp_path / "s.sqlite", "--guests", "2", "--limits", "30Mbit,20Mbit", "--offered", "50Mbit",
-        "--duration", "4", "--bin", "0.5",
-    )  # fmt: skip
+        hosts,
+        tmp_path / "s.sqlite",
+        "--guests",
+        "2",
+        "--limits",
+        "30Mbit,20Mbit",
+        "--offered",
+        "50Mbit",
+        "--duration",
+        "4",
+        "--bin",
+        "0.5",
+    )
     sound(record)
     for sender, limit_bps in zip(record.senders, (30e6, 20e6), strict=True):
         assert sender.shared_bps is not None and sender.limiter is not None
@@ -91,9 +101,19 @@ def test_a_limit_is_what_comes_through_and_the_other_guest_is_left_alone(hosts: 
 def test_a_limit_counts_whole_frames_and_neither_datagrams_nor_payload(hosts: Path, tmp_path: Path):
     """Packets of 100 bytes of payload are datagrams of 128 and frames of 142: limits on either let more through."""
     (record,) = taken(
-        hosts, tmp_path / "s.sqlite", "--limits", "5Mbit", "--offered", "8Mbit", "--payload-bytes", "100",
-        "--duration", "4", "--bin", "0.5",
-    )  # fmt: skip
+        hosts,
+        tmp_path / "s.sqlite",
+        "--limits",
+        "5Mbit",
+        "--offered",
+        "8Mbit",
+        "--payload-bytes",
+        "100",
+        "--duration",
+        "4",
+        "--bin",
+        "0.5",
+    )
     sound(record)
     (sender,) = record.senders
     assert sender.shared_bps is not None
@@ -158,10 +178,23 @@ def test_the_bare_host_sends_too(hosts: Path, tmp_path: Path):
 def during(hosts: Path, store: Path, *words: str) -> subprocess.Popen[str]:
     """A trial of containers that has begun to send."""
     process = subprocess.Popen(
-        [*COMMAND, "experiment", "flow", "--platforms", "container", "--json", *words, "--hosts", str(hosts),
-         "--store", str(store)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [
+            *COMMAND,
+            "experiment",
+            "flow",
+            "--platforms",
+            "container",
+            "--json",
+            *words,
+            "--hosts",
+            str(hosts),
+            "--store",
+            str(store),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
     def arrived() -> int:
         assert process.poll() is None, process.stderr and process.stderr.read()
@@ -256,9 +289,17 @@ def test_what_cannot_be_asked_is_refused_in_one_line(hosts: Path, tmp_path: Path
 @pytest.mark.alone
 def test_guests_in_a_ring_send_to_each_other_and_a_limit_holds_one(hosts: Path, tmp_path: Path):
     (record,) = taken(
-        hosts, tmp_path / "s.sqlite", "--pattern", "ring", "--guests", "3", "--limits", "64Mbit,200Mbit,200Mbit",
-        "--duration", "3",
-    )  # fmt: skip
+        hosts,
+        tmp_path / "s.sqlite",
+        "--pattern",
+        "ring",
+        "--guests",
+        "3",
+        "--limits",
+        "64Mbit,200Mbit,200Mbit",
+        "--duration",
+        "3",
+    )
     assert record.verdict.status != "invalid", record.verdict
     assert recompute_flow(record) == []
     assert [(each.guest, each.to) for each in record.ring] == [("g1", "g2"), ("g2", "g3"), ("g3", "g1")]
@@ -280,9 +321,19 @@ def test_a_broken_link_of_a_ring_voids_the_trial_and_is_named(hosts: Path, tmp_p
     on(hosts, "uut", "nft", rule)
     try:
         labconsole(
-            "experiment", "flow", "--platforms", "container", "--pattern", "ring", "--guests", "3", "--duration", "2",
-            hosts=hosts, store=store,
-        )  # fmt: skip
+            "experiment",
+            "flow",
+            "--platforms",
+            "container",
+            "--pattern",
+            "ring",
+            "--guests",
+            "3",
+            "--duration",
+            "2",
+            hosts=hosts,
+            store=store,
+        )
     finally:
         on(hosts, "uut", "nft", "delete", "table", "bridge", "broken")
     first = stored(store)[0]
@@ -293,9 +344,17 @@ def test_a_broken_link_of_a_ring_voids_the_trial_and_is_named(hosts: Path, tmp_p
 
 def test_a_ring_of_processes_of_the_bare_host_is_refused(hosts: Path, tmp_path: Path):
     done = labconsole(
-        "experiment", "flow", "--platforms", "raw", "--pattern", "ring", "--guests", "2", hosts=hosts,
+        "experiment",
+        "flow",
+        "--platforms",
+        "raw",
+        "--pattern",
+        "ring",
+        "--guests",
+        "2",
+        hosts=hosts,
         store=tmp_path / "s.sqlite",
-    )  # fmt: skip
+    )
     assert done.returncode == 2
     assert "network stack" in done.stderr and "Traceback" not in done.stderr
 
@@ -331,9 +390,20 @@ def test_guests_of_user_mode_linux_in_a_ring_are_handed_whole_frames(tmp_path: P
     try:
         hosts = lab.up(LabSpec(name=name, sources=1, platforms=("uml",), jobs=True)).hosts_file
         done = labconsole(
-            "experiment", "flow", "--platforms", "uml", "--pattern", "ring", "--guests", "2", "--duration", "3", "--json",
-            hosts=hosts, store=tmp_path / "s.sqlite",
-        )  # fmt: skip
+            "experiment",
+            "flow",
+            "--platforms",
+            "uml",
+            "--pattern",
+            "ring",
+            "--guests",
+            "2",
+            "--duration",
+            "3",
+            "--json",
+            hosts=hosts,
+            store=tmp_path / "s.sqlite",
+        )
         record = FlowRecord.model_validate(json.loads(done.stdout.splitlines()[-1])["flow"])
         assert record.verdict.status != "invalid", record.verdict
         assert all((each.out_bps or 0) > 50e6 for each in record.ring), record.ring

@@ -78,10 +78,22 @@ def rx_packets() -> int:
 
 def spec(**changes: Any) -> StreamSpec:
     args: dict[str, Any] = {
-        "stream": "s1", "interface": "s", "generator": "afpacket", "destination_mac": SINK_MAC, "source_mac": None,
-        "source_ip": "198.18.1.1", "sink_ip": "198.19.1.1", "udp_source_port": 9, "udp_sink_port": 9,
-        "pkt_size_bytes": 60, "delay_ns": 0, "count": None, "duration_s": None, "max_count": 10**8, "cpus": None,
-    }  # fmt: skip
+        "stream": "s1",
+        "interface": "s",
+        "generator": "afpacket",
+        "destination_mac": SINK_MAC,
+        "source_mac": None,
+        "source_ip": "198.18.1.1",
+        "sink_ip": "198.19.1.1",
+        "udp_source_port": 9,
+        "udp_sink_port": 9,
+        "pkt_size_bytes": 60,
+        "delay_ns": 0,
+        "count": None,
+        "duration_s": None,
+        "max_count": 10**8,
+        "cpus": None,
+    }
     return StreamSpec.parse({**args, **changes})
 
 
@@ -137,9 +149,14 @@ def scenario_count(qdisc: str, size: str, delay_ns: str) -> Any:
         frames = received(sock)
     sequences, wrong = [], 0
     template = FrameTemplate(
-        bytes.fromhex(SINK_MAC.replace(":", "")), bytes.fromhex(SOURCE_MAC.replace(":", "")),
-        "198.18.1.1", "198.19.1.1", 9, 9, int(size),
-    )  # fmt: skip
+        bytes.fromhex(SINK_MAC.replace(":", "")),
+        bytes.fromhex(SOURCE_MAC.replace(":", "")),
+        "198.18.1.1",
+        "198.19.1.1",
+        9,
+        9,
+        int(size),
+    )
     for frame in frames:
         magic, sequence, seconds, microseconds = struct.unpack_from("!IIII", frame, 42)
         sequences.append(sequence)
@@ -336,9 +353,13 @@ def test_two_streams_share_an_interface() -> None:
 
 @pytest.mark.parametrize("qdisc", SHAPED)
 @pytest.mark.parametrize(
-    ("command", "words"), [("ip link set r down", "no carrier"), ("ip link set s down", "s was set down"),
-                           ("ip link del s", "s (has disappeared|was set down|has no carrier)")],
-)  # fmt: skip
+    ("command", "words"),
+    [
+        ("ip link set r down", "no carrier"),
+        ("ip link set s down", "s was set down"),
+        ("ip link del s", "s (has disappeared|was set down|has no carrier)"),
+    ],
+)
 def test_a_lost_link_ends_the_run_with_a_sentence_and_the_counts(qdisc: str, command: str, words: str) -> None:
     told = in_namespace("link_lost", qdisc, command)
     (result,) = told["results"]

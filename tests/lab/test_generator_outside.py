@@ -34,10 +34,19 @@ NODES = {
     "absent": "import os\nos.environ['A_VARIABLE_THAT_NOBODY_HAS']\n" + HONEST,
 }
 STREAM: dict[str, Any] = {
-    "stream": "s1", "interface": "a0", "destination_mac": "02:00:00:00:01:02", "source_ip": "198.18.1.1",
-    "sink_ip": "198.19.1.1", "udp_source_port": 9, "udp_sink_port": 9, "pkt_size_bytes": 60, "delay_ns": 1_000_000,
-    "count": 200, "max_count": 400, "duration_s": 30.0,
-}  # fmt: skip
+    "stream": "s1",
+    "interface": "a0",
+    "destination_mac": "02:00:00:00:01:02",
+    "source_ip": "198.18.1.1",
+    "sink_ip": "198.19.1.1",
+    "udp_source_port": 9,
+    "udp_sink_port": 9,
+    "pkt_size_bytes": 60,
+    "delay_ns": 1_000_000,
+    "count": 200,
+    "max_count": 400,
+    "duration_s": 30.0,
+}
 
 
 @pytest.fixture

@@ -113,10 +113,25 @@ def test_a_guest_that_dies_in_mid_run_voids_the_run_and_leaves_nothing(guests, s
 def test_a_guest_is_gone_with_a_console_that_is_killed(guests, lab_home: Path, platform: str) -> None:
     before = lab_state(guests.spec.name)
     process = subprocess.Popen(
-        [*COMMAND, "run", "--platform", platform, "--target", "1Mbit", "--duration", "30", "--background", "idle",
-         "--hosts", str(guests.hosts_file), "--store", str(lab_home / "killed.sqlite")],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        [
+            *COMMAND,
+            "run",
+            "--platform",
+            platform,
+            "--target",
+            "1Mbit",
+            "--duration",
+            "30",
+            "--background",
+            "idle",
+            "--hosts",
+            str(guests.hosts_file),
+            "--store",
+            str(lab_home / "killed.sqlite"),
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     shown = "bin/start" if platform == "lxc" else "qemu-system"
     wait_until(lambda: shown in processes(guests.spec.name, "uut"), timeout_s=60, what="no guest was started")
     process.send_signal(signal.SIGKILL)

@@ -41,9 +41,7 @@ CASES = {
     "of one of two authorities": Case("@cert-authority {at} {other}\n@cert-authority {at} {authority}", True),
     "of an authority known as a host's key": Case("{at} {authority}", False),
     "of no known authority, but the key itself is known": Case("{at} {host}", True),
-    "of another authority, but the key itself is known": Case(
-        "@cert-authority {at} {other}\n{at} {host}", True
-    ),
+    "of another authority, but the key itself is known": Case("@cert-authority {at} {other}\n{at} {host}", True),
     "of a known authority, but another key is known": Case("@cert-authority {at} {authority}\n{at} {other}", True),
     "of a revoked authority": Case("@cert-authority {at} {authority}\n@revoked * {authority}", False),
     "of a revoked authority, but the key itself is known": Case(
@@ -53,7 +51,9 @@ CASES = {
     "of a key that another host revoked": Case("@cert-authority {at} {authority}\n@revoked *.lab {host}", True),
     "for another host": Case("@cert-authority {at} {authority}", False, certificate={"principals": ["other.lab"]}),
     "for another host, but the key itself is known": Case(
-        "@cert-authority {at} {authority}\n{at} {host}", True, certificate={"principals": ["other.lab"]},
+        "@cert-authority {at} {authority}\n{at} {host}",
+        True,
+        certificate={"principals": ["other.lab"]},
     ),
     "for any host": Case("@cert-authority {at} {authority}", True, certificate={"principals": []}),
     "for a pattern of hosts": Case("@cert-authority {at} {authority}", False, certificate={"principals": ["127.*"]}),
@@ -62,13 +62,15 @@ CASES = {
     ),
     "for the address, with an alias": Case("@cert-authority lab {authority}", False, "HostKeyAlias lab"),
     "that has expired": Case("@cert-authority {at} {authority}", False, certificate={"valid_before": 1}),
-    "that is not yet valid": Case("@cert-authority {at} {authority}", False, certificate={"valid_after": 4_000_000_000}),
+    "that is not yet valid": Case(
+        "@cert-authority {at} {authority}", False, certificate={"valid_after": 4_000_000_000}
+    ),
     "signed by SHA-1": Case("@cert-authority {at} {authority}", False, signature="ssh-rsa"),
     "signed by SHA-1, but the key itself is known": Case(
         "@cert-authority {at} {authority}\n{at} {host}", True, signature="ssh-rsa"
     ),
     "of a user": Case("@cert-authority {at} {authority}", False, certificate={"user": True}),
-}  # fmt: skip
+}
 
 
 @pytest.fixture

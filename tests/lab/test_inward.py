@@ -17,7 +17,7 @@ import pytest
 from labconsole.experiments.flow.verify import recompute_flow
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
-from labconsole.model.record.flow import FlowRecord, ReceiverSeen
+from labconsole.model.record.flow import FlowRecord, ReceiverRecord
 from support.flow_lab import carries, nothing_left, on, stored, taken
 from support.live_lab import COMMAND, labconsole, wait_until
 from support.requirements import require
@@ -46,7 +46,7 @@ def sent_to(hosts: Path, store: Path, *words: str, platform: str = "container", 
     return record
 
 
-def losses(each: ReceiverSeen) -> dict[str, int]:
+def losses(each: ReceiverRecord) -> dict[str, int]:
     return {loss.hop: loss.packets for loss in each.losses if loss.packets}
 
 
@@ -66,10 +66,25 @@ def sound(record: FlowRecord) -> None:
 def during(hosts: Path, store: Path, *words: str) -> subprocess.Popen[str]:
     """A trial of containers that has begun to be sent to."""
     process = subprocess.Popen(
-        [*COMMAND, "experiment", "flow", "--platforms", "container", "--pattern", "in", "--json", *words, "--hosts",
-         str(hosts), "--store", str(store)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [
+            *COMMAND,
+            "experiment",
+            "flow",
+            "--platforms",
+            "container",
+            "--pattern",
+            "in",
+            "--json",
+            *words,
+            "--hosts",
+            str(hosts),
+            "--store",
+            str(store),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
     def sent() -> int:
         assert process.poll() is None, process.stderr and process.stderr.read()
@@ -123,9 +138,16 @@ def test_guests_that_are_sent_to_at_once_get_an_equal_part_each(hosts: Path, tmp
 @pytest.mark.alone
 def test_a_process_of_the_bare_host_reads_too(hosts: Path, tmp_path: Path):
     record = sent_to(
-        hosts, tmp_path / "s.sqlite", "--offered", "20Mbit", "--duration", "2", "--payload-bytes", "18",
+        hosts,
+        tmp_path / "s.sqlite",
+        "--offered",
+        "20Mbit",
+        "--duration",
+        "2",
+        "--payload-bytes",
+        "18",
         platform="raw",
-    )  # fmt: skip
+    )
     (each,) = record.receivers
     assert recompute_flow(record) == []
     assert each.sent_packets is not None and each.udp_packets is not None and each.udp_packets > 0

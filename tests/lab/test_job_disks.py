@@ -18,7 +18,7 @@ from labconsole.errors import LabSetupError
 from labconsole.lab import commands as lab
 from labconsole.lab.guests import uml
 from labconsole.lab.guests.programs import JOB_TOOLS, LARGE_JOB_TOOLS
-from labconsole.lab.offers import DISKS
+from labconsole.lab.platforms import DISKS
 from labconsole.lab.spec import LabSpec
 from support.crew_lab import Nodes, on_lab, on_uut
 from support.disk_throttle import BYTES_PER_S, LIMIT, hold_back, limit_of, throttled
@@ -218,9 +218,19 @@ def test_guests_without_room_on_disk_have_a_record_that_says_so_and_the_plan_goe
 
 def test_a_disk_that_is_too_small_for_the_job_is_refused_before_anything_is_touched(hosts: Path, tmp_path: Path):
     done = labconsole(
-        "experiment", "job", "--platforms", "raw", "--jobs", "disk-read", "--size", "100", "--disk-mib", "90",
-        hosts=hosts, store=tmp_path / "jobs.sqlite",
-    )  # fmt: skip
+        "experiment",
+        "job",
+        "--platforms",
+        "raw",
+        "--jobs",
+        "disk-read",
+        "--size",
+        "100",
+        "--disk-mib",
+        "90",
+        hosts=hosts,
+        store=tmp_path / "jobs.sqlite",
+    )
     assert done.returncode == 2
     assert "is too little for disk-read (100 MiB), got 90; allowed: 169 or more" in done.stderr
 
@@ -229,9 +239,15 @@ def test_a_place_in_memory_is_refused(hosts: Path, tmp_path: Path):
     text = hosts.read_text().replace(f"guest_disk: '{hosts.parent / DISKS}'", "guest_disk: /run")
     (tmp_path / "hosts.yaml").write_text(text)
     done = labconsole(
-        "experiment", "job", "--platforms", "raw", "--jobs", "disk-read", hosts=tmp_path / "hosts.yaml",
+        "experiment",
+        "job",
+        "--platforms",
+        "raw",
+        "--jobs",
+        "disk-read",
+        hosts=tmp_path / "hosts.yaml",
         store=tmp_path / "jobs.sqlite",
-    )  # fmt: skip
+    )
     assert done.returncode != 0
     assert "/run on the UUT is on tmpfs, below which there is no disk" in done.stderr
 

@@ -9,11 +9,11 @@ import pytest
 from labconsole.errors import ConfigError, LabSetupError
 from labconsole.lab.files import hosts_yaml, ssh_config
 from labconsole.lab.layout import lay_out
-from labconsole.lab.nodes.network import loss_rules, truth_from_counters
-from labconsole.lab.offers import check_rights
+from labconsole.lab.nodes.network import loss_rules, parse_loss_counts
+from labconsole.lab.platforms import check_rights
 from labconsole.lab.spec import LabSpec, shaper_burst_bytes
 from labconsole.model.inventory import Inventory, load_inventory
-from labconsole.platforms.loading import driver_for
+from labconsole.platforms.loading import build_driver
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -39,7 +39,7 @@ def test_every_size_of_lab_is_a_valid_inventory_without_shared_links(tmp_path: P
 
 def test_every_stream_may_pass_either_of_a_labs_containers_by_nics_of_its_own(tmp_path: Path) -> None:
     inventory = generated(tmp_path, LabSpec(name="two", platforms=("lxc",)), "/a b/it's/ssh_config")
-    driver = driver_for("lxc", inventory)
+    driver = build_driver("lxc", inventory)
     assert [driver.refusal(kind) for kind in ("none", "idle", "heavy", "forwarding-95")] == [None] * 4
     told = inventory.platforms["lxc"].options
     assert (told["guest"], told["second_guest"], told["path"]) == ("two-first", "two-second", "/a b/it's/lxc")
@@ -50,7 +50,7 @@ def test_every_stream_may_pass_either_of_a_labs_containers_by_nics_of_its_own(tm
 
 
 def test_without_root_a_lab_with_lxc_is_refused_by_what_to_type(monkeypatch) -> None:
-    monkeypatch.setattr("labconsole.lab.offers.os.geteuid", lambda: 1000)
+    monkeypatch.setattr("labconsole.lab.platforms.os.geteuid", lambda: 1000)
     with pytest.raises(LabSetupError, match="platform lxc needs root, because .*run `sudo labconsole lab up"):
         check_rights(("raw", "lxc"))
     check_rights(("raw", "container"))
@@ -127,4 +127,4 @@ def test_truth_is_read_from_nft_counters() -> None:
         '{"nftables": [{"metainfo": {}}, {"counter": {"name": "seen-eth5", "packets": 10, "bytes": 1}},'
         ' {"counter": {"name": "dropped-eth5", "packets": 3, "bytes": 1}}]}'
     )
-    assert truth_from_counters(text) == {"eth5": {"seen_packets": 10, "dropped_packets": 3}}
+    assert parse_loss_counts(text) == {"eth5": {"seen_packets": 10, "dropped_packets": 3}}

@@ -301,19 +301,19 @@ def test_injected_loss_is_counted_to_the_packet(state: Path, name: str, ratio: f
     before = count_received(name, "snk1")
     result = lab.execute(name, "src1", ["python3", "-c", SEND, "eth1", mac, str(sent), "64"])
     assert result.stdout.strip() == str(sent), result.stderr
-    truth = lab.truth(name)["uut/eth5"]
+    truth = lab.read_loss_counts(name)["uut/eth5"]
     assert truth["seen_packets"] == sent
     # Nothing but test frames runs here: IPv6 is off and neighbours are static.
     assert count_received(name, "snk1") - before == sent - truth["dropped_packets"]
     assert truth["dropped_packets"] in {0.0: range(1), 1.0: range(sent, sent + 1)}.get(ratio, range(60, 240))
-    assert lab.status(name).truth == lab.truth(name)
+    assert lab.status(name).truth == lab.read_loss_counts(name)
 
 
 def test_loss_on_the_way_in_is_counted_where_it_happens(state: Path, name: str) -> None:
     lab.up(LabSpec(name=name, sources=1, loss={"uut/in": 0.5}))
     mac = shell(name, "uut", "cat /sys/class/net/eth1/address").strip()
     lab.execute(name, "src1", ["python3", "-c", SEND, "eth1", mac, "1000", "1486"])
-    truth = lab.truth(name)["uut/eth1"]
+    truth = lab.read_loss_counts(name)["uut/eth1"]
     assert truth["seen_packets"] == 1000
     assert 350 < truth["dropped_packets"] < 650
 

@@ -14,7 +14,7 @@ import pytest
 from labconsole.errors import LabSetupError
 from labconsole.lab import commands as lab
 from labconsole.lab.images.debian_kernel import debian_kernel
-from labconsole.lab.images.initramfs import in_loading_order
+from labconsole.lab.images.initramfs import load_modules
 from labconsole.lab.machines.whole_lab import MODULES
 from labconsole.lab.spec import LabSpec
 from labconsole.lab.state import LabFile
@@ -81,7 +81,7 @@ def test_fifty_thousand_frames_of_pktgen_pass_the_uut(machine: lab.LabStatus) ->
     result = shell(machine, "src1", SEND.format(delay_ns=150_000, mac=mac))
     assert "pkts-sofar: 50000  errors: 0" in result
     assert received(machine) - before == 50_000
-    assert lab.truth(machine.spec.name) == {"uut/eth5": {"seen_packets": 50_000, "dropped_packets": 0}}
+    assert lab.read_loss_counts(machine.spec.name) == {"uut/eth5": {"seen_packets": 50_000, "dropped_packets": 0}}
 
 
 def test_kill_9_of_the_supervisor_ends_the_machine_and_down_tidies(machine: lab.LabStatus) -> None:
@@ -112,9 +112,9 @@ def test_a_machine_that_does_not_boot_says_what_it_said_last(tmp_path: Path, mon
 
 def test_modules_come_after_what_they_depend_on() -> None:
     require("apt-get", "dpkg-deb")
-    names = [name for name, _ in in_loading_order(debian_kernel().modules, MODULES)]
+    names = [name for name, _ in load_modules(debian_kernel().modules, MODULES)]
     assert names.index("9pnet") < names.index("9p")
     assert names.index("virtio_pci_modern_dev") < names.index("virtio_pci")
     assert names.index("pktgen") >= 0
     with pytest.raises(LabSetupError, match="no module nonsense"):
-        in_loading_order(debian_kernel().modules, ["nonsense"])
+        load_modules(debian_kernel().modules, ["nonsense"])

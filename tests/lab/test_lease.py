@@ -316,10 +316,23 @@ def test_a_console_that_only_watches_is_refused_whatever_is_more_than_that(net: 
 
 
 TRIAL = {
-    "run_id": "20261122T1200-abc", "platform": "raw", "frame_bytes": 64, "includes_fcs": False,
-    "sources": 2, "target_bps": 10_000_000, "background": "none", "duration_s": 5.0, "generator": "auto",
-    "observe": "quiet", "repetition": 2, "repetitions": 5, "plan": "night", "block": None, "set_ups": None, "phase": "arming",
-}  # fmt: skip
+    "run_id": "20261122T1200-abc",
+    "platform": "raw",
+    "frame_bytes": 64,
+    "includes_fcs": False,
+    "sources": 2,
+    "target_bps": 10_000_000,
+    "background": "none",
+    "duration_s": 5.0,
+    "generator": "auto",
+    "observe": "quiet",
+    "repetition": 2,
+    "repetitions": 5,
+    "plan": "night",
+    "block": None,
+    "set_ups": None,
+    "phase": "arming",
+}
 
 
 def test_a_holder_tells_its_trial_and_who_watches_follows_it_until_the_holder_is_gone(net: Net, start: Start) -> None:
@@ -360,10 +373,19 @@ def test_what_a_foreign_hand_writes_into_the_lease_is_checked(net: Net, start: S
     now = {**TRIAL, "since_wall_ns": 1, "phase_since_wall_ns": 1, "phase_until_wall_ns": None}
     watching.ok("lease.watch", on=True)
     watching.event("lease")
-    for number, trial in enumerate((
-        {**now, "frame_bytes": 0}, {**now, "target_bps": 0}, {**now, "plan": "x" * 300}, {**now, "more": 1}, {},
-        [now], "raw", 7, {**now, "repetition": True},
-    )):  # fmt: skip
+    for number, trial in enumerate(
+        (
+            {**now, "frame_bytes": 0},
+            {**now, "target_bps": 0},
+            {**now, "plan": "x" * 300},
+            {**now, "more": 1},
+            {},
+            [now],
+            "raw",
+            7,
+            {**now, "repetition": True},
+        )
+    ):
         path.write_text(json.dumps({"owner": f"eve{number}", "pid": pid, "observe": "o" * 9999, "trial": trial}))
         holder = watching.event("lease")["holder"]
         while holder["owner"] != f"eve{number}":

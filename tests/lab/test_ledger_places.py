@@ -14,10 +14,10 @@ from typing import Literal
 import pytest
 
 from labconsole.engine.session import Session
-from labconsole.engine.trial.order import TrialOrder
+from labconsole.engine.trial.request import TrialRequest
 from labconsole.lab import commands as lab
+from labconsole.lab.loss_injection import TABLE, LossRule, Queue, drop_by_queue, drop_share
 from labconsole.lab.spec import LabSpec
-from labconsole.lab.truth import TABLE, LossRule, Queue, drop_by_queue, drop_share
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.record.run import RunRecord
 from support.live_session import BUSY, connected
@@ -79,11 +79,11 @@ async def measure(session: Session, name: str, platform: str) -> dict[Case, tupl
     found = {}
     async with session.batch(request(platform)) as take:
         await take(
-            TrialOrder(request=request(platform))
+            TrialRequest(request=request(platform))
         )  # sets the platform up: learning frames must not meet the loss
         for case in [case for case in CASES if case[0] == platform]:
             loss = await asyncio.to_thread(make_lossy, name, case)
-            record = await take(TrialOrder(request=request(platform)))
+            record = await take(TrialRequest(request=request(platform)))
             found[case] = (record, await asyncio.to_thread(loss.dropped))
             await asyncio.to_thread(loss.remove)
     return found

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from labconsole.agent.operations.execute import Executor
+from labconsole.agent.operations.program_execution import Executor
 from labconsole.contracts.crew import CrewMember, CrewWanted, HypervisorWord
 from labconsole.contracts.driver import Prepared, StreamWiring
 from labconsole.errors import AgentError, CapabilityMissing, NodeError
@@ -48,9 +48,15 @@ GUESTS = """
 </node>
 """
 WIRING = StreamWiring(
-    name="s1", uut_in="eth1", uut_in_mac="02:00:00:00:00:01", uut_out="eth5", uut_out_mac="02:00:00:00:00:05",
-    sink_mac="02:00:00:00:00:AA", source_ip="198.18.1.1", sink_ip="198.19.1.1",
-)  # fmt: skip
+    name="s1",
+    uut_in="eth1",
+    uut_in_mac="02:00:00:00:00:01",
+    uut_out="eth5",
+    uut_out_mac="02:00:00:00:00:05",
+    sink_mac="02:00:00:00:00:AA",
+    source_ip="198.18.1.1",
+    sink_ip="198.19.1.1",
+)
 
 
 class ThisMachine(Asking):

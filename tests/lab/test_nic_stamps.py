@@ -39,10 +39,16 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     except LabSetupError as exc:
         missing(str(exc))
     settings = {
-        "LAYERS": "", "ADDRESS": "10.0.2.15/24", "PROGRAM": "support.stamping_machine", "SEARCH_PATH": SYSTEM_PATH,
-        "PYTHON_PATH": os.pathsep.join(path for path in sys.path if path), "PYTHON": sys.executable,
-        "HOME_DIRECTORY": "/root", "STATE_HOME": "", "CACHE_HOME": "/tmp",
-    }  # fmt: skip
+        "LAYERS": "",
+        "ADDRESS": "10.0.2.15/24",
+        "PROGRAM": "support.stamping_machine",
+        "SEARCH_PATH": SYSTEM_PATH,
+        "PYTHON_PATH": os.pathsep.join(path for path in sys.path if path),
+        "PYTHON": sys.executable,
+        "HOME_DIRECTORY": "/root",
+        "STATE_HOME": "",
+        "CACHE_HOME": "/tmp",
+    }
     write_initramfs(initramfs, busybox=Path(busybox), modules=kernel.modules, wanted=MODULES, settings=settings)
     machine = subprocess.Popen(
         [
@@ -54,8 +60,11 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
             *("-netdev", "hubport,id=b,hubid=1", "-device", "e1000e,netdev=b,mac=02:00:00:00:00:02"),
             *("-virtfs", "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap"),
         ],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, errors="replace",
-    )  # fmt: skip
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    )
     assert machine.stdout is not None
     heard = []
     with machine:

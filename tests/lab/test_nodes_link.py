@@ -13,8 +13,8 @@ import pytest_asyncio
 
 from labconsole.errors import AgentError, NodeLost
 from labconsole.nodes import link
-from labconsole.nodes.dial import Turns
 from labconsole.nodes.link import NodeLink, connect
+from labconsole.nodes.ssh_connection import ConcurrencyLimit
 from labconsole.wire.codec import MAX_LINE_BYTES
 from labconsole.wire.message import AgentEvent
 from support.asking import asked
@@ -217,7 +217,7 @@ async def test_closing_twice_and_asking_afterwards(world: World, server: Server)
 async def test_a_node_whose_agent_says_nothing_does_not_keep_the_next_from_starting(
     world: World, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(link, "STARTS", Turns(1, 0.05))
+    monkeypatch.setattr(link, "STARTS", ConcurrencyLimit(1, 0.05))
     inventory = world.inventory({"uut": {"address": HOST, "port": server.port}})
     start_with(world, monkeypatch, "mute")
     async with asyncio.timeout(30):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,9 +15,9 @@ import pytest
 import pytest_asyncio
 
 from labconsole.errors import CapabilityMissing, NodeUnreachable
-from labconsole.nodes import dial, link
+from labconsole.nodes import link, ssh_connection
 from labconsole.nodes.link import connect
-from labconsole.nodes.route import CLIENT, shell_argv
+from labconsole.nodes.ssh_route import CLIENT, shell_argv
 from support.asking import asked
 from support.requirements import old_python
 from support.ssh_servers import (
@@ -127,9 +128,14 @@ async def test_known_hosts_of_the_inventory_wins_and_hashed_names_count(world: W
     (world.directory / "known_hosts").rename(elsewhere)
     assert "in no known_hosts" in await refused(world, at(server))
     process = await asyncio.create_subprocess_exec(
-        require("ssh-keygen"), "-q", "-H", "-f", str(elsewhere), stdout=asyncio.subprocess.DEVNULL,
+        require("ssh-keygen"),
+        "-q",
+        "-H",
+        "-f",
+        str(elsewhere),
+        stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,
-    )  # fmt: skip
+    )
     assert await process.wait() == 0
     await log_in(world, at(server), known_hosts=str(elsewhere))
 
@@ -170,7 +176,7 @@ KNOWN_HOSTS: dict[str, tuple[str, str, str | None]] = {
     "upper case and brackets in a pattern": ("[LAB]*,[127.0.0.1]:* {key}", "", None),
     "a file named by a token": ("", "UserKnownHostsFile {directory}/by-%p", None),
     "RevokedHostKeys": ("{at} {key}", "RevokedHostKeys {directory}/revoked", "revoked"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", KNOWN_HOSTS)
@@ -471,7 +477,7 @@ async def test_the_first_of_many_behind_a_jump_may_be_cancelled(
     world.trust(gateway)
     jump = f"{USER}@{HOST}:{gateway.port}"
     inventory = world.inventory({f"n{n}": {"address": HOST, "port": server.port, "jump": jump} for n in range(3)})
-    login, who = dial._login, []
+    login, who = ssh_connection._login, []
 
     async def slow_first_login(name: str, *args: Any) -> Any:
         who.append(name)
@@ -481,7 +487,7 @@ async def test_the_first_of_many_behind_a_jump_may_be_cancelled(
         return await login(name, *args)
 
     opening = asyncio.Event()
-    monkeypatch.setattr(dial, "_login", slow_first_login)
+    monkeypatch.setattr(ssh_connection, "_login", slow_first_login)
     tasks = {name: asyncio.ensure_future(connect(name, inventory, lambda *_: None)) for name in inventory.nodes}
     async with asyncio.timeout(20):
         await opening.wait()
@@ -530,6 +536,21 @@ async def test_an_old_python_is_told_with_its_version(
         monkeypatch.setattr(link, "program", lambda python, become: (f"{python} -c 'import tomllib'", b""))
     told = await refused(world, at(server, python=python), CapabilityMissing)
     assert "Python 3.8" in told and "too old" in told and "3.9 or newer is needed" in told and "`python:`" in told
+
+
+async def test_a_program_in_python_s_place_that_prints_without_end_costs_no_memory(
+    world: World, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It starts no agent, and is asked for its version then."""
+    python = world.directory / "python"
+    python.write_text('#!/bin/sh\ncase "$*" in *version_info*) exec head -c 134217728 /dev/zero;; esac\nexit 1\n')
+    python.chmod(0o755)
+    world.trust(server)
+    monkeypatch.setattr(link, "program", lambda python, become: (f"{python} start", b""))
+    before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    told = await refused(world, at(server, python=str(python)))
+    assert "the agent did not start (exit status 1)" in told
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < 64 * 1024
 
 
 async def test_the_real_agent_starts_and_ends_with_its_link(
@@ -629,9 +650,12 @@ async def test_a_shell_opens_by_the_same_way_through_a_jump(world: World) -> Non
     argv = shell_argv("uut", world.inventory(nodes))
     assert argv[0] == "ssh" and argv[-2:] == ["--", HOST]
     process = await asyncio.create_subprocess_exec(
-        *argv, "echo it is $((40 + 2))", stdout=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL,
+        *argv,
+        "echo it is $((40 + 2))",
+        stdout=asyncio.subprocess.PIPE,
+        stdin=asyncio.subprocess.DEVNULL,
         env=os.environ | {"HOME": str(world.directory / "home")},
-    )  # fmt: skip
+    )
     async with asyncio.timeout(20):
         stdout, _ = await process.communicate()
     assert stdout == b"it is 42\n"

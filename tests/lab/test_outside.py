@@ -73,13 +73,20 @@ def test_its_driver_is_measured_its_exporter_exports_and_its_unit_reports(testbe
     looked = labconsole(installed, "doctor", "--store", store, "--json")
     plugs = [each for each in map(json.loads, looked.stdout.splitlines()) if each["subject"].startswith("plug-in")]
     assert [each["evidence"] for each in plugs if each["subject"] == "plug-in twice"] == [
-        "of units", "of kinds", "of experiments",
-    ]  # fmt: skip
+        "of units",
+        "of kinds",
+        "of experiments",
+    ]
     assert {each["subject"]: each["status"] for each in plugs} == {
         "plug-in twice": "ok",
-        "plug-in mirror": "ok", "plug-in steady": "ok", "plug-in boastful": "ok", "plug-in homesick": "ok",
-        "plug-in tsv": "ok", "plug-in busiest": "ok", "plug-in broken": "failed",
-    }  # fmt: skip
+        "plug-in mirror": "ok",
+        "plug-in steady": "ok",
+        "plug-in boastful": "ok",
+        "plug-in homesick": "ok",
+        "plug-in tsv": "ok",
+        "plug-in busiest": "ok",
+        "plug-in broken": "failed",
+    }
 
     hosts.write_text(hosts.read_text().replace("polish: 2", "polish: 9"))
     wrong = labconsole(installed, "run", "--hosts", str(hosts), "--store", store, "--platform", "shiny")

@@ -41,9 +41,21 @@ def dropped(name: str) -> int:
 def test_pktgen_is_measured_packet_for_packet(testbed, lab_home: Path, platform: str, frame_size: int):
     before = dropped(testbed.spec.name)
     done = labconsole(
-        "run", "--platform", platform, "--frame-size", str(frame_size), "--target", "1Mbit", "--duration", "2",
-        "--generator", "pktgen", "--json", hosts=testbed.hosts_file, store=lab_home / "pktgen.sqlite",
-    )  # fmt: skip
+        "run",
+        "--platform",
+        platform,
+        "--frame-size",
+        str(frame_size),
+        "--target",
+        "1Mbit",
+        "--duration",
+        "2",
+        "--generator",
+        "pktgen",
+        "--json",
+        hosts=testbed.hosts_file,
+        store=lab_home / "pktgen.sqlite",
+    )
     (run,) = records(done)
     (stream,) = run["streams"]
     learning = run["environment"]["learning"]
@@ -60,9 +72,15 @@ def test_pktgen_is_measured_packet_for_packet(testbed, lab_home: Path, platform:
 @pytest.mark.parametrize(("target", "delay_ns"), [("max", 0), ("1ns", 1)])
 def test_flat_out_sends_as_fast_as_pktgen_can_and_stops_in_time(testbed, lab_home: Path, target: str, delay_ns: int):
     done = labconsole(
-        "run", "--target", target, "--duration", "1", "--json", hosts=testbed.hosts_file,
+        "run",
+        "--target",
+        target,
+        "--duration",
+        "1",
+        "--json",
+        hosts=testbed.hosts_file,
         store=lab_home / "pktgen.sqlite",
-    )  # fmt: skip
+    )
     (run,) = records(done)
     assert run["streams"][0]["generator"] == "pktgen"
     assert run["streams"][0]["delay_ns"] == delay_ns
@@ -74,9 +92,22 @@ def test_flat_out_sends_as_fast_as_pktgen_can_and_stops_in_time(testbed, lab_hom
 def test_it_sends_to_a_router_and_through_it_to_many_addresses(testbed, lab_home: Path):
     before = dropped(testbed.spec.name)
     done = labconsole(
-        "experiment", "route", "--platforms", "container", "--guests", "1", "--destinations", "16", "--targets", "max",
-        "--duration", "2", "--json", hosts=testbed.hosts_file, store=lab_home / "pktgen.sqlite",
-    )  # fmt: skip
+        "experiment",
+        "route",
+        "--platforms",
+        "container",
+        "--guests",
+        "1",
+        "--destinations",
+        "16",
+        "--targets",
+        "max",
+        "--duration",
+        "2",
+        "--json",
+        hosts=testbed.hosts_file,
+        store=lab_home / "pktgen.sqlite",
+    )
     (said,) = records(done)
     route = RouteRecord.model_validate(said["route"])
     (router,) = route.routers
@@ -86,9 +117,22 @@ def test_it_sends_to_a_router_and_through_it_to_many_addresses(testbed, lab_home
 
 def test_it_sends_to_guests_that_count_to_the_packet(testbed, lab_home: Path):
     done = labconsole(
-        "experiment", "flow", "--platforms", "container", "--pattern", "in", "--guests", "2", "--offered", "2Mbit",
-        "--duration", "3", "--json", hosts=testbed.hosts_file, store=lab_home / "pktgen.sqlite",
-    )  # fmt: skip
+        "experiment",
+        "flow",
+        "--platforms",
+        "container",
+        "--pattern",
+        "in",
+        "--guests",
+        "2",
+        "--offered",
+        "2Mbit",
+        "--duration",
+        "3",
+        "--json",
+        hosts=testbed.hosts_file,
+        store=lab_home / "pktgen.sqlite",
+    )
     (said,) = records(done)
     flow = FlowRecord.model_validate(said["flow"])
     assert len(flow.receivers) == 2, flow.verdict

@@ -69,8 +69,10 @@ def test_an_interrupted_plan_resumes_to_the_same_set_of_runs(testbed, plan: Path
     store, before = tmp_path / "s.sqlite", lab_state(testbed.spec.name)
     process = subprocess.Popen(
         [*COMMAND, "replay", str(plan), "--hosts", str(testbed.hosts_file), "--store", str(store), "--json"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     first = finished(process, 3)
     assert all(each["run"]["verdict"]["status"] != "invalid" for each in first)
     process.send_signal(signal.SIGKILL)
@@ -98,8 +100,10 @@ def test_a_node_lost_on_the_way_is_waited_for_and_the_plan_finished(testbed, pla
     store, before = tmp_path / "s.sqlite", lab_state(testbed.spec.name)
     process = subprocess.Popen(
         [*COMMAND, "replay", str(plan), "--hosts", str(testbed.hosts_file), "--store", str(store), "--json"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     finished(process, 1)
     lab.execute(testbed.spec.name, "snk1", ["pkill", "-9", "-f", "python.*-I -S"])
     output, errors = process.communicate(timeout=60)
@@ -119,8 +123,10 @@ def test_two_processes_never_share_the_testbed(testbed, plan: Path, tmp_path: Pa
     plan.write_text(PLAN.replace("repetitions: 2", "repetitions: 50"))  # it must outlast two refusals
     process = subprocess.Popen(
         [*COMMAND, "replay", str(plan), "--hosts", str(testbed.hosts_file), "--store", str(store), "--json"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     finished(process, 1)
     second = labconsole("replay", str(plan), hosts=testbed.hosts_file, store=tmp_path / "t.sqlite")
     assert second.returncode == 3
@@ -158,8 +164,11 @@ def test_two_plans_are_measured_in_one_go_with_their_commands_and_warm_ups(testb
     events = [json.loads(line) for line in done.stdout.splitlines()]
     kinds = [(event["event"], event["plan"]) for event in events]
     assert [kind for kind in kinds if kind[0].startswith("plan")] == [
-        ("plan_started", "small"), ("plan_started", "other"), ("plan_finished", "small"), ("plan_finished", "other"),
-    ]  # fmt: skip
+        ("plan_started", "small"),
+        ("plan_started", "other"),
+        ("plan_finished", "small"),
+        ("plan_finished", "other"),
+    ]
     assert [(event["taken"], event["warm_ups"]) for event in events[-2:]] == [(4, 0), (1, 1)]
     runs = records(labconsole("runs", "--json", store=tmp_path / "s.sqlite"))
     assert sorted((run["plan"]["name"], run["plan"]["warm_ups"]) for run in runs) == [("other", 1)] + [("small", 0)] * 4

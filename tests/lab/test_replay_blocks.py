@@ -44,8 +44,10 @@ def test_a_plan_killed_in_a_block_resumes_to_whole_set_ups(testbed, tmp_path: Pa
     plan.write_text(PLAN)
     process = subprocess.Popen(
         [*COMMAND, "replay", str(plan), "--hosts", str(testbed.hosts_file), "--store", str(store), "--json"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     told = finished(process, POINTS + 3)
     process.send_signal(signal.SIGKILL)
     process.communicate()
@@ -78,8 +80,10 @@ def test_a_plan_killed_in_a_block_resumes_to_whole_set_ups(testbed, tmp_path: Pa
     whole = [held for held, places in set_ups.items() if len(places) == 2]
     assert sorted(kind for held in whole for kind in named[held]) == sorted(
         (block, platform, background)
-        for block in (1, 2) for platform in ("container", "lxc") for background in ("none", "idle")
-    )  # fmt: skip
+        for block in (1, 2)
+        for platform in ("container", "lxc")
+        for background in ("none", "idle")
+    )
     assert len(set_ups) - len(whole) <= 1 + sum(run["verdict"]["status"] == "invalid" for run in blocked)
     booted = {run["set_up"]["started_at"] for run in blocked}
     assert len(booted) == len(set_ups), "each was set up anew"

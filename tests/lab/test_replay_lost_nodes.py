@@ -46,8 +46,10 @@ class Replay:
         with self.errors_file.open("w") as errors:
             self.process = subprocess.Popen(
                 [*COMMAND, "replay", str(plan), "--hosts", str(hosts), "--store", str(self.store), "--json"],
-                stdout=subprocess.PIPE, stderr=errors, text=True,
-            )  # fmt: skip
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
 
     @property
     def errors(self) -> str:
@@ -104,9 +106,7 @@ def test_a_node_that_comes_back_is_waited_for_and_the_plan_finished(
     if kind != "boot":  # a start has guests of its own
         assert [event["why"] for event in replay.events if event["event"] == "set_up_broke"]
         assert found[1][-1]["set_up"]["id"] == found[2][-1]["set_up"]["id"], "taken on one crew"
-    again = labconsole(
-        "replay", str(tmp_path / "plan.yaml"), "--json", hosts=testbed.hosts_file, store=replay.store
-    )  # fmt: skip
+    again = labconsole("replay", str(tmp_path / "plan.yaml"), "--json", hosts=testbed.hosts_file, store=replay.store)
     assert [json.loads(line)["skipped"] for line in again.stdout.splitlines()] == [2]
     checked = labconsole("verify", store=replay.store)
     assert checked.returncode == 0, checked.stdout

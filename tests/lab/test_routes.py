@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from labconsole.experiments.route.ledger import hops_of
+from labconsole.experiments.route.ledger import build_hops
 from labconsole.experiments.route.verify import recompute_route
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
@@ -106,8 +106,11 @@ def test_every_packet_comes_through_routers_with_many_routes(hosts: Path, tmp_pa
         hosts, tmp_path / "s.sqlite", "--guests", "1,4", "--routes", "0,1000", "--targets", "8kpps", "--duration", "2"
     )
     assert [(each.requested.guests, each.requested.routes) for each in found].sort() == [
-        (1, 0), (1, 1000), (4, 0), (4, 1000),
-    ].sort()  # fmt: skip
+        (1, 0),
+        (1, 1000),
+        (4, 0),
+        (4, 1000),
+    ].sort()
     for record in found:
         sound(record)
         assert record.verdict.status != "invalid", record.verdict
@@ -120,9 +123,17 @@ def test_every_packet_comes_through_routers_with_many_routes(hosts: Path, tmp_pa
 
 def test_a_hundred_thousand_routes_are_given_and_counted_back(hosts: Path, tmp_path: Path):
     (record,) = taken(
-        hosts, tmp_path / "s.sqlite", "--routes", "100000", "--destinations", "4096", "--targets", "5kpps",
-        "--duration", "2",
-    )  # fmt: skip
+        hosts,
+        tmp_path / "s.sqlite",
+        "--routes",
+        "100000",
+        "--destinations",
+        "4096",
+        "--targets",
+        "5kpps",
+        "--duration",
+        "2",
+    )
     sound(record)
     (router,) = record.routers
     assert router.routes == 104_096
@@ -173,9 +184,9 @@ def test_what_is_dropped_in_one_router_is_told_for_that_router(hosts: Path, tmp_
     (record,) = records(out)
     sound(record)
     assert dropped > 100
-    assert [hops_of(each).inside for each in record.routers] == [0, 0, dropped, 0]
-    assert [hops_of(each).before for each in record.routers] == [0] * 4
-    assert [hops_of(each).behind for each in record.routers] == [0] * 4
+    assert [build_hops(each).inside for each in record.routers] == [0, 0, dropped, 0]
+    assert [build_hops(each).before for each in record.routers] == [0] * 4
+    assert [build_hops(each).behind for each in record.routers] == [0] * 4
     assert record.verdict.status != "invalid", "loss in a router is a finding"
     shown = labconsole("experiment", "route", "--show", record.route_id, store=tmp_path / "s.sqlite").stdout
     assert re.search(r"g3 .*lost .*in it", shown)

@@ -38,9 +38,21 @@ def test_a_search_brackets_a_bottleneck_and_blames_the_unit_under_test(narrow_la
     text = narrow_lab.hosts_file.read_text()
     hosts.write_text(text.replace("drain_s: 1", "drain_s: 0.2"))
     done = labconsole(
-        "search", "--frame-size", "1500", "--goals", "pdr-5%", "--trial-duration", "0.5", "--duration-sum", "1",
-        "--width", "0.05", "--json", hosts=hosts, store=store,
-    )  # fmt: skip
+        "search",
+        "--frame-size",
+        "1500",
+        "--goals",
+        "pdr-5%",
+        "--trial-duration",
+        "0.5",
+        "--duration-sum",
+        "1",
+        "--width",
+        "0.05",
+        "--json",
+        hosts=hosts,
+        store=store,
+    )
     assert done.returncode == 0, done.stderr
     *runs, result = [json.loads(line) for line in done.stdout.splitlines()]
     record = result["search"]

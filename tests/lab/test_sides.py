@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from labconsole.lab import commands as lab
+from labconsole.lab.loss_injection import drop_by_queue, drop_share
 from labconsole.lab.spec import LabSpec
-from labconsole.lab.truth import drop_by_queue, drop_share
 from support.live_lab import labconsole
 from support.requirements import missing
 
@@ -33,9 +33,16 @@ def testbed(lab_home: Path) -> Iterator[lab.LabStatus]:
 
 def run(testbed: lab.LabStatus, store: Path, platform: str, *words: str) -> dict:
     done = labconsole(
-        "run", "--platform", platform, "--frame-size", str(FRAME_BYTES), "--json", *words,
-        hosts=testbed.hosts_file, store=store,
-    )  # fmt: skip
+        "run",
+        "--platform",
+        platform,
+        "--frame-size",
+        str(FRAME_BYTES),
+        "--json",
+        *words,
+        hosts=testbed.hosts_file,
+        store=store,
+    )
     return json.loads(done.stdout)
 
 

@@ -127,8 +127,9 @@ def test_a_console_that_is_killed_leaves_no_guest_running_that_it_has_started(
     with said.open("w") as written:
         console = subprocess.Popen(
             [*COMMAND, "experiment", kind, "--platforms", "installed", "--hosts", str(hosts), "--store", store, *argv],
-            stdout=subprocess.DEVNULL, stderr=written,
-        )  # fmt: skip
+            stdout=subprocess.DEVNULL,
+            stderr=written,
+        )
         try:
             wait_until(
                 lambda: "running" in state.read_text() or console.poll() is not None, timeout_s=60, what="a start"

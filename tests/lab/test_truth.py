@@ -48,9 +48,21 @@ def lossy_lab(request, lab_home: Path) -> Iterator[lab.LabStatus]:
 @pytest.mark.parametrize("frame_size", [64, 1500])
 def test_a_clean_lab_loses_nothing(clean_lab, lab_home: Path, platform: str, frame_size: int):
     done = labconsole(
-        "run", "--platform", platform, "--frame-size", str(frame_size), "--sources", "3", "--target", "10Mbit",
-        "--duration", str(DURATION_S), "--json", hosts=clean_lab.hosts_file, store=lab_home / "clean.sqlite",
-    )  # fmt: skip
+        "run",
+        "--platform",
+        platform,
+        "--frame-size",
+        str(frame_size),
+        "--sources",
+        "3",
+        "--target",
+        "10Mbit",
+        "--duration",
+        str(DURATION_S),
+        "--json",
+        hosts=clean_lab.hosts_file,
+        store=lab_home / "clean.sqlite",
+    )
     (run,) = records(done)
     assert run["total"]["loss_packets"] == 0
     for stream in run["streams"]:
@@ -68,9 +80,21 @@ def test_a_clean_lab_loses_nothing(clean_lab, lab_home: Path, platform: str, fra
 def test_the_reported_loss_is_the_drop_counter(lossy_lab, lab_home: Path, frame_size: int):
     before = dropped(lossy_lab.spec.name)
     done = labconsole(
-        "run", "--platform", "raw", "--frame-size", str(frame_size), "--sources", "1", "--target", "20Mbit",
-        "--duration", str(DURATION_S), "--json", hosts=lossy_lab.hosts_file, store=lab_home / "lossy.sqlite",
-    )  # fmt: skip
+        "run",
+        "--platform",
+        "raw",
+        "--frame-size",
+        str(frame_size),
+        "--sources",
+        "1",
+        "--target",
+        "20Mbit",
+        "--duration",
+        str(DURATION_S),
+        "--json",
+        hosts=lossy_lab.hosts_file,
+        store=lab_home / "lossy.sqlite",
+    )
     (run,) = records(done)
     (stream,) = run["streams"]
     truth = sum(dropped(lossy_lab.spec.name).values()) - sum(before.values()) - learning_drops(run)
@@ -98,9 +122,17 @@ def test_the_same_through_openssh_and_with_the_uut_watched_live(lab_home: Path):
     testbed = lab.up(LabSpec(name=name, sources=1, ssh_server="openssh", loss={"uut/in": 0.1}))
     try:
         done = labconsole(
-            "run", "--platform", "container", "--observe", "live", "--duration", "1", "--json",
-            hosts=testbed.hosts_file, store=lab_home / "sshd.sqlite",
-        )  # fmt: skip
+            "run",
+            "--platform",
+            "container",
+            "--observe",
+            "live",
+            "--duration",
+            "1",
+            "--json",
+            hosts=testbed.hosts_file,
+            store=lab_home / "sshd.sqlite",
+        )
         (run,) = records(done)
         truth = sum(dropped(name).values()) - learning_drops(run)
     finally:
@@ -115,9 +147,15 @@ def test_the_same_through_openssh_and_with_the_uut_watched_live(lab_home: Path):
 def test_the_offered_rate_is_the_target_up_to_half_of_the_generators_maximum(clean_lab, lab_home: Path):
     def offer(target: str) -> dict:
         done = labconsole(
-            "run", "--target", target, "--duration", "2", "--json",
-            hosts=clean_lab.hosts_file, store=lab_home / "rates.sqlite",
-        )  # fmt: skip
+            "run",
+            "--target",
+            target,
+            "--duration",
+            "2",
+            "--json",
+            hosts=clean_lab.hosts_file,
+            store=lab_home / "rates.sqlite",
+        )
         return records(done)[0]["streams"][0]
 
     maximum_bps = offer("max")["offered_bps"]
@@ -130,9 +168,7 @@ def test_the_offered_rate_is_the_target_up_to_half_of_the_generators_maximum(cle
 
 def test_a_delay_of_one_nanosecond_is_as_fast_as_the_source_can_and_ends_in_time(clean_lab, lab_home: Path):
     store = lab_home / "one-ns.sqlite"
-    done = labconsole(
-        "run", "--target", "1ns", "--duration", "1", "--json", hosts=clean_lab.hosts_file, store=store
-    )  # fmt: skip
+    done = labconsole("run", "--target", "1ns", "--duration", "1", "--json", hosts=clean_lab.hosts_file, store=store)
     (run,) = records(done)
     (stream, *_) = run["streams"]
     assert (run["requested"]["target_bps"], stream["delay_ns"]) == (704 * 10**9, 1)

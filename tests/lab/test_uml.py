@@ -96,11 +96,24 @@ def test_one_that_dies_in_mid_run_voids_the_run_and_leaves_nothing(guest_lab, la
     before = lab_state(name)
     process = subprocess.Popen(
         [
-            *COMMAND, "run", "--platform", "uml", "--target", "1Mbit", "--duration", "4", "--json",
-            "--hosts", str(guest_lab.hosts_file), "--store", str(lab_home / "dies.sqlite"),
+            *COMMAND,
+            "run",
+            "--platform",
+            "uml",
+            "--target",
+            "1Mbit",
+            "--duration",
+            "4",
+            "--json",
+            "--hosts",
+            str(guest_lab.hosts_file),
+            "--store",
+            str(lab_home / "dies.sqlite"),
         ],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
     def forwarded() -> int:
         assert process.poll() is None, process.stderr and process.stderr.read()
@@ -126,10 +139,23 @@ def test_nothing_of_it_is_left_by_a_console_that_is_killed(guest_lab, lab_home: 
     name = guest_lab.spec.name
     before = lab_state(name)
     process = subprocess.Popen(
-        [*COMMAND, "run", "--platform", "uml", "--target", "1Mbit", "--duration", "30",
-         "--hosts", str(guest_lab.hosts_file), "--store", str(lab_home / "killed.sqlite")],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        [
+            *COMMAND,
+            "run",
+            "--platform",
+            "uml",
+            "--target",
+            "1Mbit",
+            "--duration",
+            "30",
+            "--hosts",
+            str(guest_lab.hosts_file),
+            "--store",
+            str(lab_home / "killed.sqlite"),
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     wait_until(lambda: "umid=first" in processes(name, "uut"), timeout_s=60, what="no guest was started")
     process.send_signal(signal.SIGKILL)
     process.wait()
@@ -157,10 +183,22 @@ def test_one_that_boots_and_does_not_forward_is_an_error_that_names_the_stream(g
     hosts = with_platform(guest_lab, f"initrd: '{dark}'")
     impatient = "import sys, labconsole.engine.trial.forwarding_proof as l; l.LIMIT_S = 3; from labconsole.cli.main import main; sys.exit(main())"
     done = subprocess.run(
-        [sys.executable, "-c", impatient, "run", "--platform", "other", "--hosts", str(hosts),
-         "--store", str(lab_home / "dark.sqlite")],
-        capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-c",
+            impatient,
+            "run",
+            "--platform",
+            "other",
+            "--hosts",
+            str(hosts),
+            "--store",
+            str(lab_home / "dark.sqlite"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert done.returncode == 3, done.stderr
     assert "no test frame of stream s1 reached its sink" in done.stderr
     assert lab_state(name) == before
@@ -183,12 +221,27 @@ def test_where_the_processor_has_too_many_registers_the_shim_is_what_lets_it_boo
     uml.write_files(tmp_path)
 
     def console(preload: str) -> str:
-        argv = [uml.PROGRAM, "umid=x", f"uml_dir={tmp_path}/", "mem=128M", f"initrd={tmp_path / uml.IMAGE_FILE}",
-                "rdinit=/init", "con=null", "con0=fd:0,fd:1", "ssl=null", "quiet", "panic=-1"]  # fmt: skip
+        argv = [
+            uml.PROGRAM,
+            "umid=x",
+            f"uml_dir={tmp_path}/",
+            "mem=128M",
+            f"initrd={tmp_path / uml.IMAGE_FILE}",
+            "rdinit=/init",
+            "con=null",
+            "con0=fd:0,fd:1",
+            "ssl=null",
+            "quiet",
+            "panic=-1",
+        ]
         process = subprocess.Popen(
-            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
             env={**os.environ, "LD_PRELOAD": preload, "TMPDIR": "/dev/shm"},
-        )  # fmt: skip
+        )
         try:
             assert process.stdout is not None
             printed = b""

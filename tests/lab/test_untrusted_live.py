@@ -27,17 +27,37 @@ from support.live_lab import COMMAND
 from support.ssh_servers import World, ssh_agent
 
 OPERATIONS = {
-    "ping": {}, "facts": {}, "links": {}, "settings": {"namespace": ""}, "survey": {"capture_directory": "/nowhere", "tools": ["x"]},
-    "clean": {"capture_directory": "/nowhere"}, "listen.start": {"interfaces": ["d0"]}, "listen.read": {}, "listen.stop": {},
-    "lease.read": {}, "lease.take": {"owner": "o", "purpose": "p"}, "lease.release": {}, "counters.read": {},
-    "counters.start": {"interval_s": 0.5}, "counters.stop": {}, "counters.quiet": {"on": False},
-    "drops.read": {"interfaces": ["d0"]}, "surroundings": {"begin": True}, "generator.wait": {}, "generator.stop": {},
-    "generator.prepare": {"streams": [{"stream": "s", "interface": "d0"}]}, "generator.start": {}, "generator.close": {},
+    "ping": {},
+    "facts": {},
+    "links": {},
+    "settings": {"namespace": ""},
+    "survey": {"capture_directory": "/nowhere", "tools": ["x"]},
+    "clean": {"capture_directory": "/nowhere"},
+    "listen.start": {"interfaces": ["d0"]},
+    "listen.read": {},
+    "listen.stop": {},
+    "lease.read": {},
+    "lease.take": {"owner": "o", "purpose": "p"},
+    "lease.release": {},
+    "counters.read": {},
+    "counters.start": {"interval_s": 0.5},
+    "counters.stop": {},
+    "counters.quiet": {"on": False},
+    "drops.read": {"interfaces": ["d0"]},
+    "surroundings": {"begin": True},
+    "generator.wait": {},
+    "generator.stop": {},
+    "generator.prepare": {"streams": [{"stream": "s", "interface": "d0"}]},
+    "generator.start": {},
+    "generator.close": {},
     "capture.start": {"capture": "c", "interface": "d0", "filter": "udp", "snap_bytes": 96, "buffer_kib": 64},
-    "capture.drain": {"capture": "c"}, "capture.stop": {"capture": "c"}, "net.apply": {"token": "t", "changes": [{"do": "x"}]},
-    "net.undo": {"token": "t"}, "net.read": {"sysctls": ["net.ipv4.ip_forward"], "routes": True},
+    "capture.drain": {"capture": "c"},
+    "capture.stop": {"capture": "c"},
+    "net.apply": {"token": "t", "changes": [{"do": "x"}]},
+    "net.undo": {"token": "t"},
+    "net.read": {"sysctls": ["net.ipv4.ip_forward"], "routes": True},
     "exec": {"argv": ["/nowhere/x"], "timeout_s": 1, "stdin": ""},
-}  # fmt: skip
+}
 NEVER = {"argv"}
 """What would run programs if it were changed to something that exists."""
 
@@ -140,13 +160,29 @@ async def test_a_passphrase_and_a_key_are_nowhere_after_a_real_run(lab_home: Pat
         async with ssh_agent(world, mine / "key", PLANTED) as agent_socket:
             (world.directory / "askpass").unlink()
             environment = {**os.environ, "SSH_AUTH_SOCK": agent_socket, "SSHPASS": PLANTED, "LC_PLANTED": PLANTED}
-            said, seen = await _run(["run", "--duration", "1", "--json", "-v", "--hosts", str(hosts), "--store",
-                                     str(tmp_path / "runs" / "runs.sqlite")], environment, tmp_path)  # fmt: skip
+            said, seen = await _run(
+                [
+                    "run",
+                    "--duration",
+                    "1",
+                    "--json",
+                    "-v",
+                    "--hosts",
+                    str(hosts),
+                    "--store",
+                    str(tmp_path / "runs" / "runs.sqlite"),
+                ],
+                environment,
+                tmp_path,
+            )
         record = json.loads(said[0])
         assert record["total"]["measured_packets"] > 0
         del environment["SSH_AUTH_SOCK"]
-        refused, _ = await _run(["run", "--duration", "1", "--hosts", str(hosts), "--store", str(tmp_path / "x.sqlite")],
-                                environment, tmp_path)  # fmt: skip
+        refused, _ = await _run(
+            ["run", "--duration", "1", "--hosts", str(hosts), "--store", str(tmp_path / "x.sqlite")],
+            environment,
+            tmp_path,
+        )
         assert "has a passphrase" in refused[1]
         left = tmp_path / "left"
         shutil.copytree(testbed.directory, left, ignore=shutil.ignore_patterns("id_ed25519", "control"))

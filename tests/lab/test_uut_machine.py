@@ -195,14 +195,12 @@ def waited(status: lab.LabStatus, store: Path, platform: str) -> dict:
 @pytest.mark.parametrize("platform", ["lxc", "kvm"])
 def test_guests_for_jobs_stand_side_by_side_on_its_kernel(
     machine: lab.LabStatus, lab_home: Path, platform: str
-) -> None:  # fmt: skip
+) -> None:
     waited(machine, lab_home / "m.sqlite", platform)
 
 
 @pytest.mark.parametrize("platform", ["raw", "lxc", "kvm"])
-def test_guests_have_disks_on_the_disk_of_the_machine(
-    machine: lab.LabStatus, lab_home: Path, platform: str
-) -> None:  # fmt: skip
+def test_guests_have_disks_on_the_disk_of_the_machine(machine: lab.LabStatus, lab_home: Path, platform: str) -> None:
     store = lab_home / f"disk-{platform}.sqlite"
     words = ("experiment", "job", "--platforms", platform, "--jobs", "disk-read", "--size", "32", "--json")
     for _ in range(BOOTS):
@@ -269,7 +267,7 @@ def test_xen_on_the_same_machine_is_one_reboot_away_and_on_the_same_testbed(
 
 def test_guests_for_jobs_of_xen_are_domains_on_the_processor_that_is_theirs(
     machine: lab.LabStatus, lab_home: Path
-) -> None:  # fmt: skip
+) -> None:
     lab.up(LabSpec(**{**machine.spec.to_json(), "boot": "xen"}))
     record = waited(machine, lab_home / "m.sqlite", "xen")
     assert record["attestation"]["members"] == {"g1": "crew1", "g2": "crew2"}

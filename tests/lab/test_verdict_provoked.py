@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from labconsole.engine.trial.order import TrialOrder
+from labconsole.engine.trial.request import TrialRequest
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
 from labconsole.measure.arrivals import rate_error_ratio
@@ -134,7 +134,7 @@ def runs(lab_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[d
                     async with session.batch(REQUEST) as take:
                         if scenario in BEFORE:
                             await asyncio.to_thread(doing(name, node, deed))
-                            found[scenario] = await take(TrialOrder(request=REQUEST))
+                            found[scenario] = await take(TrialRequest(request=REQUEST))
                         else:
                             limits = STRICT if "busy" in scenario else None
                             deeds = doing(name, node, deed) if node in testbed_nodes else busy_here
@@ -263,8 +263,11 @@ def test_a_platform_that_stops_forwarding_is_not_as_attested(runs):
 def test_another_mtu_voids_the_run(runs):
     assert runs["mtu"].verdict.status == "invalid"
     assert reason(runs["mtu"], "mtu_changed").evidence == {
-        "node": "snk1", "interface": "eth1", "before": 1500, "after": 1400
-    }  # fmt: skip
+        "node": "snk1",
+        "interface": "eth1",
+        "before": 1500,
+        "after": 1400,
+    }
 
 
 def test_a_cable_that_was_pulled_and_put_back_voids_the_run(runs):

@@ -34,13 +34,15 @@ def test_it_ships_man_page_completions_types_and_every_file_that_is_no_module(wh
         names = packed.namelist()
     shipped = {name.partition(".data/data/")[2] for name in names if ".data/data/" in name}
     assert shipped == {
-        "share/man/man1/labconsole.1", "share/bash-completion/completions/labconsole",
+        "share/man/man1/labconsole.1",
+        "share/bash-completion/completions/labconsole",
         "share/zsh/site-functions/_labconsole",
-    }  # fmt: skip
+    }
     here = {
-        path.relative_to(ROOT).as_posix() for path in (ROOT / "labconsole").rglob("*")
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "labconsole").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
-    }  # fmt: skip
+    }
     assert here - set(names) == set()
 
 
@@ -49,9 +51,12 @@ def test_a_lab_is_built_measured_and_reported_from_it(wheel: Path, tmp_path: Pat
     argv = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(installed), str(wheel)]
     subprocess.run(argv, check=True, timeout=300)
     env = {
-        **os.environ, "PYTHONPATH": str(installed), "XDG_STATE_HOME": str(home / "state"),
-        "XDG_DATA_HOME": str(home / "data"), "XDG_CACHE_HOME": str(home / "cache"),
-    }  # fmt: skip
+        **os.environ,
+        "PYTHONPATH": str(installed),
+        "XDG_STATE_HOME": str(home / "state"),
+        "XDG_DATA_HOME": str(home / "data"),
+        "XDG_CACHE_HOME": str(home / "cache"),
+    }
     name = f"wheel{os.getpid()}"
 
     def labconsole(*words: str) -> str:
@@ -62,8 +67,11 @@ def test_a_lab_is_built_measured_and_reported_from_it(wheel: Path, tmp_path: Pat
 
     found = subprocess.run(
         [sys.executable, "-c", "import labconsole; print(labconsole.__file__)"],
-        capture_output=True, text=True, cwd=tmp_path, env=env,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=env,
+    )
     assert found.stdout.startswith(str(installed)), found.stdout + found.stderr
     looked = [json.loads(line) for line in labconsole("doctor", "--json").splitlines()]
     assert {each["status"] for each in looked if each["subject"] in ("labconsole", "local lab")} == {"ok"}

@@ -74,12 +74,35 @@ EVALUATIONS = {
         platforms="raw,lxc,uml,qemu-virtio",
         lab=("--jobs",),
         figures=(
-            "mattos-1", "mattos-2", "quetier-1", "quetier-2", "quetier-3", "quetier-4",
-            "quetier-5-disk", "quetier-5-network", "quetier-7", "quetier-8", "quetier-9", "quetier-10", "quetier-11", "quetier-12", "quetier-13", "quetier-14",
+            "mattos-1",
+            "mattos-2",
+            "quetier-1",
+            "quetier-2",
+            "quetier-3",
+            "quetier-4",
+            "quetier-5-disk",
+            "quetier-5-network",
+            "quetier-7",
+            "quetier-8",
+            "quetier-9",
+            "quetier-10",
+            "quetier-11",
+            "quetier-12",
+            "quetier-13",
+            "quetier-14",
         ),
         tables=(
-            "job-overheads", "job-guests", "job-isolation", "quetier-1-times", "quetier-2-times", "quetier-2-compared",
-            "quetier-memory", "boot-idle", "clock-ratio", "quetier-abstract-jobs", "quetier-abstract-memory",
+            "job-overheads",
+            "job-guests",
+            "job-isolation",
+            "quetier-1-times",
+            "quetier-2-times",
+            "quetier-2-compared",
+            "quetier-memory",
+            "boot-idle",
+            "clock-ratio",
+            "quetier-abstract-jobs",
+            "quetier-abstract-memory",
         ),
         references=(("quetier", None), ("mattos", None)),
     ),
@@ -128,7 +151,7 @@ EVALUATIONS = {
         tables=("routers", "route-changes", "mattos-abstract-routers"),
         references=(("mattos", None),),
     ),
-}  # fmt: skip
+}
 
 
 def labconsole(words: Sequence[str | Path], environment: dict[str, str], *, allowed: tuple[int, ...] = (0,)) -> str:

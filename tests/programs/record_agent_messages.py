@@ -35,7 +35,7 @@ from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.inventory import Inventory, load_inventory
 from labconsole.nodes import channel as sessions
 from labconsole.nodes import link as links
-from labconsole.nodes.inbound import read_event, read_hello, read_reply
+from labconsole.nodes.agent_messages import read_event, read_hello, read_reply
 from labconsole.store.open import open_store
 from labconsole.wire.message import Request
 from support.asking import asked
@@ -239,12 +239,42 @@ REFUSED: tuple[tuple[str, Message], ...] = (
     ("generator.prepare", {"streams": "s1"}),
     ("capture.drain", {"capture": "none"}),
     ("capture.stop", {"capture": "none"}),
-    ("capture.start", {"capture": "c", "interface": "eth99", "filter": "udp", "snap_bytes": 64, "buffer_kib": 1024,
-                       "directory": None, "expected_packets": 10}),
-    ("capture.start", {"capture": "c", "interface": "eth1", "filter": "no filter", "snap_bytes": 64,
-                       "buffer_kib": 1024, "directory": None, "expected_packets": 10}),
-    ("capture.start", {"capture": "c", "interface": "eth1", "filter": "udp", "snap_bytes": 64, "buffer_kib": 1024,
-                       "directory": "/nonexistent", "expected_packets": 10}),
+    (
+        "capture.start",
+        {
+            "capture": "c",
+            "interface": "eth99",
+            "filter": "udp",
+            "snap_bytes": 64,
+            "buffer_kib": 1024,
+            "directory": None,
+            "expected_packets": 10,
+        },
+    ),
+    (
+        "capture.start",
+        {
+            "capture": "c",
+            "interface": "eth1",
+            "filter": "no filter",
+            "snap_bytes": 64,
+            "buffer_kib": 1024,
+            "directory": None,
+            "expected_packets": 10,
+        },
+    ),
+    (
+        "capture.start",
+        {
+            "capture": "c",
+            "interface": "eth1",
+            "filter": "udp",
+            "snap_bytes": 64,
+            "buffer_kib": 1024,
+            "directory": "/nonexistent",
+            "expected_packets": 10,
+        },
+    ),
     ("counters.start", {"interval_s": "soon"}),
     ("guest.ask", {"guest": "none", "line": "", "until": "x", "timeout_s": 1}),
     ("guest.ask_all", {"asked": [{"guest": "none", "line": ""}], "until": "x", "timeout_s": 1}),
@@ -253,16 +283,31 @@ REFUSED: tuple[tuple[str, Message], ...] = (
     ("guest.start", {"guest": "g", "argv": ["/bin/cat"], "ready": "never", "timeout_s": 0.2}),
     ("exec", {"argv": ["/nonexistent"], "timeout_s": 1, "stdin": None, "namespace": ""}),
     ("exec", {"argv": ["sleep", "5"], "timeout_s": 0.1, "stdin": None, "namespace": ""}),
-    ("exec", {"argv": ["sh", "-c", "printf '\\033[1mbold\\a\\n'; echo oops >&2; exit 3"], "timeout_s": 5, "stdin": "x",
-              "namespace": ""}),
+    (
+        "exec",
+        {
+            "argv": ["sh", "-c", "printf '\\033[1mbold\\a\\n'; echo oops >&2; exit 3"],
+            "timeout_s": 5,
+            "stdin": "x",
+            "namespace": "",
+        },
+    ),
     ("exec", {"argv": ["true"], "timeout_s": 1, "stdin": None, "namespace": "none"}),
     ("net.apply", {"token": "t", "changes": [{"do": "link_up", "interface": "eth99", "namespace": ""}]}),
     ("net.apply", {"token": "t", "changes": [{"do": "nothing"}]}),
     ("net.apply", {"token": "t", "changes": [{"do": "sysctl", "name": "net.no.such", "value": "1", "namespace": ""}]}),
     ("net.apply", {"token": "t", "changes": [{"do": "tap", "name": "eth1"}]}),
-    ("net.apply", {"token": "t", "changes": [
-        {"do": "address", "address": "198.18.5.1/24", "interface": "eth1", "namespace": ""},
-        {"do": "tap", "name": "lcti9"}, {"do": "link_up", "interface": "lcti9", "namespace": ""}]}),
+    (
+        "net.apply",
+        {
+            "token": "t",
+            "changes": [
+                {"do": "address", "address": "198.18.5.1/24", "interface": "eth1", "namespace": ""},
+                {"do": "tap", "name": "lcti9"},
+                {"do": "link_up", "interface": "lcti9", "namespace": ""},
+            ],
+        },
+    ),
     ("net.read", {"sysctls": ["net.ipv4.ip_forward", "net.no.such"], "routes": True, "neighbours": True}),
     ("net.undo", {"token": None}),
     ("process.usage", {"pids": [1, 4_000_000]}),
@@ -275,7 +320,7 @@ REFUSED: tuple[tuple[str, Message], ...] = (
     ("counters.stop", {}),
     ("counters.read", {}),
     ("clean", {}),
-)  # fmt: skip
+)
 """What a console does not ask as a rule, and what an agent refuses."""
 
 
@@ -327,11 +372,33 @@ def record(tap: Tap, home: Path) -> None:
             ["run", "--platform", "raw", "--observe", "live", "--target", "5Mbit", "--duration", "1", *where],
             ["run", "--platform", "lxc", "--target", "2Mbit", "--duration", "0.5", "--background", "light", *where],
             ["run", "--platform", "uml", "--target", "1Mbit", "--duration", "0.5", "--background", "light", *where],
-            ["search", "--goals", "pdr-5%,back-to-back,latency", "--repetitions", "1", "--max-trials", "9", *short,
-             *where],
-            ["experiment", "job", "--platforms", "raw,container,uml", "--jobs", "wait", "--size", "2", "--guests", "3",
-             "--working", "all,one-two", *where],
-        ):  # fmt: skip
+            [
+                "search",
+                "--goals",
+                "pdr-5%,back-to-back,latency",
+                "--repetitions",
+                "1",
+                "--max-trials",
+                "9",
+                *short,
+                *where,
+            ],
+            [
+                "experiment",
+                "job",
+                "--platforms",
+                "raw,container,uml",
+                "--jobs",
+                "wait",
+                "--size",
+                "2",
+                "--guests",
+                "3",
+                "--working",
+                "all,one-two",
+                *where,
+            ],
+        ):
             print(words[:4], tap.heard, flush=True)
             print("  exit status", main(words), flush=True)
         for work in (two_sessions(Path(hosts), home), ask_one(load_inventory(Path(hosts)))):

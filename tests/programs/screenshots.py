@@ -107,7 +107,7 @@ class Pictures:
         await self._pilot.pause(duration_s * 0.75)
         if look is not None:
             look()
-        await self.until(lambda: not self.app.state.asked, "the end of the run")
+        await self.until(lambda: not self.app.state.requested, "the end of the run")
         await self.shown(words)
         await self._pilot.pause(0.3)
 
@@ -226,7 +226,7 @@ async def plans(console: Pictures) -> None:
         ),
         "the plan's end",
     )
-    await console.until(lambda: not console.app.state.asked, "the plan's end")
+    await console.until(lambda: not console.app.state.requested, "the plan's end")
     console.app.screen.set_focus(console.app.screen.query_one("#plans"))
     await console.keys("end")
     console.take("plans-broken")

@@ -8,29 +8,70 @@ from hypothesis import strategies as st
 
 NUMBERS = list(range(25))
 COUNTERS = {
-    "event": "counters", "monotonic_ns": 1, "wall_ns": 2, "missed": 0, "late": False,
+    "event": "counters",
+    "monotonic_ns": 1,
+    "wall_ns": 2,
+    "missed": 0,
+    "late": False,
     "namespaces": {"": [[1, 25, NUMBERS], [2, 24, NUMBERS[:7]]], "guest1": []},
-}  # fmt: skip
+}
 LINK = {
-    "namespace": "", "index": 2, "name": "eth1", "mac": "02:00:00:00:00:01", "mtu": 1500, "kind": None, "driver": None,
-    "up": True, "carrier": None, "speed_bps": None, "pause": None, "master": None,
-}  # fmt: skip
+    "namespace": "",
+    "index": 2,
+    "name": "eth1",
+    "mac": "02:00:00:00:00:01",
+    "mtu": 1500,
+    "kind": None,
+    "driver": None,
+    "up": True,
+    "carrier": None,
+    "speed_bps": None,
+    "pause": None,
+    "master": None,
+}
 RESULT = {
-    "stream": "s1", "generator": "afpacket", "version": "1 (sendmmsg)", "interface": "eth1", "sent_packets": 7,
-    "errors": 0, "error_text": None, "started_monotonic_ns": 3, "stopped_monotonic_ns": 9, "started_wall_ns": 4,
-    "elapsed_ns": 7, "idle_ns": None, "delay_ns": 1, "burst_packets": 1, "requested_count": None,
-    "stopped_by": "duration", "raw": "Result: OK: 900(c900+d0) usec\n  11111pps",
-}  # fmt: skip
+    "stream": "s1",
+    "generator": "afpacket",
+    "version": "1 (sendmmsg)",
+    "interface": "eth1",
+    "sent_packets": 7,
+    "errors": 0,
+    "error_text": None,
+    "started_monotonic_ns": 3,
+    "stopped_monotonic_ns": 9,
+    "started_wall_ns": 4,
+    "elapsed_ns": 7,
+    "idle_ns": None,
+    "delay_ns": 1,
+    "burst_packets": 1,
+    "requested_count": None,
+    "stopped_by": "duration",
+    "raw": "Result: OK: 900(c900+d0) usec\n  11111pps",
+}
 PROGRESS = {"stream": "s1", "sent_packets": 7, "errors": 0, "monotonic_ns": 4}
 USE = {"busy": 0.5, "softirq": 0.3, "steal": 0.0}
 PROCESSORS = {
-    "event": "processors", "monotonic_ns": 1, "wall_ns": 2, "elapsed_ns": 10**9, "processors": 4, "mean": USE,
-    "busiest": {"busy": 1.0, "softirq": 0.9, "steal": 0.1}, "busiest_number": 3,
-}  # fmt: skip
+    "event": "processors",
+    "monotonic_ns": 1,
+    "wall_ns": 2,
+    "elapsed_ns": 10**9,
+    "processors": 4,
+    "mean": USE,
+    "busiest": {"busy": 1.0, "softirq": 0.9, "steal": 0.1},
+    "busiest_number": 3,
+}
 MARK = {
-    "reply": False, "address": "198.18.64.7", "mac": "02:00:00:00:00:07", "icmp_id": 4711, "icmp_sequence": 0,
-    "icmp_code": 165, "payload_bytes": 40, "pattern": 165, "pattern_from_byte": 4, "wall_ns": 1795424198062176849,
-}  # fmt: skip
+    "reply": False,
+    "address": "198.18.64.7",
+    "mac": "02:00:00:00:00:07",
+    "icmp_id": 4711,
+    "icmp_sequence": 0,
+    "icmp_code": 165,
+    "payload_bytes": 40,
+    "pattern": 165,
+    "pattern_from_byte": 4,
+    "wall_ns": 1795424198062176849,
+}
 GOOD: list[dict[str, Any]] = [
     COUNTERS,
     PROCESSORS,

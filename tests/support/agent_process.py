@@ -42,8 +42,9 @@ class Net:
         root = os.geteuid() == 0
         self._holder = subprocess.Popen(
             ["unshare", "-n" if root else "-Urn", "sh", "-c", "echo; exec cat"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
         assert self._holder.stdout is not None
         if not self._holder.stdout.readline():
             self.close()
@@ -107,8 +108,11 @@ class AgentProcess:
         environment = dict(os.environ, **({"TMPDIR": directory} if directory else {}))
         self.popen = subprocess.Popen(
             [*net.prefix, "sh", "-c", "exec " + command],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+        )
         assert self.popen.stdin is not None and self.popen.stdout is not None and self.popen.stderr is not None
         self.stdin, self.stdout, self.stderr = self.popen.stdin, self.popen.stdout, self.popen.stderr
         self._number = 0
@@ -173,9 +177,15 @@ class AgentProcess:
     def capture(self, interface: str, **more: Any) -> dict[str, Any]:
         """Arguments of capture.start for all test frames on an interface."""
         return {
-            "capture": "s1", "interface": interface, "filter": "udp and dst port 9", "snap_bytes": 96,
-            "buffer_kib": 8192, "directory": None, "expected_packets": 100_000, **more,
-        }  # fmt: skip
+            "capture": "s1",
+            "interface": interface,
+            "filter": "udp and dst port 9",
+            "snap_bytes": 96,
+            "buffer_kib": 8192,
+            "directory": None,
+            "expected_packets": 100_000,
+            **more,
+        }
 
     def close(self) -> None:
         if not self.stdin.closed:

@@ -23,8 +23,12 @@ def forwarding_record() -> dict[str, Any]:
     record = make_record(even, "20261121T000000Z-000001")
     rates = {name: getattr(streams[0], name) for name in ("offered_pps", "measured_pps")}
     load = Background(
-        kind="forwarding-50", guest="second", requested={"offered_pps": 50_000.0}, achieved=dict(rates),
-        streams=(streams[0].model_copy(update={"name": "s3"}),), reference=reference,
-    )  # fmt: skip
+        kind="forwarding-50",
+        guest="second",
+        requested={"offered_pps": 50_000.0},
+        achieved=dict(rates),
+        streams=(streams[0].model_copy(update={"name": "s3"}),),
+        reference=reference,
+    )
     # Of format 1, whose fields the scripted record has; consistent_runs.py has one of format 2.
     return record.model_copy(update={"background": load, "format": 1, "method": 1}).to_json()

@@ -7,17 +7,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from labconsole.contracts.crew import Crew, StandingMember
-from labconsole.experiments.boot.figures import clock_error_s, deviation_s, guests_booted, latest_s, mark_zero_ns
+from labconsole.experiments.boot.derived_values import clock_error_s, deviation_s, guests_booted, latest_s, mark_zero_ns
 from labconsole.experiments.boot.memory import GuestsMemory
-from labconsole.measure.outside_clock import Marks, MarkSender, MarksFound, Nonce
-from labconsole.model.record.boot import BootRecord, ClocksRelated
+from labconsole.measure.external_timing import MarkResult, Marks, MarkSender, Nonce
+from labconsole.model.record.boot import BootRecord, ClockRelation
 from support.job_records import drawn_at
 
 STARTED_NS = 50_000_000_000
-CLOCKS = ClocksRelated(
-    uut_offset_ns=1_000_000, uut_error_ns=200_000, timekeeper_offset_ns=-7_000_000, timekeeper_error_ns=300_000,
-    timekeeper_monotonic_ns=40_000_000_000, timekeeper_wall_ns=1_700_000_000_000_000_000,
-)  # fmt: skip
+CLOCKS = ClockRelation(
+    uut_offset_ns=1_000_000,
+    uut_error_ns=200_000,
+    timekeeper_offset_ns=-7_000_000,
+    timekeeper_error_ns=300_000,
+    timekeeper_monotonic_ns=40_000_000_000,
+    timekeeper_wall_ns=1_700_000_000_000_000_000,
+)
 MIB = 2**20
 
 
@@ -35,11 +39,15 @@ def boot_data(times_s: Sequence[float | None] = (1.0, 1.5), *, word_after_s: flo
     ]
     standing = tuple(
         StandingMember(
-            name=name, ask=_ask, pid=100 + n, started_ns=STARTED_NS + n * 1_000_000,
+            name=name,
+            ask=_ask,
+            pid=100 + n,
+            started_ns=STARTED_NS + n * 1_000_000,
             ready_ns=STARTED_NS + round((time_s + word_after_s) * 1e9),
         )
-        for n, (name, time_s) in enumerate(zip(names, times_s, strict=True)) if time_s is not None
-    )  # fmt: skip
+        for n, (name, time_s) in enumerate(zip(names, times_s, strict=True))
+        if time_s is not None
+    )
     marks = {
         name: Marks() if time_s is None else Marks(start_request_ns=zero_ns + round(time_s * 1e9))
         for name, time_s in zip(names, times_s, strict=True)
@@ -47,35 +55,80 @@ def boot_data(times_s: Sequence[float | None] = (1.0, 1.5), *, word_after_s: flo
     used = GuestsMemory({100 + n: 20 * MIB for n in range(len(names))}, {})
     crew = None if None in times_s else Crew(members=standing, started_ns=STARTED_NS)
     guests = guests_booted(
-        senders, crew, MarksFound(of=marks, doubled=(), strange_packets=0), CLOCKS, used,
+        senders,
+        crew,
+        MarkResult(of=marks, doubled=(), strange_packets=0),
+        CLOCKS,
+        used,
         {name: 100 + n for n, name in enumerate(names)} if crew is not None else {},
-    )  # fmt: skip
+    )
     marks_s = [each.mark_s for each in guests]
     return {
-        "boot_id": "20261123T090905Z-a0964d", "format": 1, "started_at": "2026-11-23T09:09:05.000Z",
-        "finished_at": "2026-11-23T09:09:29.000Z", "testbed": "t", "testbed_fingerprint": "f" * 64, "emulated": True,
-        "operator": "op@h", "labconsole_version": "0",
-        "plan": {"name": "p", "hash": "boot-1", "point": 0, "block": 1, "repetition": 1, "position": 1, "seed": 1,
-                 "set_ups": 1, "repetitions": 1},
+        "boot_id": "20261123T090905Z-a0964d",
+        "format": 1,
+        "started_at": "2026-11-23T09:09:05.000Z",
+        "finished_at": "2026-11-23T09:09:29.000Z",
+        "testbed": "t",
+        "testbed_fingerprint": "f" * 64,
+        "emulated": True,
+        "operator": "op@h",
+        "labconsole_version": "0",
+        "plan": {
+            "name": "p",
+            "hash": "boot-1",
+            "point": 0,
+            "block": 1,
+            "repetition": 1,
+            "position": 1,
+            "seed": 1,
+            "set_ups": 1,
+            "repetitions": 1,
+        },
         "requested": {"platform": "uml", "guests": len(names), "start": "cold", "limit_s": 300.0},
-        "set_up": {"id": "s", "started_at": "2026-11-23T09:09:01.000Z", "trial": 1,
-                   "setup_s": 0.5 + word_after_s + max((each for each in times_s if each is not None), default=0.0)},
-        "clocks": CLOCKS.model_dump(), "mark_zero_ns": zero_ns if crew is not None else None,
-        "clock_error_s": clock_error_s(CLOCKS), "guests": [each.model_dump() for each in guests],
-        "startup_s": latest_s(marks_s), "ready_s": latest_s([each.ready_s for each in guests]),
-        "sd_s": deviation_s(marks_s), "file_system": "ext2/ext3",
+        "set_up": {
+            "id": "s",
+            "started_at": "2026-11-23T09:09:01.000Z",
+            "trial": 1,
+            "setup_s": 0.5 + word_after_s + max((each for each in times_s if each is not None), default=0.0),
+        },
+        "clocks": CLOCKS.model_dump(),
+        "mark_zero_ns": zero_ns if crew is not None else None,
+        "clock_error_s": clock_error_s(CLOCKS),
+        "guests": [each.model_dump() for each in guests],
+        "startup_s": latest_s(marks_s),
+        "ready_s": latest_s([each.ready_s for each in guests]),
+        "sd_s": deviation_s(marks_s),
+        "file_system": "ext2/ext3",
         "files": [{"option": "kernel", "path": "/var/tmp/linux", "pages": 700, "cached_pages": 0}],
-        "memory": None if crew is None else {
-            "quiet_s": 5.0, "available_before_bytes": 1000 * MIB, "available_after_bytes": 950 * MIB,
-            "used_bytes": 50 * MIB, "pss_bytes": 20 * MIB * len(names), "cgroup_bytes": None, "ksm_run": 0,
+        "memory": None
+        if crew is None
+        else {
+            "quiet_s": 5.0,
+            "available_before_bytes": 1000 * MIB,
+            "available_after_bytes": 950 * MIB,
+            "used_bytes": 50 * MIB,
+            "pss_bytes": 20 * MIB * len(names),
+            "cgroup_bytes": None,
+            "ksm_run": 0,
             "ksm_pages_sharing": 0,
         },
         "swapped_pages": 0,
-        "timekeeper": {"node": "snk1", "interface": "eth1", "address": "198.18.100.1", "dropped_packets": 0,
-                       "strange_packets": 0, "doubled": (), "wall_moved_ns": 0},
-        "verdict": {"status": "valid", "reasons": ()}, "attestation": {}, "influences": (),
-        "environment": {"nodes": {"uut": {"facts": {"boot_id": "boot-1"}}}}, "status": "done", "failure": None,
-    }  # fmt: skip
+        "timekeeper": {
+            "node": "snk1",
+            "interface": "eth1",
+            "address": "198.18.100.1",
+            "dropped_packets": 0,
+            "strange_packets": 0,
+            "doubled": (),
+            "wall_moved_ns": 0,
+        },
+        "verdict": {"status": "valid", "reasons": ()},
+        "attestation": {},
+        "influences": (),
+        "environment": {"nodes": {"uut": {"facts": {"boot_id": "boot-1"}}}},
+        "status": "done",
+        "failure": None,
+    }
 
 
 def boot_record(data: dict[str, Any]) -> BootRecord:

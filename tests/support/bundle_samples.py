@@ -67,9 +67,14 @@ def fill(store: Any, directory: Path) -> None:
     for number in range(4):
         ref = PlanRef(name="small", hash=plan.hash(), point=0, repetition=1 + number, seed=1)
         run = sample_record(
-            number, plan=ref, testbed="bench", testbed_fingerprint=inventory.fingerprint(), streams=(stream,),
-            format=1, method=1,
-        )  # fmt: skip
+            number,
+            plan=ref,
+            testbed="bench",
+            testbed_fingerprint=inventory.fingerprint(),
+            streams=(stream,),
+            format=1,
+            method=1,
+        )
         store.save(run, sample_series() if number else None)
     store.set_note(run.run_id, "fan was loud", author="op")
     store.set_plan_note(plan.hash(), inventory.fingerprint(), "with the old fan", author="op")
@@ -92,8 +97,9 @@ def repack(path: Path, files: dict[str, bytes], *, honest: bool) -> Path:
         manifest = json.loads(files["manifest.json"])
         manifest["files"] = {
             name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-            for name, content in files.items() if name != "manifest.json"
-        }  # fmt: skip
+            for name, content in files.items()
+            if name != "manifest.json"
+        }
         files = {**files, "manifest.json": json.dumps(manifest).encode()}
     with tarfile.open(path, "w:gz") as tar:
         for name, content in files.items():

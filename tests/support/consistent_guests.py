@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from labconsole.experiments.flow.verdict import inward_shown, ring_shown
-from labconsole.experiments.flow.verdict import shown_reasons as flow_reasons
+from labconsole.experiments.flow.verdict import derive_reasons as flow_reasons
+from labconsole.experiments.flow.verdict import derive_receive_reasons, derive_ring_reasons
 from labconsole.model.record.flow import FlowRecord
 from labconsole.model.record.run import InForce, Reason
 from labconsole.model.tolerances import Tolerances
-from labconsole.verdict.consequences import weighed
+from labconsole.verdict.reason_tree import weighed
 from support.boot_records import MIB, boot_data
 from support.flow_records import flow_record, inward_record, ring_record
 from support.flow_scenarios import stalled, steps_of, weighted
@@ -56,17 +56,37 @@ def consistent_guests() -> dict[str, Stored]:
         number = list(of).index(whole)
         minutes = 3 * number + (name != whole)
         data |= {
-            f"{kind}_id": f"20261120T08{place:02}00Z-{place:06x}", "testbed": "lab", "testbed_fingerprint": "7d3f9a11c0de4b52",
-            "emulated": False, "operator": "ann@desk", "in_force": IN_FORCE.model_dump(mode="json"),
-            "started_at": at(minutes, 10), "finished_at": at(minutes, 50),
-            "set_up": {"id": f"set-up-{whole}", "started_at": at(3 * number, 2), "trial": 1 + (name != whole),
-                       "setup_s": data["set_up"]["setup_s"]},
+            f"{kind}_id": f"20261120T08{place:02}00Z-{place:06x}",
+            "testbed": "lab",
+            "testbed_fingerprint": "7d3f9a11c0de4b52",
+            "emulated": False,
+            "operator": "ann@desk",
+            "in_force": IN_FORCE.model_dump(mode="json"),
+            "started_at": at(minutes, 10),
+            "finished_at": at(minutes, 50),
+            "set_up": {
+                "id": f"set-up-{whole}",
+                "started_at": at(3 * number, 2),
+                "trial": 1 + (name != whole),
+                "setup_s": data["set_up"]["setup_s"],
+            },
             "attestation": {"driver": data["requested"]["platform"], "guests": ["g1", "g2"]},
-            "environment": environment(), "influences": [processors()],
-        }  # fmt: skip
-        data["plan"] |= {"hash": f"{kind}-{place:016x}", "name": "guests", "block": 1, "set_ups": 1, "repetitions": 2,
-                         "repetition": 1 + (name != whole), "point": number, "position": place + 1, "attempt": 1,
-                         "attempts": 3, "plan_hash": "0123456789abcdef"}  # fmt: skip
+            "environment": environment(),
+            "influences": [processors()],
+        }
+        data["plan"] |= {
+            "hash": f"{kind}-{place:016x}",
+            "name": "guests",
+            "block": 1,
+            "set_ups": 1,
+            "repetitions": 2,
+            "repetition": 1 + (name != whole),
+            "point": number,
+            "position": place + 1,
+            "attempt": 1,
+            "attempts": 3,
+            "plan_hash": "0123456789abcdef",
+        }
         found[name] = kind, data
     _started(found["boot"][1])
     _started(found["hot"][1])
@@ -89,10 +109,18 @@ def environment() -> dict[str, Any]:
 
 def processors() -> dict[str, Any]:
     return {
-        "node": "uut", "nodes": ["uut"], "kind": "cpu", "detail": "processors 40% busy", "busy_ratio": 0.4,
-        "interrupt_ratio": 0.1, "steal_ratio": 0.0, "cpus": 2, "window_s": 20.0, "unseen_ratio": None,
+        "node": "uut",
+        "nodes": ["uut"],
+        "kind": "cpu",
+        "detail": "processors 40% busy",
+        "busy_ratio": 0.4,
+        "interrupt_ratio": 0.1,
+        "steal_ratio": 0.0,
+        "cpus": 2,
+        "window_s": 20.0,
+        "unseen_ratio": None,
         "used_s": {"ours": 12.0, "other": 1.0, "kernel": 3.0},
-    }  # fmt: skip
+    }
 
 
 def _started(data: dict[str, Any]) -> None:
@@ -116,16 +144,24 @@ def judged_flow(record: FlowRecord) -> Sequence[Reason]:
     """What the program concludes from a trial of flows."""
     asked, limits = record.requested, Tolerances()
     if asked.pattern == "ring":
-        return ring_shown(asked, record.ring, record.window_s, record.swapped_pages, record.program)
+        return derive_ring_reasons(asked, record.ring, record.window_s, record.swapped_pages, record.program)
     if asked.pattern == "in":
-        return inward_shown(
+        return derive_receive_reasons(
             asked, record.receivers, record.source, record.start_skew_s, record.swapped_pages, record.program, limits
         )
     return flow_reasons(
-        asked, record.flows, record.senders, record.sink, line_bps=record.line_bps, start_skew_s=record.start_skew_s,
-        swapped_pages=record.swapped_pages, program=record.program, limits=limits, weights=record.weights,
+        asked,
+        record.flows,
+        record.senders,
+        record.sink,
+        line_bps=record.line_bps,
+        start_skew_s=record.start_skew_s,
+        swapped_pages=record.swapped_pages,
+        program=record.program,
+        limits=limits,
+        weights=record.weights,
         disk=record.disk,
-    )  # fmt: skip
+    )
 
 
 Change = Callable[[dict[str, dict[str, Any]]], object]

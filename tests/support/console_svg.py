@@ -51,9 +51,15 @@ def screen_lines(app: App[object]) -> list[list[Segment]]:
     """What stands on the screen, questions in front of it included."""
     width, height = app.size
     console = Console(
-        width=width, height=height, file=io.StringIO(), force_terminal=True, color_system="truecolor", record=True,
-        legacy_windows=False, safe_box=False,
-    )  # fmt: skip
+        width=width,
+        height=height,
+        file=io.StringIO(),
+        force_terminal=True,
+        color_system="truecolor",
+        record=True,
+        legacy_windows=False,
+        safe_box=False,
+    )
     console.print(app.screen._compositor.render_update(full=True, screen_stack=app._background_screens))
     segments = list(Segment.filter_control(console._record_buffer))
     return list(Segment.split_and_crop_lines(segments, width, include_new_lines=False))[:height]
@@ -81,9 +87,17 @@ def svg(app: App[Any]) -> str:
                 )
             column += cells
     w, h = 2 * MARGIN + width * CELL, 2 * MARGIN + height * LINE
-    return "\n".join((
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{w:.0f}" height="{h:.0f}" viewBox="0 0 {w:.2f} {h:.2f}">',
-        f'<rect width="100%" height="100%" rx="7" fill="{paper}"/>',
-        '<g shape-rendering="crispEdges">', *papers, "</g>",
-        f"<g font-family=\"'{FONT}', monospace\" font-size=\"{SIZE:g}\">", *inks, "</g>", "</svg>", "",
-    ))  # fmt: skip
+    return "\n".join(
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{w:.0f}" height="{h:.0f}" viewBox="0 0 {w:.2f} {h:.2f}">',
+            f'<rect width="100%" height="100%" rx="7" fill="{paper}"/>',
+            '<g shape-rendering="crispEdges">',
+            *papers,
+            "</g>",
+            f'<g font-family="\'{FONT}\', monospace" font-size="{SIZE:g}">',
+            *inks,
+            "</g>",
+            "</svg>",
+            "",
+        )
+    )

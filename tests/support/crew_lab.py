@@ -15,7 +15,7 @@ from labconsole.lab import commands as lab
 from labconsole.model.inventory import Inventory, load_inventory
 from labconsole.network.links import LinkUp
 from labconsole.network.routing import Address
-from labconsole.platforms.loading import driver_for
+from labconsole.platforms.loading import build_driver
 from labconsole.wire.changes import AnyChange, ApplyChanges, UndoChanges
 from support.live_lab import lab_state, wait_until
 
@@ -40,7 +40,7 @@ class Nodes:
         more = {key: value for key, value in {**entry.options, **options}.items() if value is not None}
         told = type(entry).model_validate({"driver": entry.driver, **more})
         changed = self.inventory.model_copy(update={"platforms": {**self.inventory.platforms, platform: told}})
-        return driver_for(platform, changed)
+        return build_driver(platform, changed)
 
     def wanted(self, count: int, **more: Any) -> CrewWanted:
         members = (

@@ -69,9 +69,22 @@ class DropChain:
                 net.write_sysctl(path, "1")
         for net, name, peer in ((self.source, "s0", "u1"), (self.sink, "k0", "u2")):
             net.run(
-                "ip", "link", "add", name, "address", MACS[name], "type", "veth",
-                "peer", "name", peer, "address", MACS[peer], "netns", str(self.host.pid),
-            )  # fmt: skip
+                "ip",
+                "link",
+                "add",
+                name,
+                "address",
+                MACS[name],
+                "type",
+                "veth",
+                "peer",
+                "name",
+                peer,
+                "address",
+                MACS[peer],
+                "netns",
+                str(self.host.pid),
+            )
             net.run("ip", "link", "set", name, "up")
             self.host.run("ip", "link", "set", peer, "up")
         for path in ("all/rp_filter", "default/rp_filter", "u1/rp_filter", "u2/rp_filter"):
@@ -100,18 +113,35 @@ class DropChain:
         self.host.run("nft", "; ".join([made, *(f"add rule {family} t c {rule}" for rule in rules.split("; "))]))
 
     def send(
-        self, packets: int, *, size_bytes: int = 60, ttl: int = 32, sink_ip: str = SINK_IP, source_ip: str = SOURCE_IP,
-        mac: str = MACS["u1"], checksum_error: int = 0, keep_whole: bool = False, interval_ns: int = 0,
+        self,
+        packets: int,
+        *,
+        size_bytes: int = 60,
+        ttl: int = 32,
+        sink_ip: str = SINK_IP,
+        source_ip: str = SOURCE_IP,
+        mac: str = MACS["u1"],
+        checksum_error: int = 0,
+        keep_whole: bool = False,
+        interval_ns: int = 0,
         stall_s: float = 0,
-    ) -> int:  # fmt: skip
+    ) -> int:
         """Send test packets, one call each; how many the kernel took. With an interval each when it is due, or as soon
         after as can be; half-way the sender stalls.
         """
         wanted = {
-            "packets": packets, "size_bytes": size_bytes, "ttl": ttl, "sink_ip": sink_ip, "source_ip": source_ip,
-            "mac": mac, "own_mac": MACS["s0"], "checksum_error": checksum_error, "flags": 0x4000 if keep_whole else 0,
-            "interval_ns": interval_ns, "stall_s": stall_s,
-        }  # fmt: skip
+            "packets": packets,
+            "size_bytes": size_bytes,
+            "ttl": ttl,
+            "sink_ip": sink_ip,
+            "source_ip": source_ip,
+            "mac": mac,
+            "own_mac": MACS["s0"],
+            "checksum_error": checksum_error,
+            "flags": 0x4000 if keep_whole else 0,
+            "interval_ns": interval_ns,
+            "stall_s": stall_s,
+        }
         said = self.source.run(sys.executable, "-c", SENDER, json.dumps(wanted))
         time.sleep(0.1)
         return int(said.split()[0])
@@ -145,7 +175,7 @@ class DropChain:
         """A tap whose queue nobody reads, as of a guest that does not take its packets; there until ``close``."""
         inside = os.open(f"/proc/{self.host.pid}/ns/net", os.O_RDONLY)
         try:
-            self._kept.append(linux.in_namespace(inside, open_tap))
+            self._kept.append(linux.run_in_namespace(inside, open_tap))
         finally:
             os.close(inside)
         self.ip("link", "set", "tap0", "txqueuelen", str(queue), "up")

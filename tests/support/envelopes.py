@@ -19,7 +19,7 @@ from labconsole.model.record.envelope import (
     TrialCounts,
 )
 from labconsole.model.record.run import Reason
-from labconsole.verdict.calibrated import instrument_reasons
+from labconsole.verdict.calibration_check import instrument_reasons
 from support.store_samples import sample_record
 
 SPACING = Spacing(
@@ -52,14 +52,18 @@ def stream(
         maximum_confirmed=True,
         rates=(
             RatePoint(
-                target_bps=10**8, intended_pps=142045.45, offered_pps=142045.45, offered_error_ratio=0.0,
-                arrival_pps=142000.0, arrival_error_ratio=-0.00032,
+                target_bps=10**8,
+                intended_pps=142045.45,
+                offered_pps=142045.45,
+                offered_error_ratio=0.0,
+                arrival_pps=142000.0,
+                arrival_error_ratio=-0.00032,
             ),
         ),
         counters=Bounds(clean_pps=counters[0], lossy_pps=counters[1]),
         capture=Bounds(clean_pps=capture[0], lossy_pps=capture[1]),
         spacing=(SPACING,),
-    )  # fmt: skip
+    )
 
 
 def flat_out(offered_pps: float | None, failure: str | None = None) -> CalibrationTrial:

@@ -11,10 +11,10 @@ from typing import Any
 from labconsole.contracts.experiment import Experiment
 from labconsole.contracts.ports import Series, StoredMaximum, StoredTrial
 from labconsole.engine.execution.execution import PlanExecution
-from labconsole.engine.execution.pending import standing_of
+from labconsole.engine.execution.pending import derive_plan_state
 from labconsole.engine.execution.progress import Outcome
 from labconsole.engine.execution.runner import PlanRunner
-from labconsole.engine.trial.order import TrialOrder
+from labconsole.engine.trial.request import TrialRequest
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.plan.loader import check_plan, load_plan
 from labconsole.model.plan.order import SetUpKey, Trial, set_up_key
@@ -114,7 +114,7 @@ class Script:
             self.leased = False
             self.stands = None
 
-    async def _take(self, order: TrialOrder) -> RunRecord:
+    async def _take(self, order: TrialRequest) -> RunRecord:
         request, ref = order.request, order.plan
         assert ref is not None
         place = (ref.point, ref.repetition)
@@ -160,10 +160,22 @@ class Script:
                 self.said[record.run_id] = ref.fixed
             self.held.append(
                 StoredTrial(
-                    ref.point, ref.repetition, record.run_id, end, loss, ref.block, record.set_up.id, ref.set_up_trials,
-                    ref.attempt, ref.attempts, pps, at_uut, codes, total.offered_packets,
+                    ref.point,
+                    ref.repetition,
+                    record.run_id,
+                    end,
+                    loss,
+                    ref.block,
+                    record.set_up.id,
+                    ref.set_up_trials,
+                    ref.attempt,
+                    ref.attempts,
+                    pps,
+                    at_uut,
+                    codes,
+                    total.offered_packets,
                 )
-            )  # fmt: skip
+            )
         return record
 
     def _in_set_up(self, record: RunRecord, ref: PlanRef) -> RunRecord:
@@ -176,7 +188,7 @@ class Script:
     async def wait_connected(self, nodes: Iterable[str], *, within_s: float) -> None:
         pass
 
-    def announce_guest_trial(self, request: object, words: str, plan: str | None) -> None:
+    def announce_guest_trial(self, request: object, description: str, plan: str | None) -> None:
         return
 
     async def renew_lease(self, left_s: float | None) -> None:
@@ -198,7 +210,7 @@ def plan_of(text: str, directory: Path) -> Plan:
 
 def left_to_take(plan: Plan, stored: Iterable[StoredTrial], only: frozenset[int] | None = None) -> list[Trial]:
     """What of a plan is left to take, given these stored trials."""
-    return standing_of(plan, stored, only).left
+    return derive_plan_state(plan, stored, only).left
 
 
 async def execute(execution: PlanExecution, script: Script) -> Outcome:

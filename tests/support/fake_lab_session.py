@@ -24,7 +24,7 @@ from labconsole.engine.execution.runner import PlanRunner
 from labconsole.engine.inspection import Inspection
 from labconsole.engine.leases import LeaseHolder
 from labconsole.engine.live.events import Phase, PhaseChanged, TrialFinished, TrialStarted
-from labconsole.engine.trial.order import TrialOrder
+from labconsole.engine.trial.request import TrialRequest
 from labconsole.errors import Aborted, LabError, LeaseHeld, MeasurementError, NodeUnreachable
 from labconsole.experiments.search.steps import LoadSearches
 from labconsole.model.design_point import DesignPoint
@@ -37,11 +37,11 @@ from labconsole.model.record.summary import RunFilter
 from labconsole.wire.counters import StartCounters
 from labconsole.wire.execution import Execute
 from labconsole.wire.facts import NodeFacts
+from labconsole.wire.host_activity import NodeSurroundings
 from labconsole.wire.lease import StatedNodeHolder
 from labconsole.wire.links import ReadLinks
 from labconsole.wire.message import Request
 from labconsole.wire.settings import NodeSettings
-from labconsole.wire.surroundings import NodeSurroundings
 from support.asking import partly
 from support.envelopes import envelope, point
 from support.fake_session import FakeSession, FakeStore, make_record
@@ -68,10 +68,16 @@ class LabStore(FakeStore):
                 held = record.set_up.id if record.set_up is not None else None
                 blocked.append(
                     replace(
-                        trial, block=ref.block, set_up=held, set_up_trials=ref.set_up_trials, attempt=ref.attempt,
-                        attempts=ref.attempts, loss_ratio=record.total.loss_ratio, rate_pps=record.total.measured_pps,
+                        trial,
+                        block=ref.block,
+                        set_up=held,
+                        set_up_trials=ref.set_up_trials,
+                        attempt=ref.attempt,
+                        attempts=ref.attempts,
+                        loss_ratio=record.total.loss_ratio,
+                        rate_pps=record.total.measured_pps,
                     )
-                )  # fmt: skip
+                )
             elif status != "invalid":
                 newest[ref.point, ref.repetition] = trial
         return [*newest.values(), *blocked]
@@ -114,18 +120,27 @@ RESULTS = [
     result("pktgen", "src1", "warn", "pktgen is not loaded", hint="modprobe pktgen on src1", fixable=True, took_s=0.01),
     result("agent", "uut", "pass", "the agent answers, round trip 0.44 ms", took_s=0.02),
     result(
-        "mtu", "uut", "fail", "eth5 carries 1400 bytes, the plan sends frames of 1500",
-        hint="ip link set eth5 mtu 1500", took_s=0.01,
+        "mtu",
+        "uut",
+        "fail",
+        "eth5 carries 1400 bytes, the plan sends frames of 1500",
+        hint="ip link set eth5 mtu 1500",
+        took_s=0.01,
     ),
     result("tcpdump", "snk1", "skipped", "snk1 is not connected"),
     result("disk", None, "pass", "12.1 GB free where captures go, 0.4 GB needed"),
-]  # fmt: skip
+]
 
 
 EVE = LeaseHolder(
-    owner="eve@desk", purpose="raw, 64 B", since=datetime.fromtimestamp(1_772_442_000, UTC), until=None, observe=None,
-    quiet=False, own=False,
-)  # fmt: skip
+    owner="eve@desk",
+    purpose="raw, 64 B",
+    since=datetime.fromtimestamp(1_772_442_000, UTC),
+    until=None,
+    observe=None,
+    quiet=False,
+    own=False,
+)
 """Somebody else who holds a node."""
 
 
@@ -189,7 +204,7 @@ class LabSession(FakeSession):
     def settings(self, plan: Plan | None = None) -> Any:
         return None
 
-    def announce_guest_trial(self, request: object, words: str, plan: str | None) -> None:
+    def announce_guest_trial(self, request: object, description: str, plan: str | None) -> None:
         return
 
     async def renew_lease(self, left_s: float | None) -> None:
@@ -211,7 +226,7 @@ class LabSession(FakeSession):
         finally:
             self.running = False
 
-    async def _take(self, order: TrialOrder) -> RunRecord:
+    async def _take(self, order: TrialRequest) -> RunRecord:
         request, ref = order.request, order.plan
         assert ref is not None
         run_id = f"20260302T0915{len(self.store.records):02d}-{request.platform}"
@@ -297,31 +312,71 @@ class LabSession(FakeSession):
         if self.running:
             raise MeasurementError("a trial is running, and reading from a node would disturb it")
         nic = {
-            "driver": "igb", "driver_version": "6.1", "firmware": "3.25", "mac": "02:00:00:00:00:01", "mtu": 1500,
-            "up": True, "speed_mbps": 1000, "duplex": "full", "pause": {"autoneg": True, "rx": True, "tx": False},
-            "offloads": {"tso": True, "gso": True, "gro": False, "lro": None}, "rings": {"rx": 256, "tx": 256},
+            "driver": "igb",
+            "driver_version": "6.1",
+            "firmware": "3.25",
+            "mac": "02:00:00:00:00:01",
+            "mtu": 1500,
+            "up": True,
+            "speed_mbps": 1000,
+            "duplex": "full",
+            "pause": {"autoneg": True, "rx": True, "tx": False},
+            "offloads": {"tso": True, "gso": True, "gro": False, "lro": None},
+            "rings": {"rx": 256, "tx": 256},
             "queues": {"combined": 4},
-        }  # fmt: skip
+        }
         return Inspection(
             at_wall_s=1_772_442_890.0,
-            facts=partly(NodeFacts, {
-                "hostname": node, "kernel": "6.1.0-21-amd64", "cpus": 8, "cpu_model": "Xeon E3-1230", "python": None,
-                "memory_bytes": 16_000_000_000, "os": "Debian GNU/Linux 12", "uptime_s": 93_784.0, "tcpdump": "4.99.3",
-                "pktgen": "2.75", "governors": {"performance": 8},
-            }),
-            settings=partly(NodeSettings, {
-                "interfaces": {"eth1": nic, "eth5": {**nic, "pause": None, "speed_mbps": None}},
-            }),
-            surroundings=partly(NodeSurroundings, {
-                "logins": [], "load": [0.2, 0.1, 0.0], "cpus": 8, "guests": [{"name": "deb12", "pid": 4242}], "sessions": [],
-                "window": {"elapsed_s": 12.0, "cpu": {"busy_ratio": 0.31}, "processes": [
-                    {"pid": 77, "name": "cc1plus", "whose": "other", "cpu_s": 3.1}]},
-            }),
-            holder=partly(StatedNodeHolder, {
-                "owner": "eve@desk", "purpose": "raw, 64 B", "since_wall_ns": 1_772_442_000_000_000_000, "own": False,
-                "until_wall_ns": None, "observe": None, "quiet": False,
-            }),
-        )  # fmt: skip
+            facts=partly(
+                NodeFacts,
+                {
+                    "hostname": node,
+                    "kernel": "6.1.0-21-amd64",
+                    "cpus": 8,
+                    "cpu_model": "Xeon E3-1230",
+                    "python": None,
+                    "memory_bytes": 16_000_000_000,
+                    "os": "Debian GNU/Linux 12",
+                    "uptime_s": 93_784.0,
+                    "tcpdump": "4.99.3",
+                    "pktgen": "2.75",
+                    "governors": {"performance": 8},
+                },
+            ),
+            settings=partly(
+                NodeSettings,
+                {
+                    "interfaces": {"eth1": nic, "eth5": {**nic, "pause": None, "speed_mbps": None}},
+                },
+            ),
+            surroundings=partly(
+                NodeSurroundings,
+                {
+                    "logins": [],
+                    "load": [0.2, 0.1, 0.0],
+                    "cpus": 8,
+                    "guests": [{"name": "deb12", "pid": 4242}],
+                    "sessions": [],
+                    "window": {
+                        "elapsed_s": 12.0,
+                        "cpu": {"busy_ratio": 0.31},
+                        "processes": [{"pid": 77, "name": "cc1plus", "whose": "other", "cpu_s": 3.1}],
+                    },
+                },
+            ),
+            holder=partly(
+                StatedNodeHolder,
+                {
+                    "owner": "eve@desk",
+                    "purpose": "raw, 64 B",
+                    "since_wall_ns": 1_772_442_000_000_000_000,
+                    "own": False,
+                    "until_wall_ns": None,
+                    "observe": None,
+                    "quiet": False,
+                },
+            ),
+        )
 
     def shell_argv(self, node: str) -> list[str]:
         if self.shell_refusal is not None:

@@ -34,7 +34,7 @@ from labconsole.engine.live.events import (
     TrialFinished,
     TrialStarted,
 )
-from labconsole.engine.live.observed import ObservedTrial
+from labconsole.engine.live.observed_trial import ObservedTrial
 from labconsole.engine.live.telemetry import NodeLive, StreamLive, Telemetry
 from labconsole.engine.trial.second_guest import missing_reference
 from labconsole.engine.trial.stream_wiring import check_mtu
@@ -60,8 +60,8 @@ from labconsole.model.record.summary import Page, RunSummary
 from labconsole.model.sorting import Sorting
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import CountersSampled
+from labconsole.wire.host_activity import NodeSurroundings
 from labconsole.wire.links import NodeLinkState
-from labconsole.wire.surroundings import NodeSurroundings
 
 INVENTORY: dict[str, Any] = {
     "testbed": "wuerzburg",
@@ -100,9 +100,19 @@ def make_inventory(**changes: Any) -> Inventory:
 def link(name: str, index: int, *, namespace: str = "", carrier: bool = True) -> NodeLinkState:
     """One entry of an agent's list of links."""
     return NodeLinkState(
-        namespace=namespace, index=index, name=name, mac="02:00:00:00:00:01", mtu=1500, kind="veth", driver="veth",
-        up=True, carrier=carrier, speed_bps=10**9, pause=None, master=None,
-    )  # fmt: skip
+        namespace=namespace,
+        index=index,
+        name=name,
+        mac="02:00:00:00:00:01",
+        mtu=1500,
+        kind="veth",
+        driver="veth",
+        up=True,
+        carrier=carrier,
+        speed_bps=10**9,
+        pause=None,
+        master=None,
+    )
 
 
 def make_record(request: DesignPoint, run_id: str, *, loss: float = 0.0, status: str = "valid") -> RunRecord:
@@ -117,12 +127,25 @@ def make_record(request: DesignPoint, run_id: str, *, loss: float = 0.0, status:
         share, arrived = 1 - lost / offered, offered - lost
         parts.append(
             StreamRecord(
-                name=f"s{number}", generator="afpacket", generator_version="0.1.0", delay_ns=request.delay_ns,
-                burst_packets=None, intended_packets=request.intended_packets, intended_pps=request.intended_pps,
-                offered_packets=offered, offered_duration_s=request.duration_s, offered_pps=pps, offered_bps=bps,
-                measured_packets=offered - lost, measured_pps=pps * share, measured_bps=bps * share,
-                measured_from="capture", loss_packets=lost, loss_ratio=lost / offered,
-                capture=CaptureCounts(captured_packets=offered - lost, dropped_packets=0, complete=True), counters={},
+                name=f"s{number}",
+                generator="afpacket",
+                generator_version="0.1.0",
+                delay_ns=request.delay_ns,
+                burst_packets=None,
+                intended_packets=request.intended_packets,
+                intended_pps=request.intended_pps,
+                offered_packets=offered,
+                offered_duration_s=request.duration_s,
+                offered_pps=pps,
+                offered_bps=bps,
+                measured_packets=offered - lost,
+                measured_pps=pps * share,
+                measured_bps=bps * share,
+                measured_from="capture",
+                loss_packets=lost,
+                loss_ratio=lost / offered,
+                capture=CaptureCounts(captured_packets=offered - lost, dropped_packets=0, complete=True),
+                counters={},
                 sequence=Sequence(lost_runs={"1": lost} if lost else {}, reordered_packets=0, duplicate_packets=0),
                 ledger=(
                     hop(hop="generator", node=f"src{number}", packets=offered, lost_packets=None),
@@ -132,7 +155,7 @@ def make_record(request: DesignPoint, run_id: str, *, loss: float = 0.0, status:
                 ),
                 unplaced_packets=0,
             )
-        )  # fmt: skip
+        )
     total = {
         name: sum(getattr(p, name) for p in parts)
         for name in (
@@ -147,34 +170,57 @@ def make_record(request: DesignPoint, run_id: str, *, loss: float = 0.0, status:
     }
     reasons = () if status == "valid" else (Reason(code="below_target", detail="s1 offered 3.1 % too little"),)
     return RunRecord(
-        run_id=run_id, started_at="2026-03-02T09:15:00.000Z", finished_at="2026-03-02T09:15:12.000Z",
-        testbed="wuerzburg", testbed_fingerprint="0" * 16, emulated=True, operator="op",
-        labconsole_version="0.1.0", plan=None,
+        run_id=run_id,
+        started_at="2026-03-02T09:15:00.000Z",
+        finished_at="2026-03-02T09:15:12.000Z",
+        testbed="wuerzburg",
+        testbed_fingerprint="0" * 16,
+        emulated=True,
+        operator="op",
+        labconsole_version="0.1.0",
+        plan=None,
         requested=Requested(
             **replace(request, frame=FrameSize(request.frame.bytes), generator="auto", observe="quiet").columns()
         ),
-        streams=tuple(parts), background=None,
+        streams=tuple(parts),
+        background=None,
         total=Total(**total, loss_ratio=total["loss_packets"] / total["offered_packets"]),
         verdict=Verdict.model_validate({"status": status, "reasons": reasons}),
-    )  # fmt: skip
+    )
 
 
 def summary_of_record(record: RunRecord, note: str | None = None, *, has_series: bool = False) -> RunSummary:
     """What the store's list says of a record."""
     requested, total, plan = record.requested, record.total, record.plan
     return RunSummary(
-        run_id=record.run_id, started_at=record.started_at, testbed=record.testbed,
-        testbed_fingerprint=record.testbed_fingerprint, emulated=record.emulated, generator="afpacket",
-        platform=requested.platform, frame_size_bytes=requested.frame_size_bytes,
-        frame_size_includes_fcs=requested.frame_size_includes_fcs, sources=requested.sources,
-        target_bps=requested.target_bps, background=requested.background, duration_s=requested.duration_s,
-        plan_name=plan.name if plan else None, plan_hash=plan.hash if plan else None,
-        plan_point=plan.point if plan else None, repetition=plan.repetition if plan else None,
-        verdict=record.verdict.status, reason_codes=tuple(reason.code for reason in record.verdict.reasons),
-        offered_pps=total.offered_pps, offered_bps=total.offered_bps, measured_pps=total.measured_pps,
-        measured_bps=total.measured_bps, loss_packets=total.loss_packets, loss_ratio=total.loss_ratio,
-        has_series=has_series, note=note,
-    )  # fmt: skip
+        run_id=record.run_id,
+        started_at=record.started_at,
+        testbed=record.testbed,
+        testbed_fingerprint=record.testbed_fingerprint,
+        emulated=record.emulated,
+        generator="afpacket",
+        platform=requested.platform,
+        frame_size_bytes=requested.frame_size_bytes,
+        frame_size_includes_fcs=requested.frame_size_includes_fcs,
+        sources=requested.sources,
+        target_bps=requested.target_bps,
+        background=requested.background,
+        duration_s=requested.duration_s,
+        plan_name=plan.name if plan else None,
+        plan_hash=plan.hash if plan else None,
+        plan_point=plan.point if plan else None,
+        repetition=plan.repetition if plan else None,
+        verdict=record.verdict.status,
+        reason_codes=tuple(reason.code for reason in record.verdict.reasons),
+        offered_pps=total.offered_pps,
+        offered_bps=total.offered_bps,
+        measured_pps=total.measured_pps,
+        measured_bps=total.measured_bps,
+        loss_packets=total.loss_packets,
+        loss_ratio=total.loss_ratio,
+        has_series=has_series,
+        note=note,
+    )
 
 
 @dataclass
@@ -233,7 +279,7 @@ class FakeStore:
         begin = 0 if after is None else 1 + [run.run_id for run in meant].index(after.run_id)
         return meant[begin + skip :][:limit]
 
-    def count_found(self, query: Query) -> int:
+    def count_matching(self, query: Query) -> int:
         return len(query.select(self.list()))
 
     def position(self, query: Query, sorting: Sorting, run: RunSummary) -> int:
@@ -424,9 +470,17 @@ class FakeSession:
         """What a look at an idle node finds."""
         self.looks.append(node)
         said = NodeSurroundings(
-            monotonic_ns=0, wall_ns=0, boot_id=None, pid_namespace=None, logins=[], load=[0.07, 0.1, 0.1], cpus=4,
-            guests=[], sessions=[], window=None,
-        )  # fmt: skip
+            monotonic_ns=0,
+            wall_ns=0,
+            boot_id=None,
+            pid_namespace=None,
+            logins=[],
+            load=[0.07, 0.1, 0.1],
+            cpus=4,
+            guests=[],
+            sessions=[],
+            window=None,
+        )
         return Inspection(at_wall_s=0.0, surroundings=said)
 
     def earlier_steps(self) -> list[tuple[Step, StepRecord]]:

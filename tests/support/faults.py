@@ -125,9 +125,21 @@ class Bench:
     def start(self) -> None:
         """Begin (or go on with) the plan in a console of its own."""
         self.console = subprocess.Popen(
-            [*COMMAND, "replay", str(self.plan), "--hosts", str(self.hosts), "--store", str(self.store), "--json", "-v"],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            [
+                *COMMAND,
+                "replay",
+                str(self.plan),
+                "--hosts",
+                str(self.hosts),
+                "--store",
+                str(self.store),
+                "--json",
+                "-v",
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         self.errors, self._lines = [], []
         self._readers = [
             threading.Thread(target=_collect, args=(self.console.stdout, self._lines)),
@@ -513,59 +525,88 @@ def step_clock(bench: Bench) -> None:
 
 FAULTS: tuple[Fault, ...] = (
     Fault(
-        name="connection cut", strike=cut_tcp("snk1"), says="snk1 lost: ", codes=frozenset({"link_lost"}), root=True,
+        name="connection cut",
+        strike=cut_tcp("snk1"),
+        says="snk1 lost: ",
+        codes=frozenset({"link_lost"}),
+        root=True,
     ),
     Fault(
-        name="connection of the UUT cut", strike=cut_tcp("uut"), says="uut lost: ", codes=frozenset({"link_lost"}),
-        soak_only=True, root=True,
+        name="connection of the UUT cut",
+        strike=cut_tcp("uut"),
+        says="uut lost: ",
+        codes=frozenset({"link_lost"}),
+        soak_only=True,
+        root=True,
     ),
     Fault(
-        name="sshd killed", strike=kill_sshd, says="snk1 lost: ", codes=frozenset({"link_lost"}), ssh_server="openssh",
-        root=True, tools=("sshd", "pgrep"),
+        name="sshd killed",
+        strike=kill_sshd,
+        says="snk1 lost: ",
+        codes=frozenset({"link_lost"}),
+        ssh_server="openssh",
+        root=True,
+        tools=("sshd", "pgrep"),
     ),
     Fault(name="agent killed", strike=kill_agent("snk1"), says="snk1 lost: ", codes=frozenset({"link_lost"})),
     Fault(
-        name="agent of the UUT killed", strike=kill_agent("uut"), says="uut lost", codes=frozenset({"link_lost"}),
+        name="agent of the UUT killed",
+        strike=kill_agent("uut"),
+        says="uut lost",
+        codes=frozenset({"link_lost"}),
         soak_only=True,
     ),
     Fault(
         name="agent and keeper killed", strike=kill_agent_and_keeper, says="snk1 lost", codes=frozenset({"link_lost"})
     ),
     Fault(
-        name="node gone and back", strike=kill_node("src1"), heal=revive("src1"), says="src1 lost: ",
+        name="node gone and back",
+        strike=kill_node("src1"),
+        heal=revive("src1"),
+        says="src1 lost: ",
         codes=frozenset({"link_lost"}),
     ),
     Fault(
-        name="UUT gone and back", strike=kill_node("uut"), heal=revive("uut"), says="uut lost: ",
+        name="UUT gone and back",
+        strike=kill_node("uut"),
+        heal=revive("uut"),
+        says="uut lost: ",
         codes=frozenset({"link_lost"}),
     ),
     Fault(name="carrier down", strike=carrier_down, heal=carrier_up, codes=frozenset({"carrier_changed"})),
     Fault(name="tcpdump killed", strike=kill_tcpdump, codes=frozenset({"capture_missing"})),
     Fault(
-        name="sink's disk full", prepare=small_disk, strike=fill_disk,
+        name="sink's disk full",
+        prepare=small_disk,
+        strike=fill_disk,
         codes=frozenset({"capture_missing", "capture_incomplete"}),
     ),
-    Fault(
-        name="capture drops", prepare=small_buffer, strike=slow_tcpdump, codes=frozenset({"capture_incomplete"})
-    ),
-    Fault(
-        name="generator slowed", strike=slow_sender, codes=frozenset({"offered_short", "duration_stretched"})
-    ),
+    Fault(name="capture drops", prepare=small_buffer, strike=slow_tcpdump, codes=frozenset({"capture_incomplete"})),
+    Fault(name="generator slowed", strike=slow_sender, codes=frozenset({"offered_short", "duration_stretched"})),
     Fault(name="guest killed", strike=kill_guest, codes=frozenset({"guest_changed", "interface_gone"})),
     Fault(name="console killed", strike=console(signal.SIGKILL), status=frozenset({-signal.SIGKILL})),
     Fault(name="console frozen", strike=freeze_console, status=frozenset({-signal.SIGKILL})),
     Fault(
-        name="console out of disk", prepare=small_store, strike=fill_store, status=frozenset({2}), root=True,
+        name="console out of disk",
+        prepare=small_store,
+        strike=fill_store,
+        status=frozenset({2}),
+        root=True,
         says=r"(?i)cannot save run .*(full|no space)",
     ),
     Fault(
-        name="store locked by another", strike=lock_store, status=frozenset({2}),
+        name="store locked by another",
+        strike=lock_store,
+        status=frozenset({2}),
         says="cannot save run .*another process has kept it locked",
     ),
     Fault(
-        name="Ctrl-C", strike=console(signal.SIGINT), status=frozenset({130}), says="stopping; what was measured is saved",
+        name="Ctrl-C",
+        strike=console(signal.SIGINT),
+        status=frozenset({130}),
+        says="stopping; what was measured is saved",
         codes=frozenset({"aborted"}),
     ),
     Fault(name="Ctrl-C twice", strike=console(signal.SIGINT, signal.SIGTERM), status=frozenset({130}), says="stopping"),
     Fault(name="clock stepped", prepare=own_clock, strike=step_clock, codes=frozenset({"clock_stepped"})),
-)  # fmt: skip
+)

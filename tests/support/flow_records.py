@@ -6,35 +6,35 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from labconsole.experiments.flow.figures import (
+from labconsole.experiments.flow.limiters import KIND
+from labconsole.experiments.flow.rates import (
     HEADER_BYTES,
+    derive_shared_time,
     line_bps,
     offered_bps,
     own_rate,
     sent_for_s,
-    shared,
     start_skew_s,
 )
-from labconsole.experiments.flow.inward import GuestCounts, InwardGuest, InwardWindow
-from labconsole.experiments.flow.inward_found import inward_skew_s, inward_sum, receiver_seen, source_seen
-from labconsole.experiments.flow.limiters import KIND
+from labconsole.experiments.flow.receive import GuestCounts, ReceiveWindow, ReceivingGuest
+from labconsole.experiments.flow.receive_results import build_receiver, build_source, receive_skew_s, sum_received
 from labconsole.experiments.flow.ring import ring_sum
 from labconsole.experiments.flow.script import SINK_ADDRESS, Sending
-from labconsole.experiments.flow.verdict import inward_shown, ring_shown, shown_reasons
+from labconsole.experiments.flow.verdict import derive_reasons, derive_receive_reasons, derive_ring_reasons
 from labconsole.measure.counts import CounterSample
 from labconsole.model.record.crew_trial import CrewTrialRef
 from labconsole.model.record.flow import (
     FlowRecord,
     FlowRequested,
-    FlowSeen,
-    LimiterSeen,
-    RingSeen,
-    SenderSeen,
-    SinkSeen,
+    LimiterRecord,
+    RingGuestRecord,
+    SenderRecord,
+    SinkFlowRecord,
+    SinkRecord,
 )
 from labconsole.model.record.run import InForce, SetUp
 from labconsole.model.tolerances import Tolerances
-from labconsole.verdict.consequences import weighed
+from labconsole.verdict.reason_tree import weighed
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.generator import SentStream
 
@@ -42,11 +42,11 @@ ORIGIN_NS = 1_790_000_000_000_000_000
 PAYLOAD_BYTES = 1472
 
 
-def flow(guest: str, packets: Sequence[int], *, port: int, begin_bin: int = 0, bin_s: float = 1.0) -> FlowSeen:
+def flow(guest: str, packets: Sequence[int], *, port: int, begin_bin: int = 0, bin_s: float = 1.0) -> SinkFlowRecord:
     """``packets``: in every bin from ``begin_bin`` on, spread evenly over each."""
     bin_ns = round(bin_s * 1e9)
     total, last_bin = sum(packets), begin_bin + len(packets)
-    return FlowSeen(
+    return SinkFlowRecord(
         guest=guest,
         flow=1,
         udp_source_port=port,
@@ -82,36 +82,68 @@ def flow_record(
     )
     bins = max(first + len(own) for own, first in zip(packets, begin, strict=True))
     requested = FlowRequested(
-        platform=platform, guests=len(names), cpu="any", offered_bps=100_000_000, limits_bps=limits_bps, greedy=1,
-        second_after_s=second_after_s, payload_bytes=PAYLOAD_BYTES, duration_s=bins * bin_s, bin_s=bin_s,
-    )  # fmt: skip
-    common = shared(flows, names, ORIGIN_NS, PAYLOAD_BYTES, bin_s)
-    told = found_limits if found_limits is not None else [
-        limits_bps[place % len(limits_bps)] if limits_bps else None for place in range(len(names))
-    ]  # fmt: skip
+        platform=platform,
+        guests=len(names),
+        cpu="any",
+        offered_bps=100_000_000,
+        limits_bps=limits_bps,
+        greedy=1,
+        second_after_s=second_after_s,
+        payload_bytes=PAYLOAD_BYTES,
+        duration_s=bins * bin_s,
+        bin_s=bin_s,
+    )
+    common = derive_shared_time(flows, names, ORIGIN_NS, PAYLOAD_BYTES, bin_s)
+    told = (
+        found_limits
+        if found_limits is not None
+        else [limits_bps[place % len(limits_bps)] if limits_bps else None for place in range(len(names))]
+    )
     senders = tuple(
-        SenderSeen(
-            guest=each.guest, address=f"198.18.64.{place + 1}", mac=f"02:6c:77:00:00:{place:02x}",
-            host_interface=f"lcg{place + 1}", host_packets=each.packets,
+        SenderRecord(
+            guest=each.guest,
+            address=f"198.18.64.{place + 1}",
+            mac=f"02:6c:77:00:00:{place:02x}",
+            host_interface=f"lcg{place + 1}",
+            host_packets=each.packets,
             offered_bps=offered_bps(each.packets, sent_for_s(flows, each.guest), PAYLOAD_BYTES),
-            limiter=LimiterSeen(kind=KIND, interface=f"lcq{place + 1}", rate_bps=told[place], burst_bytes=3028,
-                                passed_packets=each.packets, dropped_packets=0) if limits_bps else None,
-            exit_status=0, output="", packets=each.packets, lost_packets=0,
+            limiter=LimiterRecord(
+                kind=KIND,
+                interface=f"lcq{place + 1}",
+                rate_bps=told[place],
+                burst_bytes=3028,
+                passed_packets=each.packets,
+                dropped_packets=0,
+            )
+            if limits_bps
+            else None,
+            exit_status=0,
+            output="",
+            packets=each.packets,
+            lost_packets=0,
             payload_bps=own_rate(flows, each.guest, PAYLOAD_BYTES),
             shared_bps=(common.each_bps or {}).get(each.guest),
         )
         for place, each in enumerate(flows)
-    )  # fmt: skip
+    )
     total = sum(each.packets for each in flows)
-    sink = SinkSeen(
-        node="snk1", interface="eth0", address=SINK_ADDRESS, mac="02:00:00:00:00:09", captured_packets=total,
-        dropped_packets=0, nic_packets=total, other_packets=0, foreign_packets=0, fragments=0,
-    )  # fmt: skip
+    sink = SinkRecord(
+        node="snk1",
+        interface="eth0",
+        address=SINK_ADDRESS,
+        mac="02:00:00:00:00:09",
+        captured_packets=total,
+        dropped_packets=0,
+        nic_packets=total,
+        other_packets=0,
+        foreign_packets=0,
+        fragments=0,
+    )
     skew_s = start_skew_s(flows, names, second_after_s)
     limits = Tolerances()
     most_bps = line_bps(100_000_000, PAYLOAD_BYTES)
     verdict = weighed(
-        shown_reasons(
+        derive_reasons(
             requested,
             flows,
             senders,
@@ -124,20 +156,48 @@ def flow_record(
         )
     )
     values: dict[str, Any] = {
-        "flow_id": flow_id, "started_at": f"2026-01-01T00:00:{block:02d}.{repetition:06d}Z",
-        "finished_at": "2026-01-01T00:01:00.000000Z", "testbed": "lab", "testbed_fingerprint": "f" * 16,
-        "emulated": False, "operator": "ann", "labconsole_version": "0",
-        "plan": CrewTrialRef(name="p", hash=f"flow-{platform}{limits_bps}{len(names)}{second_after_s}{block}{repetition}",
-                             point=0, block=block, repetition=repetition, position=1, seed=1, set_ups=3, repetitions=1),
-        "requested": requested, "link_speed_bps": 100_000_000, "line_bps": most_bps, "origin_ns": ORIGIN_NS,
-        "set_up": SetUp(id=f"set-up-{platform}-{block}", started_at="2026-01-01T00:00:00.000000Z", setup_s=1.0, trial=1),
-        "flows": flows, "senders": senders, "sink": sink, "shared_from": common.first, "shared_to": common.stop,
-        "sum_bps": common.sum_bps, "jain": common.jain,
-        "line_ratio": None if common.sum_bps is None else common.sum_bps / most_bps, "start_skew_s": skew_s,
-        "swapped_pages": 0, "verdict": verdict, "attestation": {}, "environment": {"nodes": {"uut": {"facts": {"boot_id": "boot-1"}}}},
+        "flow_id": flow_id,
+        "started_at": f"2026-01-01T00:00:{block:02d}.{repetition:06d}Z",
+        "finished_at": "2026-01-01T00:01:00.000000Z",
+        "testbed": "lab",
+        "testbed_fingerprint": "f" * 16,
+        "emulated": False,
+        "operator": "ann",
+        "labconsole_version": "0",
+        "plan": CrewTrialRef(
+            name="p",
+            hash=f"flow-{platform}{limits_bps}{len(names)}{second_after_s}{block}{repetition}",
+            point=0,
+            block=block,
+            repetition=repetition,
+            position=1,
+            seed=1,
+            set_ups=3,
+            repetitions=1,
+        ),
+        "requested": requested,
+        "link_speed_bps": 100_000_000,
+        "line_bps": most_bps,
+        "origin_ns": ORIGIN_NS,
+        "set_up": SetUp(
+            id=f"set-up-{platform}-{block}", started_at="2026-01-01T00:00:00.000000Z", setup_s=1.0, trial=1
+        ),
+        "flows": flows,
+        "senders": senders,
+        "sink": sink,
+        "shared_from": common.first,
+        "shared_to": common.stop,
+        "sum_bps": common.sum_bps,
+        "jain": common.jain,
+        "line_ratio": None if common.sum_bps is None else common.sum_bps / most_bps,
+        "start_skew_s": skew_s,
+        "swapped_pages": 0,
+        "verdict": verdict,
+        "attestation": {},
+        "environment": {"nodes": {"uut": {"facts": {"boot_id": "boot-1"}}}},
         "in_force": InForce(tolerances=limits.model_dump(), settle_s=None, drain_s=None),
         "status": "failed" if verdict.status == "invalid" else "done",
-    }  # fmt: skip
+    }
     return FlowRecord(**(values | changes))
 
 
@@ -157,29 +217,56 @@ def ring_record(
     into = [None if each is None else round(each * (1 - lost_ratio)) for each in (counted[-1:] + counted[:-1])]
     rates = [None if each is None or not window_s else each * 8 / window_s for each in counted]
     ring = tuple(
-        RingSeen(
-            guest=name, to=names[(place + 1) % len(names)], address=f"198.18.64.{place + 1}",
-            mac=f"02:6c:77:00:00:{place:02x}", host_interface=f"lcg{place + 1}", out_bytes=counted[place],
-            in_bytes=into[place], out_bps=rates[place], said_bps=out_bps[place],
-            limiter=LimiterSeen(kind=KIND, interface=f"lcq{place + 1}", rate_bps=limits_bps[place % len(limits_bps)],
-                                burst_bytes=3028, passed_packets=1, dropped_packets=0) if limits_bps else None,
-            exit_status=exits[place] if exits else 0, output="",
+        RingGuestRecord(
+            guest=name,
+            to=names[(place + 1) % len(names)],
+            address=f"198.18.64.{place + 1}",
+            mac=f"02:6c:77:00:00:{place:02x}",
+            host_interface=f"lcg{place + 1}",
+            out_bytes=counted[place],
+            in_bytes=into[place],
+            out_bps=rates[place],
+            said_bps=out_bps[place],
+            limiter=LimiterRecord(
+                kind=KIND,
+                interface=f"lcq{place + 1}",
+                rate_bps=limits_bps[place % len(limits_bps)],
+                burst_bytes=3028,
+                passed_packets=1,
+                dropped_packets=0,
+            )
+            if limits_bps
+            else None,
+            exit_status=exits[place] if exits else 0,
+            output="",
         )
         for place, name in enumerate(names)
-    )  # fmt: skip
+    )
     requested = base.requested.model_copy(
         update={"guests": len(names), "pattern": "ring", "limits_bps": limits_bps, "duration_s": 4.0}
     )
-    verdict = weighed(ring_shown(requested, ring, window_s, 0, None))
+    verdict = weighed(derive_ring_reasons(requested, ring, window_s, 0, None))
     sum_bps, jain = ring_sum(ring)
     return base.model_copy(
         update={
-            "requested": requested, "ring": ring, "window_s": window_s, "sum_bps": sum_bps, "jain": jain, "flows": (),
-            "senders": (), "sink": None, "origin_ns": None, "shared_from": None, "shared_to": None, "line_ratio": None,
-            "start_skew_s": None, "verdict": verdict, "status": "failed" if verdict.status == "invalid" else "done",
+            "requested": requested,
+            "ring": ring,
+            "window_s": window_s,
+            "sum_bps": sum_bps,
+            "jain": jain,
+            "flows": (),
+            "senders": (),
+            "sink": None,
+            "origin_ns": None,
+            "shared_from": None,
+            "shared_to": None,
+            "line_ratio": None,
+            "start_skew_s": None,
+            "verdict": verdict,
+            "status": "failed" if verdict.status == "invalid" else "done",
             "failure": verdict.reasons[0].detail if verdict.status == "invalid" else None,
         }
-    )  # fmt: skip
+    )
 
 
 def inward_record(
@@ -201,17 +288,35 @@ def inward_record(
 
     def stream(name: str, packets: int | None) -> SentStream:
         return SentStream(
-            stream=name, generator="pktgen", version=None, interface="eth1", sent_packets=packets, errors=0,
-            error_text=None, started_monotonic_ns=10**9, stopped_monotonic_ns=3 * 10**9, started_wall_ns=None,
-            elapsed_ns=round(sent_s * 1e9), idle_ns=None, delay_ns=1, burst_packets=None, requested_count=packets,
-            stopped_by="count", raw=None,
-        )  # fmt: skip
+            stream=name,
+            generator="pktgen",
+            version=None,
+            interface="eth1",
+            sent_packets=packets,
+            errors=0,
+            error_text=None,
+            started_monotonic_ns=10**9,
+            stopped_monotonic_ns=3 * 10**9,
+            started_wall_ns=None,
+            elapsed_ns=round(sent_s * 1e9),
+            idle_ns=None,
+            delay_ns=1,
+            burst_packets=None,
+            requested_count=packets,
+            stopped_by="count",
+            raw=None,
+        )
 
     guests = [
-        InwardGuest(name=name, address=f"198.18.64.{place + 1}", mac=f"02:6c:77:00:00:{place:02x}",
-                    host_interface=f"lcg{place + 1}", own_stack=True)
+        ReceivingGuest(
+            name=name,
+            address=f"198.18.64.{place + 1}",
+            mac=f"02:6c:77:00:00:{place:02x}",
+            host_interface=f"lcg{place + 1}",
+            own_stack=True,
+        )
         for place, name in enumerate(names)
-    ]  # fmt: skip
+    ]
     uut, nic, counted = {}, [0] * len(STAT_NAMES), {}
     none = GuestCounts(nic=0, others=0, ip=0, udp=0, socket_full=0, no_reader=0, errors=0, reader=True)
     for place, (each, packets) in enumerate(zip(guests, sent, strict=True)):
@@ -221,10 +326,15 @@ def inward_record(
         at_ip = at_nic - lost.get("guest_udp", 0)
         refused = {key: lost.get(f"guest_{key}", 0) for key in ("socket_full", "no_reader", "errors")}
         told = GuestCounts(
-            nic=at_nic, others=0, ip=at_ip, udp=at_ip - sum(refused.values()) - lost.get("guest_unread", 0),
-            socket_full=refused["socket_full"], no_reader=refused["no_reader"],
-            errors=refused["errors"] + refused["socket_full"], reader=True,
-        )  # fmt: skip
+            nic=at_nic,
+            others=0,
+            ip=at_ip,
+            udp=at_ip - sum(refused.values()) - lost.get("guest_unread", 0),
+            socket_full=refused["socket_full"],
+            no_reader=refused["no_reader"],
+            errors=refused["errors"] + refused["socket_full"],
+            reader=True,
+        )
         counted[each.name] = (none, replace(told, **(guest or {})) if place == 0 else told)
         uut["", str(each.host_interface)] = list(nic)
         uut["", str(each.host_interface)][STAT_NAMES.index("tx_packets")] = handed
@@ -235,27 +345,38 @@ def inward_record(
     def snapshot(values: Mapping[tuple[str, str], list[int]]) -> dict[tuple[str, str], CounterSample]:
         return {key: CounterSample(1, tuple(each)) for key, each in values.items()}
 
-    window = InwardWindow(
+    window = ReceiveWindow(
         sent={each.name: stream(each.name, packets) for each, packets in zip(guests, sent, strict=True)},
         before=(snapshot(dict.fromkeys(uut, nic)), snapshot({("", "eth1"): nic})),
         after=(snapshot(uut), snapshot({("", "eth1"): at_source})),
         counted=counted,
     )
-    receivers = tuple(receiver_seen(each, window, PAYLOAD_BYTES) for each in guests)
-    seen = source_seen("src1", "eth1", "02:00:00:00:00:08", "eth1", window, "pktgen").model_copy(update=source or {})
+    receivers = tuple(build_receiver(each, window, PAYLOAD_BYTES) for each in guests)
+    seen = build_source("src1", "eth1", "02:00:00:00:00:08", "eth1", window, "pktgen").model_copy(update=source or {})
     requested = base.requested.model_copy(
         update={"guests": len(names), "pattern": "in", "duration_s": sent_s, "offered_bps": offered}
     )
-    (sum_bps, jain), skew_s = inward_sum(receivers), inward_skew_s(receivers)
+    (sum_bps, jain), skew_s = sum_received(receivers), receive_skew_s(receivers)
     most_bps = line_bps(base.link_speed_bps, PAYLOAD_BYTES)
-    verdict = weighed(inward_shown(requested, receivers, seen, skew_s, 0, None, Tolerances()))
+    verdict = weighed(derive_receive_reasons(requested, receivers, seen, skew_s, 0, None, Tolerances()))
     return base.model_copy(
         update={
-            "requested": requested, "receivers": receivers, "source": seen, "sum_bps": sum_bps, "jain": jain,
-            "line_ratio": None if sum_bps is None else sum_bps / most_bps, "start_skew_s": skew_s, "flows": (),
+            "requested": requested,
+            "receivers": receivers,
+            "source": seen,
+            "sum_bps": sum_bps,
+            "jain": jain,
+            "line_ratio": None if sum_bps is None else sum_bps / most_bps,
+            "start_skew_s": skew_s,
+            "flows": (),
             "line_bps": most_bps,
-            "senders": (), "sink": None, "origin_ns": None, "shared_from": None, "shared_to": None, "verdict": verdict,
+            "senders": (),
+            "sink": None,
+            "origin_ns": None,
+            "shared_from": None,
+            "shared_to": None,
+            "verdict": verdict,
             "status": "failed" if verdict.status == "invalid" else "done",
             "failure": verdict.reasons[0].detail if verdict.status == "invalid" else None,
         }
-    )  # fmt: skip
+    )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from labconsole.experiments.flow.disk import beside_work
-from labconsole.experiments.flow.weights import link_bps, weights_seen
-from labconsole.model.disk_beside import DiskBeside
-from labconsole.model.record.flow import DiskBesideSeen, FlowRecord
+from labconsole.experiments.flow.disk import derive_rates_around
+from labconsole.experiments.flow.weights import derive_weights, link_bps
+from labconsole.model.background_disk_job import DiskBeside
+from labconsole.model.record.flow import BackgroundDiskRecord, FlowRecord
 from labconsole.model.weights import WeightSteps
 from labconsole.wire.queues import TakenChange, TakenChanges
 from support.flow_records import ORIGIN_NS, flow_record
@@ -32,10 +32,15 @@ def taken(steps: WeightSteps, late_ns: Sequence[int | None] = (), **changes: Any
         late = late_ns[number] if number < len(late_ns) else 0
         found.append(
             TakenChange(
-                due_ns=due_ns, taken_ns=None if late is None else due_ns + late, read_ns=due_ns, rates_bps=list(own),
-                kept_bps=list(own), complaint="No such file or directory" if late is None else None, **changes,
+                due_ns=due_ns,
+                taken_ns=None if late is None else due_ns + late,
+                read_ns=due_ns,
+                rates_bps=list(own),
+                kept_bps=list(own),
+                complaint="No such file or directory" if late is None else None,
+                **changes,
             )
-        )  # fmt: skip
+        )
     return TakenChanges(looked_ns=BEGUN_NS - 1, begun_ns=BEGUN_NS, changes=found)
 
 
@@ -45,10 +50,15 @@ def weighted(steps: WeightSteps, shares: Sequence[float], said: TakenChanges | N
     base = flow_record([first, [BIN_PACKETS - each for each in first]], bin_s=0.1)
     requested = base.requested.model_copy(update={"weights": steps})
     kept_bps = steps.rates_bps(ALL_BPS, (ALL_BPS, ALL_BPS))[-1]
-    seen = weights_seen(
-        requested, base.flows, ["g1", "g2"], (base.shared_from, base.shared_to), all_bps=ALL_BPS,
-        taken=said or taken(steps), kept_bps=kept_bps,
-    )  # fmt: skip
+    seen = derive_weights(
+        requested,
+        base.flows,
+        ["g1", "g2"],
+        (base.shared_from, base.shared_to),
+        all_bps=ALL_BPS,
+        taken=said or taken(steps),
+        kept_bps=kept_bps,
+    )
     return base.model_copy(update={"requested": requested, "weights": seen})
 
 
@@ -58,12 +68,19 @@ def stalled(during: int, **changes: Any) -> FlowRecord:
     asked = DiskBeside(from_s=4, to_s=6)
     requested = base.requested.model_copy(update={"guests": 2, "disk": asked})
     values: dict[str, Any] = {
-        "guest": "g2", "address": "198.18.64.2", "mac": "02:6c:77:00:00:01", "job": "disk-mixed", "size": 2,
-        "exit_status": 0, "output": "READ 1 WRITTEN 1", "mark_packets": 4, "start_ns": ORIGIN_NS + 4 * SECOND,
+        "guest": "g2",
+        "address": "198.18.64.2",
+        "mac": "02:6c:77:00:00:01",
+        "job": "disk-mixed",
+        "size": 2,
+        "exit_status": 0,
+        "output": "READ 1 WRITTEN 1",
+        "mark_packets": 4,
+        "start_ns": ORIGIN_NS + 4 * SECOND,
         "end_ns": ORIGIN_NS + 6 * SECOND,
-    }  # fmt: skip
-    seen = DiskBesideSeen(**(values | changes))
-    seen = seen.model_copy(update=beside_work(seen, base.flows, ["g1"], ORIGIN_NS, requested))
+    }
+    seen = BackgroundDiskRecord(**(values | changes))
+    seen = seen.model_copy(update=derive_rates_around(seen, base.flows, ["g1"], ORIGIN_NS, requested))
     assert base.sink is not None
     came = base.sink.captured_packets + 4
     sink = base.sink.model_copy(update={"captured_packets": came, "nic_packets": came})

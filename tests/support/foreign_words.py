@@ -14,16 +14,87 @@ from markdown_it.token import Token
 from support.fuzzing import harmful
 
 PIECES = (
-    "\x1b]0;t\x07", "\x1b[2J", "\x9b31m", "\u202e", "\u2066", "\0", "\ufffe", "\x0b", "\x85", "\u2028", "\ud800",
-    "\r\n", "\n\n", "\n", "\t", " ",
-    "<img src=x onerror=1>", "<script>", "</text><script/>", "]]>", "<!--", "&lt;b&gt;", "&#64;me", "&",
-    "![i](http://e.example/i)", "[l](javascript:x)", "[l]: http://e.example", "<http://e.example>", "<m@e.example>",
-    "http://e.example", "www.e.example", "me@e.example", "@team", "#12", "GH-12", "# h", "- x", "1. x", "2026) x", "> q",
+    "\x1b]0;t\x07",
+    "\x1b[2J",
+    "\x9b31m",
+    "\u202e",
+    "\u2066",
+    "\0",
+    "\ufffe",
+    "\x0b",
+    "\x85",
+    "\u2028",
+    "\ud800",
+    "\r\n",
+    "\n\n",
+    "\n",
+    "\t",
+    " ",
+    "<img src=x onerror=1>",
+    "<script>",
+    "</text><script/>",
+    "]]>",
+    "<!--",
+    "&lt;b&gt;",
+    "&#64;me",
+    "&",
+    "![i](http://e.example/i)",
+    "[l](javascript:x)",
+    "[l]: http://e.example",
+    "<http://e.example>",
+    "<m@e.example>",
+    "http://e.example",
+    "www.e.example",
+    "me@e.example",
+    "@team",
+    "#12",
+    "GH-12",
+    "# h",
+    "- x",
+    "1. x",
+    "2026) x",
+    "> q",
     "---",
-    "| a | b |", "`", "``", "```", "**b**", "__b__", "a_b_c", "_", "~~s~~", "!", "\\", "\\|",
-    "$\\frac$", "$x$", "\\input{x}", "\\\\[9cm]", "[9cm]", "%", "{", "}", "^_&", "*",
-    "=1+1", "+1+1", "-1+1", "@SUM(1)", "\t=1", ";=1", "\n=1", "\uff1d1", "'", '"', ",", ";", "raw", "1 000",
-)  # fmt: skip
+    "| a | b |",
+    "`",
+    "``",
+    "```",
+    "**b**",
+    "__b__",
+    "a_b_c",
+    "_",
+    "~~s~~",
+    "!",
+    "\\",
+    "\\|",
+    "$\\frac$",
+    "$x$",
+    "\\input{x}",
+    "\\\\[9cm]",
+    "[9cm]",
+    "%",
+    "{",
+    "}",
+    "^_&",
+    "*",
+    "=1+1",
+    "+1+1",
+    "-1+1",
+    "@SUM(1)",
+    "\t=1",
+    ";=1",
+    "\n=1",
+    ';"=1;',
+    '\t"=1\t',
+    '"=1+1"',
+    "\uff1d1",
+    "'",
+    '"',
+    ",",
+    ";",
+    "raw",
+    "1 000",
+)
 """What terminals, pages, forges, LaTeX, spreadsheets and matplotlib would obey, and what ends their quotations."""
 
 WORDS = st.lists(st.sampled_from(PIECES) | st.text(max_size=4), min_size=1, max_size=6).map("".join)
@@ -52,20 +123,21 @@ def check_spreadsheet(text: str, columns: int | None = None) -> list[list[str]]:
     """The rows of a CSV file. Fails where a spreadsheet, by whatever separator it reads, would see a formula."""
     assert not harmful(text)
     rows = list(csv.reader(io.StringIO(text, newline=""), strict=True))
-    for row in rows:
-        assert columns is None or len(row) == columns, row
-        for cell in row:
-            for part in re.split(r"[;\t\n]", cell):
-                assert not _FORMULA.match(part) or is_number(part), cell
+    assert columns is None or {len(row) for row in rows} <= {columns}, rows
+    for separator in ",;\t":
+        for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator):
+            for cell in row:
+                for part in re.split(r"[;\t\n]", cell):
+                    assert not _FORMULA.match(part) or is_number(part), cell
     return rows
 
 
 def check_tabs(text: str, columns: int | None = None) -> None:
-    """The same for lines with tabs."""
+    """The same for lines with tabs, from which a spreadsheet takes quotes as from a CSV file."""
     assert not harmful(text)
     for line in text.splitlines():
-        cells = line.split("\t")
-        assert columns is None or len(cells) == columns, line
+        cells = next(csv.reader([line], delimiter="\t"))
+        assert columns is None or len(cells) == len(line.split("\t")) == columns, line
         for cell in cells:
             assert not _FORMULA.match(cell) or _TSV_NUMBER.fullmatch(cell), cell
 

@@ -54,10 +54,25 @@ def begun(status: lab.LabStatus, store: Path, platform: str) -> subprocess.Popen
     """A run of some seconds that has begun to forward."""
     name = status.spec.name
     process = subprocess.Popen(
-        [*COMMAND, "run", "--platform", platform, "--target", "1Mbit", "--duration", "5", "--json",
-         "--hosts", str(status.hosts_file), "--store", str(store)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [
+            *COMMAND,
+            "run",
+            "--platform",
+            platform,
+            "--target",
+            "1Mbit",
+            "--duration",
+            "5",
+            "--json",
+            "--hosts",
+            str(status.hosts_file),
+            "--store",
+            str(store),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
     def forwarded() -> int:
         assert process.poll() is None, process.stderr and process.stderr.read()

@@ -12,7 +12,7 @@ import pytest
 
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.runner import PlanRunner
-from labconsole.engine.trial.order import TrialOrder
+from labconsole.engine.trial.request import TrialRequest
 from labconsole.errors import Aborted, ConfigError
 from labconsole.experiments.search.procedure import LoadSearch
 from labconsole.experiments.search.steps import LoadSearches
@@ -42,7 +42,7 @@ class Stopped:
     def nodes_of(self, request: DesignPoint) -> list[str]:
         return ["uut"]
 
-    def announce_guest_trial(self, request: object, words: str, plan: str | None) -> None:
+    def announce_guest_trial(self, request: object, description: str, plan: str | None) -> None:
         return
 
     async def renew_lease(self, left_s: float | None) -> None:
@@ -58,7 +58,7 @@ class Stopped:
     async def batch(self, request: DesignPoint, **_: Any) -> AsyncIterator[Callable[..., Awaitable[RunRecord]]]:
         yield self.take
 
-    async def take(self, order: TrialOrder) -> RunRecord:
+    async def take(self, order: TrialRequest) -> RunRecord:
         assert order.plan is not None
         self.asked = {
             "trial": order.plan.repetition,

@@ -11,7 +11,7 @@ from typing import Any
 from labconsole.api.testbed import open_session
 from labconsole.engine.live.events import Phase, PhaseChanged
 from labconsole.engine.testbed import Testbed
-from labconsole.engine.trial.order import Take, TrialOrder
+from labconsole.engine.trial.request import Take, TrialRequest
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import load_inventory
 from labconsole.model.record.run import RunRecord
@@ -51,7 +51,7 @@ async def take_while(
             sending.set()
 
     unsubscribe = session.subscribe(listen)
-    trial = asyncio.ensure_future(take(TrialOrder(request=request, tolerances=tolerances)))
+    trial = asyncio.ensure_future(take(TrialRequest(request=request, tolerances=tolerances)))
     try:
         await sending.wait()
         await asyncio.sleep(0.2)  # into the traffic: the word is given a little ahead

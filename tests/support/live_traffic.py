@@ -23,9 +23,18 @@ class KnownTraffic:
     """One stream sent at ``pps``, of which ``loss_ratio`` never arrives; ``clock_error_ns``: what a link has wrong."""
 
     def __init__(
-        self, telemetry: Telemetry, live: LiveStreams, stream: Stream, *, pps: float, loss_ratio: float,
-        seconds: float, clock_error_ns: int = 200_000, jitter_ns: int = 80_000_000, seed: int = 1,
-    ) -> None:  # fmt: skip
+        self,
+        telemetry: Telemetry,
+        live: LiveStreams,
+        stream: Stream,
+        *,
+        pps: float,
+        loss_ratio: float,
+        seconds: float,
+        clock_error_ns: int = 200_000,
+        jitter_ns: int = 80_000_000,
+        seed: int = 1,
+    ) -> None:
         self._telemetry, self._live, self._stream = telemetry, live, stream
         self._pps, self._loss_ratio, self._end_ns = pps, loss_ratio, BEGUN_NS + round(seconds * 1e9)
         self._clock_error_ns, self._jitter_ns = clock_error_ns, jitter_ns
@@ -37,9 +46,7 @@ class KnownTraffic:
 
     def _progress(self, at_ns: int) -> None:
         source, theirs_ns = self._stream.source.node, at_ns + OFFSETS_NS[self._stream.source.node]
-        said = StreamProgress(
-            stream=self._stream.name, sent_packets=self.sent(at_ns), errors=0, monotonic_ns=theirs_ns
-        )  # fmt: skip
+        said = StreamProgress(stream=self._stream.name, sent_packets=self.sent(at_ns), errors=0, monotonic_ns=theirs_ns)
         event = GeneratorProgress(monotonic_ns=theirs_ns + 50_000, streams=[said])
         self._live.add_progress(source, event)
 
@@ -58,11 +65,24 @@ class KnownTraffic:
     def _done(self) -> None:
         theirs_ns = self._end_ns + OFFSETS_NS[self._stream.source.node]
         said = SentStream(
-            stream=self._stream.name, generator="afpacket", version=None, interface="eth1",
-            sent_packets=self.sent(self._end_ns), errors=0, error_text=None,
-            started_monotonic_ns=theirs_ns - 1, stopped_monotonic_ns=theirs_ns, started_wall_ns=1, elapsed_ns=1,
-            idle_ns=0, delay_ns=0, burst_packets=1, requested_count=None, stopped_by="duration", raw=None,
-        )  # fmt: skip
+            stream=self._stream.name,
+            generator="afpacket",
+            version=None,
+            interface="eth1",
+            sent_packets=self.sent(self._end_ns),
+            errors=0,
+            error_text=None,
+            started_monotonic_ns=theirs_ns - 1,
+            stopped_monotonic_ns=theirs_ns,
+            started_wall_ns=1,
+            elapsed_ns=1,
+            idle_ns=0,
+            delay_ns=0,
+            burst_packets=1,
+            requested_count=None,
+            stopped_by="duration",
+            raw=None,
+        )
         self._live.finished(self._stream.source.node, [said])
 
     def reports(self) -> Iterator[float]:

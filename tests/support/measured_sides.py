@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from labconsole.cli.main import main
-from labconsole.engine.crew_step import failure_of
+from labconsole.engine.crew_step import describe_failure
 from labconsole.model.jobs import JOBS
 from labconsole.model.record.job import JobRecord
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.model.record.kinds import record_kinds
 from labconsole.model.record.run import Verdict
-from labconsole.model.record.search import GoalFound, SearchRecord
+from labconsole.model.record.search import GoalRecord, SearchRecord
 from labconsole.store.exchange.importing import import_records
 from labconsole.store.open import open_store
 from labconsole.verdict.reasons import reason
@@ -60,10 +60,15 @@ def unseen(record: JobRecord) -> JobRecord:
     verdict = Verdict(status="invalid", reasons=(reason("guests_missing", "no answer"),))
     return record.model_copy(
         update={
-            "set_up": None, "copies": (), "attestation": {}, "program": None, "verdict": verdict, "status": "failed",
-            "failure": failure_of(verdict),
+            "set_up": None,
+            "copies": (),
+            "attestation": {},
+            "program": None,
+            "verdict": verdict,
+            "status": "failed",
+            "failure": describe_failure(verdict),
         }
-    )  # fmt: skip
+    )
 
 
 FULL_S = 8 * 384 * 2**20 / (1448 / 1538 * 1e9)
@@ -113,10 +118,12 @@ def flows(name: str, packets: Sequence[float], **how: Any) -> Records:
     return [
         of_side(
             flow_record([[round(value / 2)] * 4, [round(value / 2)] * 4], block=n, flow_id=f"20260101T0000{n:02}Z-f"),
-            name, n, **how,
+            name,
+            n,
+            **how,
         )
         for n, value in enumerate(packets, 1)
-    ]  # fmt: skip
+    ]
 
 
 def routes(name: str, packets: Sequence[float], *, lost: int = 4000, **how: Any) -> Records:
@@ -134,16 +141,22 @@ def _search() -> SearchRecord:
     return script.store.searches[0]
 
 
-def goal(lower_pps: float | None, **changes: Any) -> GoalFound:
+def goal(lower_pps: float | None, **changes: Any) -> GoalRecord:
     """NDR with this lower bound."""
     known = {"goal": "ndr", "relative_width": 0.005, "lower_bound_pps": lower_pps, "limited_by": "uut"}
     return _search().goals[0].model_copy(update=known | changes)
 
 
 def searches(
-    name: str, lower_pps: Sequence[float | None], *, kernel: str = "6.1", set_up: str | None = None,
-    fingerprint: str = "7d3f9a11c0de4b52", changes: Callable[[int], dict[str, Any]] = lambda number: {}, **of_goal: Any,
-) -> tuple[list[SearchRecord], list[dict[str, Any]]]:  # fmt: skip
+    name: str,
+    lower_pps: Sequence[float | None],
+    *,
+    kernel: str = "6.1",
+    set_up: str | None = None,
+    fingerprint: str = "7d3f9a11c0de4b52",
+    changes: Callable[[int], dict[str, Any]] = lambda number: {},
+    **of_goal: Any,
+) -> tuple[list[SearchRecord], list[dict[str, Any]]]:
     """Searches with these lower bounds, each in a set-up of its own, and the run that each is made of."""
     found = []
     runs = []
@@ -158,16 +171,18 @@ def searches(
         found.append(
             record.model_copy(
                 update={
-                    "search_id": f"20260101T000000Z-{name}-{number}", "testbed_fingerprint": fingerprint,
+                    "search_id": f"20260101T000000Z-{name}-{number}",
+                    "testbed_fingerprint": fingerprint,
                     "started_at": f"2026-01-01T00:00:{number:02}.000000Z",
                     "plan": record.plan.model_copy(
                         update={"name": name, "hash": f"search-{name}-{number}", "repetition": number}
                     ),
                     "trials": (record.trials[0].model_copy(update={"run_id": run["run_id"]}),),
-                    "goals": (goal(value, **of_goal),), **changes(number),
+                    "goals": (goal(value, **of_goal),),
+                    **changes(number),
                 }
             )
-        )  # fmt: skip
+        )
     return found, runs
 
 

@@ -11,14 +11,14 @@ from labconsole.model.inventory import Inventory
 from labconsole.model.record.environment import Environment
 from labconsole.model.record.run import Reason, RunRecord
 from labconsole.model.tolerances import Tolerances
-from labconsole.verdict.observed import NodeReading, StreamObservations, TrialObservations
+from labconsole.verdict.observations import NodeReading, StreamObservations, TrialObservations
 from labconsole.verdict.record import build_record
 from labconsole.wire.capture import AnalyzedCapture, CapturedStream, CaptureResult, CountedSequence
 from labconsole.wire.drops import DropCounters
 from labconsole.wire.generator import SentStream
+from labconsole.wire.host_activity import NodeSurroundings
 from labconsole.wire.message import M
 from labconsole.wire.settings import NodeSettings
-from labconsole.wire.surroundings import NodeSurroundings
 
 SENT = 14205  # round(1 s / 7040 ns * 0.1), of 64-byte frames at 10 Mbit/s: delay 70400 ns
 PATH = StreamPath(
@@ -49,21 +49,55 @@ def observe(
     captured = arrived if captured is None else captured
     seen = TrialObservations(run_id="20261121T000000Z-000000", started_at="2026-11-21T00:00:00.000Z")
     stream = StreamObservations(inventory.streams[0], PATH)
-    stream.generated = SentStream.parse({
-        "stream": "s1", "generator": "afpacket", "version": "1", "interface": "eth1", "sent_packets": sent, "errors": 0,
-        "error_text": None, "started_monotonic_ns": 0, "stopped_monotonic_ns": 1_000_000_000, "started_wall_ns": 0,
-        "elapsed_ns": 1_000_000_000, "idle_ns": None, "delay_ns": 70_400, "burst_packets": 1, "requested_count": None,
-        "stopped_by": "count", "raw": None, **generated,
-    })  # fmt: skip
+    stream.generated = SentStream.parse(
+        {
+            "stream": "s1",
+            "generator": "afpacket",
+            "version": "1",
+            "interface": "eth1",
+            "sent_packets": sent,
+            "errors": 0,
+            "error_text": None,
+            "started_monotonic_ns": 0,
+            "stopped_monotonic_ns": 1_000_000_000,
+            "started_wall_ns": 0,
+            "elapsed_ns": 1_000_000_000,
+            "idle_ns": None,
+            "delay_ns": 70_400,
+            "burst_packets": 1,
+            "requested_count": None,
+            "stopped_by": "count",
+            "raw": None,
+            **generated,
+        }
+    )
     stream.capture = CaptureResult(
-        captured_packets=captured, received_by_filter_packets=None, dropped_kernel_packets=dropped,
-        dropped_interface_packets=0, file_bytes=0, sha256=None,
+        captured_packets=captured,
+        received_by_filter_packets=None,
+        dropped_kernel_packets=dropped,
+        dropped_interface_packets=0,
+        file_bytes=0,
+        sha256=None,
         analysis=AnalyzedCapture(
-            format="pcap", link_type=None, packets=captured, bytes=0, first_at_ns=None, last_at_ns=None,
-            duration_ns=None, truncated=False, corrupt_at_byte=None, corrupt_reason=None, read_bytes=0, other_packets=0,
-            unlisted_stream_packets=0, untimed_packets=0, pps=None, frame_bps=None, streams=[counted(captured)],
+            format="pcap",
+            link_type=None,
+            packets=captured,
+            bytes=0,
+            first_at_ns=None,
+            last_at_ns=None,
+            duration_ns=None,
+            truncated=False,
+            corrupt_at_byte=None,
+            corrupt_reason=None,
+            read_bytes=0,
+            other_packets=0,
+            unlisted_stream_packets=0,
+            untimed_packets=0,
+            pps=None,
+            frame_bps=None,
+            streams=[counted(captured)],
         ),
-    )  # fmt: skip
+    )
     seen.streams = [stream]
     seen.before = {
         "src1": {("", "eth1"): counters(rx=5, tx=7)},
@@ -83,14 +117,34 @@ def observe(
 def counted(packets: int) -> CapturedStream:
     """A stream in a capture of a second."""
     return CapturedStream(
-        source_ip="198.18.1.1", sink_ip="198.19.1.1", udp_source_port=9, udp_sink_port=9, packets=packets, bytes=0,
-        first_at_ns=10**18, last_at_ns=10**18 + 999_000_000, late_packets=0, queued_packets=0, sequence_error=None,
+        source_ip="198.18.1.1",
+        sink_ip="198.19.1.1",
+        udp_source_port=9,
+        udp_sink_port=9,
+        packets=packets,
+        bytes=0,
+        first_at_ns=10**18,
+        last_at_ns=10**18 + 999_000_000,
+        late_packets=0,
+        queued_packets=0,
+        sequence_error=None,
         sequence=CountedSequence(
-            first=0, last=0, expected_packets=packets, lost_packets=0, lost_runs={}, reordered_packets=0,
+            first=0,
+            last=0,
+            expected_packets=packets,
+            lost_packets=0,
+            lost_runs={},
+            reordered_packets=0,
             duplicate_packets=0,
         ),
-        gap_ns=None, gaps_exact=False, backward_steps=0, delay=None, delay_error=None, pps=None, frame_bps=None,
-    )  # fmt: skip
+        gap_ns=None,
+        gaps_exact=False,
+        backward_steps=0,
+        delay=None,
+        delay_error=None,
+        pps=None,
+        frame_bps=None,
+    )
 
 
 def bent(message: M, **changes: Any) -> M:
@@ -120,9 +174,15 @@ def record(
         duration_s=1.0,
     )
     return build_record(
-        seen, inventory=inventory, request=request, operator="t", plan=None, environment=environment or {},
-        finished_at="2026-11-21T00:00:01.000Z", tolerances=tolerances or Tolerances(),
-    )  # fmt: skip
+        seen,
+        inventory=inventory,
+        request=request,
+        operator="t",
+        plan=None,
+        environment=environment or {},
+        finished_at="2026-11-21T00:00:01.000Z",
+        tolerances=tolerances or Tolerances(),
+    )
 
 
 def codes(run: RunRecord) -> set[str]:
@@ -130,17 +190,37 @@ def codes(run: RunRecord) -> set[str]:
 
 
 PORT = {
-    "driver": None, "driver_version": None, "firmware": None, "mac": None, "mtu": 1500, "up": True, "carrier_changes": 2,
-    "queue_length": 1000, "qdisc": "fq_codel", "speed_mbps": 1000, "duplex": "full", "autoneg": True,
-    "pause": {"autoneg": False, "rx": True, "tx": True}, "offloads": {"tso": True, "gro": True},
+    "driver": None,
+    "driver_version": None,
+    "firmware": None,
+    "mac": None,
+    "mtu": 1500,
+    "up": True,
+    "carrier_changes": 2,
+    "queue_length": 1000,
+    "qdisc": "fq_codel",
+    "speed_mbps": 1000,
+    "duplex": "full",
+    "autoneg": True,
+    "pause": {"autoneg": False, "rx": True, "tx": True},
+    "offloads": {"tso": True, "gro": True},
     "rings": {"rx_max": 4096, "tx_max": 4096, "rx": 1, "tx": 256},
     "coalesce": {"rx_usecs": 3, "rx_frames": 0, "tx_usecs": 0, "tx_frames": 0, "adaptive_rx": 0, "adaptive_tx": 0},
-    "queues": None, "bus": None, "irqs": {"30": "0"}, "sysctls": {},
-}  # fmt: skip
+    "queues": None,
+    "bus": None,
+    "irqs": {"30": "0"},
+    "sysctls": {},
+}
 SETTINGS = {
-    "governors": {"performance": 4}, "turbo": None, "idle_states": None, "irqbalance": False, "isolated_cpus": None,
-    "online_cpus": "0-3", "smt": None, "sysctls": {"net/ipv4/ip_forward": "0"},
-}  # fmt: skip
+    "governors": {"performance": 4},
+    "turbo": None,
+    "idle_states": None,
+    "irqbalance": False,
+    "isolated_cpus": None,
+    "online_cpus": "0-3",
+    "smt": None,
+    "sysctls": {"net/ipv4/ip_forward": "0"},
+}
 PORTS = {"src1": ["eth1"], "uut": ["eth1", "eth5", "eth9"], "snk1": ["eth1"]}
 WINDOW = {
     "elapsed_s": 2.0,
@@ -163,11 +243,21 @@ def reading(node: str, *, at_s: float, window: dict[str, Any] | None = None) -> 
     return NodeReading(
         drops=DropCounters.parse({"monotonic_ns": at_ns, "softnet": [[0, 100, 3, 0]], "namespaces": {"": here}}),
         settings=NodeSettings.parse({**SETTINGS, "interfaces": dict.fromkeys(PORTS[node], PORT)}),
-        surroundings=NodeSurroundings.parse({
-            "monotonic_ns": at_ns, "wall_ns": 1_800_000_000_000_000_000 + at_ns, "logins": [], "load": [0.5, 0.4, 0.3],
-            "cpus": 4, "boot_id": f"boot of {node}", "pid_namespace": None, "guests": [], "sessions": [], "window": window,
-        }),
-    )  # fmt: skip
+        surroundings=NodeSurroundings.parse(
+            {
+                "monotonic_ns": at_ns,
+                "wall_ns": 1_800_000_000_000_000_000 + at_ns,
+                "logins": [],
+                "load": [0.5, 0.4, 0.3],
+                "cpus": 4,
+                "boot_id": f"boot of {node}",
+                "pid_namespace": None,
+                "guests": [],
+                "sessions": [],
+                "window": window,
+            }
+        ),
+    )
 
 
 def tell(said: NodeReading, what: str, value: Any) -> None:

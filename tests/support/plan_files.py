@@ -30,15 +30,21 @@ INVENTORY = Inventory.model_validate(
         },
         "streams": [
             {
-                "name": f"s{i}", "source": f"src/eth{i}", "uut_in": f"eth{i}", "uut_out": f"eth{i + 4}",
-                "sink": f"snk/eth{i}", "source_ip": f"198.18.{i}.1", "sink_ip": f"198.19.{i}.1", "link_speed": "1Gbit",
+                "name": f"s{i}",
+                "source": f"src/eth{i}",
+                "uut_in": f"eth{i}",
+                "uut_out": f"eth{i + 4}",
+                "sink": f"snk/eth{i}",
+                "source_ip": f"198.18.{i}.1",
+                "sink_ip": f"198.19.{i}.1",
+                "link_speed": "1Gbit",
             }
             for i in (1, 2, 3)
         ],
         "platforms": {"raw": {"driver": "raw"}, "kvm": {"driver": "libvirt"}},
         "defaults": {"settle_s": 5, "drain_s": 2, "generator": "pktgen", "observe": "live"},
     }
-)  # fmt: skip
+)
 
 LISTED = """\
 plan: odd

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import invalidate_caches
 from pathlib import Path
+
+import pytest
 
 from labconsole import plugins
 from labconsole.model.generator import load_generator
@@ -42,3 +45,25 @@ def plugged_in(directory: Path, group: str, modules: dict[str, str]) -> Iterator
         for name in modules:
             sys.modules.pop(f"toys_{name}", None)
         forget()
+
+
+OUTSIDE = Path(__file__).parents[1] / "outside"
+
+
+@contextmanager
+def twice_installed(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The outside package's kind of experiment, as after ``pip install``, with its record, its unit and nothing else."""
+    points = tomllib.loads((OUTSIDE / "pyproject.toml").read_text())["project"]["entry-points"]
+    info = directory / "site" / "labconsole_outside-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: labconsole-outside\nVersion: 1.0\n")
+    groups = [[f"[{group}]", f"twice = {named['twice']}", ""] for group, named in points.items() if "twice" in named]
+    (info / "entry_points.txt").write_text("\n".join(line for group in groups for line in group))
+    with monkeypatch.context() as patch:
+        patch.syspath_prepend(str(OUTSIDE))
+        patch.syspath_prepend(str(directory / "site"))
+        forget()
+        yield
+        for name in [name for name in sys.modules if name.startswith("labconsole_outside")]:
+            del sys.modules[name]
+    forget()

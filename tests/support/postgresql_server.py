@@ -57,11 +57,24 @@ class PostgresServer:
         settings = [word for setting in FAST for word in ("-c", setting)]
         stop = ["--pdeathsig", "INT"] if self._as else []
         self._server = subprocess.Popen(
-            [*self._as, *stop, str(programs / "postgres"), "-D", str(data), "-k", str(self.directory),
-             "-c", "listen_addresses=", *settings],
-            cwd=self.directory, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            [
+                *self._as,
+                *stop,
+                str(programs / "postgres"),
+                "-D",
+                str(data),
+                "-k",
+                str(self.directory),
+                "-c",
+                "listen_addresses=",
+                *settings,
+            ],
+            cwd=self.directory,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
             env={**os.environ, "LC_ALL": "C.UTF-8"},
-        )  # fmt: skip
+        )
         self._wait_until_ready()
         self.execute("CREATE ROLE guarded LOGIN PASSWORD '" + PASSWORD + "'", database="postgres")
         self.execute(f"CREATE DATABASE {DATABASE}", database="postgres")

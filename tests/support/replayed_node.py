@@ -17,7 +17,7 @@ import pytest
 
 from labconsole.contracts.driver import StreamWiring
 from labconsole.errors import AgentError, NodeLost
-from labconsole.platforms.base.managed import ManagedDriver
+from labconsole.platforms.base.installed_guests import InstalledGuestDriver
 from support.agent_events import LINK
 from support.asking import Asking
 
@@ -26,10 +26,15 @@ RECORDINGS = Path(__file__).parent.parent / "recordings" / "platforms"
 
 def wiring(name: str = "s1", number: int = 1) -> StreamWiring:
     return StreamWiring(
-        name=name, uut_in=f"eth{number}", uut_in_mac=f"52:54:00:00:01:0{number}", uut_out=f"eth{number + 4}",
-        uut_out_mac=f"52:54:00:00:02:0{number}", sink_mac=f"52:54:00:00:03:0{number}",
-        source_ip=f"198.18.{number}.1", sink_ip=f"198.19.{number}.1",
-    )  # fmt: skip
+        name=name,
+        uut_in=f"eth{number}",
+        uut_in_mac=f"52:54:00:00:01:0{number}",
+        uut_out=f"eth{number + 4}",
+        uut_out_mac=f"52:54:00:00:02:0{number}",
+        sink_mac=f"52:54:00:00:03:0{number}",
+        source_ip=f"198.18.{number}.1",
+        sink_ip=f"198.19.{number}.1",
+    )
 
 
 def recorded(name: str) -> dict[str, dict[str, dict[str, Any]]]:
@@ -146,11 +151,14 @@ class ReplayedNode(Asking):
         for answers in self.phases.values():
             answers.pop(command, None)
         self.phases[""][command] = {
-            "exit_status": exit_status, "stdout": stdout, "stderr": stderr, "truncated": False,
-        }  # fmt: skip
+            "exit_status": exit_status,
+            "stdout": stdout,
+            "stderr": stderr,
+            "truncated": False,
+        }
 
 
-def hurried(driver: ManagedDriver, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+def hurried(driver: InstalledGuestDriver, monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Let a driver's time pass only by its own pauses; they are returned."""
     pauses: list[float] = []
 

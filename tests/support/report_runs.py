@@ -21,11 +21,20 @@ from labconsole.store.open import open_store
 WIRE_EXTRA_BYTES = 24
 NODE = {
     "facts": {
-        "os": "Debian GNU/Linux 12 (bookworm)", "kernel": "6.1.0-28-amd64", "cpu_model": "Xeon E5-2630", "cpus": 8,
-        "memory_bytes": 33_554_432, "hostname": "node", "load": [0.1, 0.2, 0.3], "pktgen": "2.75", "logins": None,
+        "os": "Debian GNU/Linux 12 (bookworm)",
+        "kernel": "6.1.0-28-amd64",
+        "cpu_model": "Xeon E5-2630",
+        "cpus": 8,
+        "memory_bytes": 33_554_432,
+        "hostname": "node",
+        "load": [0.1, 0.2, 0.3],
+        "pktgen": "2.75",
+        "logins": None,
     },
-    "round_trip_s": 0.0004, "clock_offset_ns": 1200, "clock_error_ns": 90_000,
-}  # fmt: skip
+    "round_trip_s": 0.0004,
+    "clock_offset_ns": 1200,
+    "clock_error_ns": 90_000,
+}
 
 
 def stream(
@@ -41,24 +50,48 @@ def stream(
     for hop in hops:
         lost = left - measured if hop == lost_at else 0
         left -= lost
-        node = "uut" if hop in ("uut_in", "to_guest", "guest_in", "guest_out", "uut_out") else (
-            f"snk{number}" if hop in ("sink_nic", "capture") else f"src{number}")  # fmt: skip
+        node = (
+            "uut"
+            if hop in ("uut_in", "to_guest", "guest_in", "guest_out", "uut_out")
+            else (f"snk{number}" if hop in ("sink_nic", "capture") else f"src{number}")
+        )
         port = {"uut_in": f"eth{number}", "uut_out": f"eth{number + 4}"}.get(hop, "eth1")
         ledger.append(
-            {"hop": hop, "node": node, "interface": port, "packets": left,
-             "lost_packets": None if hop == "generator" else lost, "drops": {}}
-        )  # fmt: skip
+            {
+                "hop": hop,
+                "node": node,
+                "interface": port,
+                "packets": left,
+                "lost_packets": None if hop == "generator" else lost,
+                "drops": {},
+            }
+        )
     return {
-        "name": f"s{number}", "generator": "pktgen", "generator_version": "2.75", "delay_ns": 1000,
-        "burst_packets": 1, "intended_packets": offered, "intended_pps": offered / duration_s,
-        "offered_packets": offered, "offered_duration_s": duration_s, "offered_pps": offered / duration_s,
-        "offered_bps": offered / duration_s * wire_bits, "measured_packets": measured,
-        "measured_pps": measured / duration_s, "measured_bps": measured / duration_s * wire_bits,
-        "measured_from": "capture", "loss_packets": offered - measured,
+        "name": f"s{number}",
+        "generator": "pktgen",
+        "generator_version": "2.75",
+        "delay_ns": 1000,
+        "burst_packets": 1,
+        "intended_packets": offered,
+        "intended_pps": offered / duration_s,
+        "offered_packets": offered,
+        "offered_duration_s": duration_s,
+        "offered_pps": offered / duration_s,
+        "offered_bps": offered / duration_s * wire_bits,
+        "measured_packets": measured,
+        "measured_pps": measured / duration_s,
+        "measured_bps": measured / duration_s * wire_bits,
+        "measured_from": "capture",
+        "loss_packets": offered - measured,
         "loss_ratio": (offered - measured) / offered if offered else None,
-        "capture": {"captured_packets": measured, "dropped_packets": 0, "complete": True}, "counters": {},
-        "sequence": None, "ledger": ledger, "unplaced_packets": 0, "delay": None, "spacing": None,
-    }  # fmt: skip
+        "capture": {"captured_packets": measured, "dropped_packets": 0, "complete": True},
+        "counters": {},
+        "sequence": None,
+        "ledger": ledger,
+        "unplaced_packets": 0,
+        "delay": None,
+        "spacing": None,
+    }
 
 
 def total(streams: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -74,9 +107,14 @@ def background(kind: str, second_mbps: tuple[float, float], duration_s: float) -
     if kind == "none":
         return None
     base: dict[str, Any] = {
-        "kind": kind, "guest": "guest-b", "cpus": "3", "requested": {}, "achieved": {"host_cpu_s": 0.01}, "streams": [],
+        "kind": kind,
+        "guest": "guest-b",
+        "cpus": "3",
+        "requested": {},
+        "achieved": {"host_cpu_s": 0.01},
+        "streams": [],
         "reference": None,
-    }  # fmt: skip
+    }
     if kind in ("light", "heavy"):
         base["requested"] = {"demand_ratio": 1.0}
         base["achieved"] = {"demand_ratio": 0.998, "guest_cpu_s": 0.97 * duration_s, "memory_touched_bytes": 2**20}
@@ -90,11 +128,23 @@ def background(kind: str, second_mbps: tuple[float, float], duration_s: float) -
 
 
 def taken(
-    number: int, measured_mbps: float, *, target: int | str = 100_000_000, platform: str = "raw", sources: int = 1,
-    kind: str = "none", status: str = "valid", size: int = 1000, reasons: Sequence[dict[str, Any]] = (),
-    lost_at: str = "uut_out", second_mbps: tuple[float, float] = (30.0, 30.0), offered_mbps: float | None = None,
-    plan: dict[str, Any] | None = None, emulated: bool = True, includes_fcs: bool = False,
-) -> dict[str, Any]:  # fmt: skip
+    number: int,
+    measured_mbps: float,
+    *,
+    target: int | str = 100_000_000,
+    platform: str = "raw",
+    sources: int = 1,
+    kind: str = "none",
+    status: str = "valid",
+    size: int = 1000,
+    reasons: Sequence[dict[str, Any]] = (),
+    lost_at: str = "uut_out",
+    second_mbps: tuple[float, float] = (30.0, 30.0),
+    offered_mbps: float | None = None,
+    plan: dict[str, Any] | None = None,
+    emulated: bool = True,
+    includes_fcs: bool = False,
+) -> dict[str, Any]:
     """A run whose streams share ``measured_mbps`` equally, as JSON."""
     duration_s = 1.0
     offered = offered_mbps or sources * (1000.0 if target == "max" else float(target) / 1e6)
@@ -109,32 +159,68 @@ def taken(
     started = f"2026-11-{21 + number // 86400:02d}T{number // 3600 % 24:02d}:{number // 60 % 60:02d}:{second:02d}"
     nodes = dict.fromkeys(("src1", "uut", "snk1"), NODE)
     return {
-        "run_id": f"20261121T000000Z-{number:06x}", "format": 1, "started_at": f"{started}.000000Z",
-        "finished_at": f"{started}.900000Z", "testbed": "wuerzburg", "testbed_fingerprint": "7d3f9a11c0de4b52",
-        "emulated": emulated, "operator": "op@console", "labconsole_version": "0.2.0", "plan": plan,
+        "run_id": f"20261121T000000Z-{number:06x}",
+        "format": 1,
+        "started_at": f"{started}.000000Z",
+        "finished_at": f"{started}.900000Z",
+        "testbed": "wuerzburg",
+        "testbed_fingerprint": "7d3f9a11c0de4b52",
+        "emulated": emulated,
+        "operator": "op@console",
+        "labconsole_version": "0.2.0",
+        "plan": plan,
         "requested": {
-            "platform": platform, "frame_size_bytes": size, "frame_size_includes_fcs": includes_fcs,
-            "sources": sources, "target_bps": target, "background": kind, "duration_s": duration_s,
-            "generator": "auto", "observe": "quiet",
+            "platform": platform,
+            "frame_size_bytes": size,
+            "frame_size_includes_fcs": includes_fcs,
+            "sources": sources,
+            "target_bps": target,
+            "background": kind,
+            "duration_s": duration_s,
+            "generator": "auto",
+            "observe": "quiet",
         },
-        "streams": streams, "total": total(streams), "background": background(kind, second_mbps, duration_s),
+        "streams": streams,
+        "total": total(streams),
+        "background": background(kind, second_mbps, duration_s),
         "verdict": {"status": status, "reasons": list(reasons)},
         "influences": [{"node": "uut", "kind": "cpu", "detail": "processors 12 % busy"}],
         "environment": {
             "platform": {"driver": "raw" if not guest else "qemu", "guests": ["guest"] if guest else []},
-            "nodes": nodes, "calibration": None, "calibration_void": None,
+            "nodes": nodes,
+            "calibration": None,
+            "calibration_void": None,
         },
-        "timeline": {"total_s": 1.4}, "failure": None,
-    }  # fmt: skip
+        "timeline": {"total_s": 1.4},
+        "failure": None,
+    }
 
 
 def measured(
-    number: int, mbps: float, *, block: int | None = 1, point: int = 0, repetition: int = 1, attempt: int = 1,
-    set_up: str | None = None, trials: int = 1, boot: str | None = "boot-1", kernel: str = "6.1.0-28-amd64",
-    role: str = "measured", plan_hash: str = "3b1f7a90c4d2e865", late: int = 0, at_source: int = 0,
-    fixed: int | str | None = None, margin: float | None = None, claims: tuple[str, ...] | None = None,
-    set_ups: int = 3, repetitions: int = 1, duration_s: float = 1.0, started: str | None = None, **how: Any,
-) -> dict[str, Any]:  # fmt: skip
+    number: int,
+    mbps: float,
+    *,
+    block: int | None = 1,
+    point: int = 0,
+    repetition: int = 1,
+    attempt: int = 1,
+    set_up: str | None = None,
+    trials: int = 1,
+    boot: str | None = "boot-1",
+    kernel: str = "6.1.0-28-amd64",
+    role: str = "measured",
+    plan_hash: str = "3b1f7a90c4d2e865",
+    late: int = 0,
+    at_source: int = 0,
+    fixed: int | str | None = None,
+    margin: float | None = None,
+    claims: tuple[str, ...] | None = None,
+    set_ups: int = 3,
+    repetitions: int = 1,
+    duration_s: float = 1.0,
+    started: str | None = None,
+    **how: Any,
+) -> dict[str, Any]:
     """A run of format 2 in a set-up of a block, as JSON. ``late``, ``at_source``: packets of its first stream."""
     data = taken(number, mbps, **how)
     asked = data["requested"]
@@ -144,40 +230,64 @@ def measured(
     data |= {"started_at": f"{started}.000000Z", "finished_at": f"{started}.900000Z"}
     told = f"{asked['platform']}-{asked['background']}-{block}"
     data |= {
-        "format": 2, "role": role, "method": 2,
+        "format": 2,
+        "role": role,
+        "method": 2,
         "plan": {
-            "name": "made-up", "hash": plan_hash, "point": point, "repetition": repetition, "seed": 1, "block": block,
-            "attempt": attempt, "attempts": 3, "position": number, "set_ups": set_ups, "repetitions": repetitions,
-            "set_up_trials": trials, "margin_ratio": margin, "claims": claims,
+            "name": "made-up",
+            "hash": plan_hash,
+            "point": point,
+            "repetition": repetition,
+            "seed": 1,
+            "block": block,
+            "attempt": attempt,
+            "attempts": 3,
+            "position": number,
+            "set_ups": set_ups,
+            "repetitions": repetitions,
+            "set_up_trials": trials,
+            "margin_ratio": margin,
+            "claims": claims,
             "fixed": None if fixed is None else {"maximum_target_bps": None if fixed == "none" else fixed},
         },
         "set_up": {"id": set_up or told, "started_at": data["started_at"], "setup_s": 12.5, "trial": 1},
         "conditions": {
-            "uut_kernel": kernel, "hypervisor": data["environment"]["platform"]["driver"], "uut_boot_id": boot,
+            "uut_kernel": kernel,
+            "hypervisor": data["environment"]["platform"]["driver"],
+            "uut_boot_id": boot,
         },
-    }  # fmt: skip
+    }
     for place, each in enumerate(data["streams"]):
         lost, arrived = each["loss_packets"], each["measured_packets"]
         early = at_source if place == 0 else 0
         wire_bits = each["offered_bps"] / each["offered_pps"]
         window_s = duration_s * (1 + (late / arrived if place == 0 and arrived else 0.0))
         each |= {
-            "generator_packets": each["offered_packets"] + early, "source_lost_packets": early,
-            "uut_lost_packets": lost, "sink_lost_packets": 0,
-            "forwarding_pps": arrived / window_s, "forwarding_bps": arrived / window_s * wire_bits,
+            "generator_packets": each["offered_packets"] + early,
+            "source_lost_packets": early,
+            "uut_lost_packets": lost,
+            "sink_lost_packets": 0,
+            "forwarding_pps": arrived / window_s,
+            "forwarding_bps": arrived / window_s * wire_bits,
             "arrivals": {
-                "packets": arrived, "window_s": window_s, "window_from": "capture", "resolution_s": 1e-6,
+                "packets": arrived,
+                "window_s": window_s,
+                "window_from": "capture",
+                "resolution_s": 1e-6,
                 "late_packets": late if place == 0 else 0,
             },
-        }  # fmt: skip
+        }
     total_of = data["total"]
     total_of |= {
-        "generator_packets": total_of["offered_packets"] + at_source, "source_lost_packets": at_source,
-        "uut_lost_packets": total_of["loss_packets"], "sink_lost_packets": 0,
-        "uut_loss_ratio": total_of["loss_ratio"], "late_packets": late,
+        "generator_packets": total_of["offered_packets"] + at_source,
+        "source_lost_packets": at_source,
+        "uut_lost_packets": total_of["loss_packets"],
+        "sink_lost_packets": 0,
+        "uut_loss_ratio": total_of["loss_ratio"],
+        "late_packets": late,
         "forwarding_pps": sum(each["forwarding_pps"] for each in data["streams"]),
         "forwarding_bps": sum(each["forwarding_bps"] for each in data["streams"]),
-    }  # fmt: skip
+    }
     return RunRecord.model_validate(data).to_json()
 
 
@@ -209,9 +319,12 @@ def forwarded_mbps(platform: str, size: int, sources: int, offered_mbps: float, 
 
 
 def old_evaluation(
-    repetitions: int = 5, *, platforms: Sequence[str] = tuple(CAPACITY_MPPS), sizes: Sequence[int] = SIZES,
+    repetitions: int = 5,
+    *,
+    platforms: Sequence[str] = tuple(CAPACITY_MPPS),
+    sizes: Sequence[int] = SIZES,
     targets: Sequence[int | str] = TARGETS,
-) -> Iterator[dict[str, Any]]:  # fmt: skip
+) -> Iterator[dict[str, Any]]:
     """A dedicated and a shared evaluation of made-up platforms, run by run, of format 1."""
     number = 0
     for place, (platform, size, (sources, kind)) in enumerate(
@@ -229,19 +342,37 @@ def old_evaluation(
                 measured = forwarded_mbps(platform, size, sources, offered, kind, noise)
                 share = int(kind[-2:]) / 100 if kind.startswith("forwarding") else 0.5
                 own = CAPACITY_MPPS[platform] * 8 * 88 * share * (1 + noise / 10)
-                plan = {"name": "made-up", "hash": "3b1f7a90c4d2e865", "point": place * len(targets) + at,
-                        "repetition": repetition + 1, "seed": 1}  # fmt: skip
+                plan = {
+                    "name": "made-up",
+                    "hash": "3b1f7a90c4d2e865",
+                    "point": place * len(targets) + at,
+                    "repetition": repetition + 1,
+                    "seed": 1,
+                }
                 yield taken(
-                    number, measured, target=target, platform=platform, sources=sources, kind=kind, size=size,
-                    offered_mbps=offered, lost_at="to_guest" if platform != "raw" else "uut_in", plan=plan,
+                    number,
+                    measured,
+                    target=target,
+                    platform=platform,
+                    sources=sources,
+                    kind=kind,
+                    size=size,
+                    offered_mbps=offered,
+                    lost_at="to_guest" if platform != "raw" else "uut_in",
+                    plan=plan,
                     second_mbps=(own, own * (0.8 if share > 0.9 and platform != "raw" else 1.0)),
-                )  # fmt: skip
+                )
 
 
 def evaluation(
-    set_ups: int = 5, repetitions: int = 1, *, platforms: Sequence[str] = tuple(CAPACITY_MPPS),
-    sizes: Sequence[int] = SIZES, targets: Sequence[int | str] = TARGETS, margin: float | None = None,
-) -> Iterator[dict[str, Any]]:  # fmt: skip
+    set_ups: int = 5,
+    repetitions: int = 1,
+    *,
+    platforms: Sequence[str] = tuple(CAPACITY_MPPS),
+    sizes: Sequence[int] = SIZES,
+    targets: Sequence[int | str] = TARGETS,
+    margin: float | None = None,
+) -> Iterator[dict[str, Any]]:
     """The same in blocks, of format 2: each platform and background set up anew in each block."""
     loads = [
         (p, s, sk)
@@ -263,14 +394,25 @@ def evaluation(
                     share = int(kind[-2:]) / 100 if kind.startswith("forwarding") else 0.5
                     own = CAPACITY_MPPS[platform] * 8 * 88 * share * (1 + noise / 10)
                     yield measured(
-                        number, forwarded_mbps(platform, size, sources, offers[target], kind, noise), block=block,
-                        point=place * len(targets) + at, repetition=repetition, margin=margin, set_ups=set_ups,
-                        trials=held[platform, kind] * len(targets) * repetitions, repetitions=repetitions,
-                        fixed=max(targets, key=most.__getitem__), target=target, platform=platform, sources=sources,
-                        kind=kind, size=size, offered_mbps=offers[target],
+                        number,
+                        forwarded_mbps(platform, size, sources, offers[target], kind, noise),
+                        block=block,
+                        point=place * len(targets) + at,
+                        repetition=repetition,
+                        margin=margin,
+                        set_ups=set_ups,
+                        trials=held[platform, kind] * len(targets) * repetitions,
+                        repetitions=repetitions,
+                        fixed=max(targets, key=most.__getitem__),
+                        target=target,
+                        platform=platform,
+                        sources=sources,
+                        kind=kind,
+                        size=size,
+                        offered_mbps=offers[target],
                         lost_at="to_guest" if platform != "raw" else "uut_in",
                         second_mbps=(own, own * (0.8 if share > 0.9 and platform != "raw" else 1.0)),
-                    )  # fmt: skip
+                    )
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from labconsole.contracts.ports import Series, StoredTrial
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Outcome, StepProgress
 from labconsole.engine.execution.runner import PlanRunner
-from labconsole.engine.trial.order import TrialOrder
+from labconsole.engine.trial.request import TrialRequest
 from labconsole.errors import MeasurementError, NodeLost, StoreError
 from labconsole.experiments.search.steps import LoadSearches
 from labconsole.model.design_point import DesignPoint, FrameSize
@@ -113,7 +113,7 @@ class Script:
     def check_now(self, request: DesignPoint) -> None:
         pass
 
-    def announce_guest_trial(self, request: object, words: str, plan: str | None) -> None:
+    def announce_guest_trial(self, request: object, description: str, plan: str | None) -> None:
         return
 
     async def renew_lease(self, left_s: float | None) -> None:
@@ -133,7 +133,7 @@ class Script:
         finally:
             self.told.append("given back")
 
-    async def take(self, order: TrialOrder) -> RunRecord:
+    async def take(self, order: TrialRequest) -> RunRecord:
         request, place = order.request, order.plan
         assert place is not None
         if not order.keep:
@@ -159,8 +159,10 @@ class Script:
                 status="invalid" if what == "invalid" else "valid",
             )
             counts: dict[str, Any] = {
-                "offered_packets": sent, "measured_packets": passed, "loss_packets": sent - passed,
-            }  # fmt: skip
+                "offered_packets": sent,
+                "measured_packets": passed,
+                "loss_packets": sent - passed,
+            }
             if what == "uncounted":
                 counts["measured_packets"] = None
             record = record.model_copy(
@@ -190,8 +192,12 @@ def made(session: Script, plan: Plan | None = None) -> list[SearchRecord]:
 
 EVERYTHING = Search.model_validate(
     {
-        "goals": ("ndr", "frame-loss", "back-to-back", "latency"), "trial_s": 10.0, "duration_sum_s": 10.0,
-        "width_ratio": 0.05, "frame_loss": {"trial_s": 0.5}, "back_to_back": {"trial_s": 1.0, "repetitions": 2},
+        "goals": ("ndr", "frame-loss", "back-to-back", "latency"),
+        "trial_s": 10.0,
+        "duration_sum_s": 10.0,
+        "width_ratio": 0.05,
+        "frame_loss": {"trial_s": 0.5},
+        "back_to_back": {"trial_s": 1.0, "repetitions": 2},
         "latency": {"trial_s": 0.5, "repetitions": 1},
     }
-)  # fmt: skip
+)

@@ -173,10 +173,15 @@ class AsyncsshServer(Server):
                 return True
 
         self._acceptor = await asyncssh.listen(
-            HOST, 0, server_factory=Handler, server_host_keys=[str(self.world.directory / self.host_key)],
-            authorized_client_keys=str(self.world.directory / "authorized_keys"), config=None,
-            process_factory=self._run, encoding=None,
-        )  # fmt: skip
+            HOST,
+            0,
+            server_factory=Handler,
+            server_host_keys=[str(self.world.directory / self.host_key)],
+            authorized_client_keys=str(self.world.directory / "authorized_keys"),
+            config=None,
+            process_factory=self._run,
+            encoding=None,
+        )
         self.port = self._acceptor.get_port()
 
     async def _run(self, process: asyncssh.SSHServerProcess[bytes]) -> None:
@@ -347,9 +352,21 @@ async def relay(port: int) -> Any:
 async def openssh_accepts(world: World, server: Server) -> bool:
     """Whether OpenSSH's own client accepts what the host shows."""
     process = await asyncio.create_subprocess_exec(
-        require("ssh"), "-F", str(world.directory / "ssh_config"), "-o", "StrictHostKeyChecking=yes", "-o", "BatchMode=yes",
-        "-p", str(server.port), "--", HOST, "true", stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+        require("ssh"),
+        "-F",
+        str(world.directory / "ssh_config"),
+        "-o",
+        "StrictHostKeyChecking=yes",
+        "-o",
+        "BatchMode=yes",
+        "-p",
+        str(server.port),
+        "--",
+        HOST,
+        "true",
+        stdin=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
     async with asyncio.timeout(20):
         _, errors = await process.communicate()
     assert process.returncode == 0 or b"Host key verification failed" in errors, errors

@@ -39,25 +39,48 @@ def sample_record(number: int = 0, **changes: Any) -> RunRecord:
         "requested": Requested(**requested),
         "streams": (sample_stream(),),
         "total": Total(
-            offered_packets=710_225, offered_pps=142_045.0, offered_bps=99_999_680.0, measured_packets=710_225,
-            measured_pps=142_045.0, measured_bps=99_999_680.0, loss_packets=0, loss_ratio=0.0,
+            offered_packets=710_225,
+            offered_pps=142_045.0,
+            offered_bps=99_999_680.0,
+            measured_packets=710_225,
+            measured_pps=142_045.0,
+            measured_bps=99_999_680.0,
+            loss_packets=0,
+            loss_ratio=0.0,
         ),
         "background": None,
         "verdict": Verdict(status="valid"),
         "environment": {"uut": {"kernel": "6.1.0-28-amd64", "cpu": "Ä", "load": [0.1, None, 3]}},
-    }  # fmt: skip
+    }
     fields.update(changes)
     return RunRecord(**fields)
 
 
 def sample_stream() -> StreamRecord:
     return StreamRecord(
-        name="s1", generator="afpacket", generator_version=None, delay_ns=7040, burst_packets=32,
-        intended_packets=710_227, intended_pps=142_045.45, offered_packets=710_225, offered_duration_s=5.00001,
-        offered_pps=142_045.0, offered_bps=99_999_680.0, measured_packets=710_225, measured_pps=142_045.0,
-        measured_bps=99_999_680.0, measured_from="capture", loss_packets=0, loss_ratio=0.0, capture=None,
-        counters={"sink_rx_packets": 710_225, "uut_in_rx_packets": None}, sequence=None, ledger=(), unplaced_packets=0,
-    )  # fmt: skip
+        name="s1",
+        generator="afpacket",
+        generator_version=None,
+        delay_ns=7040,
+        burst_packets=32,
+        intended_packets=710_227,
+        intended_pps=142_045.45,
+        offered_packets=710_225,
+        offered_duration_s=5.00001,
+        offered_pps=142_045.0,
+        offered_bps=99_999_680.0,
+        measured_packets=710_225,
+        measured_pps=142_045.0,
+        measured_bps=99_999_680.0,
+        measured_from="capture",
+        loss_packets=0,
+        loss_ratio=0.0,
+        capture=None,
+        counters={"sink_rx_packets": 710_225, "uut_in_rx_packets": None},
+        sequence=None,
+        ledger=(),
+        unplaced_packets=0,
+    )
 
 
 def planned(number: int, point: int, repetition: int, status: str = "valid", plan_hash: str = "a" * 16) -> RunRecord:

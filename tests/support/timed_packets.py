@@ -24,13 +24,24 @@ def stream_times(
     """Packets that came evenly; ``delays``: from the delay in ns to how many had it, ``due``: the same since due."""
     packets = sum(delays.values())
     values: dict[str, Any] = {
-        "packets": packets, "bytes": 60 * packets, "first_ns": 10**9, "last_ns": 10**9 + gap_ns * (packets - 1),
-        "processors": 1, "overlapping_packets": 0, "late_packets": 0, "skipped_packets": 0, "negative_packets": 0,
+        "packets": packets,
+        "bytes": 60 * packets,
+        "first_ns": 10**9,
+        "last_ns": 10**9 + gap_ns * (packets - 1),
+        "processors": 1,
+        "overlapping_packets": 0,
+        "late_packets": 0,
+        "skipped_packets": 0,
+        "negative_packets": 0,
         "delay_sum_ns": sum(value_ns * count for value_ns, count in delays.items()),
-        "delay_min_ns": min(delays), "delay_max_ns": max(delays), "delay": histogram(delays),
-        "due_max_ns": max(due) if due else None, "due": histogram(due or {}),
-        "spacing": histogram({gap_ns: packets - 1}), "variation": histogram({100: packets - 1}),
-    }  # fmt: skip
+        "delay_min_ns": min(delays),
+        "delay_max_ns": max(delays),
+        "delay": histogram(delays),
+        "due_max_ns": max(due) if due else None,
+        "due": histogram(due or {}),
+        "spacing": histogram({gap_ns: packets - 1}),
+        "variation": histogram({100: packets - 1}),
+    }
     return StreamTimes(**{**values, **changes})
 
 

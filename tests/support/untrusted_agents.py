@@ -23,7 +23,7 @@ def listen_to_agent(chunks: Iterable[bytes]) -> None:
         for chunk in chunks:
             session.data_received(chunk, None)
         session.data_received(b"\x1b[2J" * 30_000, 1)
-        assert len(session.stderr) <= 65536 and session._parts_bytes <= MAX_LINE_BYTES
+        assert len(session.stderr) <= 65536 and len(session._line_begun) <= MAX_LINE_BYTES
         session.exit_signal_received("\x1bX", False, "", "")
         session.connection_lost(None)
         assert not harmful(session.ended.result())

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
-from labconsole.engine.discovery.finding import DiscoveryRequest
+from labconsole.engine.discovery.discovery import DiscoveryRequest
 from labconsole.engine.discovery.probing import Tell
 from labconsole.errors import LabError
 from labconsole.wire import changes, generator, links, survey
@@ -36,7 +36,7 @@ class WiredNodes:
 
     @asynccontextmanager
     async def hold(self, request: DiscoveryRequest, tell: Tell) -> AsyncIterator[Mapping[str, Any]]:
-        """As labconsole.api.discovering.held_nodes."""
+        """As labconsole.api.discovery.leased_nodes."""
         self.requests.append(request)
         refusal, self.refusal = self.refusal, None
         if refusal is not None:
@@ -74,9 +74,12 @@ class WiredLink:
                 await nodes.go_on.wait()
                 node, _, interface = nodes.cables[f"{self.name}/{self._sent.interface}"].partition("/")
                 row = survey.HeardStream(
-                    interface=interface, source_ip=self._sent.source_ip, sink_ip=self._sent.sink_ip,
-                    udp_sink_port=self._sent.udp_sink_port, packets=5,
-                )  # fmt: skip
+                    interface=interface,
+                    source_ip=self._sent.source_ip,
+                    sink_ip=self._sent.sink_ip,
+                    udp_sink_port=self._sent.udp_sink_port,
+                    packets=5,
+                )
                 nodes.heard.setdefault(node, []).append(row)
             case survey.ReadListening():
                 return survey.Heard(heard=nodes.heard.get(self.name, []), complete=True)
@@ -90,6 +93,16 @@ class WiredLink:
     def _link(self, end: str) -> links.NodeLinkState:
         up = end not in self._nodes.down
         return links.NodeLinkState(
-            namespace="", index=2, name=end.partition("/")[2], mac="02:00:00:00:00:01", mtu=1500, kind=None,
-            driver="ixgbe", up=up, carrier=True, speed_bps=10**10, pause=None, master=None,
-        )  # fmt: skip
+            namespace="",
+            index=2,
+            name=end.partition("/")[2],
+            mac="02:00:00:00:00:01",
+            mtu=1500,
+            kind=None,
+            driver="ixgbe",
+            up=up,
+            carrier=True,
+            speed_bps=10**10,
+            pause=None,
+            master=None,
+        )

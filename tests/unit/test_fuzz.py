@@ -59,9 +59,13 @@ def run_wrong(statement: str, directory: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("statement", "kind"),
-    [("raise KeyError(7)", "KeyError"), ("assert not content", "AssertionError"), ("raise MemoryError", "MemoryError"),
-     ("while True: pass", "OutOfTime")],
-)  # fmt: skip
+    [
+        ("raise KeyError(7)", "KeyError"),
+        ("assert not content", "AssertionError"),
+        ("raise MemoryError", "MemoryError"),
+        ("while True: pass", "OutOfTime"),
+    ],
+)
 def test_what_goes_wrong_is_kept_once_with_its_input(statement: str, kind: str, tmp_path: Path) -> None:
     outcome = run_wrong(statement, tmp_path)
     ((what, path),) = outcome["findings"].items()

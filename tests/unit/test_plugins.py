@@ -12,7 +12,7 @@ import pytest
 import labconsole
 from labconsole.errors import ConfigError
 from labconsole.model.inventory import Platform
-from labconsole.platforms.loading import PACKAGE, driver_for, guest_processes, known_drivers
+from labconsole.platforms.loading import PACKAGE, build_driver, guest_processes, known_drivers
 from labconsole.plugins import PluginError, UnknownPlugin, load, names
 from support.fake_session import make_inventory
 from support.plugged_in import plugged_in
@@ -62,11 +62,11 @@ def test_a_package_of_others_adds_a_driver_and_takes_none_of_ours(tmp_path: Path
     inventory = make_inventory(platforms={"fast": Platform(driver="toy")})
     with plugged_in(tmp_path, GROUP, {"toy": TOY, "raw": TOY}):
         assert names(PACKAGE) == sorted([*files(), "toy"])
-        assert driver_for("fast", inventory).about.summary == "a toy"
+        assert build_driver("fast", inventory).about.summary == "a toy"
         assert "toy-.*" in guest_processes()
         assert load(PACKAGE, "raw").__name__ == "labconsole.platforms.drivers.raw"
     with pytest.raises(ConfigError, match="is not a driver for this version of labconsole"):
-        driver_for("fast", inventory)
+        build_driver("fast", inventory)
 
 
 @pytest.mark.parametrize(
@@ -88,9 +88,9 @@ def test_a_broken_plug_in_is_named_and_breaks_no_other(
             assert sorted(known_drivers()) == sorted([*files(), "toy"])
         assert [record.message for record in caplog.records] == [f"plug-in bad {words}"]
         with pytest.raises(ConfigError) as raised:
-            driver_for("bad", inventory)
+            build_driver("bad", inventory)
         assert (raised.value.key, raised.value.message) == ("platforms.bad.driver", f"plug-in bad {words}")
-        driver_for("good", inventory)
+        build_driver("good", inventory)
 
 
 def test_an_entry_point_has_to_be_a_module(tmp_path: Path) -> None:

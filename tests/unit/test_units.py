@@ -43,9 +43,16 @@ def test_a_target_is_written_as_it_is_read(bps: int):
 
 @pytest.mark.parametrize(
     ("bps", "text"),
-    [(0, "0 bit/s"), (999, "999 bit/s"), (1500, "1.5 kbit/s"), (10**8, "100 Mbit/s"), (10**9, "1 Gbit/s"),
-     (2 * 10**12, "2 Tbit/s"), (-(10**6), "-1 Mbit/s")],
-)  # fmt: skip
+    [
+        (0, "0 bit/s"),
+        (999, "999 bit/s"),
+        (1500, "1.5 kbit/s"),
+        (10**8, "100 Mbit/s"),
+        (10**9, "1 Gbit/s"),
+        (2 * 10**12, "2 Tbit/s"),
+        (-(10**6), "-1 Mbit/s"),
+    ],
+)
 def test_every_branch_of_the_rate_formatter(bps: int, text: str):
     assert units.format_rate_bps(bps) == text
 

@@ -162,9 +162,12 @@ class Campaign:
 
         @seed(number)
         @settings(
-            max_examples=BATCH, deadline=None, database=None, phases=[Phase.generate],
+            max_examples=BATCH,
+            deadline=None,
+            database=None,
+            phases=[Phase.generate],
             suppress_health_check=list(HealthCheck),
-        )  # fmt: skip
+        )
         @given(st.data())
         def draw(data: st.DataObject) -> None:
             batch.append(self.target.draw(data, data.draw(st.sampled_from(self.seeds))))

@@ -31,7 +31,7 @@ from labconsole.store.exchange.importing import import_records
 from labconsole.store.exchange.lines import ExportedExperiment, parse_exported
 from labconsole.store.open import open_store
 from labconsole.store.series import pack_series, read_file, unpack_series
-from labconsole.text.harmless import harmless
+from labconsole.text.sanitize import sanitize
 from support.bundle_samples import make_lab, members, pack, repack
 from support.fuzzing import changed_json, changed_text, mutated_bytes
 from support.recorded_guests import recorded_guests
@@ -80,7 +80,7 @@ def open_captures(directory: Path) -> Read:
             raise reports[0]
         assert reports[0] == reports[1], "both ways differ"
         text = "\n".join(analysis_lines(reports[0]))
-        assert harmless(text) == text
+        assert sanitize(text) == text
 
     return read
 
@@ -268,28 +268,45 @@ def sample(*contents: bytes) -> Callable[[], Sequence[bytes]]:
 
 FILE_TARGETS = (
     Target(
-        name="captures", summary="pcap and pcapng, counted in both ways", load_seeds=sample(*CAPTURES.values()),
+        name="captures",
+        summary="pcap and pcapng, counted in both ways",
+        load_seeds=sample(*CAPTURES.values()),
         open_reader=open_captures,
     ),
     Target(
-        name="archives", summary="a bundle's tar archive, unpacked",
+        name="archives",
+        summary="a bundle's tar archive, unpacked",
         load_seeds=lambda: [sample_archive(f) for f in (tarfile.PAX_FORMAT, tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT)],
-        open_reader=open_archives, words=("manifest.json", TOP, "../", "ustar"),
+        open_reader=open_archives,
+        words=("manifest.json", TOP, "../", "ustar"),
     ),
     Target(
-        name="bundles", summary="a bundle's files, verified", load_seeds=bundle_seeds, open_reader=open_bundles,
-        draw=change_member, words=JSON_WORDS, input_s=30.0,
+        name="bundles",
+        summary="a bundle's files, verified",
+        load_seeds=bundle_seeds,
+        open_reader=open_bundles,
+        draw=change_member,
+        words=JSON_WORDS,
+        input_s=30.0,
     ),
     Target(
-        name="records", summary="lines of an export, examined and imported", load_seeds=record_seeds,
-        open_reader=open_records, draw=change_json, words=JSON_WORDS,
+        name="records",
+        summary="lines of an export, examined and imported",
+        load_seeds=record_seeds,
+        open_reader=open_records,
+        draw=change_json,
+        words=JSON_WORDS,
     ),
     Target(name="series", summary="time series (.npz)", load_seeds=series_seeds, open_reader=open_series),
     Target(
-        name="hosts", summary="hosts.yaml", load_seeds=sample(HOSTS.encode()), open_reader=open_hosts,
-        draw=change_yaml, words=YAML_WORDS,
+        name="hosts",
+        summary="hosts.yaml",
+        load_seeds=sample(HOSTS.encode()),
+        open_reader=open_hosts,
+        draw=change_yaml,
+        words=YAML_WORDS,
     ),
     Target(
         name="plans", summary="plans", load_seeds=plan_seeds, open_reader=open_plans, draw=change_yaml, words=YAML_WORDS
     ),
-)  # fmt: skip
+)

@@ -42,9 +42,13 @@ def run_target(
     argv += ["--atheris" if chosen else "--no-atheris"]
     with (directory / "log").open("wb") as log:
         child = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=ROOT,
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=ROOT,
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-        )  # fmt: skip
+        )
         try:
             child.wait(seconds + GRACE_S)
             ended = f"ended with status {child.returncode}"
@@ -58,8 +62,16 @@ def run_target(
         return found
     last = (directory / "log").read_text(errors="replace").strip().splitlines()[-1:]
     words = f"the process {ended}: {''.join(last)[:200]}"
-    return {"target": name, "engine": "", "inputs": 0, "refused": 0, "seconds": seconds, "slowest_s": 0.0,
-            "grown_bytes": 0, "findings": {words: str(directory / CURRENT)}}  # fmt: skip
+    return {
+        "target": name,
+        "engine": "",
+        "inputs": 0,
+        "refused": 0,
+        "seconds": seconds,
+        "slowest_s": 0.0,
+        "grown_bytes": 0,
+        "findings": {words: str(directory / CURRENT)},
+    }
 
 
 def describe(found: dict[str, Any]) -> str:

@@ -17,8 +17,8 @@ from fuzz.target import Read, Target
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import NodeError
 from labconsole.network.control_groups import Limits
-from labconsole.nodes.channel import message_of
-from labconsole.platforms.base.managed import ManagedDriver
+from labconsole.nodes.channel import decode_line
+from labconsole.platforms.base.installed_guests import InstalledGuestDriver
 from labconsole.platforms.base.shell import Shell
 from labconsole.platforms.drivers.command import CommandDriver
 from labconsole.wire.codec import WireError, decode
@@ -34,7 +34,7 @@ from support.untrusted_samples import PARSERS, PROGRAM_OUTPUTS
 
 # --- hypervisors
 
-HYPERVISORS: dict[str, tuple[str, Callable[[], ManagedDriver]]] = {
+HYPERVISORS: dict[str, tuple[str, Callable[[], InstalledGuestDriver]]] = {
     **{f"{case.driver}-{case.guest}": (case.recording or case.driver, case.make) for case in CASES},
     "libvirt-xen": ("libvirt-others", lambda: CASES[0].make(guest="hvtest-lvxen", uri="xen:///system")),
     "libvirt-lxc": ("libvirt-others", lambda: CASES[0].make(guest="hvtest-lvlxc", uri="lxc:///system")),
@@ -46,9 +46,33 @@ HYPERVISORS: dict[str, tuple[str, Callable[[], ManagedDriver]]] = {
 NEEDED_QUESTIONS = 4
 LIMITS = Limits(group="g", cpu_shares=100, cpu_quota_ratio=0.5)
 HYPERVISOR_WORDS = (
-    " ", "  ", "\n", "\t", "-", "=", '"', "'", "\\", "{", "}", "[", "]", ",", ":", "|", "0", "9" * 30, "running",
-    "(null)", "02:00:00:00:0a:01", HOSTILE.encode("utf-8", "replace").decode(), "$ ", "\n[rc=1]\n", "\n2> ", " " * 200,
-)  # fmt: skip
+    " ",
+    "  ",
+    "\n",
+    "\t",
+    "-",
+    "=",
+    '"',
+    "'",
+    "\\",
+    "{",
+    "}",
+    "[",
+    "]",
+    ",",
+    ":",
+    "|",
+    "0",
+    "9" * 30,
+    "running",
+    "(null)",
+    "02:00:00:00:0a:01",
+    HOSTILE.encode("utf-8", "replace").decode(),
+    "$ ",
+    "\n[rc=1]\n",
+    "\n2> ",
+    " " * 200,
+)
 
 
 class AnsweringNode(Asking):
@@ -88,14 +112,20 @@ def change_recording(data: st.DataObject, seed: bytes) -> bytes:
     return f"{name}\n{changed}".encode("utf-8", "replace")
 
 
-def question_driver(driver: ManagedDriver, shell: Shell, guest: str) -> list[Awaitable[Any]]:
+def question_driver(driver: InstalledGuestDriver, shell: Shell, guest: str) -> list[Awaitable[Any]]:
     """Everything that a driver asks, without waiting for a guest: first what no trial can do without."""
     return [
-        driver.probe(shell), driver.guests(shell), driver.state(shell, guest), driver.nics(shell, guest),
-        driver.facts(shell, guest), driver.pinning(shell, guest), driver.pid(shell, guest),
-        driver.nics_to_be(shell, guest), driver.memory_word(shell, [guest]),
+        driver.probe(shell),
+        driver.guests(shell),
+        driver.state(shell, guest),
+        driver.nics(shell, guest),
+        driver.facts(shell, guest),
+        driver.pinning(shell, guest),
+        driver.pid(shell, guest),
+        driver.nics_to_be(shell, guest),
+        driver.memory_word(shell, [guest]),
         driver.limit_settings(shell, guest, LIMITS),
-    ]  # fmt: skip
+    ]
 
 
 def open_hypervisors(directory: Path) -> Read:
@@ -169,13 +199,13 @@ def open_wire(directory: Path) -> Read:
             message = decode(line)
         except WireError as refusal:
             try:
-                message_of(line)
+                decode_line(line)
             except WireError as error:
                 assert error.message == refusal.message
             else:
                 raise AssertionError("only one of both decoders takes it") from refusal
             raise
-        assert message_of(line) == message
+        assert decode_line(line) == message
         if kind == "request":
             read_request(op, message)
         elif kind == "reply":
@@ -210,15 +240,28 @@ def open_programs(directory: Path) -> Read:
 
 WORD_TARGETS = (
     Target(
-        name="hypervisors", summary="answers of xl, virsh, VBoxManage, ESXi, OpenVZ, LXC, VServer, templates",
-        load_seeds=hypervisor_seeds, open_reader=open_hypervisors, draw=change_recording, words=HYPERVISOR_WORDS,
+        name="hypervisors",
+        summary="answers of xl, virsh, VBoxManage, ESXi, OpenVZ, LXC, VServer, templates",
+        load_seeds=hypervisor_seeds,
+        open_reader=open_hypervisors,
+        draw=change_recording,
+        words=HYPERVISOR_WORDS,
     ),
     Target(
-        name="wire", summary="lines between console and agents, both ways", load_seeds=wire_seeds,
-        open_reader=open_wire, refusals=(WireError,), draw=change_message, words=JSON_WORDS,
+        name="wire",
+        summary="lines between console and agents, both ways",
+        load_seeds=wire_seeds,
+        open_reader=open_wire,
+        refusals=(WireError,),
+        draw=change_message,
+        words=JSON_WORDS,
     ),
     Target(
-        name="programs", summary="output of tcpdump and pktgen, files of /proc", load_seeds=lambda: PROGRAM_OUTPUTS,
-        open_reader=open_programs, refusals=(ValueError,), draw=mutated_bytes,
+        name="programs",
+        summary="output of tcpdump and pktgen, files of /proc",
+        load_seeds=lambda: PROGRAM_OUTPUTS,
+        open_reader=open_programs,
+        refusals=(ValueError,),
+        draw=mutated_bytes,
     ),
-)  # fmt: skip
+)

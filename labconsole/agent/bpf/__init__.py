@@ -1,1 +1,1 @@
-"""Programs that the kernel runs for the agent: bpf(2), an assembler, and what the kernel says of its own types."""
+"""Programs that the kernel runs for the agent: bpf(2), an assembler, and the kernel's description of its own types."""

@@ -1,7 +1,7 @@
-"""Instructions for the kernel's virtual machine, put together by name, with labels to jump to.
+"""Instructions for the kernel's virtual machine, assembled by name, with labels to jump to.
 
-Registers are numbers: 0 what a call returns, 1 to 5 its arguments (gone afterwards), 6 to 9 kept, 10 the top of the
-stack (512 bytes, addressed downwards). Jumps go forward only. Kernel documentation: bpf/standardization.
+Registers are numbers: 0 is the result of a call, 1 to 5 its arguments (gone afterwards), 6 to 9 are kept, 10 is the top
+of the stack (512 bytes, addressed downwards). Jumps go forward only. Kernel documentation: bpf/standardization.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Dict, List, Tuple, Union
 RESULT, CONTEXT, STACK = 0, 1, 10
 
 LOOK_UP, UPDATE, TIME_NS, READ_PACKET, READ_KERNEL = 1, 2, 5, 26, 113
-"""Helpers of the kernel, by their numbers."""
+"""Numbers of the kernel's helpers."""
 
 _LOAD, _LOADX, _STORE, _STOREX, _WORD_ALU, _JUMP, _, _ALU = range(8)
 _BY_REGISTER = 0x08
@@ -21,15 +21,22 @@ _SIZES = {1: 0x10, 2: 0x08, 4: 0x00, 8: 0x18}
 _ADD, _SUBTRACT, _MULTIPLY, _SHIFT_LEFT, _SHIFT_RIGHT, _NEGATE, _MOVE = 0, 0x10, 0x20, 0x60, 0x70, 0x80, 0xB0
 _FROM_NETWORK = 0xD8
 _CONDITIONS = {
-    "==": 0x10, ">": 0x20, ">=": 0x30, "!=": 0x50, "<": 0xA0, "<=": 0xB0, "signed >=": 0x70, "signed <=": 0xD0
-}  # fmt: skip
+    "==": 0x10,
+    ">": 0x20,
+    ">=": 0x30,
+    "!=": 0x50,
+    "<": 0xA0,
+    "<=": 0xB0,
+    "signed >=": 0x70,
+    "signed <=": 0xD0,
+}
 _CALL, _EXIT = 0x80, 0x90
 
 _Instruction = Tuple[int, int, int, Union[int, str], int]
 
 
 class Assembly:
-    """A program in the making."""
+    """A program under construction."""
 
     def __init__(self) -> None:
         self._instructions: List[_Instruction] = []
@@ -39,15 +46,15 @@ class Assembly:
         self._instructions.append((code, to, source, offset, value))
 
     def load(self, to: int, base: int, offset: int, size_bytes: int) -> None:
-        """to = what lies ``offset`` behind base; the rest of the register is 0."""
+        """to = the value ``offset`` behind base; the rest of the register is 0."""
         self._put(_LOADX | _MEMORY | _SIZES[size_bytes], to, base, offset)
 
     def store(self, base: int, offset: int, source: int, size_bytes: int) -> None:
-        """Put the lower bytes of a register there."""
+        """Store the lower bytes of a register at an address."""
         self._put(_STOREX | _MEMORY | _SIZES[size_bytes], base, source, offset)
 
     def store_value(self, base: int, offset: int, value: int, size_bytes: int) -> None:
-        """Put a number there, of 32 bits with sign."""
+        """Store a signed 32-bit number at an address."""
         self._put(_STORE | _MEMORY | _SIZES[size_bytes], base, 0, offset, value)
 
     def move(self, to: int, source: int) -> None:
@@ -69,7 +76,7 @@ class Assembly:
         self._put(_LOAD | _SIZES[8], to, 1, 0, descriptor)
         self._put(0)
 
-    def on_stack(self, to: int, offset: int) -> None:
+    def load_stack_address(self, to: int, offset: int) -> None:
         """to = an address on the stack."""
         self.move(to, STACK)
         self.add_value(to, offset)
@@ -79,7 +86,7 @@ class Assembly:
         self._put(_ALU | _ADD | _BY_REGISTER, to, source)
 
     def add_value(self, to: int, value: int) -> None:
-        """to += a number of 32 bits with sign."""
+        """to += a signed 32-bit number."""
         self._put(_ALU | _ADD, to, 0, 0, value)
 
     def subtract(self, to: int, source: int) -> None:
@@ -91,7 +98,7 @@ class Assembly:
         self._put(_ALU | _MULTIPLY | _BY_REGISTER, to, source)
 
     def multiply_value(self, to: int, value: int) -> None:
-        """to *= a number of 32 bits with sign."""
+        """to *= a signed 32-bit number."""
         self._put(_ALU | _MULTIPLY, to, 0, 0, value)
 
     def shift_left(self, to: int, bits: int) -> None:
@@ -99,27 +106,27 @@ class Assembly:
         self._put(_ALU | _SHIFT_LEFT, to, 0, 0, bits)
 
     def shift_right(self, to: int, bits: int) -> None:
-        """to >>= bits, without sign."""
+        """to >>= bits, unsigned."""
         self._put(_ALU | _SHIFT_RIGHT, to, 0, 0, bits)
 
     def negate(self, to: int) -> None:
         """to = -to."""
         self._put(_ALU | _NEGATE, to)
 
-    def from_network(self, to: int) -> None:
-        """The lower 32 bits from the network's order of bytes to the machine's; the rest of the register is 0."""
+    def convert_from_network_order(self, to: int) -> None:
+        """Convert the lower 32 bits from network to machine byte order; the rest of the register is 0."""
         self._put(_WORD_ALU | _FROM_NETWORK, to, 0, 0, 32)
 
     def jump(self, label: str) -> None:
-        """Go on there."""
+        """Jump to a label."""
         self._put(_JUMP, 0, 0, label)
 
     def jump_if(self, left: int, condition: str, right: int, label: str) -> None:
-        """Go on there if the registers compare so."""
+        """Jump if the comparison of two registers is true."""
         self._put(_JUMP | _CONDITIONS[condition] | _BY_REGISTER, left, right, label)
 
     def jump_if_value(self, left: int, condition: str, value: int, label: str) -> None:
-        """Go on there if a register compares so with a number of 32 bits with sign."""
+        """Jump if the comparison of a register with a signed 32-bit number is true."""
         self._put(_JUMP | _CONDITIONS[condition], left, 0, label, value)
 
     def call(self, helper: int) -> None:
@@ -132,13 +139,13 @@ class Assembly:
         self._put(_JUMP | _EXIT)
 
     def label(self, name: str) -> None:
-        """Here go on those who jump to it."""
+        """Place a label here."""
         if name in self._labels:
             raise ValueError("label %s already exists" % name)
         self._labels[name] = len(self._instructions)
 
     def code(self) -> bytes:
-        """The program as the kernel takes it. Raises KeyError for a label that is nowhere."""
+        """Return the program in the kernel's format. Raises KeyError for a jump to an undefined label."""
         made = bytearray()
         for place, (code, to, source, offset, value) in enumerate(self._instructions):
             if isinstance(offset, str):

@@ -1,8 +1,8 @@
-"""What the kernel says of its own types (BTF): where fields lie, what enumerations mean, what tracepoints hand over.
+"""The kernel's description of its own types (BTF): offsets of fields, names of enumerators, arguments of tracepoints.
 
-Types refer to each other by number and have records of different lengths, so all records are walked once: 125 000 in
-20 ms, because a record's length follows from one of its words, of which few different ones occur. A name is then
-searched as bytes. Kernel documentation: bpf/btf.
+Types refer to each other by number and have records of different lengths, so all records are walked once: 125 000 in 20
+ms, because a record's length follows from one of its words, which has few different values. A name is then searched as
+bytes. Kernel documentation: bpf/btf.
 """
 
 from __future__ import annotations
@@ -18,15 +18,25 @@ _HEADER = struct.Struct("=HBBIIIII")
 
 INTEGER, POINTER, ARRAY, STRUCTURE, UNION, ENUMERATION, FORWARD, ALIAS, VOLATILE, CONSTANT, RESTRICT = range(1, 12)
 _PROTOTYPE, _TAG, _LAST = 13, 18, 19
-_BEHIND = {INTEGER: (1, 0), ARRAY: (3, 0), STRUCTURE: (0, 3), UNION: (0, 3), ENUMERATION: (0, 2), _PROTOTYPE: (0, 2),
-           14: (1, 0), 15: (0, 3), 17: (1, 0), 19: (0, 3)}  # fmt: skip
-"""By kind: words behind a record's first three, and words for each of its members."""
+_BEHIND = {
+    INTEGER: (1, 0),
+    ARRAY: (3, 0),
+    STRUCTURE: (0, 3),
+    UNION: (0, 3),
+    ENUMERATION: (0, 2),
+    _PROTOTYPE: (0, 2),
+    14: (1, 0),
+    15: (0, 3),
+    17: (1, 0),
+    19: (0, 3),
+}
+"""By kind: words after a record's first three, and words for each of its members."""
 
-_SEEN_THROUGH = (ALIAS, VOLATILE, CONSTANT, RESTRICT, _TAG)
+_ALIAS_KINDS = (ALIAS, VOLATILE, CONSTANT, RESTRICT, _TAG)
 
 
 class Tracepoint(NamedTuple):
-    """``number``: of the type that stands for it; ``arguments``: how many a program is handed."""
+    """``number``: of the type that represents it. ``arguments``: how many a program receives."""
 
     number: int
     arguments: int
@@ -39,7 +49,7 @@ class _Member(NamedTuple):
 
 
 class KernelTypes:
-    """The types of one kernel. Raises ValueError for what is not a BTF of this machine's byte order."""
+    """The types of one kernel. Raises ValueError for data that is not a BTF of this machine's byte order."""
 
     def __init__(self, data: bytes) -> None:
         if len(data) < _HEADER.size:
@@ -49,17 +59,17 @@ class KernelTypes:
             raise ValueError("is not BTF of this machine's byte order")
         self._records = data[header + types_at : header + types_at + types_bytes]
         self._names = data[header + names_at : header + names_at + names_bytes]
-        self._words = array("I", self._records[: types_bytes - types_bytes % 4])
+        self._words32 = array("I", self._records[: types_bytes - types_bytes % 4])
         self._starts = self._walk()
 
     def _walk(self) -> List[int]:
-        """The word at which each type's record begins; number 0 is void and has none."""
-        words, starts = self._words, [-1]
+        """Return the word at which each type's record begins; number 0 is void and has none."""
+        words32, starts = self._words32, [-1]
         lengths: Dict[int, int] = {}
-        at, end = 0, len(words) - 2
+        at, end = 0, len(words32) - 2
         while at < end:
             starts.append(at)
-            about = words[at + 1]
+            about = words32[at + 1]
             if about not in lengths:
                 lengths[about] = self._length(about)
             at += lengths[about]
@@ -74,13 +84,13 @@ class KernelTypes:
         return 3 + fixed + members * each
 
     def _kind(self, number: int) -> int:
-        return self._words[self._starts[number] + 1] >> 24 & 31 if number else 0
+        return self._words32[self._starts[number] + 1] >> 24 & 31 if number else 0
 
     def _name(self, at: int) -> str:
         return self._names[at : self._names.index(b"\0", at)].decode("ascii", "replace")
 
     def _named(self, name: str, kind: int) -> Optional[int]:
-        """The number of a type."""
+        """Return the number of a type."""
         at = self._names.find(b"\0%s\0" % name.encode("ascii")) + 1
         if not at:
             return None
@@ -94,31 +104,31 @@ class KernelTypes:
             if begins and self._kind(number) == kind:
                 return number
 
-    def _seen_through(self, number: int) -> int:
-        """The type behind its other names."""
-        for _ in range(32):  # of a damaged BTF a name may stand for itself
-            if self._kind(number) not in _SEEN_THROUGH:
+    def _resolve_alias(self, number: int) -> int:
+        """Return the type behind an alias."""
+        for _ in range(32):  # in a damaged BTF an alias may refer to itself
+            if self._kind(number) not in _ALIAS_KINDS:
                 break
-            number = self._words[self._starts[number] + 2]
+            number = self._words32[self._starts[number] + 2]
         return number
 
     def _members(self, number: int) -> Iterator[_Member]:
         start = self._starts[number]
-        about = self._words[start + 1]
+        about = self._words32[start + 1]
         for at in range(start + 3, start + 3 + 3 * (about & 0xFFFF), 3):
-            name, kind, offset = self._words[at : at + 3]
+            name, kind, offset = self._words32[at : at + 3]
             yield _Member(self._name(name), kind, offset & 0xFFFFFF if about >> 31 else offset)
 
     def _member(self, number: int, name: str, around: Optional[Set[int]] = None) -> Optional[_Member]:
-        """A member, also of structures and unions without a name inside. ``around``: those looked into already, which a
-        damaged BTF may have inside themselves.
+        """Find a member, also of unnamed structures and unions inside. ``around``: those already searched, which a
+        damaged BTF may nest in themselves.
         """
         around = set() if around is None else around
         around.add(number)
         for member in self._members(number):
             if member.name == name:
                 return member
-            inner = self._seen_through(member.kind)
+            inner = self._resolve_alias(member.kind)
             if not member.name and self._kind(inner) in (STRUCTURE, UNION) and inner not in around:
                 found = self._member(inner, name, around)
                 if found is not None:
@@ -126,30 +136,30 @@ class KernelTypes:
         return None
 
     def offset_bytes(self, path: str) -> int:
-        """Of ``structure.field.field``, the fields each inside the one before. Raises LookupError."""
+        """Return the offset of ``structure.field.field``, each field inside the previous one. Raises LookupError."""
         structure, *fields = path.split(".")
         number, offset_bits = self._named(structure, STRUCTURE), 0
         for name in fields:
             member = None if number is None else self._member(number, name)
             if member is None:
                 raise LookupError("this kernel has no %s" % path)
-            number, offset_bits = self._seen_through(member.kind), offset_bits + member.offset_bits
+            number, offset_bits = self._resolve_alias(member.kind), offset_bits + member.offset_bits
         return offset_bits // 8
 
     def values(self, enumeration: str) -> Dict[int, str]:
-        """Number to name; empty where there is no such enumeration."""
+        """Map number to name; empty if there is no such enumeration."""
         number = self._named(enumeration, ENUMERATION)
         if number is None:
             return {}
         start = self._starts[number]
-        members = range(start + 3, start + 3 + 2 * (self._words[start + 1] & 0xFFFF), 2)
-        return {self._words[at + 1]: self._name(self._words[at]) for at in members}
+        members = range(start + 3, start + 3 + 2 * (self._words32[start + 1] & 0xFFFF), 2)
+        return {self._words32[at + 1]: self._name(self._words32[at]) for at in members}
 
     def tracepoint(self, name: str) -> Optional[Tracepoint]:
-        """None where the kernel does not have it, or does not describe it."""
+        """Find a tracepoint, or return None if the kernel does not have or describe it."""
         number = self._named("btf_trace_%s" % name, ALIAS)
         if number is None:
             return None
-        prototype = self._words[self._starts[self._seen_through(number)] + 2]
-        handed = self._words[self._starts[prototype] + 1] & 0xFFFF
+        prototype = self._words32[self._starts[self._resolve_alias(number)] + 2]
+        handed = self._words32[self._starts[prototype] + 1] & 0xFFFF
         return Tracepoint(number, handed - 1)  # the first is the tracer's own

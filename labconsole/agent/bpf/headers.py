@@ -1,7 +1,7 @@
-"""How a program gets at the headers of the packet that it runs for: a socket's, or one still in the driver's memory.
+"""How a program reaches the headers of its packet: a socket's packet, or one still in the driver's memory.
 
-Both put the packet's length on the stack, and into a register where its Ethernet header lies; of one that is shorter
-than the headers nothing is done: it goes on at the program's label ``end``.
+Both variants put the packet's length on the stack, and the address of its Ethernet header into a register. A packet
+shorter than the headers is skipped: the program jumps to its label ``end``.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ _ETHERTYPE_AT, _TAG_BYTES = 12, 4
 _TAGGED = socket.htons(0x8100)
 
 
-def from_socket(p: Assembly, packet: int, header_bytes: int, length_at: int, copy_at: int) -> None:
-    """The headers are copied onto the stack. A VLAN tag has been taken out before this place."""
+def copy_socket_headers(p: Assembly, packet: int, header_bytes: int, length_at: int, copy_at: int) -> None:
+    """Copy the headers onto the stack. The kernel has already removed a VLAN tag."""
     p.load(2, CONTEXT, 0, 4)
     p.store(STACK, length_at, 2, 8)
     p.set(2, 0)
-    p.on_stack(3, copy_at)
+    p.load_stack_address(3, copy_at)
     p.move(packet, 3)
     p.set(4, header_bytes)
     p.call(assembly.READ_PACKET)
     p.jump_if_value(RESULT, "!=", 0, "end")
 
 
-def from_driver(p: Assembly, packet: int, header_bytes: int, length_at: int) -> None:
-    """The packet as XDP has it. Where a VLAN tag is still in it the address is that of the tag's end less the Ethernet
-    header, so that all that follows lies where it does without one, the EtherType, too.
+def locate_xdp_headers(p: Assembly, packet: int, header_bytes: int, length_at: int) -> None:
+    """Locate the packet's headers in XDP. If it still has a VLAN tag, the address is that of the tag's end minus the
+    Ethernet header, so that everything after it, including the EtherType, has the same offset as without a tag.
     """
     p.load(packet, CONTEXT, 0, 4)
     p.load(3, CONTEXT, 4, 4)

@@ -1,7 +1,7 @@
 """The few commands of bpf(2) that the agent needs, by ctypes: programs, maps and attachments, each a descriptor.
 
 Nothing has a name in the file system. When the process ends, however it ends, its descriptors are closed, and the
-kernel takes away what they held.
+kernel removes their objects.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 from typing import Iterator, List, Optional
 
 _NUMBERS = {"x86_64": 321, "aarch64": 280, "riscv64": 280, "ppc64le": 361, "s390x": 351}
-"""Of the system call, by machine: libc has no function for it."""
+"""Numbers of the system call by machine: libc has no function for it."""
 
 _MAP_CREATE, _MAP_LOOKUP, _MAP_UPDATE, _, _MAP_NEXT, _PROGRAM_LOAD = range(6)
 _INFORMATION, _TRACEPOINT_OPEN, _LINK_CREATE = 15, 17, 28
@@ -28,7 +28,7 @@ _TRACED_TRACEPOINT, _AT_XDP = 23, 37
 _XDP_GENERIC, _XDP_NATIVE = 2, 4
 
 _LICENCE = b"Dual BSD/GPL"
-"""Of the loaded instructions: the helper that reads kernel memory is for such only."""
+"""Licence of the loaded instructions, which the helper that reads kernel memory requires."""
 
 _ATTRIBUTE_BYTES = 144
 _LOG_BYTES = 1 << 18
@@ -49,7 +49,7 @@ def _bpf(command: int, attributes: bytes) -> int:
 
 
 def _charged(command: int, attributes: bytes) -> int:
-    """What takes memory. Before 5.11 it is locked memory, of which little is allowed: the limit is raised meanwhile."""
+    """Run a command that takes memory. Before 5.11 that is locked memory, whose low limit is raised meanwhile."""
     try:
         return _bpf(command, attributes)
     except PermissionError as exc:
@@ -57,7 +57,7 @@ def _charged(command: int, attributes: bytes) -> int:
         try:
             resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         except ValueError:
-            raise exc from None  # who may not raise a limit may not load a program either
+            raise exc from None  # a user who may not raise a limit may not load a program either
         try:
             return _bpf(command, attributes)
         finally:
@@ -65,7 +65,7 @@ def _charged(command: int, attributes: bytes) -> int:
 
 
 def possible_processors() -> int:
-    """How many processors may ever be there: a value by processor has a part for each of them."""
+    """Return the highest possible number of processors: a per-processor value has a part for each of them."""
     with open("/sys/devices/system/cpu/possible", encoding="ascii") as source:
         return 1 + max(int(number) for number in re.findall(r"\d+", source.read()))
 
@@ -73,7 +73,7 @@ def possible_processors() -> int:
 class Map:
     """A table that programs and the agent share. Raises OSError, as everything here does.
 
-    ``memory_bytes``: what its keys and values take in the kernel, which keeps a few bytes more for each.
+    ``memory_bytes``: size of its keys and values in the kernel, which keeps a few bytes more for each.
     """
 
     def __init__(self, kind: int, key_bytes: int, value_bytes: int, entries: int, name: str) -> None:
@@ -86,21 +86,21 @@ class Map:
         self.memory_bytes = (value_bytes * parts + key_bytes) * entries
 
     def set(self, key: bytes, value: bytes) -> None:
-        """Put a value that is not by processor."""
+        """Set a value that is not per processor."""
         self._at(_MAP_UPDATE, key, ctypes.create_string_buffer(value, len(value)))
 
     def get(self, key: bytes) -> List[bytes]:
-        """The value of a key, by processor. Raises KeyError."""
+        """Return the values of a key, by processor. Raises KeyError."""
         value = ctypes.create_string_buffer(self._value_bytes * self._parts)
         try:
             self._at(_MAP_LOOKUP, key, value)
         except FileNotFoundError:
             raise KeyError(key) from None
-        size, held = self._value_bytes, value.raw
-        return [held[at : at + size] for at in range(0, len(held), size)]
+        size, data = self._value_bytes, value.raw
+        return [data[at : at + size] for at in range(0, len(data), size)]
 
     def listed(self) -> Iterator[bytes]:
-        """All that are there; those that come meanwhile may be among them."""
+        """Yield all keys; keys added meanwhile may be among them."""
         key: Optional[bytes] = None
         while True:
             following = ctypes.create_string_buffer(self._key_bytes)
@@ -112,24 +112,24 @@ class Map:
             yield key
 
     def _at(self, command: int, key: Optional[bytes], value: "ctypes.Array[ctypes.c_char]") -> None:
-        held = None if key is None else ctypes.create_string_buffer(key, len(key))
-        key_at = 0 if held is None else ctypes.addressof(held)
+        buffer = None if key is None else ctypes.create_string_buffer(key, len(key))
+        key_at = 0 if buffer is None else ctypes.addressof(buffer)
         _bpf(command, struct.pack("=IIQQQ", self.descriptor, 0, key_at, ctypes.addressof(value), 0))
 
     def close(self) -> None:
-        """Let it go; it is gone when no program uses it either."""
+        """Release the map; it is deleted once no program uses it."""
         os.close(self.descriptor)
 
 
 def load_program(kind: int, code: bytes, name: str, traced: int = 0) -> int:
-    """The descriptor of a loaded program; ``traced``: the number of the tracepoint's type, for TRACING."""
-    held = ctypes.create_string_buffer(code, len(code))
+    """Load a program and return its descriptor. ``traced``: the number of the tracepoint's type, for TRACING."""
+    buffer = ctypes.create_string_buffer(code, len(code))
     licence = ctypes.create_string_buffer(_LICENCE)
     log = ctypes.create_string_buffer(_LOG_BYTES)
 
     def load(log_bytes: int) -> int:
         log_at = ctypes.addressof(log) if log_bytes else 0
-        head = (kind, len(code) // 8, ctypes.addressof(held), ctypes.addressof(licence), min(log_bytes, 1), log_bytes)
+        head = (kind, len(code) // 8, ctypes.addressof(buffer), ctypes.addressof(licence), min(log_bytes, 1), log_bytes)
         rest = (log_at, 0, 0, name.encode("ascii"), 0, _TRACED_TRACEPOINT if kind == TRACING else 0)
         return _charged(_PROGRAM_LOAD, struct.pack("=IIQQIIQII16sII", *head, *rest) + struct.pack("=36xI", traced))
 
@@ -140,7 +140,7 @@ def load_program(kind: int, code: bytes, name: str, traced: int = 0) -> int:
             raise
         first = exc
     try:
-        return load(_LOG_BYTES)  # once more, for what the verifier has to say
+        return load(_LOG_BYTES)  # again, with the verifier's log
     except OSError:
         said = log.value.decode("ascii", "replace").strip().splitlines()
         reason = ": %s" % said[-1] if said else ""
@@ -148,30 +148,30 @@ def load_program(kind: int, code: bytes, name: str, traced: int = 0) -> int:
 
 
 def attach_tracepoint(program: int, name: str = "") -> int:
-    """The descriptor that keeps a program at a raw tracepoint; ``name`` of it where the program does not say."""
-    held = ctypes.create_string_buffer(name.encode("ascii"))
-    return _bpf(_TRACEPOINT_OPEN, struct.pack("=QI", ctypes.addressof(held) if name else 0, program))
+    """Attach a program to a raw tracepoint and return the descriptor. ``name`` is needed if the program has none."""
+    buffer = ctypes.create_string_buffer(name.encode("ascii"))
+    return _bpf(_TRACEPOINT_OPEN, struct.pack("=QI", ctypes.addressof(buffer) if name else 0, program))
 
 
 def attach_xdp(program: int, interface_index: int, *, native: bool) -> int:
-    """The descriptor that keeps a program at an interface of the calling thread's namespace (Linux 5.9)."""
+    """Attach a program to an interface of the calling thread's namespace (Linux 5.9); return the descriptor."""
     mode = _XDP_NATIVE if native else _XDP_GENERIC
     return _bpf(_LINK_CREATE, struct.pack("=4I", program, interface_index, _AT_XDP, mode))
 
 
 def missed_runs(program: int) -> int:
-    """How often a program did not run because it ran already on that processor; 0 where the kernel does not count."""
+    """Return how often a program was skipped because it was already running on that processor, or 0 if not counted."""
     info = ctypes.create_string_buffer(256)
     _bpf(_INFORMATION, struct.pack("=IIQ", program, len(info), ctypes.addressof(info)))
     return int.from_bytes(info.raw[208:216], sys.byteorder)
 
 
-def words_that_are_set(value: bytes, piece_words: int) -> List[int]:
-    """Which words of 64 bits of a map's value are not 0. Most of them are, and those next to each other are looked at
-    as one piece.
+def find_nonzero_words(value: bytes, piece_length: int) -> List[int]:
+    """Return which 64-bit words of a map's value are not 0. Most of them are, and adjacent ones are examined as one
+    piece.
     """
     found: List[int] = []
-    piece_bytes = 8 * piece_words
+    piece_bytes = 8 * piece_length
     empty = bytes(piece_bytes)
     for start in range(0, len(value), piece_bytes):
         piece = value[start : start + piece_bytes]

@@ -1,1 +1,1 @@
-"""Who measures on this node: holding the lease, watching it, taking it over."""
+"""The session that measures on this node: taking the lease, watching it, taking it over."""

@@ -1,8 +1,8 @@
-"""The lease: who is measuring on this node now. An flock, so the kernel releases it when its holder dies.
+"""The lease: which session measures on this node now. An flock, so the kernel releases it when its owner dies.
 
-One lease per network namespace, because that is what two measurements would share: on an ordinary node there is one,
-in a testbed made of namespaces each node has its own. Beside the file lies a socket on which the holder can be asked to
-let go (takeover.py): a lock that is asked for leaves its holder time to stop in order, a lock that is broken does not.
+One lease per network namespace, because that is what two measurements would share: an ordinary node has one; in a
+testbed made of namespaces each node has its own. Next to the file is a socket on which another session can request the
+lease (takeover.py): a request leaves the holder time to stop in order, a broken lock does not.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import os
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
-from labconsole.agent.reading.files import text_of
-from labconsole.agent.reading.process_table import process_of
+from labconsole.agent.reading.files import read_text
+from labconsole.agent.reading.process_table import read_process
 from labconsole.wire.codec import WireError
 from labconsole.wire.lease import TrialNow, TrialTold
 
@@ -23,13 +23,16 @@ MAX_BYTES = 65536
 OWNER_CHARACTERS = 200
 PURPOSE_CHARACTERS = 500
 OBSERVE_CHARACTERS = 16
+OTHERS = ("/tmp/labconsole-*", "/run/user/*/labconsole")
+"""Where the leases of other users may be."""
+
 TRIES = 5
-"""An agent that only looks holds the lock for some microseconds; that must not pass for a holder."""
+"""An agent that only looks takes the lock for some microseconds, and must not be mistaken for a holder."""
 TRY_AGAIN_S = 0.01
 
 
 def _outer_uid() -> int:
-    """The user id outside a user namespace, where it names a person; inside everybody may be 0."""
+    """Return the user id outside a user namespace, where it identifies a person; inside everybody may be 0."""
     try:
         with open("/proc/self/uid_map", encoding="ascii") as mapping:
             inside, outside, count = (int(word) for word in mapping.readline().split())
@@ -39,8 +42,8 @@ def _outer_uid() -> int:
     return own - inside + outside if inside <= own < inside + count else own
 
 
-def directories() -> List[str]:
-    """Where a lease may lie, best first. The first in which the file can be opened is used."""
+def find_lease_directories() -> List[str]:
+    """Return the possible directories of a lease, best first. The first in which the file can be opened is used."""
     found = ["/run/labconsole"]
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     if runtime and os.path.isabs(runtime):
@@ -53,17 +56,22 @@ def file_name() -> str:
     return "lease-%d" % os.stat("/proc/self/ns/net").st_ino
 
 
-def places() -> List[str]:
-    """Every path at which a session of whatever user may hold this namespace's lease."""
+def find_lease_paths() -> List[str]:
+    """Return every path at which a session of any user may have this namespace's lease.
+
+    No directory is reached through a link: its owner could point it at our own lease, which would then look like
+    another session's.
+    """
     name = file_name()
-    found = [os.path.join(directory, name) for directory in directories()]
-    found += sorted(glob.glob("/tmp/labconsole-*/" + name) + glob.glob("/run/user/*/labconsole/" + name))
-    return list(dict.fromkeys(found))
+    others = sorted(directory for pattern in OTHERS for directory in glob.glob(pattern))
+    there = [os.path.join(directory, name) for directory in others if not os.path.islink(directory)]
+    found = [os.path.join(directory, name) for directory in find_lease_directories()]
+    return list(dict.fromkeys(found + [path for path in there if os.path.lexists(path)]))
 
 
 def _open() -> "tuple[int, str]":
     reasons = []
-    for directory in directories():
+    for directory in find_lease_directories():
         try:
             os.makedirs(directory, mode=0o755, exist_ok=True)
             # /tmp is everybody's: a directory there that another user made is not to be trusted.
@@ -77,29 +85,29 @@ def _open() -> "tuple[int, str]":
 
 
 def _read(descriptor: int) -> Dict[str, Any]:
-    """What the file says of its holder. Another user may have written it: of the known words, and those typed right."""
+    """Read the holder's text. Another user may have written it, so only known keys with the right types count."""
     try:
-        told = json.loads(os.pread(descriptor, MAX_BYTES, 0))
+        stated = json.loads(os.pread(descriptor, MAX_BYTES, 0))
     except (ValueError, OSError, RecursionError):
         return {}
-    if not isinstance(told, dict):
+    if not isinstance(stated, dict):
         return {}
     holder: Dict[str, Any] = {}
-    for key, kind in _WORDS.items():
-        value = told.get(key)
+    for key, kind in _HOLDER_KEYS.items():
+        value = stated.get(key)
         if type(value) is not kind or (isinstance(value, int) and not 0 <= value < 2**63):
             continue
         holder[key] = value[: _LONGEST.get(key, PURPOSE_CHARACTERS)] if isinstance(value, str) else value
     try:
-        holder["trial"] = TrialNow.parse(told.get("trial")).to_wire()
+        holder["trial"] = TrialNow.parse(stated.get("trial")).to_wire()
     except WireError:
-        pass  # none, or not a trial
+        pass  # missing, or not a trial
     return holder
 
 
-_WORDS = {"owner": str, "purpose": str, "observe": str, "quiet": bool}
+_HOLDER_KEYS = {"owner": str, "purpose": str, "observe": str, "quiet": bool}
 _LONGEST = {"owner": OWNER_CHARACTERS, "observe": OBSERVE_CHARACTERS}
-_WORDS.update(dict.fromkeys(("since_wall_ns", "until_wall_ns", "pid"), int))
+_HOLDER_KEYS.update(dict.fromkeys(("since_wall_ns", "until_wall_ns", "pid"), int))
 
 
 def try_lock(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
@@ -111,31 +119,31 @@ def try_lock(descriptor: int, kind: int = fcntl.LOCK_EX) -> bool:
 
 
 class LockHolder(NamedTuple):
-    """A process that has a lock on a file, as the kernel reports it; ``exclusive``: no reader's lock."""
+    """A process with a lock on a file, as the kernel reports it; ``exclusive``: not a reader's lock."""
 
     pid: int
     exclusive: bool
 
 
 def lock_holder(status: os.stat_result) -> Optional[LockHolder]:
-    """The process that holds an flock on a file, an exclusive one first; None when none is visible from here."""
+    """Return the process with an flock on a file, an exclusive one first, or None if none is visible from here."""
     wanted = "%02x:%02x:%d" % (os.major(status.st_dev), os.minor(status.st_dev), status.st_ino)
     found: List[LockHolder] = []
     try:
         with open("/proc/locks", encoding="ascii") as locks:
             for line in locks:
-                words = line.split()
-                if len(words) >= 6 and words[1] == "FLOCK" and words[5] == wanted and int(words[4]) > 0:
-                    found.append(LockHolder(int(words[4]), words[3] == "WRITE"))
+                fields = line.split()
+                if len(fields) >= 6 and fields[1] == "FLOCK" and fields[5] == wanted and int(fields[4]) > 0:
+                    found.append(LockHolder(int(fields[4]), fields[3] == "WRITE"))
     except (OSError, ValueError):
         return None
     return max(found, key=lambda each: each.exclusive, default=None)
 
 
 def _read_holder(descriptor: int) -> Dict[str, Any]:
-    """Who has locked the lease. Its text counts only if it names the process that the kernel names.
+    """Return the session that has locked the lease. Its text counts only if it names the process that the kernel names.
 
-    Anybody who can read the file can lock it, without writing a word: then the process and its user are the owner.
+    A user who can read the file can lock it without writing to it: then the process and its user are the owner.
     """
     holder, lock = _read(descriptor), lock_holder(os.fstat(descriptor))
     if lock is None or ("owner" in holder and holder.get("pid") in _numbers(lock.pid)):
@@ -144,16 +152,16 @@ def _read_holder(descriptor: int) -> Dict[str, Any]:
 
 
 def _numbers(pid: int) -> List[int]:
-    """The numbers of a process: ours, and those in the process namespaces between ours and its own."""
-    for line in (text_of("/proc/%d/status" % pid) or "").splitlines():
+    """Return the ids of a process: ours, and those in the process namespaces between ours and its own."""
+    for line in (read_text("/proc/%d/status" % pid) or "").splitlines():
         if line.startswith("NSpid:"):
             return [int(word) for word in line.split()[1:]]
     return [pid]
 
 
 def _describe_process(pid: int) -> str:
-    """A process for a sentence, with the id of its user; both as the kernel reports them."""
-    found = process_of(pid)
+    """Describe a process for a sentence, with the id of its user; both as the kernel reports them."""
+    found = read_process(pid)
     try:
         user = "user %d" % os.stat("/proc/%d" % pid).st_uid
     except OSError:
@@ -161,52 +169,58 @@ def _describe_process(pid: int) -> str:
     return "process %d (%s) of %s" % (pid, "unknown" if found is None else found.name, user)
 
 
-def holder_at(path: str) -> Optional[Dict[str, Any]]:
-    """What is said of the session that holds the lease at ``path``; None when none does, or none that we may see."""
+def find_holder(path: str, own: Optional[int] = None) -> Optional[Dict[str, Any]]:
+    """Return the description of the session with the lease at ``path``, or None if none has it or none is visible.
+
+    ``own``: the descriptor of this session's lease, which is no other session's under any name.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return None
     try:
+        if own is not None and os.path.sameopenfile(descriptor, own):
+            return None
         return None if try_lock(descriptor, fcntl.LOCK_SH) else _read_holder(descriptor)
     finally:
         os.close(descriptor)
 
 
 def other_holder() -> Optional[Dict[str, Any]]:
-    """Who holds this node's lease; only to be asked by an agent that does not hold it itself."""
-    for path in places():
-        holder = holder_at(path)
+    """Return the holder of this node's lease; only for an agent that does not have it itself."""
+    for path in find_lease_paths():
+        holder = find_holder(path)
         if holder is not None:
             return holder
     return None
 
 
 class Lease:
-    """``open_door`` is called with the lease's path once the lock is ours: from then on another session can ask us to
-    let go. It returns what closes the door again."""
+    """This session's lease. ``open_door`` is called with the lease's path once the lock is ours: from then on another
+    session can request it. It returns a function that closes the door again.
+    """
 
     def __init__(self, open_door: Callable[[str], Callable[[], None]]) -> None:
         self._open_door = open_door
         self._close_door: Optional[Callable[[], None]] = None
         self._descriptor: Optional[int] = None
-        self._told: Dict[str, Any] = {}
+        self._stated: Dict[str, Any] = {}
 
     @property
     def held(self) -> bool:
         return self._descriptor is not None
 
     def take(self, owner: str, purpose: str, *, observe: str = "", left_s: Optional[float] = None) -> Dict[str, Any]:
-        """Take the node, or renew what is said about it. Raises WireError("lease_held") when another session has it."""
+        """Take the node, or renew the lease's text. Raises WireError("lease_held") if another session has it."""
         if self._descriptor is None:
             self._acquire()
-            self._told = {"since_wall_ns": time.time_ns(), "pid": os.getpid(), "quiet": False}
-        self._told.update(
+            self._stated = {"since_wall_ns": time.time_ns(), "pid": os.getpid(), "quiet": False}
+        self._stated.update(
             owner=owner[:OWNER_CHARACTERS], purpose=purpose[:PURPOSE_CHARACTERS], observe=observe[:OBSERVE_CHARACTERS]
         )
-        self._told["until_wall_ns"] = None if left_s is None else time.time_ns() + int(left_s * 1e9)
+        self._stated["until_wall_ns"] = None if left_s is None else time.time_ns() + int(left_s * 1e9)
         self._write()
-        return {"since_wall_ns": self._told["since_wall_ns"]}
+        return {"since_wall_ns": self._stated["since_wall_ns"]}
 
     def _acquire(self) -> None:
         descriptor, path = _open()
@@ -216,11 +230,12 @@ class Lease:
                     break
                 time.sleep(TRY_AGAIN_S)
             else:
-                raise held_by(_read_holder(descriptor), path)
-            for other in places():
-                # Another user's lies elsewhere, and is as good as ours.
-                if other != path and holder_at(other) is not None:
-                    raise held_by(holder_at(other) or {}, other)
+                raise build_lease_held_error(_read_holder(descriptor), path)
+            for other in find_lease_paths():
+                # Another user's lease has another path, and is as valid as ours.
+                holder = find_holder(other, own=descriptor) if other != path else None
+                if holder is not None:
+                    raise build_lease_held_error(holder, other)
             self._close_door = self._open_door(path)
         except BaseException:
             os.close(descriptor)
@@ -228,16 +243,16 @@ class Lease:
         self._descriptor = descriptor
 
     def mark_quiet(self, quiet: bool) -> None:
-        """Tell agents that only look to hold still: a counted window begins (or has ended)."""
+        """Signal to watching agents that a counted window begins (they keep quiet) or has ended."""
         if self._descriptor is not None:
-            self._told["quiet"] = quiet
+            self._stated["quiet"] = quiet
             self._write()
 
     def tell(self, trial: Optional[TrialTold], left_s: Optional[float]) -> None:
-        """Say which trial runs (None: none) and how long its phase will last. Raises WireError("no_lease")."""
+        """Publish the running trial, or None, and how long its phase will last. Raises WireError("no_lease")."""
         if self._descriptor is None:
             raise WireError("no_lease", "this session does not hold the node, so it has no trial to tell of")
-        now_ns, before = time.time_ns(), self._told.pop("trial", None)
+        now_ns, before = time.time_ns(), self._stated.pop("trial", None)
         if trial is not None:
             same = before is not None and before["run_id"] == trial.run_id
             now = TrialNow(
@@ -246,13 +261,13 @@ class Lease:
                 phase_since_wall_ns=now_ns,
                 phase_until_wall_ns=None if left_s is None else now_ns + int(left_s * 1e9),
             )
-            self._told["trial"] = now.to_wire()
+            self._stated["trial"] = now.to_wire()
         self._write()
 
     def holder(self) -> Optional[Dict[str, Any]]:
-        """Who has the node, be it us (``own``) or another session; None when it is free."""
+        """Return the holder of the node, us (``own``) or another session, or None if it is free."""
         if self._descriptor is not None:
-            return dict(self._told, own=True)
+            return dict(self._stated, own=True)
         holder = other_holder()
         return None if holder is None else dict(holder, own=False)
 
@@ -262,14 +277,14 @@ class Lease:
             os.close(self._descriptor)
             self._descriptor = None
         if self._close_door is not None:
-            # After the lock: whoever asked waits for the end of this socket and then tries the lock.
+            # After the lock: a requester waits for the end of this socket and then tries the lock.
             self._close_door()
             self._close_door = None
 
     def _write(self) -> None:
         assert self._descriptor is not None
-        data = json.dumps(self._told).encode("ascii")
-        # One write that also covers the longer text before it: no reader finds half of one.
+        data = json.dumps(self._stated).encode("ascii")
+        # One write that also covers the longer text before it: a reader never finds half of one.
         os.pwrite(self._descriptor, data.ljust(os.fstat(self._descriptor).st_size), 0)
 
 
@@ -280,8 +295,8 @@ def _when(wall_ns: int) -> str:
         return "an invalid time"
 
 
-def held_by(holder: Dict[str, Any], path: str = "") -> WireError:
-    """The refusal, with who, since when, until when and what for, as far as the file says."""
+def build_lease_held_error(holder: Dict[str, Any], path: str = "") -> WireError:
+    """Build the refusal, with owner, since, until and purpose, as far as the file has them."""
     owner = holder.get("owner") or "another session"
     text = "%s has this node" % owner
     if isinstance(holder.get("since_wall_ns"), int):

@@ -1,10 +1,11 @@
-"""Taking a lease from its holder: it is asked through a socket beside the lease, and killed only if it does not react.
+"""Taking a lease from its holder: requested through a socket next to the lease; the holder is killed only if it does
+not react.
 
-Asked, the holder's agent stops its traffic at once and tells its console, which stops in order and gives the lease
-back; if it does not within LET_GO_S, the agent undoes everything by itself and lets go. Only a holder that does not
-even do that (stopped, or hanging in the kernel) is killed, and only if the kernel says that it holds the lock, the
-lease names the same process, and that is an agent of ours. Its keeper then undoes what it did. Nobody but the same user
-and root can ask or kill: another user's lease is refused with who has it.
+On a request, the holder's agent stops its traffic at once and notifies its console, which stops in order and releases
+the lease; if it does not within LET_GO_S, the agent undoes everything by itself and releases it. A holder that does not
+do that either (stopped, or hanging in the kernel) is killed, and only if the kernel reports that it has the lock, the
+lease names the same process, and that is an agent of ours. Its keeper then undoes its changes. Only the same user and
+root can request or kill: for another user's lease the request is refused with its holder.
 """
 
 from __future__ import annotations
@@ -20,13 +21,20 @@ import time
 from typing import Any, Callable, Dict, List, Optional
 
 from labconsole.agent.debug import complain
-from labconsole.agent.lease.lock import OWNER_CHARACTERS, PURPOSE_CHARACTERS, Lease, held_by, holder_at, lock_holder
-from labconsole.agent.reading.files import bytes_of
-from labconsole.agent.reading.process_table import process_of
+from labconsole.agent.lease.lock import (
+    OWNER_CHARACTERS,
+    PURPOSE_CHARACTERS,
+    Lease,
+    build_lease_held_error,
+    find_holder,
+    lock_holder,
+)
+from labconsole.agent.reading.files import read_bytes
+from labconsole.agent.reading.process_table import read_process
 from labconsole.wire.codec import WireError
 
 LET_GO_S = 6.0
-"""What a console has to stop in order: a drain, its captures counted, the platform restored."""
+"""Time for a console to stop in order: a drain, its captures counted, the platform restored."""
 ASK_S = LET_GO_S + 2.0
 KILLED_S = 4.0
 """The keeper of a killed agent promises to have undone everything in less."""
@@ -34,20 +42,20 @@ LINE_BYTES = 4096
 
 _CREDENTIALS = struct.Struct("=iii")
 _OURS = (b"labconsole-agent", b"labconsole.agent")
-"""What the command line of an agent holds, and of its keeper: the archive's name, or the module's."""
+"""Text in the command line of an agent and of its keeper: the archive's name, or the module's."""
 
 
 class Door:
-    """The holder's socket. Who knocks may only be root or the same user."""
+    """The holder's socket. Only root and the same user may connect."""
 
-    def __init__(self, lease_path: str, on_asked: Callable[[Dict[str, Any]], None]) -> None:
-        self._path, self._on_asked = lease_path + ".ask", on_asked
+    def __init__(self, lease_path: str, on_request: Callable[[Dict[str, Any]], None]) -> None:
+        self._path, self._on_request = lease_path + ".ask", on_request
         self._loop = asyncio.get_running_loop()
         self._waiting: List[socket.socket] = []
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
         try:
             if os.path.lexists(self._path):
-                os.unlink(self._path)  # we hold the lock: whoever made it is dead
+                os.unlink(self._path)  # we have the lock: its maker is dead
             self._socket.bind(self._path)
             os.chmod(self._path, 0o600)
             self._socket.listen(8)
@@ -69,7 +77,7 @@ class Door:
         self._loop.add_reader(caller.fileno(), self._hear, caller)
 
     def _hear(self, caller: socket.socket) -> None:
-        """The request is one line that fits into one write, so it comes in one piece or not at all."""
+        """Read a request, one line that fits into one write, so it arrives in one piece or not at all."""
         self._loop.remove_reader(caller.fileno())
         try:
             wish = json.loads(caller.recv(LINE_BYTES))
@@ -77,10 +85,10 @@ class Door:
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as exc:
             complain("a request for the lease cannot be read: %s" % exc)
             return
-        self._on_asked({"by": owner[:OWNER_CHARACTERS], "purpose": purpose[:PURPOSE_CHARACTERS]})
+        self._on_request({"by": owner[:OWNER_CHARACTERS], "purpose": purpose[:PURPOSE_CHARACTERS]})
 
     def close(self) -> None:
-        """The end of the socket is the answer to those who wait."""
+        """Close the socket, whose end is the answer to waiting requesters."""
         for opened in [self._socket, *self._waiting]:
             self._loop.remove_reader(opened.fileno())
             opened.close()
@@ -94,8 +102,8 @@ class Door:
 async def take_over(lease: Lease, wish: Dict[str, Any]) -> Dict[str, Any]:
     """Take the lease as ``wish`` (the arguments of Lease.take) says, from its holder if there is one.
 
-    Returns what Lease.take does, and ``taken_from``: what was said of the former holder, or None. Raises
-    WireError: "lease_held" when somebody else was faster or it is another user's, "lease_stuck" when nothing helps.
+    Returns the result of Lease.take, and ``taken_from``: the description of the former holder, or None. Raises
+    WireError: "lease_held" if another session was faster or it is another user's, "lease_stuck" if nothing helps.
     """
     try:
         return dict(lease.take(**wish), taken_from=None)
@@ -112,27 +120,27 @@ async def take_over(lease: Lease, wish: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _require_ours(path: str, holder: Dict[str, Any]) -> Optional[int]:
-    """The lease's user, who is this one unless we are root; None: the lease has been released just now."""
+    """Return the lease's user, who is this one unless we are root, or None if the lease has been released just now."""
     try:
         owner = os.lstat(path).st_uid
     except FileNotFoundError:
         return None
     if os.geteuid() not in (0, owner):
-        refusal = held_by(holder)
+        refusal = build_lease_held_error(holder)
         who = "user %d of this node; only that user and root can end it" % owner
         raise WireError("lease_held", "%s; it is a session of %s" % (refusal.message, who), refusal.detail)
     return owner
 
 
 async def _ask(path: str, owner: int, line: bytes, former: Dict[str, Any]) -> bool:
-    """Ask, and wait until the holder lets go. False when it does not in time, or nobody listens.
+    """Request the lease, and wait until the holder releases it. False if it does not in time, or there is no listener.
 
-    Only a socket of the lease's ``owner``, with a listener of that user, is asked. Raises WireError("lease_stuck").
+    Connects only to a socket of the lease's ``owner``, with a listener of that user. Raises WireError("lease_stuck").
     """
 
     def refuse(found: str) -> WireError:
         text = "%s; %s is %s, and not a socket of user %d, who has the lease: nothing was sent to it"
-        return WireError("lease_stuck", text % (held_by(former).message, path, found, owner), former)
+        return WireError("lease_stuck", text % (build_lease_held_error(former).message, path, found, owner), former)
 
     try:
         status = os.lstat(path)
@@ -161,48 +169,52 @@ async def _ask(path: str, owner: int, line: bytes, former: Dict[str, Any]) -> bo
 
 
 async def _read_to_end(reader: asyncio.StreamReader) -> bool:
-    """Wait for the end, which is the whole answer. False for a holder that says anything: that is no agent."""
+    """Wait for the end, which is the whole answer. False for a holder that sends anything: that is no agent."""
     return not await reader.read(1)
 
 
 def _peer(connected: Any) -> int:
-    """The user at the other end of a Unix socket, as the kernel reports it; of a listener, who made it listen."""
+    """Return the user at the other end of a Unix socket, as the kernel reports it; for a listener, its creator."""
     credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return int(_CREDENTIALS.unpack(credentials)[1])
 
 
 async def _end_frozen(path: str, former: Dict[str, Any]) -> None:
-    """Kill the agent that holds the lock at ``path`` and wait until its keeper has undone what it did."""
-    holder = holder_at(path)
+    """Kill the agent that has the lock at ``path`` and wait until its keeper has undone its changes."""
+    holder = find_holder(path)
     if holder is None:
         return
     pid = holder.get("pid")
     if not isinstance(pid, int) or lock_owner(path) != pid or not _is_agent(pid):
         text = (
             "%s, does not release the lease when asked, and is not an agent that can be ended from here"
-            % held_by(former).message
+            % build_lease_held_error(former).message
         )
         raise WireError("lease_stuck", text, former)
     keeper = _parent(pid)
     try:
         os.kill(pid, signal.SIGKILL)
         if keeper is not None and _is_agent(keeper):
-            os.kill(keeper, signal.SIGCONT)  # stopped as well, it would undo nothing
+            os.kill(keeper, signal.SIGCONT)  # if it is stopped as well, it would undo nothing
     except ProcessLookupError:
         keeper = None
     except PermissionError:
         raise WireError(
-            "lease_stuck", "%s, and this session has no permission to end it" % held_by(former).message, former
+            "lease_stuck",
+            "%s, and this session has no permission to end it" % build_lease_held_error(former).message,
+            former,
         ) from None
     deadline = time.monotonic() + KILLED_S
-    while holder_at(path) is not None or (keeper is not None and _is_agent(keeper)):
+    while find_holder(path) is not None or (keeper is not None and _is_agent(keeper)):
         if time.monotonic() > deadline:
-            raise WireError("lease_stuck", "%s, and did not end when killed" % held_by(former).message, former)
+            raise WireError(
+                "lease_stuck", "%s, and did not end when killed" % build_lease_held_error(former).message, former
+            )
         await asyncio.sleep(0.02)
 
 
 def lock_owner(path: str) -> Optional[int]:
-    """The process with the exclusive flock on the file, as the kernel reports it; None when none is visible."""
+    """Return the process with the exclusive flock on the file, as the kernel reports it, or None if none is visible."""
     try:
         lock = lock_holder(os.stat(path))
     except OSError:
@@ -211,10 +223,10 @@ def lock_owner(path: str) -> Optional[int]:
 
 
 def _is_agent(pid: int) -> bool:
-    text = bytes_of("/proc/%d/cmdline" % pid) or b""
-    return any(mark in text for mark in _OURS)  # a zombie has no command line: it counts as gone
+    text = read_bytes("/proc/%d/cmdline" % pid) or b""
+    return any(mark in text for mark in _OURS)  # a zombie has no command line and counts as ended
 
 
 def _parent(pid: int) -> Optional[int]:
-    found = process_of(pid)
+    found = read_process(pid)
     return None if found is None else found.parent

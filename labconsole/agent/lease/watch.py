@@ -1,8 +1,9 @@
-"""Following another session's lease: told by the kernel (inotify), so that nothing wakes a node that is being measured.
+"""Following another session's lease: the kernel reports changes (inotify), so nothing wakes a node that is being
+measured.
 
-The holder's agent writes into the lease when a counted window begins and ends. It closes the file whenever and however
-it ends, which is an event too. A user may have only so many watches (128 by default, which a lab of a hundred agents on
-one machine comes near); an agent that gets none looks once a second.
+The holder's agent writes into the lease when a counted window begins and ends. The file is closed when the agent ends,
+in whatever way, which is an event, too. The number of a user's watches is limited (128 by default, which a lab of a
+hundred agents on one machine comes near); an agent that gets none looks once a second.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import contextlib
 import os
 from typing import Any, Callable, Dict, Optional
 
-from labconsole.agent.lease.lock import Lease, directories, file_name, other_holder, places
+from labconsole.agent.lease.lock import Lease, file_name, find_lease_directories, find_lease_paths, other_holder
 from labconsole.agent.processes import linux
 
 LOOK_S = 1.0
@@ -21,13 +22,13 @@ Changed = Callable[[Optional[Dict[str, Any]]], None]
 _SHOWN = ("owner", "purpose", "observe", "quiet", "since_wall_ns", "until_wall_ns", "trial")
 
 
-def shown(holder: Optional[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
-    """What a console is told of a holder: every key, None where it is not known."""
+def fill_holder_keys(holder: Optional[Dict[str, Any]]) -> Optional[Dict[str, Any]]:
+    """Build the console's description of a holder: every key, with None if not known."""
     return None if holder is None else {key: holder.get(key) for key in _SHOWN}
 
 
 class LeaseWatch:
-    """Calls ``on_change`` with who else holds this node's lease, at once and whenever that changes."""
+    """Calls ``on_change`` with the other holder of this node's lease, at once and at each change."""
 
     def __init__(self, lease: Lease, on_change: Changed) -> None:
         self._lease, self._on_change = lease, on_change
@@ -41,16 +42,17 @@ class LeaseWatch:
         return self._descriptor is not None or self._timer is not None
 
     def start(self, *, create: bool) -> None:
-        """``create``: root makes the directory in which its sessions meet, so that it can be watched at all. Who
-        creates nothing looks once a second until it is there."""
+        """Start watching. ``create``: root makes the directory in which its sessions meet, so that it can be watched at
+        all. Other agents look once a second until it exists.
+        """
         if not self.watching:
             self._follow(create)
         self._last = self
         self.look()
 
     def _follow(self, create: bool) -> None:
-        wanted = {os.path.dirname(path) for path in places()}
-        common = directories()[0]
+        wanted = {os.path.dirname(path) for path in find_lease_paths()}
+        common = find_lease_directories()[0]
         try:
             if os.geteuid() == 0 and not os.path.isdir(common):
                 if not create:
@@ -73,15 +75,15 @@ class LeaseWatch:
             events = os.read(self._descriptor, 65536)
         except BlockingIOError:
             return
-        # The name is in the event; parsing it would need more than asking whether it occurs.
+        # The name is in the event; parsing it would take more than searching it.
         if file_name().encode("ascii") in events:
             self.look()
 
     def look(self) -> None:
-        """Look now. The holder's own agent sees nobody."""
+        """Look now. The holder's own agent finds no other holder."""
         if not self.watching:
             return
-        holder = None if self._lease.held else shown(other_holder())
+        holder = None if self._lease.held else fill_holder_keys(other_holder())
         if holder != self._last:
             self._last = holder
             self._on_change(holder)

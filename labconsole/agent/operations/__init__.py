@@ -1,1 +1,1 @@
-"""What a console can ask of the agent, one module per subject."""
+"""Requests that a console can send to the agent, one module per subject."""

@@ -7,11 +7,11 @@ import shutil
 from typing import Any, Callable, Dict, Optional, Sequence, Union
 
 from labconsole.agent.capture import RunningCapture, require_space, tcpdump_argv
+from labconsole.agent.capture_dir import CaptureFile, default_directory
 from labconsole.agent.keeper import UndoJournal
-from labconsole.agent.operations.answering import answers
+from labconsole.agent.operations.handlers import handles
 from labconsole.agent.processes import children
 from labconsole.agent.reading import facts
-from labconsole.agent.spool import CaptureSpool, default_directory
 from labconsole.packets.flows import MAX_BINS
 from labconsole.wire.capture import (
     CaptureResult,
@@ -37,7 +37,7 @@ class Captures:
         self._version: Optional["asyncio.Task[Optional[str]]"] = None
         self._running: Dict[str, RunningCapture] = {}
 
-    @answers(StartCapture)
+    @handles(StartCapture)
     async def start(self, request: StartCapture) -> CaptureStarted:
         name, namespaces = request.capture, self._to_enter(request.namespace or "")
         if name in self._running:
@@ -48,7 +48,7 @@ class Captures:
             raise WireError("tcpdump_missing", "tcpdump is not installed on this node; install the package tcpdump")
         require_space(directory, request.expected_packets or 0, request.snap_bytes)
         argv = tcpdump_argv(program, request)
-        spool = CaptureSpool(directory, self._journal)
+        spool = CaptureFile(directory, self._journal)
         flow_bins = None if request.flow_bin_ns is None else (request.flow_bin_ns, request.flow_bins or MAX_BINS)
         capture = RunningCapture(name, spool, self._died, request.spacing_gap_ns, request.sampling_seed or 0, flow_bins)
         self._running[name] = capture
@@ -62,20 +62,20 @@ class Captures:
             raise
         return CaptureStarted(path=spool.path, argv=argv, tcpdump=await self._tcpdump_version())
 
-    @answers(DrainCapture)
+    @handles(DrainCapture)
     async def drain(self, request: DrainCapture) -> CountedSoFar:
-        return CountedSoFar(packets=await self._told(request).count())
+        return CountedSoFar(packets=await self._find_capture(request).count())
 
-    @answers(StopCapture)
+    @handles(StopCapture)
     async def stop(self, request: StopCapture) -> CaptureResult:
-        capture = self._told(request)
+        capture = self._find_capture(request)
         try:
             return CaptureResult(**await capture.stop())
         finally:
             await self._drop(capture)
 
     async def close(self) -> None:
-        """Kill all captures and let their files go."""
+        """Kill all captures and release their files."""
         for capture in list(self._running.values()):
             await self._drop(capture)
 
@@ -88,15 +88,15 @@ class Captures:
         await capture.close()
         capture.spool.close()
 
-    def _told(self, request: Union[DrainCapture, StopCapture]) -> RunningCapture:
-        """The capture that is named, which may learn here how long was sent."""
+    def _find_capture(self, request: Union[DrainCapture, StopCapture]) -> RunningCapture:
+        """Find the named capture, and record how long was sent if the request has it."""
         capture = self._named(request.capture)
         if request.sending_ns is not None:
             capture.sending_ns = request.sending_ns
         return capture
 
     async def _tcpdump_version(self) -> Optional[str]:
-        """Asked once: it does not change while we run."""
+        """Queried once: it does not change while we run."""
         if self._version is None:
             self._version = asyncio.ensure_future(facts.tcpdump_version())
         return await self._version

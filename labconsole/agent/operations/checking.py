@@ -1,13 +1,13 @@
-"""The operations that only a check asks for: a survey of the node, cleaning up, listening for marked frames.
+"""The operations that only checks use: a survey of the node, cleaning up, listening for marked frames.
 
-What does the work is imported when it is first asked for: most sessions never check.
+Their implementation is imported on first use: most sessions never check.
 """
 
 from __future__ import annotations
 
 from typing import Any, Callable, Dict
 
-from labconsole.agent.operations.answering import answers
+from labconsole.agent.operations.handlers import handles
 from labconsole.agent.operations.reading import Reading
 from labconsole.wire.message import Done
 from labconsole.wire.survey import (
@@ -24,18 +24,18 @@ from labconsole.wire.survey import (
 
 
 class Checking:
-    """``reading`` does work in the node's own network namespace, ``watchdog`` tells how that stands."""
+    """``reading`` does work in the node's own network namespace, ``watchdog`` reports the watchdog's state."""
 
     def __init__(self, reading: Reading, watchdog: Callable[[], Dict[str, Any]]) -> None:
         self._reading, self._watchdog = reading, watchdog
         self._listening: Any = None
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         if self._listening is not None:
             self._listening.close()
 
-    @answers(TakeSurvey)
+    @handles(TakeSurvey)
     async def survey(self, request: TakeSurvey) -> Survey:
         from labconsole.agent.reading import survey
 
@@ -44,25 +44,25 @@ class Checking:
         )
         return Survey(**found, watchdog=WatchdogState(**self._watchdog()))
 
-    @answers(RemoveLeftovers)
+    @handles(RemoveLeftovers)
     async def clean(self, request: RemoveLeftovers) -> Removed:
         from labconsole.agent.reading import survey
 
         return Removed(removed=await self._reading.in_namespace(None, survey.clean))
 
-    @answers(StartListening)
+    @handles(StartListening)
     async def start_listening(self, request: StartListening) -> Done:
-        from labconsole.agent.reading.listen import Listening
+        from labconsole.agent.reading.frame_listener import Listening
 
         if self._listening is None:
             self._listening = Listening()
         self._listening.start(request.interfaces, request.source_ip)
         return Done()
 
-    @answers(ReadListening)
+    @handles(ReadListening)
     async def read_listening(self, request: ReadListening) -> Heard:
         return Heard(heard=[], complete=True) if self._listening is None else Heard(**self._listening.read())
 
-    @answers(StopListening)
+    @handles(StopListening)
     async def stop_listening(self, request: StopListening) -> Heard:
         return Heard(heard=[], complete=True) if self._listening is None else Heard(**self._listening.stop())

@@ -1,4 +1,4 @@
-"""The operations generator.*: one GeneratorSession at a time, its progress as events, its end always told."""
+"""The operations generator.*: one GeneratorSession at a time, its progress as events, its end always reported."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, Callable, Dict, List, Optional
 
 from labconsole.agent.keeper import UndoJournal
-from labconsole.agent.operations.answering import answers
+from labconsole.agent.operations.handlers import handles
 from labconsole.wire.codec import WireError
 from labconsole.wire.generator import (
     CloseGenerator,
@@ -25,7 +25,7 @@ Send = Callable[[Dict[str, Any]], Any]
 
 
 class Generating:
-    """The generator of one session. ``send`` and ``offer`` take events; what is offered may be left out."""
+    """The generator of one session. ``send`` and ``offer`` take events; an offered event may be dropped."""
 
     def __init__(self, journal: UndoJournal, send: Send, offer: Send, clock_ns: Callable[[], int]) -> None:
         self._journal, self._send, self._offer, self._clock_ns = journal, send, offer, clock_ns
@@ -34,7 +34,7 @@ class Generating:
         self._runner: Optional["asyncio.Task[List[Dict[str, Any]]]"] = None
         self._lock = asyncio.Lock()
 
-    @answers(PrepareGenerator)
+    @handles(PrepareGenerator)
     async def prepare(self, request: PrepareGenerator) -> PreparedStreams:
         specs = request.streams
         async with self._lock:
@@ -42,7 +42,7 @@ class Generating:
                 raise WireError("busy", "this node's generator is already prepared; close it first")
             from labconsole.agent.sending.generator import GeneratorSession, cleanup_arguments
 
-            # Promised before anything is configured; taking back nothing does no harm.
+            # Promised before anything is configured; withdrawing an unused promise does no harm.
             if any(spec.generator in ("auto", "pktgen") for spec in specs):
                 self._promise = self._journal.promise({"kind": "pktgen", "arguments": cleanup_arguments()})
             self._session = GeneratorSession()
@@ -52,7 +52,7 @@ class Generating:
                 await self._close()
                 raise
 
-    @answers(StartGenerator)
+    @handles(StartGenerator)
     async def start(self, request: StartGenerator) -> Done:
         async with self._lock:
             session = self._prepared()
@@ -60,30 +60,30 @@ class Generating:
             self._runner = asyncio.ensure_future(self._run(session, request.progress_interval_s))
         return Done()
 
-    @answers(WaitForGenerator)
+    @handles(WaitForGenerator)
     async def wait(self, request: WaitForGenerator) -> Sent:
-        """The results, when the last stream has ended."""
+        """Return the results, when the last stream has ended."""
         self._prepared()
         if self._runner is None:
             raise WireError("not_started", "the generator was prepared but not started")
         return _sent(await asyncio.shield(self._runner))
 
-    @answers(StopGenerator)
+    @handles(StopGenerator)
     async def stop(self, request: StopGenerator) -> Done:
         await self.stop_traffic()
         return Done()
 
     async def stop_traffic(self) -> None:
-        """End early. Raises WireError when no generator is prepared."""
+        """End early. Raises WireError if no generator is prepared."""
         await self._prepared().stop()
 
-    @answers(CloseGenerator)
+    @handles(CloseGenerator)
     async def close(self, request: CloseGenerator) -> Sent:
         async with self._lock:
             return _sent(await self._close())
 
     async def abandon(self) -> None:
-        """The dead-man's way: nobody is interested in results."""
+        """End without results, when the console is gone."""
         async with self._lock:
             await self._close(results=False)
 

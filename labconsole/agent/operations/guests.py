@@ -1,7 +1,7 @@
-"""Guests as processes of the agent: started, spoken to on their console, gone with it.
+"""Guests as processes of the agent: started, addressed on their console, ended with it.
 
 A guest's console is its standard input and output (QEMU's ``-serial stdio``, UML's ``con0=fd:0,fd:1``), which works for
-any hypervisor that is a program, needs no network in the guest, and ends with the process. What the guest prints is
+any hypervisor that is a program, needs no network in the guest, and ends with the process. The guest's output is
 untrusted text: bounded, never interpreted.
 """
 
@@ -14,9 +14,9 @@ import subprocess
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Union
 
-from labconsole.agent.operations.answering import answers
+from labconsole.agent.operations.handlers import handles
 from labconsole.agent.processes import children
-from labconsole.agent.reading.process_table import process_of
+from labconsole.agent.reading.process_table import read_process
 from labconsole.wire.codec import WireError
 from labconsole.wire.guests import (
     MAX_PRINTED_BYTES,
@@ -38,8 +38,8 @@ CONSOLE_BYTES = 65536
 """How much of a console is kept: the last part."""
 
 STOP_S = 0.3
-LAST_WORDS_S = 2.0
-"""How long the console of one that has ended is read, if what is in no group of its own holds that open."""
+FINAL_OUTPUT_S = 2.0
+"""How long to read the console of an ended guest if another process, outside its group, has it open."""
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,31}\Z")
 
@@ -51,16 +51,16 @@ class GuestProcess:
         self.name, self.process = name, process
         self.console = bytearray()
         self.printed_bytes = 0
-        self.grown_ns = 0  # when the last of it was read
+        self.grown_ns = 0  # when its last part was read
         self._grown = asyncio.Event()
         self._ended = ended
         self.over = False
         self.ending = False
         self.reader = asyncio.ensure_future(self._read())
         self._reaper = asyncio.ensure_future(self._reap())
-        self.asking = asyncio.Lock()
+        self.request_lock = asyncio.Lock()
         self.askers = 0
-        self.working = False  # asked together with others: for minutes, or hours
+        self.working = False  # busy with a request to many guests: for minutes, or hours
 
     async def _read(self) -> None:
         assert self.process.stdout is not None
@@ -74,15 +74,15 @@ class GuestProcess:
             del self.console[:-CONSOLE_BYTES]
             self._grown.set()
         await self.process.wait()
-        self.over = True  # not before all of its last words were read
+        self.over = True  # not before all of its final output was read
         self._grown.set()
         self._ended(self)
 
     async def _reap(self) -> None:
-        """What it started must not hold its console open."""
+        """Kill its descendants: they must not keep its console open."""
         await self.process.exited()
         children.kill_group(self.process)
-        await asyncio.wait([self.reader], timeout=LAST_WORDS_S)
+        await asyncio.wait([self.reader], timeout=FINAL_OUTPUT_S)
         self.process.close()
 
     @property
@@ -90,16 +90,16 @@ class GuestProcess:
         return self.process.returncode is None
 
     def since(self, position: int) -> bytes:
-        """What was printed after ``position`` bytes, as far as it is kept."""
+        """Return the kept output after ``position`` bytes."""
         return bytes(self.console[max(0, len(self.console) - (self.printed_bytes - position)) :])
 
     def write(self, line: str) -> None:
-        """Hand a line over, at once unless its console takes no more."""
+        """Write a line, at once unless its console takes no more."""
         assert self.process.stdin is not None
         self.process.stdin.write(line.encode("utf-8", "surrogateescape") + b"\n")
 
     async def answer(self, until: str, position: int, timeout_s: float) -> bytes:
-        """What was printed since the line was written, up to ``until``."""
+        """Return the output since the line was written, up to ``until``."""
         assert self.process.stdin is not None
         try:
             await asyncio.wait_for(self.process.stdin.drain(), timeout_s)
@@ -110,8 +110,8 @@ class GuestProcess:
         return await self.wait_for(until.encode("utf-8", "surrogateescape"), position, timeout_s)
 
     async def wait_for(self, marker: bytes, position: int, timeout_s: float, before: Optional[bytes] = None) -> bytes:
-        """What was printed after ``position`` up to ``marker``, which has to come before ``before``. Raises WireError
-        with the console's end.
+        """Return the output after ``position`` up to ``marker``, which must precede ``before``. Raises WireError with
+        the end of the console.
         """
         deadline = asyncio.get_running_loop().time() + timeout_s
         while True:
@@ -121,23 +121,31 @@ class GuestProcess:
             if at >= 0:
                 return printed[:at]
             if before is not None and before in printed:
-                raise WireError("guest_silent", "guest %s did not wait in its line; its console ends: %s" % (
-                    self.name, self.last_words()))  # fmt: skip
+                raise WireError(
+                    "guest_silent",
+                    "guest %s did not wait in its line; its console ends: %s" % (self.name, self.console_end()),
+                )
             left_s = deadline - asyncio.get_running_loop().time()
             if self.over:
-                raise WireError("guest_ended", "guest %s ended with status %s; its console ends: %s" % (
-                    self.name, self.process.returncode, self.last_words()))  # fmt: skip
+                raise WireError(
+                    "guest_ended",
+                    "guest %s ended with status %s; its console ends: %s"
+                    % (self.name, self.process.returncode, self.console_end()),
+                )
             if left_s <= 0:
-                raise WireError("guest_silent", "guest %s did not answer within %g s; its console ends: %s" % (
-                    self.name, timeout_s, self.last_words()))  # fmt: skip
+                raise WireError(
+                    "guest_silent",
+                    "guest %s did not answer within %g s; its console ends: %s"
+                    % (self.name, timeout_s, self.console_end()),
+                )
             try:
                 await asyncio.wait_for(self._grown.wait(), left_s)
             except asyncio.TimeoutError:
                 continue
 
-    def last_words(self) -> str:
+    def console_end(self) -> str:
         lines = bytes(self.console[-4096:]).decode("utf-8", "replace").strip().splitlines()
-        # A kernel that dies says why, and then where it was.
+        # A kernel that dies prints why, and then where it was.
         why = [number for number, line in enumerate(lines) if "Kernel panic" in line]
         shown = lines[max(0, why[-1] - 3) : why[-1] + 1] if why else lines[-8:]
         return " | ".join(line.strip() for line in shown) or "(empty)"
@@ -148,40 +156,45 @@ class GuestProcess:
         children.kill_group(self.process)
 
 
-class _Written(NamedTuple):
-    """A guest to whose console a line was written; ``position``: what it had printed by then."""
+class _PendingAnswer(NamedTuple):
+    """A guest whose console was sent a line. ``position``: how much it had printed by then."""
 
     guest: GuestProcess
     position: int
-    asked_ns: int
+    written_ns: int
 
 
 class Guests:
-    """The guests that run now. ``tell`` sends an event, ``to_enter`` says what leads into a namespace."""
+    """The running guests. ``tell`` sends an event, ``find_entry_namespaces`` returns what a child enters for a
+    namespace.
+    """
 
     def __init__(self, tell: Callable[[Dict[str, Any]], None], to_enter: Callable[[str], Sequence[Any]]) -> None:
         self._tell, self._to_enter = tell, to_enter
         self._guests: Dict[str, GuestProcess] = {}
         self._starting = asyncio.Lock()
 
-    @answers(StartGuest)
+    @handles(StartGuest)
     async def start(self, request: StartGuest) -> GuestStarted:
-        """Start a guest's program; ``ready`` is what its console prints when it is up."""
+        """Start a guest's program; its console prints ``ready`` when it is up."""
         name, argv, namespaces = request.guest, request.argv, self._to_enter(request.namespace or "")
         if not NAME.match(name):
             raise WireError("bad_request", "guest must be a plain name, got %r" % name)
         if not argv:
             raise WireError("bad_request", "argv must be a list of at least one string")
         try:
-            # One after the other: between two starts consoles are read, so that each guest is heard when it is up.
+            # In sequence: between two starts consoles are read, so that each guest is noticed when it is up.
             async with self._starting:
                 if name in self._guests:
                     raise WireError("exists", "a guest %s is already running" % name)
                 started_ns = time.monotonic_ns()
                 process = await children.spawn(
-                    argv, stdin=subprocess.PIPE, stderr=subprocess.STDOUT, namespaces=namespaces,
+                    argv,
+                    stdin=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    namespaces=namespaces,
                     own_session=request.own_session is not False,
-                )  # fmt: skip
+                )
                 children.kill_first(process)
                 guest = self._guests[name] = GuestProcess(name, process, self._guest_ended)
         except FileNotFoundError:
@@ -196,23 +209,23 @@ class Guests:
             raise
         return GuestStarted(pid=process.pid, started_ns=started_ns, ready_ns=guest.grown_ns, console=_text(printed))
 
-    @answers(AskGuest)
+    @handles(AskGuest)
     async def ask(self, request: AskGuest) -> GuestAnswer:
-        """Write a line to a guest's console and return what it prints up to ``until``."""
+        """Write a line to a guest's console and return its output up to ``until``."""
         guest = self._find(request.guest)
         _require_line(request.line, request.until)
         if guest.working:
             raise _busy(guest)
         guest.askers += 1
         try:
-            async with guest.asking:
+            async with guest.request_lock:
                 position = guest.printed_bytes
                 guest.write(request.line)
                 return GuestAnswer(printed=_text(await guest.answer(request.until, position, request.timeout_s)))
         finally:
             guest.askers -= 1
 
-    @answers(AskGuests)
+    @handles(AskGuests)
     async def ask_all(self, request: AskGuests) -> AskedGuests:
         """Write a line to the consoles of many guests, then wait for each, which costs nothing while they work."""
         for each in request.asked:
@@ -226,7 +239,7 @@ class Guests:
         try:
             ready = written
             if request.waits is not None:
-                ready = await _begun_together(written, request.waits, request.until, request.timeout_s)
+                ready = await _begin_together(written, request.waits, request.until, request.timeout_s)
             waiting = [asyncio.ensure_future(_answer(name, each, request)) for name, each in zip(names, ready)]
             idle_s, idle_cpu_s = time.monotonic(), time.process_time()
             working = [answer for answer, each in zip(waiting, ready) if not isinstance(each, WireError)]
@@ -243,8 +256,8 @@ class Guests:
             guests=guests, waited_s=waited_s, waited_cpu_s=waited_cpu_s, cpu_s=time.process_time() - begun_cpu_s
         )
 
-    def _write(self, name: str, line: str) -> Union[_Written, WireError]:
-        """Write a line that is answered later, or say why not."""
+    def _write(self, name: str, line: str) -> Union[_PendingAnswer, WireError]:
+        """Write a line that is answered later, or return the reason for not writing it."""
         try:
             guest = self._find(name)
         except WireError as exc:
@@ -252,19 +265,19 @@ class Guests:
         if guest.working or guest.askers:
             return _busy(guest)
         guest.working = True
-        written = _Written(guest, guest.printed_bytes, time.monotonic_ns())
+        written = _PendingAnswer(guest, guest.printed_bytes, time.monotonic_ns())
         guest.write(line)
         return written
 
-    @answers(GuestStatus)
+    @handles(GuestStatus)
     async def status(self, request: GuestStatus) -> GuestState:
-        """Whether a guest runs, and the CPU time that its process has had."""
+        """Return whether a guest runs, and the CPU time of its process."""
         guest = self._find(request.guest)
         return GuestState(running=guest.running, pid=guest.process.pid, cpu_s=cpu_s(guest.process.pid))
 
-    @answers(StopGuest)
+    @handles(StopGuest)
     async def stop(self, request: StopGuest) -> Done:
-        """End a guest at once; there is nothing in it that a shutdown would save."""
+        """End a guest at once; a shutdown would save nothing in it."""
         guest = self._find(request.guest)
         guest.kill()
         await asyncio.wait([guest.reader], timeout=STOP_S)
@@ -287,24 +300,27 @@ class Guests:
         if guest.ending:
             return
         message = "guest %s ended by itself with status %s; its console ends: %s" % (
-            guest.name, guest.process.returncode, guest.last_words())  # fmt: skip
+            guest.name,
+            guest.process.returncode,
+            guest.console_end(),
+        )
         self._tell({"event": "guest.ended", "guest": guest.name, "message": message})
 
 
-async def _answer(name: str, written: Union[_Written, WireError], request: AskGuests) -> AskedGuest:
-    """What became of a line that was written to one of several guests."""
+async def _answer(name: str, written: Union[_PendingAnswer, WireError], request: AskGuests) -> AskedGuest:
+    """Wait for the answer of one of several guests to its line."""
     if isinstance(written, WireError):
-        return _not_answered(name, None, written)
-    guest, position, asked_ns = written
+        return _build_failed_answer(name, None, written)
+    guest, position, written_ns = written
     try:
         printed = await guest.answer(request.until, position, request.timeout_s)
     except WireError as exc:
-        return _not_answered(name, asked_ns, exc)
+        return _build_failed_answer(name, written_ns, exc)
     finally:
         guest.working = False
     return AskedGuest(
         guest=name,
-        asked_ns=asked_ns,
+        asked_ns=written_ns,
         answered_ns=guest.grown_ns,
         printed=_text(printed[-MAX_PRINTED_BYTES:]),
         code=None,
@@ -312,12 +328,12 @@ async def _answer(name: str, written: Union[_Written, WireError], request: AskGu
     )
 
 
-async def _begun_together(
-    written: Sequence[Union[_Written, WireError]], marker: str, until: str, timeout_s: float
-) -> List[Union[_Written, WireError]]:
-    """Let all guests begin that have read their line and wait for another, once each has said so or is given up."""
+async def _begin_together(
+    written: Sequence[Union[_PendingAnswer, WireError]], marker: str, until: str, timeout_s: float
+) -> List[Union[_PendingAnswer, WireError]]:
+    """Let all waiting guests begin once each has read its line or is given up."""
 
-    async def waits(each: Union[_Written, WireError]) -> Union[_Written, WireError]:
+    async def waits(each: Union[_PendingAnswer, WireError]) -> Union[_PendingAnswer, WireError]:
         if isinstance(each, WireError):
             return each
         try:
@@ -327,17 +343,19 @@ async def _begun_together(
         return each
 
     limit_s = min(timeout_s, TOGETHER_S)
-    begun: List[Union[_Written, WireError]] = []
+    begun: List[Union[_PendingAnswer, WireError]] = []
     for each in await asyncio.gather(*map(waits, written)):
         if not isinstance(each, WireError):
-            each = each._replace(asked_ns=time.monotonic_ns())
+            each = each._replace(written_ns=time.monotonic_ns())
             each.guest.write("")
         begun.append(each)
     return begun
 
 
-def _not_answered(name: str, asked_ns: Optional[int], why: WireError) -> AskedGuest:
-    return AskedGuest(guest=name, asked_ns=asked_ns, answered_ns=None, printed=None, code=why.code, message=why.message)
+def _build_failed_answer(name: str, written_ns: Optional[int], why: WireError) -> AskedGuest:
+    return AskedGuest(
+        guest=name, asked_ns=written_ns, answered_ns=None, printed=None, code=why.code, message=why.message
+    )
 
 
 def _busy(guest: GuestProcess) -> WireError:
@@ -358,6 +376,6 @@ def _text(data: bytes) -> str:
 
 
 def cpu_s(pid: int) -> Optional[float]:
-    """User and system time of a process and its threads so far; None when it is gone."""
-    found = process_of(pid)
+    """Return user and system time of a process and its threads so far, or None if it is gone."""
+    found = read_process(pid)
     return None if found is None else found.used / float(os.sysconf("SC_CLK_TCK"))

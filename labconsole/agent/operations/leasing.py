@@ -1,4 +1,4 @@
-"""The operations lease.*: holding this node, losing it to another session, and keeping still while another measures."""
+"""The operations lease.*: the lease of this node, its loss to another session, and quiet while another measures."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 from typing import Any, Awaitable, Callable, Dict, Optional
 
 from labconsole.agent.lease.lock import Lease
-from labconsole.agent.lease.watch import LeaseWatch, shown
-from labconsole.agent.operations.answering import answers
+from labconsole.agent.lease.watch import LeaseWatch, fill_holder_keys
+from labconsole.agent.operations.handlers import handles
 from labconsole.wire.codec import WireError
 from labconsole.wire.lease import (
     LeaseGranted,
@@ -23,15 +23,27 @@ from labconsole.wire.lease import (
 from labconsole.wire.message import Done
 
 CHANGING = (
-    "generator.prepare", "generator.start", "net.apply", "capture.start", "kernel_drops.start", "packet_times.start",
-    "packet_count.start", "marks.start", "guest.start", "guest.promise_stop", "exec", "sink_ports.hold",
-)  # fmt: skip
-"""What a session may not do any more once its lease was taken over."""
+    "generator.prepare",
+    "generator.start",
+    "net.apply",
+    "capture.start",
+    "kernel_drops.start",
+    "packet_times.start",
+    "packet_count.start",
+    "marks.start",
+    "guest.start",
+    "guest.promise_stop",
+    "exec",
+    "sink_ports.hold",
+)
+"""Operations that a session may not use any more once its lease was taken over."""
 
 
 class Leasing:
-    """``stop_traffic`` is called when the lease is asked for, ``undo`` if the console has not given it back in time,
-    ``give_up`` when it gives it back; ``keep_still`` with True while another session counts on this node."""
+    """The lease of a session. ``stop_traffic`` is called when another session requests the lease, ``undo`` if the
+    console has not released it in time, ``give_up`` at its release; ``keep_still`` with True while another session
+    counts on this node.
+    """
 
     def __init__(
         self,
@@ -51,7 +63,7 @@ class Leasing:
         self._ending: Optional["asyncio.Task[None]"] = None
         self._lost_to: Optional[Dict[str, Any]] = None
 
-    @answers(TakeLease)
+    @handles(TakeLease)
     async def take(self, request: TakeLease) -> LeaseGranted:
         wish: Dict[str, Any] = {
             "owner": request.owner,
@@ -69,19 +81,19 @@ class Leasing:
             taken = dict(self._lease.take(**wish), taken_from=None)
         self._lost_to = None
         self._watch.look()
-        former = shown(taken["taken_from"])
+        former = fill_holder_keys(taken["taken_from"])
         return LeaseGranted(
             since_wall_ns=taken["since_wall_ns"], taken_from=None if former is None else StatedHolder(**former)
         )
 
-    @answers(ReadLease)
+    @handles(ReadLease)
     async def read(self, request: ReadLease) -> LeaseState:
         holder = self._lease.holder()
         if holder is None:
             return LeaseState(holder=None)
-        return LeaseState(holder=StatedNodeHolder(**(shown(holder) or {}), own=holder["own"]))
+        return LeaseState(holder=StatedNodeHolder(**(fill_holder_keys(holder) or {}), own=holder["own"]))
 
-    @answers(WatchLease)
+    @handles(WatchLease)
     async def watch(self, request: WatchLease) -> Done:
         if request.on:
             self._watch.start(create=not self._only_watches())
@@ -90,12 +102,12 @@ class Leasing:
             self._keep_still(False)
         return Done()
 
-    @answers(TellTrial)
+    @handles(TellTrial)
     async def tell(self, request: TellTrial) -> Done:
         self._lease.tell(request.trial, request.left_s)
         return Done()
 
-    @answers(ReleaseLease)
+    @handles(ReleaseLease)
     async def release(self, request: ReleaseLease) -> Done:
         self._give_up()
         self._let_go()
@@ -104,11 +116,13 @@ class Leasing:
         return Done()
 
     def mark_quiet(self, quiet: bool) -> None:
-        """A counted window of ours begins, or has ended: other sessions' agents shall keep still."""
+        """Signal that a counted window of ours begins or has ended: other sessions' agents must keep quiet."""
         self._lease.mark_quiet(quiet)
 
     def refuse_if_lost(self, op: str) -> None:
-        """After a take-over nothing may be changed until the console has seen that: it gives back, or takes again."""
+        """Refuse changes after a take-over until the console has noticed it: it releases the lease, or takes it
+        again.
+        """
         if self._lost_to is None or op not in CHANGING:
             return
         if op == "exec" and self._lease.held:
@@ -126,19 +140,19 @@ class Leasing:
         )
 
     def _changed(self, holder: Optional[Dict[str, Any]]) -> None:
-        """Another session took, renewed or gave back this node, or begins or ends to count."""
+        """Handle that another session took, renewed or released this node, or begins or ends counting."""
         quiet = holder is not None and holder["quiet"] is True
-        # Before the window rather than in it: the holder marks it before it lets traffic run.
+        # Before the window rather than in it: the holder marks it before it starts traffic.
         self._send({"event": "lease", "holder": holder, "quiet": quiet})
         self._keep_still(quiet)
 
     def _open_door(self, lease_path: str) -> Callable[[], None]:
         from labconsole.agent.lease.takeover import Door  # only an agent that measures needs it
 
-        return Door(lease_path, self._asked).close
+        return Door(lease_path, self._hand_over).close
 
-    def _asked(self, wish: Dict[str, Any]) -> None:
-        """Another session takes this node over: traffic ends now, the console has a while to end in order."""
+    def _hand_over(self, wish: Dict[str, Any]) -> None:
+        """Hand this node over to another session: traffic ends now, the console has a while to end in order."""
         if self._ending is None:
             self._lost_to = wish
             self._send({"event": "lease_lost", "by": wish["by"], "purpose": wish["purpose"]})
@@ -149,7 +163,7 @@ class Leasing:
 
         await self._stop_traffic()
         await asyncio.sleep(LET_GO_S)
-        # The console has not given the lease back: everything it changed is undone without it.
+        # The console has not released the lease: everything it changed is undone without it.
         await self._undo()
         self._ending = None
         self._lease.release()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from typing import TYPE_CHECKING, Any, Callable, Dict, NamedTuple, Optional
 
-from labconsole.agent.operations.answering import answers
+from labconsole.agent.operations.handlers import handles
 from labconsole.agent.processes import linux
 from labconsole.agent.processes.namespaces import Namespaces
 from labconsole.wire.codec import WireError
@@ -13,7 +13,7 @@ from labconsole.wire.marks import MarkSeen, SeenMarks, StartMarks, StopMarks, Ti
 from labconsole.wire.message import Done
 
 if TYPE_CHECKING:
-    from labconsole.agent.reading.marks import MarkTap  # imported when it is first asked for
+    from labconsole.agent.reading.marks import MarkTap  # imported on first use
 
 
 class _TakenMarks(NamedTuple):
@@ -28,7 +28,7 @@ class Marking:
         self._namespaces, self._offer = namespaces, offer
         self._running: Dict[str, _TakenMarks] = {}
 
-    @answers(StartMarks)
+    @handles(StartMarks)
     async def start(self, request: StartMarks) -> Done:
         from labconsole.agent.reading import marks
 
@@ -44,24 +44,24 @@ class Marking:
         def tell(mark: TimeMark) -> bool:
             return self._offer({"event": MarkSeen.kind, **MarkSeen(marks=name, mark=mark).to_wire()})
 
-        opened = linux.in_namespace(descriptor, lambda: marks.open_socket(request.interface, address))
+        opened = linux.run_in_namespace(descriptor, lambda: marks.open_socket(request.interface, address))
         self._running[name] = _TakenMarks(namespace, marks.MarkTap(opened, address, tell))
         return Done()
 
-    @answers(StopMarks)
+    @handles(StopMarks)
     async def stop(self, request: StopMarks) -> SeenMarks:
         if request.marks not in self._running:
             raise WireError("no_such_marks", "no marks %s are being taken" % request.marks)
         return self._running.pop(request.marks).tap.end()
 
     def follow_namespaces(self, leaving: Optional[str]) -> None:
-        """A socket would keep the namespace that is leaving alive."""
+        """Close sockets in a namespace that is being removed: they would keep it alive."""
         for running in self._running.values():
             if running.namespace and running.namespace == leaving:
                 running.tap.end("the namespace is gone")
 
     def close(self) -> None:
-        """Forget what was seen."""
+        """Discard all marks."""
         for running in self._running.values():
             running.tap.close()
         self._running.clear()

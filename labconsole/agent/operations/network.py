@@ -1,7 +1,7 @@
 """Changes to the node's network, each with its inverse promised before it is made.
 
-``NetworkChanges`` orders them; each is made by its own class (labconsole/network), in a thread inside the namespace
-asked for. A change that fails half-way is undone by its own inverse, which copes with whatever part of it exists.
+``NetworkChanges`` orders them; each is made by its own class (labconsole/network), in a thread inside the requested
+namespace. A change that fails half-way is undone by its own inverse, which copes with whatever part of it exists.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, ContextManager, Dict, List, Opt
 
 from labconsole.agent import undo
 from labconsole.agent.keeper import UndoJournal
-from labconsole.agent.operations.answering import answers
+from labconsole.agent.operations.handlers import handles
 from labconsole.agent.processes import linux
 from labconsole.agent.processes.namespaces import Namespaces
 from labconsole.network.iproute import error_number
@@ -25,23 +25,27 @@ if TYPE_CHECKING:
     from labconsole.network.change import NetworkChange
 
 
-def as_wire_error(what: str, exc: BaseException) -> WireError:
-    """An OSError or NetlinkError as the sentence and stable word for the console."""
+def convert_to_wire_error(what: str, exc: BaseException) -> WireError:
+    """Convert an OSError or NetlinkError to the sentence and stable code for the console."""
     if isinstance(exc, WireError):
         return exc
     number = error_number(exc)
     if number is None:
         return WireError("internal", "%s: %s: %s" % (what, type(exc).__name__, exc))
     codes = {
-        errno.EPERM: "no_permission", errno.EACCES: "no_permission", errno.EEXIST: "exists",
-        errno.ENODEV: "no_such_interface", errno.EOPNOTSUPP: "not_supported", errno.EBUSY: "busy",
-    }  # fmt: skip
+        errno.EPERM: "no_permission",
+        errno.EACCES: "no_permission",
+        errno.EEXIST: "exists",
+        errno.ENODEV: "no_such_interface",
+        errno.EOPNOTSUPP: "not_supported",
+        errno.EBUSY: "busy",
+    }
     text = exc.args[-1] if exc.args and isinstance(exc.args[-1], str) and exc.args[-1] else errno.errorcode.get(number)
     return WireError(codes.get(number, "failed"), "%s: %s" % (what, text))
 
 
 def describe(what: Dict[str, Any]) -> str:
-    """``bridge lcb1``: for sentences about a change on the wire or an undo entry."""
+    """Describe a change on the wire or an undo entry for sentences, such as ``bridge lcb1``."""
     kind = what.get("do") or what.get("kind")
     for key in ("name", "interface", "address", "destination"):
         if isinstance(what.get(key), str):
@@ -50,8 +54,8 @@ def describe(what: Dict[str, Any]) -> str:
     return "%s %s" % (kind, values[0][0]) if values else str(kind)
 
 
-async def _to_the_end(work: Callable[..., Any], *arguments: Any) -> None:
-    """Run in a thread. Cancelled, it still waits for it: undoing must not overtake the change that it undoes."""
+async def _run_to_completion(work: Callable[..., Any], *arguments: Any) -> None:
+    """Run in a thread. If cancelled, still wait for it: undoing must not overtake the change that it undoes."""
     running = asyncio.get_running_loop().run_in_executor(None, work, *arguments)
     try:
         await asyncio.shield(running)
@@ -61,13 +65,13 @@ async def _to_the_end(work: Callable[..., Any], *arguments: Any) -> None:
 
 
 def _load_changes() -> None:
-    """An agent's start would take 6 % longer with them."""
+    """Import the changes, which would make an agent's start take 6 % longer."""
     from labconsole.network import change
 
     change.load_all()
 
 
-class _Here:
+class _LocalNode:
     """This node, as a change sees it (network/change.py). Called from the change's thread."""
 
     def __init__(self, journal: UndoJournal, namespaces: Namespaces, place: Dict[str, Any]) -> None:
@@ -78,11 +82,11 @@ class _Here:
         self._journal.promise(dict(entry, kind=kind, **self._place))
 
     def make_namespace(self, name: str) -> None:
-        # By the main thread, because it forks.
+        # In the main thread, because it forks.
         asyncio.run_coroutine_threadsafe(self._namespaces.make(name), self._loop).result()
 
     def inside(self, namespace: str, work: Callable[[], Any]) -> None:
-        linux.in_namespace(self._namespaces.require(namespace), work)
+        linux.run_in_namespace(self._namespaces.require(namespace), work)
 
     def pid(self, namespace: str) -> int:
         return self._namespaces.pid(namespace)
@@ -102,9 +106,9 @@ class NetworkChanges:
         self._lock = asyncio.Lock()
         self._stuck: Set[int] = set()
 
-    @answers(ApplyChanges, first=_load_changes)
+    @handles(ApplyChanges, first=_load_changes)
     async def apply(self, request: ApplyChanges) -> Done:
-        """All of the changes or, when one fails, none of them."""
+        """Apply all of the changes or, if one fails, none of them."""
         async with self._lock:
             before = self._journal.last
             try:
@@ -118,15 +122,15 @@ class NetworkChanges:
                 self._on_change(None)
         return Done()
 
-    @answers(UndoChanges)
+    @handles(UndoChanges)
     async def undo(self, request: UndoChanges) -> Undone:
-        """Undo what its token did, without one everything."""
+        """Undo the changes of a token; without one, everything."""
         return Undone(failed=await self.take_back(request.token))
 
     async def take_back(self, token: Optional[str]) -> List[str]:
-        """Undo what ``token`` did (None: everything). Returns what could not be undone, a sentence each.
+        """Undo the changes of ``token``, or None for everything. Returns a sentence for each that could not be undone.
 
-        What could not be undone is tried again when its token is asked for again, and in the end; then it is given up.
+        Failed ones are retried when their token is undone again, and at the end; then they are given up.
         """
         async with self._lock:
             try:
@@ -138,20 +142,20 @@ class NetworkChanges:
                 self._on_change(None)
 
     def give_up(self) -> None:
-        """Try nothing again: whoever has the node next may have made things of the same names."""
+        """Stop retrying: the node's next holder may have made things of the same names."""
         while self._stuck:
             self._journal.done(self._stuck.pop())
 
     async def _apply_one(self, token: str, change: NetworkChange) -> None:
         namespace = change.namespace or ""
         descriptor = self._namespaces.require(namespace)
-        here = _Here(self._journal, self._namespaces, {"token": token, "namespace": namespace})
+        here = _LocalNode(self._journal, self._namespaces, {"token": token, "namespace": namespace})
         try:
-            await _to_the_end(linux.in_namespace, descriptor, lambda: change.apply(here))
+            await _run_to_completion(linux.run_in_namespace, descriptor, lambda: change.apply(here))
         except WireError:
             raise
         except Exception as exc:
-            raise as_wire_error("cannot make change %s" % describe(change.to_wire()), exc) from exc
+            raise convert_to_wire_error("cannot make change %s" % describe(change.to_wire()), exc) from exc
 
     async def _undo(self, token: Optional[str], since: int) -> List[str]:
         failed: List[str] = []
@@ -160,8 +164,8 @@ class NetworkChanges:
                 continue  # not a change of ours: a capture's file or process, which its owner ends
             try:
                 await self._undo_one(entry)
-            except Exception as exc:  # noqa: BLE001 - reported, and the rest is undone all the same
-                failed.append(as_wire_error("cannot undo %s" % describe(entry), exc).message)
+            except Exception as exc:  # noqa: BLE001 - reported, and the rest is still undone
+                failed.append(convert_to_wire_error("cannot undo %s" % describe(entry), exc).message)
                 self._stuck.add(entry["number"])
             else:
                 self._stuck.discard(entry["number"])
@@ -170,7 +174,7 @@ class NetworkChanges:
 
     async def _undo_one(self, entry: Dict[str, Any]) -> None:
         if entry["kind"] == "namespace":
-            self._on_change(entry["name"])  # sockets inside it would keep it alive
+            self._on_change(entry["name"])  # sockets inside would keep it alive
             self._namespaces.remove(entry["name"])
             return
-        await _to_the_end(undo.run, entry, self._namespaces.resolve)
+        await _run_to_completion(undo.run, entry, self._namespaces.resolve)

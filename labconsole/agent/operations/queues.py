@@ -1,4 +1,4 @@
-"""The operations queue.*: classes of a queue that guests share, read and changed at their time while it is in use."""
+"""The operations queue.*: classes of a queue that guests share, read and changed on schedule while it is in use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
-from labconsole.agent.operations.answering import answers
+from labconsole.agent.operations.handlers import handles
 from labconsole.wire.codec import WireError
 from labconsole.wire.queues import ChangeRates, QueueState, RatesTaken, ReadQueue, TakenChange, TakenChanges
 
@@ -17,36 +17,37 @@ if TYPE_CHECKING:
     from labconsole.network.shared_queue import QueueInUse
 
 LOOK_S = 0.002
-"""How often is looked whether a queue is in use, until it is."""
+"""Interval between checks whether a queue is in use, until it is."""
 
 THERE_S = 0.5
-"""How often is looked whether it is still there."""
+"""Interval between checks whether it still exists."""
 
 IN_USE_PACKETS, IN_USE_NS = 10, 250 * 10**6
-"""So many in so short a time say that guests send what they are to: one or two, or some now and then, may be
-anything."""
+"""This many packets in this short a time mean that guests send their traffic: one or two, or some now and then, may be
+anything.
+"""
 
 NANO = 10**9
 BEFORE_NS = 30 * 10**6
-"""So long before a change is due the kernel is asked what is in force."""
+"""How long before a due change the current rates are read."""
 
 
 class SharedQueues:
-    """Each request has a thread and a socket of its own: the kernel is asked while the agent does other things.
+    """Each request has a thread and a socket of its own: the kernel is queried while the agent does other things.
     ``offer`` sends an event if there is room.
     """
 
     def __init__(self, offer: Callable[[Dict[str, Any]], Any]) -> None:
         self._offer = offer
 
-    @answers(ReadQueue)
+    @handles(ReadQueue)
     async def read(self, request: ReadQueue) -> QueueState:
-        """What the classes have now."""
+        """Return the current state of the classes."""
         return await asyncio.get_running_loop().run_in_executor(None, _read, request)
 
-    @answers(ChangeRates)
+    @handles(ChangeRates)
     async def change(self, request: ChangeRates) -> TakenChanges:
-        """Change them at their time. Ends early when the queue goes."""
+        """Change the rates on schedule. Ends early if the queue disappears."""
         ended, loop = threading.Event(), asyncio.get_running_loop()
 
         def tell(place: int, taken_ns: int, rates_bps: List[Optional[int]]) -> None:
@@ -84,10 +85,10 @@ def _change(
             for place, change in enumerate(compiled if begun_ns is not None else ()):
                 due_ns = (begun_ns or 0) + round(place * request.every_s * NANO)
                 if place:
-                    if _gone_before(request.queue, due_ns - BEFORE_NS, ended):
+                    if _wait_unless_gone(request.queue, due_ns - BEFORE_NS, ended):
                         break
                     seen[-1]["kept_bps"] = _rates(queue, number)
-                if _gone_before(request.queue, due_ns, ended):
+                if _wait_unless_gone(request.queue, due_ns, ended):
                     break
                 refused = sender.send(change) if place else []
                 taken_ns = time.monotonic_ns() if place else due_ns
@@ -112,8 +113,8 @@ def _rates(queue: "QueueInUse", number: int) -> List[Optional[int]]:
     return [each.rate_bps for each in queue.classes(number)]
 
 
-def _gone_before(queue: str, due_ns: int, ended: threading.Event) -> bool:
-    """Wait until it is time; True as soon as the queue has gone, with which whoever asked has lost interest."""
+def _wait_unless_gone(queue: str, due_ns: int, ended: threading.Event) -> bool:
+    """Wait until it is time; True as soon as the queue is gone, since the requester then needs no result."""
     while (left_s := (due_ns - time.monotonic_ns()) / NANO) > 0:
         if ended.wait(min(left_s, THERE_S)):
             return True
@@ -128,8 +129,9 @@ def _gone_before(queue: str, due_ns: int, ended: threading.Event) -> bool:
 def _wait_for_use(
     request: ChangeRates, unused: Tuple[int, int], ended: threading.Event
 ) -> Tuple[Optional[int], Optional[int]]:
-    """(when it was last not in use, when it first was). ``unused``: when it was not yet, and what it had counted; so
-    much that it may have been makes the first None. Raises WireError when there is no such queue any more.
+    """Return when the queue was last not in use, and when it first was. ``unused``: a time when it was not, and its
+    count of packets then. The first is None if the queue may have been in use by then. Raises WireError if the queue no
+    longer exists.
     """
     deadline_ns = time.monotonic_ns() + round(request.begin_s * NANO)
     looked_ns: Optional[int] = unused[0] if unused[1] < IN_USE_PACKETS else None
@@ -147,7 +149,9 @@ def _wait_for_use(
 
 
 def _packets(interface: str) -> int:
-    """What came into a queue's device: one read of a small file, where netlink would cost twenty times as much."""
+    """Return the packets that came into a queue's device: one read of a small file; netlink would take twenty times as
+    long.
+    """
     with open("/proc/thread-self/net/dev", encoding="ascii", errors="replace") as table:
         for line in table:
             name, _, counts = line.partition(":")

@@ -1,4 +1,4 @@
-"""What a console reads of a node. Readers that not every session needs are imported when they are first asked."""
+"""A console's readings of a node. Readers that not every session needs are imported on first use."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import Any, Callable, Optional, TypeVar
 
-from labconsole.agent.operations.answering import answers
+from labconsole.agent.operations.handlers import handles
 from labconsole.agent.processes import linux
 from labconsole.agent.processes.namespaces import Namespaces
 from labconsole.agent.reading import facts
@@ -24,12 +24,12 @@ from labconsole.wire.foreign import (
     StartTaps,
     StopTaps,
 )
+from labconsole.wire.host_activity import NodeSurroundings, ReadSurroundings
 from labconsole.wire.links import NodeLinks, NodeLinkState, ReadLinks
 from labconsole.wire.memory import HeldMemories, HeldMemory, ReadMemory
 from labconsole.wire.message import Done
 from labconsole.wire.processor_work import BeginProcessorWork, EndProcessorWork, NodeWork
 from labconsole.wire.settings import NodeSettings, ReadSettings
-from labconsole.wire.surroundings import NodeSurroundings, ReadSurroundings
 from labconsole.wire.usage import ProcessUsage, Usage
 
 T = TypeVar("T")
@@ -46,28 +46,28 @@ class Reading:
         self._work: Any = None
 
     def close(self) -> None:
-        """Count no more at any port, and hold none."""
+        """Stop all counting at ports, and release all ports."""
         for part in (self._taps, self._sink_ports):
             if part is not None:
                 part.close()
 
     async def in_namespace(self, name: Optional[str], work: Callable[[], T]) -> T:
-        """``work()`` beside the event loop, inside this namespace (None: the node's own)."""
+        """Call ``work()`` in a thread inside this namespace, or None for the node's own."""
         namespace = self._namespaces.require(name or "")
-        result: T = await _beside(linux.in_namespace, namespace, work)
+        result: T = await _run_in_thread(linux.run_in_namespace, namespace, work)
         return result
 
-    @answers(ReadFacts)
+    @handles(ReadFacts)
     async def facts(self, request: ReadFacts) -> NodeFacts:
         return NodeFacts(**await facts.read())
 
-    @answers(ReadClockKeeper)
+    @handles(ReadClockKeeper)
     async def clock_keeper(self, request: ReadClockKeeper) -> KeptClock:
         from labconsole.agent.reading import clock_keeper
 
         return await clock_keeper.read(request.keeper)
 
-    @answers(ReadNicClock)
+    @handles(ReadNicClock)
     async def nic_clock(self, request: ReadNicClock) -> NicClock:
         from labconsole.agent.reading import nic_clock
 
@@ -77,61 +77,63 @@ class Reading:
 
         return await self.in_namespace(None, read)
 
-    @answers(ReadLinks)
+    @handles(ReadLinks)
     async def links(self, request: ReadLinks) -> NodeLinks:
         return NodeLinks(links=[NodeLinkState(**link) for link in await self._links.read()])
 
-    @answers(ReadSettings)
+    @handles(ReadSettings)
     async def settings(self, request: ReadSettings) -> NodeSettings:
         from labconsole.agent.reading import settings
 
         return NodeSettings(**await self.in_namespace(request.namespace, lambda: settings.read(request.ports)))
 
-    @answers(ReadDrops)
+    @handles(ReadDrops)
     async def drops(self, request: ReadDrops) -> DropCounters:
         from labconsole.agent.reading import drops
 
         return DropCounters(**await drops.read(self._namespaces, request.interfaces))
 
-    @answers(ReadSurroundings)
+    @handles(ReadSurroundings)
     async def surroundings(self, request: ReadSurroundings) -> NodeSurroundings:
         if self._surroundings is None:
-            from labconsole.agent.reading.surroundings import Surroundings
+            from labconsole.agent.reading.host_activity import HostActivity
 
-            self._surroundings = Surroundings()
+            self._surroundings = HostActivity()
         guests, own = request.guests or [], request.own or []
-        return NodeSurroundings(**await _beside(self._surroundings.read, request.begin, guests, own, request.console))
+        return NodeSurroundings(
+            **await _run_in_thread(self._surroundings.read, request.begin, guests, own, request.console)
+        )
 
-    @answers(BeginProcessorWork)
+    @handles(BeginProcessorWork)
     async def begin_work(self, request: BeginProcessorWork) -> Done:
         from labconsole.agent.reading.processor_work import WorkWindow
 
         self._work = WorkWindow()
-        await _beside(self._work.begin, request.interfaces)
+        await _run_in_thread(self._work.begin, request.interfaces)
         return Done()
 
-    @answers(EndProcessorWork)
+    @handles(EndProcessorWork)
     async def end_work(self, request: EndProcessorWork) -> NodeWork:
-        found = None if self._work is None else await _beside(self._work.end)
+        found = None if self._work is None else await _run_in_thread(self._work.end)
         if found is None:
             raise WireError("not_found", "no window is open")
         self._work = None
         return NodeWork(**found)
 
-    @answers(ProcessUsage)
+    @handles(ProcessUsage)
     async def usage(self, request: ProcessUsage) -> Usage:
         from labconsole.agent.reading import usage
 
-        return Usage(**await _beside(usage.read, request.pids))
+        return Usage(**await _run_in_thread(usage.read, request.pids))
 
-    @answers(ReadMemory)
+    @handles(ReadMemory)
     async def memory(self, request: ReadMemory) -> HeldMemories:
         from labconsole.agent.reading import memory
 
-        found = await _beside(memory.read, request.pids)
+        found = await _run_in_thread(memory.read, request.pids)
         return HeldMemories(processes=[HeldMemory(**each) for each in found])
 
-    @answers(ReadNetwork)
+    @handles(ReadNetwork)
     async def network(self, request: ReadNetwork) -> NetworkState:
         from labconsole.agent.reading import tables
         from labconsole.network import sysctl
@@ -145,7 +147,7 @@ class Reading:
 
         return await self.in_namespace(request.namespace, read)
 
-    @answers(StartTaps)
+    @handles(StartTaps)
     async def start_taps(self, request: StartTaps) -> Done:
         from labconsole.agent.reading.foreign import PortTaps
 
@@ -154,11 +156,11 @@ class Reading:
         self._taps.start(request.ports)
         return Done()
 
-    @answers(StopTaps)
+    @handles(StopTaps)
     async def stop_taps(self, request: StopTaps) -> ForeignCounts:
         return ForeignCounts(ports=[] if self._taps is None else self._taps.stop())
 
-    @answers(HoldSinkPorts)
+    @handles(HoldSinkPorts)
     async def hold_sink_ports(self, request: HoldSinkPorts) -> SinkPortStates:
         from labconsole.agent.reading.foreign import SinkPorts
 
@@ -166,13 +168,13 @@ class Reading:
             self._sink_ports = SinkPorts()
         return SinkPortStates(ports=self._sink_ports.hold(request.ports))
 
-    @answers(ReleaseSinkPorts)
+    @handles(ReleaseSinkPorts)
     async def release_sink_ports(self, request: ReleaseSinkPorts) -> Done:
         if self._sink_ports is not None:
             self._sink_ports.close()
         return Done()
 
 
-async def _beside(work: Callable[..., Any], *arguments: Any) -> Any:
-    """In a thread, so that the event loop goes on."""
+async def _run_in_thread(work: Callable[..., Any], *arguments: Any) -> Any:
+    """Run in a thread, so that the event loop goes on."""
     return await asyncio.get_running_loop().run_in_executor(None, work, *arguments)

@@ -1,5 +1,5 @@
 """The operations packet_times.* and packet_count.*: every packet of streams counted in the kernel, a trial at a time,
-and timed where it takes a program for that.
+and timed by a program if possible.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import socket
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, AsyncIterator, List, Optional, Sequence, Tuple, Union
 
-from labconsole.agent.bpf.refused import refused
+from labconsole.agent.bpf.load_errors import build_load_error
 from labconsole.agent.keeper import UndoJournal
-from labconsole.agent.operations.answering import answers
+from labconsole.agent.operations.handlers import handles
 from labconsole.wire.codec import WireError
 from labconsole.wire.packet_times import (
     LINK_S,
@@ -34,14 +34,16 @@ from labconsole.wire.packet_times import (
 )
 
 if TYPE_CHECKING:
-    from labconsole.agent.reading.clock_offset import ClockOffset  # imported when they are first asked for
+    from labconsole.agent.reading.clock_offset import ClockOffset  # imported on first use
     from labconsole.agent.reading.packet_count import PacketCounter
     from labconsole.agent.reading.packet_times import PacketTimer
     from labconsole.agent.reading.xdp_port import XdpPort
 
 
 LOOK_S = 10.0
-"""Between two questions to what counts only, which has room for 2**32 packets: no link carries them in that time."""
+"""Interval between readings of counters without times, which have room for 2**32 packets: no link carries them in that
+time.
+"""
 
 
 class Timing:
@@ -57,7 +59,7 @@ class Timing:
         self._closed = 0
         self._going: Optional["asyncio.Future[None]"] = None
 
-    @answers(StartPacketTimes)
+    @handles(StartPacketTimes)
     async def start(self, request: StartPacketTimes) -> PacketTimesStarted:
         async with self._using:
             return await self._start(request)
@@ -75,7 +77,7 @@ class Timing:
         try:
             timers = await loop.run_in_executor(None, self._attached, request, offset.ns)
         except OSError as exc:
-            raise refused(exc) from None
+            raise build_load_error(exc) from None
         if self._closed != closed:
             self._let_go(timers)
             raise WireError("closing", "the node was given back before timing began")
@@ -86,7 +88,7 @@ class Timing:
         )
 
     def _attached(self, request: StartPacketTimes, offset_ns: int) -> List[PacketTimer]:
-        """In a thread: XDP may wait for links, those of all ports together, also where it comes to nothing."""
+        """Attach the programs, in a thread: XDP may wait for links, those of all ports together, also if it fails."""
         from labconsole.agent.reading.packet_times import PacketTimer
         from labconsole.agent.reading.xdp_port import wait_for_links
 
@@ -115,7 +117,7 @@ class Timing:
             return None
         return XdpPort(interface, self._journal.promise, self._journal.done, native=by == NATIVE_XDP)
 
-    @answers(StartPacketCount)
+    @handles(StartPacketCount)
     async def start_count(self, request: StartPacketCount) -> PacketCountStarted:
         from labconsole.agent.reading.packet_count import PacketCounter
 
@@ -144,7 +146,7 @@ class Timing:
             self._looking.cancel()
         _close(self._counters)
 
-    @answers(StopPacketCount)
+    @handles(StopPacketCount)
     async def stop_count(self, request: StopPacketCount) -> CountedPackets:
         if not self._counters:
             raise WireError("not_counting", "packets are not being counted")
@@ -154,12 +156,12 @@ class Timing:
         finally:
             self._close_counters()
 
-    @answers(ReadPacketTimes)
+    @handles(ReadPacketTimes)
     async def read(self, request: ReadPacketTimes) -> DelaysRead:
         async with self._taken() as (timers, offset):
             closed = self._closed
             try:
-                ports = await asyncio.get_running_loop().run_in_executor(None, _so_far, timers)
+                ports = await asyncio.get_running_loop().run_in_executor(None, _read_port_delays, timers)
                 return DelaysRead(ports=ports, clock_moved_ns=offset.moved_ns())
             finally:
                 if self._closed == closed:
@@ -167,18 +169,18 @@ class Timing:
                 else:
                     self._let_go(timers)
 
-    @answers(StopPacketTimes)
+    @handles(StopPacketTimes)
     async def stop(self, request: StopPacketTimes) -> TimedPackets:
         async with self._taken() as (timers, offset):
             try:
                 await asyncio.get_running_loop().run_in_executor(None, _detach, timers)
-                return await _told(timers, offset)
+                return await _build_timed_packets(timers, offset)
             finally:
                 _close(timers)
 
     @asynccontextmanager
     async def _taken(self) -> AsyncIterator[Tuple[List[PacketTimer], ClockOffset]]:
-        """The timers, which are then this request's: nobody closes them while a thread reads them."""
+        """Yield the timers, which then belong to this request: they are not closed while a thread reads them."""
         async with self._using:
             timers, offset = self._timers, self._offset
             if not timers or offset is None:
@@ -187,15 +189,15 @@ class Timing:
             yield timers, offset
 
     def close(self) -> None:
-        """Time no more, and forget what was seen."""
+        """Stop timing, and discard the results."""
         self._closed += 1
         timers, self._timers = self._timers, []
         self._let_go(timers)
         self._close_counters()
 
     def _let_go(self, timers: List[PacketTimer]) -> None:
-        """In a thread where a driver may reset a link for it. If the agent ends before, the kernel does it, and the
-        keeper puts back what was changed at the port.
+        """Detach in a thread if a driver may reset a link for it. If the agent ends before, the kernel detaches, and
+        the keeper restores the port's settings.
         """
         if any(timer.port is not None for timer in timers):
             self._going = asyncio.get_running_loop().run_in_executor(None, _close, timers)
@@ -218,12 +220,12 @@ def _check(ports: Sequence[TimedPort]) -> None:
             raise WireError("no_such_interface", "there is no interface %r" % port.interface) from None
 
 
-def _close(held: Union[List[PacketTimer], List[PacketCounter]]) -> None:
-    while held:
-        held.pop().close()
+def _close(counters: Union[List[PacketTimer], List[PacketCounter]]) -> None:
+    while counters:
+        counters.pop().close()
 
 
-async def _told(timers: List[PacketTimer], offset: ClockOffset) -> TimedPackets:
+async def _build_timed_packets(timers: List[PacketTimer], offset: ClockOffset) -> TimedPackets:
     moved_ns = offset.moved_ns()
     ports = await asyncio.get_running_loop().run_in_executor(None, _ports, timers)
     return TimedPackets(ports=ports, clock_moved_ns=moved_ns)
@@ -234,14 +236,14 @@ def _detach(timers: List[PacketTimer]) -> None:
         timer.detach()
 
 
-def _so_far(timers: List[PacketTimer]) -> List[PortDelays]:
+def _read_port_delays(timers: List[PacketTimer]) -> List[PortDelays]:
     return [PortDelays(interface=timer.interface, streams=timer.delays()) for timer in timers]
 
 
 def _ports(timers: List[PacketTimer]) -> List[PortTimes]:
     from labconsole.agent.reading.xdp_port import wait_for_links
 
-    with suppress(OSError):  # nobody tells: what was counted is told all the same
+    with suppress(OSError):  # unknown changes do not prevent reporting the counts
         wait_for_links([timer.port for timer in timers if timer.port is not None])
     return [
         PortTimes(

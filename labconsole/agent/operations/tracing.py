@@ -9,8 +9,8 @@ import socket
 import time
 from typing import TYPE_CHECKING, Dict, List, Optional, Tuple
 
-from labconsole.agent.bpf.refused import refused
-from labconsole.agent.operations.answering import answers
+from labconsole.agent.bpf.load_errors import build_load_error
+from labconsole.agent.operations.handlers import handles
 from labconsole.agent.processes import linux
 from labconsole.agent.processes.namespaces import Namespaces
 from labconsole.wire.codec import WireError
@@ -24,7 +24,7 @@ from labconsole.wire.kernel_drops import (
 )
 
 if TYPE_CHECKING:
-    from labconsole.agent.reading.kernel_drops import DropCounter, KernelLayout  # imported when it is first asked for
+    from labconsole.agent.reading.kernel_drops import DropCounter, KernelLayout  # imported on first use
 
 USUAL_LOOK_S = 0.1
 
@@ -32,7 +32,7 @@ _Place = Tuple[str, Optional[str], Optional[int], Optional[str], Optional[str]]
 
 
 class Tracing:
-    """The counting of a session, which follows the namespaces that it began with."""
+    """The counting of a session, which follows the namespaces that existed when it began."""
 
     def __init__(self, namespaces: Namespaces) -> None:
         self._namespaces = namespaces
@@ -40,19 +40,21 @@ class Tracing:
         self._counter: Optional[DropCounter] = None
         self._names: Dict[int, str] = {}
         self._interfaces: Dict[int, Dict[int, str]] = {}
-        """By the namespace's inode and their number, as in the beginning: one that goes away meanwhile has a name."""
+        """By the namespace's inode and interface number, as at the start: an interface that disappears later has a
+        name.
+        """
 
         self._begun_ns = self._ended_ns = 0
         self._budget_ns: Optional[int] = None
         self._look_every_s = USUAL_LOOK_S
         self._looking: Optional[asyncio.TimerHandle] = None
         self._closings = 0
-        """A start that waited while all was closed does not go on after it."""
+        """A start that waited while everything was closed does not go on after it."""
 
         self._turn = asyncio.Lock()
         """One request at a time: each waits for the kernel or its tables in between."""
 
-    @answers(StartKernelDrops)
+    @handles(StartKernelDrops)
     async def start(self, request: StartKernelDrops) -> KernelDropsStarted:
         async with self._turn:
             return await self._start(request)
@@ -74,14 +76,14 @@ class Tracing:
             if self._closings != closings:
                 raise WireError("closing", "the node was given back before counting began")
             self._names = {inode: name for name in self._namespaces.names if (inode := self._inode(name)) is not None}
-            self._interfaces = {inode: self._interfaces_of(name) for inode, name in self._names.items()}
+            self._interfaces = {inode: self._read_interface_names(name) for inode, name in self._names.items()}
             for guest in request.guests:
                 self._follow(guest)
             self._counter = counter = self._attach(self._layout, list(self._names), request.sinks)
-        except kernel_drops.NotTold as exc:
+        except kernel_drops.DropReasonsUnavailable as exc:
             raise WireError(exc.code, str(exc)) from None
         except OSError as exc:
-            raise refused(exc) from None
+            raise build_load_error(exc) from None
         self._begun_ns, self._ended_ns = time.monotonic_ns(), 0
         self._budget_ns, self._look_every_s = request.budget_ns, request.look_every_s or USUAL_LOOK_S
         if self._budget_ns is not None:
@@ -100,7 +102,7 @@ class Tracing:
         return DropCounter(layout, inodes, sinks, by_helper=True)  # a kernel that does not let programs follow pointers
 
     def _inode(self, name: str) -> Optional[int]:
-        """None: of a guest that has just ended."""
+        """Return the inode, or None for a guest that has just ended."""
         try:
             descriptor = self._namespaces.resolve(name)
             return os.stat("/proc/self/ns/net" if descriptor is None else descriptor).st_ino
@@ -108,7 +110,7 @@ class Tracing:
             return None
 
     def _follow(self, guest: GuestInside) -> None:
-        """A guest's namespace, with the interfaces that are in it now; nothing of it is kept open."""
+        """Add a guest's namespace, with the interfaces that are in it now; nothing of it is kept open."""
         try:
             descriptor = os.open("/proc/%d/ns/net" % guest.pid, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -117,7 +119,7 @@ class Tracing:
             inode = os.fstat(descriptor).st_ino
             if inode not in self._names:
                 self._names[inode] = guest.name
-                self._interfaces[inode] = dict(linux.in_namespace(descriptor, socket.if_nameindex))
+                self._interfaces[inode] = dict(linux.run_in_namespace(descriptor, socket.if_nameindex))
         except OSError:
             self._interfaces[inode] = {}  # it may not be entered: its interfaces have no names
         finally:
@@ -129,14 +131,14 @@ class Tracing:
         try:
             over = self._counter.estimated_cost_ns() > self._budget_ns
         except OSError:
-            over = True  # what cannot be told to be within the budget is not
+            over = True  # an unknown cost counts as over the budget
         if over:
             self._ended_ns = time.monotonic_ns()
             self._counter.detach()
             return
         self._looking = asyncio.get_running_loop().call_later(self._look_every_s, self._look)
 
-    @answers(StopKernelDrops)
+    @handles(StopKernelDrops)
     async def stop(self, request: StopKernelDrops) -> KernelDrops:
         async with self._turn:
             return await self._stop()
@@ -145,16 +147,16 @@ class Tracing:
         counter = self._counter
         if counter is None:
             raise WireError("not_counting", "dropped packets are not being counted")
-        self._counter = None  # it is this request's: nobody closes it while a thread reads it
+        self._counter = None  # it belongs to this request: it is not closed while a thread reads it
         self.close()
         early = not counter.attached
         try:
             counter.detach()
-            return await asyncio.get_running_loop().run_in_executor(None, self._told, counter, early)
+            return await asyncio.get_running_loop().run_in_executor(None, self._build_result, counter, early)
         finally:
             counter.close()
 
-    def _told(self, counter: DropCounter, early: bool) -> KernelDrops:
+    def _build_result(self, counter: DropCounter, early: bool) -> KernelDrops:
         ended_ns = self._ended_ns or time.monotonic_ns()
         totals = counter.totals()
         return KernelDrops(
@@ -169,7 +171,7 @@ class Tracing:
         )
 
     def _rows(self, counter: DropCounter) -> List[KernelDrop]:
-        """By words instead of numbers; functions that the compiler has cut in two are one."""
+        """Return rows with names instead of numbers; functions that the compiler has split are merged."""
         from labconsole.agent.bpf.symbols import Symbols, read_symbols
         from labconsole.agent.reading import kernel_drops
 
@@ -177,7 +179,8 @@ class Tracing:
         found = list(counter.rows())
         symbols = read_symbols() if found else Symbols(())
         interfaces = {
-            inode: {**those, **self._interfaces_of(self._names[inode])} for inode, those in self._interfaces.items()
+            inode: {**those, **self._read_interface_names(self._names[inode])}
+            for inode, those in self._interfaces.items()
         }
         packets: Dict[_Place, int] = {}
         for row in found:
@@ -195,14 +198,14 @@ class Tracing:
             for (name, interface, stream, reason, function), n in packets.items()
         ]
 
-    def _interfaces_of(self, name: str) -> Dict[int, str]:
+    def _read_interface_names(self, name: str) -> Dict[int, str]:
         try:
-            return dict(linux.in_namespace(self._namespaces.resolve(name), socket.if_nameindex))
+            return dict(linux.run_in_namespace(self._namespaces.resolve(name), socket.if_nameindex))
         except (LookupError, OSError):
             return {}  # the namespace is gone, and its interfaces with it
 
     def close(self) -> None:
-        """Count no more, and forget what was counted."""
+        """Stop counting, and discard the counts."""
         self._closings += 1
         if self._looking is not None:
             self._looking.cancel()

@@ -1,7 +1,7 @@
 """Processes that the agent starts: none of them outlives it.
 
-Each child asks the kernel for SIGKILL at its parent's death. That request is tied to the *thread* that forked, so all
-forks happen on the main thread (the event loop's). It is lost at the exec of a program with file capabilities (a
+Each child requests SIGKILL at its parent's death from the kernel. That request is tied to the *thread* that forked, so
+all forks happen on the main thread (the event loop's). It is lost at the exec of a program with file capabilities (a
 tcpdump set up for an unprivileged group) and not inherited by grandchildren: those are left to the keeper.
 """
 
@@ -18,20 +18,22 @@ from labconsole.agent.debug import complain
 from labconsole.agent.processes import linux
 
 SEARCH_PATH = ":".join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin"])
-"""An unprivileged login's PATH often lacks the directories that tcpdump is in."""
+"""An unprivileged login's PATH often lacks the directory of tcpdump."""
 
 READ_BYTES = 65536
-"""As much of a child's output is read ahead, which is asyncio's default."""
+"""How much of a child's output is read ahead, which is asyncio's default."""
 
 OOM_SCORE = "900"
-"""Of at most 1000."""
+"""The kernel's maximum is 1000."""
 
 CHILD_ENVIRONMENT = dict(os.environ, PATH=SEARCH_PATH.strip(":"), LC_ALL="C", LANGUAGE="C")
 """Messages of tools are matched by text, so they must not be translated."""
 
 
-def before_exec(parent: int, namespaces: Sequence[Any], ignore_setgroups: bool, own_group: bool) -> Callable[[], None]:
-    """What a child does between fork and exec. ``namespaces``: (descriptor, kind) to enter, in this order."""
+def build_preexec(
+    parent: int, namespaces: Sequence[Any], ignore_setgroups: bool, own_group: bool
+) -> Callable[[], None]:
+    """Build the child's steps between fork and exec. ``namespaces``: (descriptor, kind) to enter, in this order."""
 
     def prepare() -> None:
         if own_group:
@@ -46,7 +48,7 @@ def before_exec(parent: int, namespaces: Sequence[Any], ignore_setgroups: bool, 
 
 
 class _Watched(asyncio.subprocess.SubprocessStreamProtocol):
-    """Told of the end of a process while something that it started may still hold its output open."""
+    """Receives the end of a process while a descendant may still have its output open."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(limit=READ_BYTES, loop=loop)
@@ -59,8 +61,8 @@ class _Watched(asyncio.subprocess.SubprocessStreamProtocol):
 
 
 class Child(asyncio.subprocess.Process):
-    """A process of which ``exited`` waits for its own end. ``wait`` does, from Python 3.11 on, for that of its output,
-    which what it started may hold open for ever.
+    """A process whose ``exited`` waits for its own end. ``wait``, from Python 3.11 on, waits for the end of its output,
+    which a descendant may keep open for ever.
     """
 
     def __init__(self, transport: asyncio.SubprocessTransport, protocol: _Watched) -> None:
@@ -68,16 +70,16 @@ class Child(asyncio.subprocess.Process):
         self._whole, self._over = transport, protocol.over
 
     def close(self) -> None:
-        """Let go of its output, whoever still holds that open. It has ended, or is killed."""
+        """Release its output, even if other processes have it open. The process has ended, or is killed."""
         self._whole.close()
 
     async def exited(self) -> None:
         await asyncio.shield(self._over)
 
 
-async def _started(argv: Sequence[str], **told: Any) -> Child:
+async def _started(argv: Sequence[str], **options: Any) -> Child:
     loop = asyncio.get_running_loop()
-    transport, protocol = await loop.subprocess_exec(lambda: _Watched(loop), *argv, **told)
+    transport, protocol = await loop.subprocess_exec(lambda: _Watched(loop), *argv, **options)
     return Child(transport, protocol)
 
 
@@ -91,7 +93,7 @@ async def spawn(
     ignore_setgroups: bool = False,
     own_session: bool = True,
 ) -> Child:
-    """Start a program that dies with the agent, in a process group of its own, and unless told otherwise a session."""
+    """Start a program that dies with the agent, in its own process group and, by default, its own session."""
     starting = asyncio.ensure_future(
         _started(
             argv,
@@ -100,13 +102,13 @@ async def spawn(
             stderr=stderr,
             env=CHILD_ENVIRONMENT,
             start_new_session=own_session,
-            preexec_fn=before_exec(os.getpid(), namespaces, ignore_setgroups, not own_session),
+            preexec_fn=build_preexec(os.getpid(), namespaces, ignore_setgroups, not own_session),
         )
     )
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
-        # Cancelled half-way, asyncio would kill the process but not what it has started by then.
+        # If cancelled half-way, asyncio would kill the process but not its descendants by then.
         await asyncio.wait([starting])
         if not starting.cancelled() and starting.exception() is None:
             kill_group(starting.result())
@@ -114,7 +116,7 @@ async def spawn(
 
 
 def fork(work: Callable[[], None], *, keep: Sequence[int] = ()) -> int:
-    """Run ``work`` in a child without exec. It holds no descriptor of ours but ``keep`` and never returns here."""
+    """Run ``work`` in a child without exec. It has no descriptor of ours but ``keep`` and never returns here."""
     parent = os.getpid()
     pid = os.fork()
     if pid:
@@ -138,7 +140,7 @@ def fork(work: Callable[[], None], *, keep: Sequence[int] = ()) -> int:
 
 
 def archive_descriptors() -> Set[int]:
-    """The descriptor of the agent's own archive, which has no other name: a child may still import from it."""
+    """Return the descriptor of the agent's own archive, which has no other name: a child may still import from it."""
     prefix = "/proc/self/fd/"
     numbers = [entry[len(prefix) :] for entry in sys.path if entry.startswith(prefix)]
     return {int(number) for number in numbers if number.isdigit()}
@@ -155,16 +157,16 @@ def close_all_but(keep: Any) -> None:
 
 
 def kill_group(process: asyncio.subprocess.Process, number: int = signal.SIGKILL) -> None:
-    """Signal a child made by ``spawn`` and what it started itself, unless it has ended."""
+    """Signal a child made by ``spawn`` and its descendants, unless it has ended."""
     try:
         os.killpg(process.pid, number)
     except (ProcessLookupError, PermissionError):
-        # Permission: the group holds only the zombie of a process with other credentials.
+        # Permission: the group has only the zombie of a process with other credentials.
         return
 
 
 def kill_first(process: asyncio.subprocess.Process) -> None:
-    """Let the kernel take memory from a child made by ``spawn``, and what that starts, before anything else."""
+    """Make the kernel take memory from a child made by ``spawn`` and its descendants before any other process."""
     try:
         with open("/proc/%d/oom_score_adj" % process.pid, "w", encoding="ascii") as setting:
             setting.write(OOM_SCORE)

@@ -1,8 +1,7 @@
-"""The few system calls that Python 3.9 has no function for: prctl, setns, unshare, mount, inotify, kcmp, by
-ctypes.
+"""The few system calls that Python 3.9 has no function for: prctl, setns, unshare, mount, inotify, kcmp, by ctypes.
 
-The first four act on the calling thread. ``in_namespace`` uses that: a thread of its own enters a network namespace,
-does one piece of work there and ends, so the rest of the agent never leaves its own namespace.
+The first four act on the calling thread. ``run_in_namespace`` uses that: a thread of its own enters a network
+namespace, does one piece of work there and ends, so the rest of the agent never leaves its own namespace.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ IN_MODIFY = 0x2
 IN_CLOSE_WRITE = 0x8
 KCMP_VM = 1
 KCMP_NUMBERS = {"x86_64": 312, "aarch64": 272, "riscv64": 272, "armv7l": 378, "i686": 349, "ppc64le": 354, "s390x": 343}
-"""Of the system call, by machine: libc has no function for it."""
+"""Numbers of the system call by machine: libc has no function for it."""
 
 # Resolved once and before any fork: looking a symbol up between fork and exec could wait for a lock of the loader's.
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -45,9 +44,9 @@ def _check(result: int, what: str) -> None:
 
 
 def die_with_parent(signal_number: int, parent: int) -> None:
-    """Have the kernel send ``signal_number`` to this process when ``parent`` (its thread that forked) ends.
+    """Make the kernel send ``signal_number`` to this process when ``parent`` (its thread that forked) ends.
 
-    The parent may have ended before the request was made; then this process ends at once.
+    If the parent has ended before the call, this process ends at once.
     """
     _prctl(PR_SET_PDEATHSIG, signal_number, 0, 0, 0)
     if os.getppid() != parent:
@@ -55,8 +54,8 @@ def die_with_parent(signal_number: int, parent: int) -> None:
 
 
 def same_memory(pid: int, other: int) -> bool:
-    """Whether two processes run on one and the same memory. Raises OSError where the kernel does not compare, or one of
-    them has ended.
+    """Whether two processes share one memory. Raises OSError if the kernel does not compare, or one of them has
+    ended.
     """
     number = KCMP_NUMBERS.get(os.uname().machine)
     if number is None:
@@ -80,7 +79,7 @@ class _Filter(ctypes.Structure):
 
 
 def _setgroups_filter() -> Optional[Tuple[_Filter, Any]]:
-    """A seccomp program by which setgroups(2) does nothing and succeeds; None on a machine whose numbers we lack."""
+    """Return a seccomp program by which setgroups(2) does nothing and succeeds, or None on an unknown machine."""
     numbers = {"x86_64": (0xC000003E, 116), "aarch64": (0xC00000B7, 159), "riscv64": (0xC00000F3, 159)}
     found = numbers.get(os.uname().machine)
     if found is None or struct.calcsize("P") != 8:
@@ -103,7 +102,7 @@ _ignore_setgroups = _setgroups_filter()
 
 
 def setgroups_is_denied() -> bool:
-    """Whether this is a user namespace made without privilege: there nobody may change groups, not even root."""
+    """Whether this is a user namespace made without privilege, in which root may not change groups either."""
     try:
         with open("/proc/self/setgroups", encoding="ascii") as setting:
             return setting.read().strip() == "deny"
@@ -112,10 +111,10 @@ def setgroups_is_denied() -> bool:
 
 
 def ignore_setgroups() -> None:
-    """Make setgroups(2) succeed without effect for this process and what it executes.
+    """Make setgroups(2) succeed without effect for this process and the programs it executes.
 
-    tcpdump insists on calling it before it captures, even to stay root. Where the kernel has no seccomp, nothing
-    changes, and tcpdump says itself what it may not do.
+    tcpdump insists on calling it before it captures, also to stay root. If the kernel has no seccomp, nothing changes,
+    and tcpdump itself reports what it may not do.
     """
     if _ignore_setgroups is not None:
         _prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(_ignore_setgroups[0]), 0, 0)
@@ -134,7 +133,7 @@ def mount(source: Optional[bytes], target: bytes, kind: Optional[bytes], flags: 
 
 
 def watch_files(directories: Sequence[str]) -> int:
-    """A descriptor that becomes readable when a file in one of these is written to, or closed by who could write."""
+    """Return a descriptor that becomes readable when a file in one of these is written to, or closed by a writer."""
     descriptor = int(_inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
     _check(min(descriptor, 0), "cannot watch files")
     for path in directories:
@@ -147,10 +146,11 @@ def watch_files(directories: Sequence[str]) -> int:
     return descriptor
 
 
-def in_namespace(descriptor: Optional[int], work: Callable[[], Any]) -> Any:
-    """``work()`` inside the network namespace ``descriptor`` (None: where we are), in a thread of its own; blocks.
+def run_in_namespace(descriptor: Optional[int], work: Callable[[], Any]) -> Any:
+    """Call ``work()`` inside the network namespace ``descriptor``, or None for the current one, in its own thread;
+    blocks.
 
-    A thread also for None: pyroute2's ``IPRoute`` brings an event loop along, which must not meet the agent's own.
+    A thread also for None: pyroute2's ``IPRoute`` has an event loop of its own, which must not meet the agent's.
     """
     result: List[Any] = []
     failure: List[BaseException] = []
@@ -160,7 +160,7 @@ def in_namespace(descriptor: Optional[int], work: Callable[[], Any]) -> Any:
             if descriptor is not None:
                 setns(descriptor, CLONE_NEWNET)
             result.append(work())
-        except BaseException as exc:  # noqa: BLE001 - handed to the caller below, whatever it is
+        except BaseException as exc:  # noqa: BLE001 - passed to the caller below, whatever it is
             failure.append(exc)
 
     thread = threading.Thread(target=run, name="namespace")

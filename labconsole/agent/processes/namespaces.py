@@ -1,8 +1,8 @@
-"""Network namespaces that the agent makes for guests, each held by a child process and by nothing else.
+"""Network namespaces that the agent makes for guests, each kept alive by a child process and by nothing else.
 
-No name in /run/netns and no bind mount: when the holder dies, and it dies with the agent, the kernel takes the
-namespace and all that is in it away. The agent hears of a holder's death by the end of a pipe, and lets its own
-descriptors go: a guest that was killed is gone, and does not forward as if nothing had been.
+No name in /run/netns and no bind mount: when the child dies, and it dies with the agent, the kernel removes the
+namespace and everything in it. The agent notices a child's death by the end of a pipe, and closes its own descriptors:
+a guest that was killed is gone, and does not forward as if nothing had happened.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ READY_TIMEOUT_S = 5.0
 
 
 class Holder:
-    """One namespace: its holding process, open descriptors of its network and mount namespace, the pipe of its life."""
+    """One namespace: its process, open descriptors of its network and mount namespace, and the pipe whose end is its
+    death.
+    """
 
     def __init__(self, pid: int, private_mounts: bool, life: int) -> None:
         self.pid, self.life = pid, life
@@ -29,7 +31,7 @@ class Holder:
             self.mounts = os.open("/proc/%d/ns/mnt" % pid, os.O_RDONLY | os.O_CLOEXEC)
 
     def close(self) -> None:
-        """End the holder and wait for it, so that the namespace is free to go when this returns."""
+        """End the process and wait for it, so that the namespace can be removed when this returns."""
         asyncio.get_running_loop().remove_reader(self.life)
         os.close(self.life)
         os.close(self.network)
@@ -45,37 +47,39 @@ class Holder:
 class Namespaces:
     """The namespaces made so far, by name; "" is the one that the agent runs in.
 
-    ``on_death`` is called with the name of one whose holder was killed, when it is gone.
+    ``on_death`` is called with the name of a namespace whose process was killed, when it is gone.
     """
 
     def __init__(self, on_death: Callable[[str], None]) -> None:
-        self._held: Dict[str, Holder] = {}
+        self._holders: Dict[str, Holder] = {}
         self._on_death = on_death
 
     def __contains__(self, name: str) -> bool:
-        return name == "" or name in self._held
+        return name == "" or name in self._holders
 
     @property
     def names(self) -> List[str]:
-        return ["", *self._held]
+        return ["", *self._holders]
 
     def resolve(self, name: str) -> Optional[int]:
-        """The descriptor to enter ``name`` by, None for "". Raises LookupError when there is none."""
-        return None if name == "" else self._held[name].network
+        """Return the descriptor to enter ``name`` by, or None for "". Raises LookupError if there is none."""
+        return None if name == "" else self._holders[name].network
 
     def require(self, name: str) -> Optional[int]:
-        """As ``resolve``, for names that a request gave."""
+        """Like ``resolve``, for names from a request."""
         try:
             return self.resolve(name)
         except LookupError:
             raise codec.WireError("no_such_namespace", "namespace %s does not exist here" % name) from None
 
-    def to_enter(self, name: str) -> List[Tuple[int, int]]:
-        """What a child enters to run inside ``name``: its mounts (a fresh /sys) and its network."""
+    def find_entry_namespaces(self, name: str) -> List[Tuple[int, int]]:
+        """Return the namespaces that a child enters to run inside ``name``: its mounts (a fresh /sys) and its
+        network.
+        """
         self.require(name)
         if name == "":
             return []
-        holder = self._held[name]
+        holder = self._holders[name]
         entered = [(holder.network, linux.CLONE_NEWNET)]
         if holder.mounts is not None:
             entered.append((holder.mounts, linux.CLONE_NEWNS))
@@ -83,7 +87,7 @@ class Namespaces:
 
     def pid(self, name: str) -> int:
         self.require(name)
-        return self._held[name].pid if name else os.getpid()
+        return self._holders[name].pid if name else os.getpid()
 
     async def make(self, name: str) -> None:
         """Make a namespace. Main thread only, because it forks."""
@@ -113,7 +117,7 @@ class Namespaces:
             os.waitpid(pid, 0)
             reason = word.decode("ascii", "replace") or "its process ended"
             raise codec.WireError("no_namespace", "cannot create namespace %s: %s" % (name, reason))
-        self._held[name] = Holder(pid, word == b"net+mnt", reading)
+        self._holders[name] = Holder(pid, word == b"net+mnt", reading)
         loop.add_reader(reading, self._died, name)
 
     def _died(self, name: str) -> None:
@@ -121,13 +125,13 @@ class Namespaces:
         self._on_death(name)
 
     def remove(self, name: str) -> None:
-        holder = self._held.pop(name, None)
+        holder = self._holders.pop(name, None)
         if holder is not None:
             holder.close()
 
 
 def _hold(writing: int) -> None:
-    """The holder's life: make the namespace, say so, wait to be killed."""
+    """Run the namespace's process: make the namespace, report it, wait to be killed."""
     try:
         linux.unshare(linux.CLONE_NEWNET)
     except OSError as exc:

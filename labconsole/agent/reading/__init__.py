@@ -1,1 +1,1 @@
-"""What the agent reads of its node: counters, links, drops, settings, what else runs there."""
+"""The agent's readings of its node: counters, links, drops, settings, other activity."""

@@ -1,9 +1,9 @@
-"""How far the node's wall clock may be off, by the word of the program that keeps it: chronyd, or linuxptp's ptp4l.
+"""The error bound of the node's wall clock, from the program that keeps it: chronyd, or linuxptp's ptp4l.
 
-Both know more than an offset. chronyd's |system time| + root dispersion + root delay / 2 bounds the error
-(chronyc(1)). ptp4l found its offset over a path whose delay it tells: no asymmetry makes it wrong by more than that. It
-holds for the clock that ptp4l steers: with stamps of the NIC that is the NIC's, and how far the system's is from it is
-measured here. What cannot be bounded is refused in words.
+Both report more than an offset. chronyd's |system time| + root dispersion + root delay / 2 bounds the error
+(chronyc(1)). ptp4l found its offset over a path whose delay it reports: no asymmetry makes it wrong by more than that.
+It is valid for the clock that ptp4l steers: with stamps of the NIC that is the NIC's, and the system clock's distance
+from it is measured here. A clock without a bound is refused with a message.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _refused(what: str) -> WireError:
     return WireError("not_told", what)
 
 
-def _kept(error_ns: float, reference: str, is_reference: bool) -> KeptClock:
+def _build_kept_clock(error_ns: float, reference: str, is_reference: bool) -> KeptClock:
     if error_ns > MOST_ERROR_NS:
         raise _refused("the clock may be off by %d s" % (error_ns / 1e9))
     return KeptClock(error_ns=math.ceil(error_ns), reference=reference, is_reference=is_reference)
@@ -46,7 +46,7 @@ def _number(text: str, what: str) -> float:
 
 
 def chrony(said: str) -> KeptClock:
-    """From what ``chronyc -c tracking`` printed. Raises WireError: why that bounds nothing."""
+    """Parse the output of ``chronyc -c tracking``. Raises WireError with the reason if it gives no bound."""
     fields = said.strip().split(",")
     if len(fields) != 14:
         raise _refused("chronyc: %s" % (said.strip()[:200] or "no answer"))
@@ -57,27 +57,27 @@ def chrony(said: str) -> KeptClock:
         raise _refused("chronyd follows no server but %s, which another node need not have" % own)
     offset_s, delay_s, spread_s = (_number(fields[place], "chronyc") for place in (4, 10, 11))
     error_s = abs(offset_s) + abs(delay_s) / 2 + abs(spread_s)
-    return _kept(error_s * 1e9, "%s %s" % (fields[0][:16], fields[1][:80]), False)
+    return _build_kept_clock(error_s * 1e9, "%s %s" % (fields[0][:16], fields[1][:80]), False)
 
 
 def sections(said: str) -> List[Tuple[str, Dict[str, str]]]:
-    """What pmc printed: each answer's name and its fields."""
+    """Parse pmc's output: each answer's name and its fields."""
     found: List[Tuple[str, Dict[str, str]]] = []
     for line in said.splitlines():
         head = re.search(r" RESPONSE MANAGE?MENT (\w+)", line)  # pmc misspelled it up to 1.4
-        words = line.split()
+        fields = line.split()
         if head:
             found.append((head.group(1), {}))
-        elif found and len(words) == 2:
-            found[-1][1][words[0]] = words[1]
+        elif found and len(fields) == 2:
+            found[-1][1][fields[0]] = fields[1]
     return found
 
 
 def ptp4l(said: str) -> KeptClock:
-    """From what pmc printed of the running ptp4l. Raises WireError: why that bounds nothing."""
-    told = sections(said)
-    ports = [fields for name, fields in told if name == "PORT_PROPERTIES_NP"]
-    one = dict(told)
+    """Parse pmc's output for the running ptp4l. Raises WireError with the reason if it gives no bound."""
+    answers = sections(said)
+    ports = [fields for name, fields in answers if name == "PORT_PROPERTIES_NP"]
+    one = dict(answers)
     clock, status, scale = (
         one.get(name, {}) for name in ("CURRENT_DATA_SET", "TIME_STATUS_NP", "TIME_PROPERTIES_DATA_SET")
     )
@@ -100,7 +100,7 @@ def ptp4l(said: str) -> KeptClock:
         ahead_s = scale.get("currentUtcOffset", "") if scale.get("ptpTimescale") == "1" else "0"
         nic_ns, wrong_ns = offset_ns(port.get("interface", ""))
         error_ns += abs(nic_ns - round(_number(ahead_s, "currentUtcOffset") * 1e9)) + wrong_ns
-    return _kept(error_ns, status.get("gmIdentity", "")[:80], leads)
+    return _build_kept_clock(error_ns, status.get("gmIdentity", "")[:80], leads)
 
 
 async def read(keeper: str) -> KeptClock:

@@ -1,4 +1,4 @@
-"""How far one clock of a node is ahead of another, and by how much its wall clock was set meanwhile."""
+"""How far one clock of a node is ahead of another, and how far its wall clock was set meanwhile."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ READINGS = 20
 
 
 def closest(outer: Callable[[], int], inner: Callable[[], int]) -> Tuple[int, int]:
-    """(how far the inner clock is ahead of the outer one, by how much that may be wrong), by the closest of some
-    readings, each between two of the outer clock.
+    """Return the inner clock's lead over the outer one and its uncertainty, from the closest of some readings, each
+    between two of the outer clock.
     """
     readings: List[Tuple[int, int]] = []
     for _ in range(READINGS):
@@ -23,7 +23,7 @@ def closest(outer: Callable[[], int], inner: Callable[[], int]) -> Tuple[int, in
 
 
 class ClockOffset:
-    """How far the wall clock is ahead of the monotonic one."""
+    """The lead of the wall clock over the monotonic one."""
 
     def __init__(self) -> None:
         self.ns = self._read()
@@ -32,5 +32,5 @@ class ClockOffset:
         return closest(time.monotonic_ns, time.time_ns)[0]
 
     def moved_ns(self) -> int:
-        """By how much it was set since."""
+        """Return how far it was set since."""
         return self._read() - self.ns

@@ -1,8 +1,8 @@
 """Interface counters: one RTM_GETSTATS dump per tick and namespace, on a socket of pyroute2's.
 
-Only the reply is decoded here: pyroute2 takes twenty times as long for it and leaves two of the counters out
-(docs/decisions/0013), which matters on the machine whose forwarding is being measured. In a quiet window the replies
-are kept as they came from the kernel and decoded only when they are sent.
+Only the reply is decoded here: pyroute2 takes twenty times as long for it and omits two of the counters
+(docs/decisions/0013), which matters on the machine whose forwarding is being measured. In a quiet window the kernel's
+raw replies are kept and decoded only when they are sent.
 """
 
 from __future__ import annotations
@@ -22,20 +22,22 @@ IFLA_STATS_LINK_64 = 1
 
 QUIET_SAMPLES = 65536
 QUIET_BYTES = 64 * 1024 * 1024
-"""What a quiet window may hold at most, whichever comes first; at 10 Hz and 100 interfaces that is five minutes."""
+"""Memory limit of a quiet window, whichever limit is reached first; at 10 Hz and 100 interfaces that is five
+minutes.
+"""
 
 _INDEX = struct.Struct("=i")
 _INDEX_AT, _STATS_START = 4, 12
 """In struct if_stats_msg, and behind it."""
 _NUMBERS = [struct.Struct("=%dQ" % n) for n in range(64)]
-# A newer kernel may send more than we have names for: those are left off.
+# A newer kernel may send more counters than there are names: those are omitted.
 _KNOWN = len(codec.STAT_NAMES)
 
 Stats = List[Tuple[int, Tuple[int, ...]]]
 
 
 def _dumped(parts: List[bytes]) -> Iterator[Tuple[int, int, bytes]]:
-    """Interface index, how many counters we know of it, and their bytes, from the parts of one dump."""
+    """Yield interface index, the number of known counters, and their bytes, from the parts of one dump."""
     for message in netlink.messages(parts):
         for kind, numbers in netlink.attributes(message, _STATS_START):
             if kind == IFLA_STATS_LINK_64:
@@ -43,14 +45,14 @@ def _dumped(parts: List[bytes]) -> Iterator[Tuple[int, int, bytes]]:
 
 
 def parse_stats(parts: List[bytes]) -> Stats:
-    """(interface index, its counters in the order of wire.STAT_NAMES) from the parts of one dump."""
+    """Return (interface index, its counters in the order of wire.STAT_NAMES) from the parts of one dump."""
     return [(index, _NUMBERS[count].unpack_from(numbers)) for index, count, numbers in _dumped(parts)]
 
 
 def sampled_rows(parts: List[bytes]) -> List[Tuple[int, int, Tuple[int, ...]]]:
-    """The same as rows of a ``counters`` event: index, how many counters, and those up to the last that is not 0.
+    """Return rows of a ``counters`` event: index, number of counters, and those up to the last that is not 0.
 
-    Most are 0 on most interfaces: to write them, encrypt them and read them again costs more than all the rest.
+    Most are 0 on most interfaces: writing, encrypting and reading them would cost more than all the rest.
     """
     rows = []
     for index, count, numbers in _dumped(parts):
@@ -60,7 +62,7 @@ def sampled_rows(parts: List[bytes]) -> List[Tuple[int, int, Tuple[int, ...]]]:
 
 
 class NamespaceCounters:
-    """The counters of one namespace, and the names that go with them."""
+    """The counters of one namespace, and the interface names."""
 
     def __init__(self, namespace: Optional[int]) -> None:
         self._route = netlink.RouteSocket(namespace)
@@ -75,7 +77,9 @@ class NamespaceCounters:
         return self._route.stats()
 
     def names(self) -> Dict[int, str]:
-        """By index. Listed anew only after link events: pyroute2 takes a tenth of a millisecond for each link."""
+        """Return names by index. Listed again only after link events: pyroute2 takes a tenth of a millisecond for each
+        link.
+        """
         if self._events.drain():
             self._names = None
         if self._names is None:
@@ -84,12 +88,12 @@ class NamespaceCounters:
 
 
 class CounterSnapshot:
-    """All interfaces at one moment, as the kernel said it."""
+    """All interfaces at one moment, as the kernel reported them."""
 
     __slots__ = ("monotonic_ns", "wall_ns", "replies")
 
     def __init__(self, replies: Dict[str, List[bytes]]) -> None:
-        # Stamped after reading: what is counted here had passed by this time. Late packets are counted on that.
+        # Stamped after reading: packets counted here had passed by this time. The count of late packets relies on that.
         self.monotonic_ns, self.wall_ns, self.replies = time.monotonic_ns(), time.time_ns(), replies
 
     @property
@@ -123,10 +127,10 @@ class Counters:
         self._kept: Optional[List[CounterSnapshot]] = None
         self._kept_bytes = 0
         self._kept_missed = 0
-        self._held = False
+        self._paused = False
 
     async def open(self) -> None:
-        """Have a socket in every namespace. To be awaited before the first reading."""
+        """Open a socket in every namespace. To be awaited before the first reading."""
         if not self._sockets:
             await self._loop.run_in_executor(None, netlink.load)
             self._open_and_close(None)
@@ -136,7 +140,7 @@ class Counters:
             self._open_and_close(leaving)
 
     def _open_and_close(self, leaving: Optional[str]) -> None:
-        """Open a socket for each namespace that has none, close those of namespaces that are gone or ``leaving``."""
+        """Open a socket for each namespace without one, close those of namespaces that are gone or ``leaving``."""
         for name in list(self._sockets):
             if name not in self._namespaces or name == leaving:
                 self._sockets.pop(name).close()
@@ -148,12 +152,12 @@ class Counters:
         return CounterSnapshot({name: opened.stats() for name, opened in self._sockets.items()})
 
     def read(self) -> Dict[str, Any]:
-        """counters.read: with names, for the ledger."""
+        """Handle counters.read: with names, for the ledger."""
         sample = self.sample()
         result: Dict[str, Any] = {"monotonic_ns": sample.monotonic_ns, "wall_ns": sample.wall_ns, "namespaces": {}}
         for name, parts in sample.replies.items():
             names = self._sockets[name].names()
-            # An interface that came or went between the two dumps has no name here and is left out.
+            # An interface that appeared or disappeared between the two dumps has no name here and is omitted.
             result["namespaces"][name] = [
                 (index, names[index], numbers) for index, numbers in parse_stats(parts) if index in names
             ]
@@ -168,7 +172,7 @@ class Counters:
         self._schedule()
 
     def _schedule(self) -> None:
-        if not self._held and self._timer is None and self._interval_s:
+        if not self._paused and self._timer is None and self._interval_s:
             self._due_s = self._loop.time()
             self._timer = self._loop.call_at(self._due_s, self._tick)
 
@@ -181,10 +185,10 @@ class Counters:
             self._timer.cancel()
             self._timer = None
 
-    def hold(self, held: bool) -> None:
-        """Take no samples at all while ``held``: somebody else measures here. They are not missed, but not wanted."""
-        self._held = held
-        if held:
+    def hold(self, on: bool) -> None:
+        """Take no samples while ``on``, because another session measures here. These samples do not count as missed."""
+        self._paused = on
+        if on:
             self._cancel()
         else:
             self._schedule()
@@ -204,9 +208,9 @@ class Counters:
         except (OSError, struct.error) as exc:
             self._missed += 1
             if not self._failing:
-                self._failing = True  # told once, not ten times a second
+                self._failing = True  # reported once, not ten times a second
                 self._notice("counters_failed", "cannot read the interface counters: %s" % exc)
-        # Absolute schedule: a late tick does not move the following ones; those that are past already are counted.
+        # Absolute schedule: a late tick does not move the following ones; those already past are counted.
         self._due_s += self._interval_s
         late_s = self._loop.time() - self._due_s
         if late_s > 0:
@@ -230,18 +234,18 @@ class Counters:
             self._missed += 1
 
     def _tell_processors(self, now_ns: int) -> None:
-        """Never in a quiet window: they are not even read then."""
+        """Report processor use. Never in a quiet window: it is not read then either."""
         if self._kept is None and self._processors.due(now_ns) and self._outlet.has_room:
             event = self._processors.event()
             if event is not None:
                 self._outlet.send(event)
 
-    def quiet_on(self) -> None:
+    def begin_quiet(self) -> None:
         if self._kept is None:
             self._kept, self._kept_bytes, self._kept_missed = [], 0, 0
 
-    async def quiet_off(self) -> Dict[str, int]:
-        """Send what was kept, as fast as it is read there, and sample live again."""
+    async def end_quiet(self) -> Dict[str, int]:
+        """Send the kept samples, as fast as they are read there, and sample live again."""
         kept, missed = self._kept or [], self._kept_missed + self._missed
         self._kept = None
         self._missed = self._kept_missed = 0

@@ -1,8 +1,8 @@
-"""Where the kernel says it dropped packets: softnet, IP, firewall, queueing disciplines, the driver's own counters.
+"""Places where the kernel reports drops: softnet, IP, firewall, queueing disciplines, the driver's own counters.
 
-Read before and after a trial and never in between: a driver may need milliseconds for its statistics. Of those only
-what may tell of trouble is kept, because no two drivers agree on names; what is 0 is left out. The console knows which
-of these count lost packets (verdict/driver_losses.py).
+Read before and after a trial and never in between: a driver may need milliseconds for its statistics. Of those, only
+ones that may indicate trouble and are not 0 are kept, because no two drivers agree on names. The console knows which of
+these count lost packets (verdict/driver_losses.py).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from labconsole.agent.processes import linux
 from labconsole.agent.processes.namespaces import Namespaces
 from labconsole.agent.reading import filters
 from labconsole.agent.reading.ethtool import GET_STRINGS, NAME_BYTES, Ethtool
-from labconsole.agent.reading.files import text_of
+from labconsole.agent.reading.files import read_text
 
 GET_STATISTICS = 0x1D
 STATISTICS_SET = 1
 MAX_STATISTICS = 8192
 """A NIC with 128 queues has some 4000."""
 MAX_KEPT = 512
-"""Of one interface."""
+"""Most statistics kept of one interface."""
 
 TROUBLE = re.compile(
     r"drop|miss|err(?!u)|fifo|discard|no_|no_?(?:buf|mem|desc|skb)|out_?of|oob|exceed|limitation|reject|"
@@ -43,29 +43,39 @@ _WRAP = 1 << 64
 TC_H_ROOT = 0xFFFFFFFF
 TC_H_INGRESS = 0xFFFFFFF1
 MOST_CHARACTERS = 1 << 20
-"""Of a file with a line for each processor."""
+"""Most characters read from a file with a line for each processor."""
 
 IP_NAMES = (
-    "InHdrErrors", "InAddrErrors", "InUnknownProtos", "InDiscards", "OutDiscards", "OutNoRoutes", "FragFails",
-    "InNoRoutes", "InTruncatedPkts", "InCsumErrors",
-)  # fmt: skip
+    "InHdrErrors",
+    "InAddrErrors",
+    "InUnknownProtos",
+    "InDiscards",
+    "OutDiscards",
+    "OutNoRoutes",
+    "FragFails",
+    "InNoRoutes",
+    "InTruncatedPkts",
+    "InCsumErrors",
+)
 
 
 def softnet() -> Optional[List[List[Optional[int]]]]:
-    """[cpu or None, processed, dropped, squeezed] per line of softnet_stat; of the whole kernel, not of a namespace."""
-    text = text_of("/proc/net/softnet_stat", MOST_CHARACTERS)
+    """Return [cpu or None, processed, dropped, squeezed] per line of softnet_stat, for the kernel, not one
+    namespace.
+    """
+    text = read_text("/proc/net/softnet_stat", MOST_CHARACTERS)
     if text is None:
         return None
     try:
         rows = [[int(word, 16) for word in line.split()] for line in text.splitlines()]
     except ValueError:
         return None
-    # The processor's number is the 13th word, since Linux 5.10; older kernels leave processors that are off out.
+    # The processor's number is the 13th word, since Linux 5.10; older kernels omit offline processors.
     return [[row[12] if len(row) > 12 else None, row[0], row[1], row[2]] for row in rows if len(row) > 2]
 
 
 def parse_snmp(text: str) -> Dict[str, int]:
-    """The counters named in IP_NAMES out of pairs of lines, one of names and one of numbers."""
+    """Parse the counters named in IP_NAMES from pairs of lines, one of names and one of numbers."""
     found: Dict[str, int] = {}
     lines = text.splitlines()
     for names, numbers in zip(lines[::2], lines[1::2]):
@@ -78,11 +88,11 @@ def parse_snmp(text: str) -> Dict[str, int]:
 
 
 def internet() -> Optional[Dict[str, int]]:
-    """The IP counters of the calling thread's namespace."""
+    """Return the IP counters of the calling thread's namespace."""
     found: Dict[str, int] = {}
     # /proc/net is the process's namespace; a thread may be in another.
     for name in ("snmp", "netstat"):
-        text = text_of("/proc/thread-self/net/" + name)
+        text = read_text("/proc/thread-self/net/" + name)
         if text is None:
             return None
         try:
@@ -93,7 +103,7 @@ def internet() -> Optional[Dict[str, int]]:
 
 
 def parse_qdiscs(messages: List[Any]) -> List[Tuple[int, str, Dict[str, int]]]:
-    """(interface index, kind, counts) of each root and ingress discipline. A root's drops hold its children's."""
+    """Return (interface index, kind, counts) of root and ingress disciplines. A root's drops include its children's."""
     found = []
     for message in messages:
         queue = message.get_nested("TCA_STATS2", "TCA_STATS_QUEUE")
@@ -108,32 +118,34 @@ def driver_statistics(
     interface: str,
     kept: Callable[[bytes, Tuple[int, ...]], Dict[str, int]],
 ) -> Optional[Dict[str, int]]:
-    """ethtool -S: what is ``kept`` of it, by name. None when the driver has no statistics of its own."""
-    count = tool.names_in(interface, STATISTICS_SET)
+    """Read ethtool -S and return the statistics that ``kept`` selects, by name, or None if the driver has none of its
+    own.
+    """
+    count = tool.count_names(interface, STATISTICS_SET)
     if not 0 < count <= MAX_STATISTICS:
         return None
     names = tool.ask(interface, struct.pack("=III", GET_STRINGS, STATISTICS_SET, count) + bytes(NAME_BYTES * count))
     numbers = tool.ask(interface, struct.pack("=II", GET_STATISTICS, count) + bytes(8 * count))
-    # The driver may have become another between the questions: then the names would be those of other numbers.
-    if names is None or numbers is None or {_at(names, 8), _at(numbers, 4)} != {count}:
+    # The driver may have changed between the queries: then the names would not match the numbers.
+    if names is None or numbers is None or {_read_word(names, 8), _read_word(numbers, 4)} != {count}:
         return None
     return kept(names[12:], struct.unpack_from("=%dQ" % count, numbers, 8))
 
 
-def _at(data: bytes, place: int) -> int:
+def _read_word(data: bytes, place: int) -> int:
     return int(struct.unpack_from("=I", data, place)[0])
 
 
 def named_statistics(names: bytes, numbers: Tuple[int, ...]) -> Dict[str, int]:
-    """All statistics."""
+    """Return all statistics."""
     return dict(_named(names, numbers))
 
 
 def all_trouble(names: bytes, numbers: Tuple[int, ...]) -> Dict[str, int]:
-    """Of all statistics those whose name may tell of trouble, also those that are 0.
+    """Return the statistics whose name may indicate trouble, including those that are 0.
 
-    A driver may repeat a name for each of its queues: these are summed. Of more than MAX_KEPT names numbers become "#",
-    so that queues are summed, too. That depends on the names alone, so it is the same before and after a trial.
+    A driver may repeat a name for each of its queues: these are summed. With more than MAX_KEPT names, numbers become
+    "#", so that queues are summed, too. That depends on the names alone, so it is the same before and after a trial.
     """
     rows = [(name, number) for name, number in _named(names, numbers) if TROUBLE.search(name.lower())]
     if len({name for name, _ in rows}) > MAX_KEPT:
@@ -145,17 +157,17 @@ def all_trouble(names: bytes, numbers: Tuple[int, ...]) -> Dict[str, int]:
 
 
 def bounded(trouble: Dict[str, int]) -> Dict[str, int]:
-    """The first MAX_KEPT in the driver's order, without those that are 0."""
+    """Return the first MAX_KEPT in the driver's order, without those that are 0."""
     return {name: number for name, number in islice(trouble.items(), MAX_KEPT) if number}
 
 
 def is_cut(trouble: Optional[Dict[str, int]]) -> bool:
-    """Whether ``bounded`` leaves out a statistic that has counted."""
+    """Whether ``bounded`` omits a statistic that is not 0."""
     return trouble is not None and any(islice(trouble.values(), MAX_KEPT, None))
 
 
 def keep_trouble(names: bytes, numbers: Tuple[int, ...]) -> Dict[str, int]:
-    """What is kept of all statistics: those whose name may tell of trouble and that have ever counted."""
+    """Select from all statistics those to keep: their name may indicate trouble, and they are not 0."""
     return bounded(all_trouble(names, numbers))
 
 
@@ -166,7 +178,7 @@ def _named(names: bytes, numbers: Tuple[int, ...]) -> Iterator[Tuple[str, int]]:
 
 
 def read_namespace(interfaces: List[str]) -> Dict[str, Any]:
-    """The calling thread's namespace; driver statistics of ``interfaces`` only, as far as they are here."""
+    """Read the calling thread's namespace; driver statistics of ``interfaces`` only, as far as they are here."""
     with closing(netlink.RouteSocket()) as route, closing(Ethtool()) as tool:
         names = route.names()
         there = set(names.values())
@@ -188,14 +200,14 @@ def read_namespace(interfaces: List[str]) -> Dict[str, Any]:
 
 
 async def read(namespaces: Namespaces, interfaces: List[str]) -> Dict[str, Any]:
-    """Everything, in the agent's namespace and those it made."""
+    """Read everything, in the agent's namespace and those it made."""
     loop = asyncio.get_running_loop()
     found: Dict[str, Any] = {"monotonic_ns": time.monotonic_ns(), "softnet": softnet(), "namespaces": {}}
     for name in namespaces.names:
         try:
             descriptor = namespaces.resolve(name)
             found["namespaces"][name] = await loop.run_in_executor(
-                None, linux.in_namespace, descriptor, lambda: read_namespace(interfaces)
+                None, linux.run_in_namespace, descriptor, lambda: read_namespace(interfaces)
             )
         except (LookupError, OSError) as exc:
             if name == "":

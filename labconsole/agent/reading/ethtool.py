@@ -1,4 +1,4 @@
-"""The questions of ethtool(8) that the agent asks of an interface, by ioctl."""
+"""The ethtool(8) queries of the agent on interfaces, by ioctl."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import socket
 import struct
 from typing import Any, Dict, List, Optional
 
-from labconsole.network.ethtool import asked
+from labconsole.network.ethtool import query_driver
 
 GET_SETTINGS = 0x01
 GET_DRIVER = 0x03
@@ -18,16 +18,16 @@ GET_TIME_STAMPS = 0x41
 NAME_BYTES = 32
 UNKNOWN_SPEEDS = (0, 0xFFFF, 0xFFFFFFFF)
 RX_HARDWARE, RAW_HARDWARE = 1 << 2, 1 << 6
-"""Of SOF_TIMESTAMPING: stamps by the NIC as frames come, in the time of its own clock."""
+"""Flags of SOF_TIMESTAMPING: stamps by the NIC for received frames, in the time of its own clock."""
 
 FILTER_ALL = 1 << 1
-"""Of HWTSTAMP_FILTER: every frame, and not those of PTP alone."""
+"""Flag of HWTSTAMP_FILTER: every frame, and not those of PTP alone."""
 
 UNANSWERED = (errno.EOPNOTSUPP, errno.ENODEV, errno.EPERM, errno.EINVAL)
 
 
 class Ethtool:
-    """The questions, over one socket."""
+    """Ethtool queries over one socket."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -36,9 +36,9 @@ class Ethtool:
         self._socket.close()
 
     def ask(self, name: str, question: bytes) -> Optional[bytes]:
-        """The answer to a command, as long as the question; None when the driver has none."""
+        """Return the answer to a command, as long as the question, or None if the driver has none."""
         try:
-            return asked(self._socket, name, question)
+            return query_driver(self._socket, name, question)
         except OSError as exc:
             if exc.errno in UNANSWERED:
                 return None
@@ -53,7 +53,7 @@ class Ethtool:
         return None if answer is None else list(struct.unpack_from("=%dI" % count, answer, 4))
 
     def driver(self, name: str) -> Dict[str, Optional[str]]:
-        """The driver with its version, and the card's firmware."""
+        """Return the driver with its version, and the card's firmware."""
         answer = self.ask(name, struct.pack("=I192x", GET_DRIVER))
         found = {}
         for key, start in (("driver", 4), ("driver_version", 36), ("firmware", 68)):
@@ -62,7 +62,7 @@ class Ethtool:
         return found
 
     def link(self, name: str) -> Dict[str, Any]:
-        """Speed, duplex and autonegotiation, as far as they are known."""
+        """Return speed, duplex and autonegotiation, as far as known."""
         answer = self.ask(name, struct.pack("=I40x", GET_SETTINGS))
         if answer is None:
             return {"speed_mbps": None, "duplex": None, "autoneg": None}
@@ -74,20 +74,20 @@ class Ethtool:
             "autoneg": bool(autoneg),
         }
 
-    def names_in(self, name: str, which: int) -> int:
-        """How many names a set of the driver's has; 0 where it has none."""
+    def count_names(self, name: str, which: int) -> int:
+        """Return the number of names in a set of the driver's, or 0 if it has none."""
         answer = self.ask(name, struct.pack("=IIQI", GET_SET_SIZES, 0, 1 << which, 0))
         if answer is None or not struct.unpack_from("=Q", answer, 8)[0] & 1 << which:
             return 0
         return int(struct.unpack_from("=I", answer, 16)[0])
 
     def pause(self, name: str) -> Optional[Dict[str, bool]]:
-        """Flow control as set: the netlink library has no call for it."""
+        """Return flow control as set: the netlink library has no call for it."""
         values = self.numbers(name, GET_PAUSE, 3)
         return None if values is None else dict(zip(("autoneg", "rx", "tx"), map(bool, values)))
 
     def time_stamps(self, name: str) -> Optional[Dict[str, Any]]:
-        """Whether the NIC stamps every frame as it comes, and the number of its clock; None: it does not say."""
+        """Return whether the NIC stamps every received frame, and the number of its clock, or None if not reported."""
         values = self.numbers(name, GET_TIME_STAMPS, 10)
         if values is None:
             return None

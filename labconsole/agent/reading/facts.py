@@ -1,4 +1,4 @@
-"""What kind of machine this is, for the record of every run. What cannot be known is None, never a guess."""
+"""Facts about this machine, for the record of every run. An unknown fact is None, never a guess."""
 
 from __future__ import annotations
 
@@ -12,15 +12,22 @@ import struct
 from typing import Any, Dict, List, Optional, Tuple
 
 from labconsole.agent.processes import children
-from labconsole.agent.reading.files import bytes_of, text_of
+from labconsole.agent.reading.files import read_bytes, read_text
 
 VERSION_TIMEOUT_S = 2.0
 UTMP_RECORD = struct.Struct("=hxxi32s4s32s256shhiii4i20x")
 UTMP_USER_PROCESS = 7
 CAPABILITIES = {
-    5: "kill", 10: "net_bind_service", 12: "net_admin", 13: "net_raw", 16: "sys_module", 19: "sys_ptrace",
-    21: "sys_admin", 23: "sys_nice", 24: "sys_resource",
-}  # fmt: skip
+    5: "kill",
+    10: "net_bind_service",
+    12: "net_admin",
+    13: "net_raw",
+    16: "sys_module",
+    19: "sys_ptrace",
+    21: "sys_admin",
+    23: "sys_nice",
+    24: "sys_resource",
+}
 
 
 def _first_match(pattern: str, text: Optional[str]) -> Optional[str]:
@@ -29,12 +36,12 @@ def _first_match(pattern: str, text: Optional[str]) -> Optional[str]:
 
 
 def operating_system() -> Optional[str]:
-    name = _first_match(r"^PRETTY_NAME=(.*)$", text_of("/etc/os-release"))
+    name = _first_match(r"^PRETTY_NAME=(.*)$", read_text("/etc/os-release"))
     return name.strip("\"'") if name else None
 
 
 def memory_bytes() -> Optional[int]:
-    kib = _first_match(r"^MemTotal:\s+(\d{1,15}) kB", text_of("/proc/meminfo"))
+    kib = _first_match(r"^MemTotal:\s+(\d{1,15}) kB", read_text("/proc/meminfo"))
     return int(kib) * 1024 if kib else None
 
 
@@ -46,50 +53,50 @@ def load() -> Optional[List[float]]:
 
 
 def governors() -> Optional[Dict[str, int]]:
-    """Frequency governors and how many CPUs each rules; None where the kernel shows none (most guests)."""
+    """Return frequency governors and the number of CPUs of each, or None if the kernel shows none (most guests)."""
     counted: Dict[str, int] = {}
     for path in glob.glob("/sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_governor"):
-        name = text_of(path)
+        name = read_text(path)
         if name:
             counted[name] = counted.get(name, 0) + 1
     return counted or None
 
 
 def parse_utmp(data: bytes) -> List[Dict[str, Any]]:
-    """The logins in a utmp file's bytes."""
+    """Parse the logins in a utmp file's bytes."""
     found = []
     for at in range(0, len(data) - UTMP_RECORD.size + 1, UTMP_RECORD.size):
         kind, _, line, _, user, host, _, _, _, since_s, _, *_ = UTMP_RECORD.unpack_from(data, at)
         if kind == UTMP_USER_PROCESS:
-            words = [word.split(b"\0")[0].decode("utf-8", "replace") for word in (user, line, host)]
-            found.append({"user": words[0], "line": words[1], "host": words[2] or None, "since_wall_s": since_s})
+            values = [word.split(b"\0")[0].decode("utf-8", "replace") for word in (user, line, host)]
+            found.append({"user": values[0], "line": values[1], "host": values[2] or None, "since_wall_s": since_s})
     return found
 
 
 def logins() -> Optional[List[Dict[str, Any]]]:
-    data = bytes_of("/run/utmp", UTMP_RECORD.size * 1000)
+    data = read_bytes("/run/utmp", UTMP_RECORD.size * 1000)
     return None if data is None else parse_utmp(data)
 
 
 def capabilities() -> Optional[List[str]]:
-    mask = _first_match(r"^CapEff:\s*([0-9a-f]+)", text_of("/proc/self/status"))
+    mask = _first_match(r"^CapEff:\s*([0-9a-f]+)", read_text("/proc/self/status"))
     if mask is None:
         return None
     return [name for bit, name in sorted(CAPABILITIES.items()) if int(mask, 16) >> bit & 1]
 
 
 def pktgen() -> Tuple[Optional[str], bool]:
-    """(version when loaded, whether it is or could be loaded)."""
-    control = text_of("/proc/net/pktgen/pgctrl")
+    """Return (version if loaded, whether it is or could be loaded)."""
+    control = read_text("/proc/net/pktgen/pgctrl")
     if control or os.path.isdir("/proc/net/pktgen"):
         return _first_match(r"[Vv]er(?:sion)?:?\s*([\w.]+)", control) or "unknown", True
     release = os.uname().release
-    builtin = "net/core/pktgen.ko" in (text_of("/lib/modules/%s/modules.builtin" % release) or "")
+    builtin = "net/core/pktgen.ko" in (read_text("/lib/modules/%s/modules.builtin" % release) or "")
     return None, builtin or bool(glob.glob("/lib/modules/%s/kernel/net/core/pktgen.ko*" % release))
 
 
 async def tool_version(name: str, *arguments: str) -> Optional[str]:
-    """The first line that a tool says of itself; None when it is absent or slow."""
+    """Return the first line of a tool's version output, or None if it is absent or slow."""
     path = shutil.which(name, path=children.SEARCH_PATH)
     if path is None:
         return None
@@ -111,21 +118,21 @@ async def tcpdump_version() -> Optional[str]:
 
 async def read() -> Dict[str, Any]:
     uname = os.uname()
-    cpuinfo = text_of("/proc/cpuinfo")
+    cpuinfo = read_text("/proc/cpuinfo")
     version, loadable = pktgen()
-    uptime = _first_match(r"\A(\d{1,12}(?:\.\d{1,9})?)\s", text_of("/proc/uptime"))
+    uptime = _first_match(r"\A(\d{1,12}(?:\.\d{1,9})?)\s", read_text("/proc/uptime"))
     return {
         "hostname": uname.nodename,
         "kernel": uname.release,
         "kernel_version": uname.version,
         "machine": uname.machine,
         "os": operating_system(),
-        "product": text_of("/sys/class/dmi/id/product_name"),
-        "vendor": text_of("/sys/class/dmi/id/sys_vendor"),
+        "product": read_text("/sys/class/dmi/id/product_name"),
+        "vendor": read_text("/sys/class/dmi/id/sys_vendor"),
         "cpus": len(os.sched_getaffinity(0)),
         "cpu_model": _first_match(r"^(?:model name|Model|cpu model)\s*:\s*(.*)$", cpuinfo),
         "hypervisor_flag": None if cpuinfo is None else bool(re.search(r"^flags\s*:.*\bhypervisor\b", cpuinfo, re.M)),
-        "hypervisor_type": text_of("/sys/hypervisor/type"),
+        "hypervisor_type": read_text("/sys/hypervisor/type"),
         "memory_bytes": memory_bytes(),
         "python": platform.python_version(),
         "tcpdump": await tcpdump_version(),
@@ -136,9 +143,9 @@ async def read() -> Dict[str, Any]:
         "logins": logins(),
         "capabilities": capabilities(),
         "euid": os.geteuid(),
-        "clocksource": text_of("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        "clocksource": read_text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
         "uptime_s": float(uptime) if uptime else None,
-        # One kernel, one clock: by this two nodes are known to share it.
-        "boot_id": text_of("/proc/sys/kernel/random/boot_id"),
+        # One kernel, one clock: equal ids mean that two nodes share it.
+        "boot_id": read_text("/proc/sys/kernel/random/boot_id"),
         "network_namespace": os.stat("/proc/self/ns/net").st_ino,
     }

@@ -1,4 +1,4 @@
-"""Small files, as /proc and /sys have them. What cannot be read is None."""
+"""Small files in /proc and /sys. An unreadable file is None."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from typing import Optional
 
 
-def text_of(path: str, most: int = 65536) -> Optional[str]:
-    """A short file's words, ``most`` characters at most; None when it does not exist or says nothing."""
+def read_text(path: str, most: int = 65536) -> Optional[str]:
+    """Return a short file's text, ``most`` characters at most, or None if it does not exist or is empty."""
     try:
         with open(path, encoding="utf-8", errors="replace") as source:
             return source.read(most).strip() or None
@@ -15,14 +15,14 @@ def text_of(path: str, most: int = 65536) -> Optional[str]:
         return None
 
 
-def number_of(path: str) -> Optional[int]:
-    """A file's number; None when it holds none."""
-    text = text_of(path)
+def read_number(path: str) -> Optional[int]:
+    """Return a file's number, or None if it has none."""
+    text = read_text(path)
     return int(text) if text is not None and re.match(r"-?\d{1,18}\Z", text) else None
 
 
-def bytes_of(path: str, most: int = 65536) -> Optional[bytes]:
-    """The beginning of a file that is not text; None when it cannot be read."""
+def read_bytes(path: str, most: int = 65536) -> Optional[bytes]:
+    """Return the beginning of a file that is not text, or None if it cannot be read."""
     try:
         with open(path, "rb") as source:
             return source.read(most)

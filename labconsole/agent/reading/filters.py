@@ -1,7 +1,7 @@
-"""Rules of nftables that count and drop: the only way in which a firewall tells of a packet that is gone.
+"""Rules of nftables that count and drop: the only report of a packet that a firewall dropped.
 
 Read by netlink: ``nft -j list ruleset`` would be a program to start and, with many rules, megabytes of text. Rules that
-iptables writes through nftables are such rules too. A rule that drops without counting tells nothing.
+iptables writes through nftables are such rules, too. A rule that drops without counting reports nothing.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ NETLINK_NETFILTER = 12
 SUBSYSTEM = 10 << 8
 GET_CHAIN, GET_RULE, GET_OBJECT = SUBSYSTEM | 4, SUBSYSTEM | 7, SUBSYSTEM | 19
 MAX_RULES = 1000
-"""Kept, of those that drop and count."""
+"""Most rules kept of those that drop and count."""
 
 FAMILIES = {1: "inet", 2: "ip", 5: "netdev", 7: "bridge", 10: "ip6"}
 HOOKS = {0: "ingress", 1: "egress"}
-"""Of the family netdev, the only one whose hooks belong to an interface."""
+"""Hooks of the family netdev, the only one whose hooks belong to an interface."""
 COUNTER_OBJECT = 1
 VERDICT_REGISTER, DROP = 0, 0
 
@@ -33,14 +33,14 @@ def _text(data: Optional[bytes]) -> str:
     return (data or b"").rstrip(b"\0").decode("utf-8", "replace")
 
 
-def _list(opened: socket.socket, asked: int) -> List[Tuple[int, bytes]]:
-    """(family, attributes) of every message of the kernel's answer. Raises OSError."""
-    request = netlink.HEADER.pack(20, asked, netlink.REQUEST_DUMP, 1, 0) + bytes(4)
+def _list(opened: socket.socket, message_type: int) -> List[Tuple[int, bytes]]:
+    """Return (family, attributes) of every message of the kernel's answer. Raises OSError."""
+    request = netlink.HEADER.pack(20, message_type, netlink.REQUEST_DUMP, 1, 0) + bytes(4)
     return [(message[0], message[4:]) for message in netlink.messages(netlink.dump(opened, request))]
 
 
 def parse_hooks(chains: List[Tuple[int, bytes]]) -> Dict[Tuple[int, str, str], Tuple[str, str]]:
-    """(family, table, chain) to (device, hook) of the chains that hang on one interface."""
+    """Map (family, table, chain) to (device, hook) for the chains of one interface."""
     found = {}
     for family, data in chains:
         fields = dict(attributes(data))
@@ -52,7 +52,7 @@ def parse_hooks(chains: List[Tuple[int, bytes]]) -> Dict[Tuple[int, str, str], T
 
 
 def parse_counters(objects: List[Tuple[int, bytes]]) -> Dict[Tuple[int, str, str], int]:
-    """(family, table, name) to packets of the named counters."""
+    """Map (family, table, name) to packets for the named counters."""
     found = {}
     for family, data in objects:
         fields = dict(attributes(data))
@@ -63,7 +63,7 @@ def parse_counters(objects: List[Tuple[int, bytes]]) -> Dict[Tuple[int, str, str
 
 
 def _dropped(family: int, table: str, rule: bytes, named: Dict[Tuple[int, str, str], int]) -> Optional[int]:
-    """Packets that a rule has counted and then dropped; None for a rule that does not do both, in this order."""
+    """Return the packets that a rule has counted and then dropped, or None if it does not do both, in this order."""
     packets: Optional[int] = None
     for _, element in attributes(rule):
         fields = dict(attributes(element))
@@ -83,7 +83,7 @@ def _dropped(family: int, table: str, rule: bytes, named: Dict[Tuple[int, str, s
 def parse_rules(
     rules: List[Tuple[int, bytes]], chains: List[Tuple[int, bytes]], objects: List[Tuple[int, bytes]]
 ) -> List[Dict[str, Any]]:
-    """The rules that drop and count, each with the interface and hook that it hangs on, if it does on one."""
+    """Return the rules that drop and count, each with its interface and hook, if it has any."""
     hooks, named = parse_hooks(chains), parse_counters(objects)
     found: List[Dict[str, Any]] = []
     for family, data in rules:
@@ -109,7 +109,9 @@ def parse_rules(
 
 
 def read() -> Optional[List[Dict[str, Any]]]:
-    """Of the calling thread's namespace. None where the kernel has no nftables or we may not ask."""
+    """Read the rules of the calling thread's namespace, or None without nftables in the kernel or the right to
+    read it.
+    """
     try:
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_NETFILTER) as opened:
             opened.bind((0, 0))

@@ -1,11 +1,11 @@
-"""Which frames pass a data port that are not the streams': counted by protocol, nothing of them is kept. And the ports
-of a sink that are held for a trial, so that its kernel sends no such frames.
+"""Counting, by protocol, the frames on a data port that are not the streams'; no frame is kept. Also blocks a sink's
+ports for a trial, so that its kernel sends no such frames.
 
-There are two ways to watch. ``every``: one raw socket that is offered all frames, whose filter drops the streams' own
-in the kernel; it names whatever there is, both ways, and costs some 0.1 microseconds for each frame of the stream that
-is received and 0.3 for each that is sent by sendmmsg (tests/programs/benchmarks/bench_foreign.py). Otherwise: sockets
-for the types of control traffic only, which the kernel never offers a test frame to, and the kernel's own counts of
-ICMPv6 that it sent; that costs a stream nothing, and what is neither has no name.
+There are two ways to watch. ``every``: one raw socket receives all frames, and its filter drops the streams' own in the
+kernel; it names all protocols, both ways, and costs some 0.1 microseconds for each received frame of the stream and 0.3
+for each that sendmmsg sends (tests/programs/benchmarks/bench_foreign.py). Otherwise: sockets for the types of control
+traffic only, which never receive a test frame, and the kernel's own counts of ICMPv6 that it sent; that costs a stream
+nothing, and other frames are counted without a name.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import socket
 import struct
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from labconsole.agent.reading.files import text_of
-from labconsole.agent.reading.listen import MAGIC, PACKET_OUTGOING, SO_ATTACH_FILTER, SOL_PACKET
-from labconsole.packets.frame import Own, discovery, name_of
+from labconsole.agent.reading.files import read_text
+from labconsole.agent.reading.frame_listener import MAGIC, PACKET_OUTGOING, SO_ATTACH_FILTER, SOL_PACKET
+from labconsole.packets.frame import StreamAddresses, classify_discovery, classify_frame
 from labconsole.wire.codec import WireError
 from labconsole.wire.foreign import MAX_TAPS, OwnStream, SinkPort, SinkPortState, TapCounts, TappedPort
 
@@ -32,23 +32,23 @@ SNAP_BYTES = 96
 BUFFER_BYTES = 1 << 20
 MAX_PROTOCOLS = 64
 MAX_FRAMES = 50_000
-"""Named on one port; what comes after that is counted by the port's own counters only, and has no name."""
+"""Most frames named on one port; the port's own counters count the later ones, without a name."""
 
 DROP_ALL = struct.pack("=HBBI", 0x06, 0, 0, 0)
-"""A socket filter. A datagram that it drops counts as one of ``InErrors`` of UDP, and nothing is kept of it."""
+"""A socket filter. UDP counts a datagram that it drops as one of ``InErrors``, and nothing is kept of it."""
 
 _SENT_TYPE = "Icmp6OutType"
 
 
-def program(streams: List[Own]) -> bytes:
-    """The filter: nothing of these streams' frames, the first bytes of all others."""
+def program(streams: List[StreamAddresses]) -> bytes:
+    """Build the filter: nothing of these streams' frames, the first bytes of all others."""
     per_stream = 6
     length = 8 + per_stream * len(streams) + 2
     keep = length - 2
     lines: List[Tuple[int, int, int, int]] = []
 
     def unless(value: int) -> None:
-        """Go on if the accumulator holds this, else the frame is somebody else's."""
+        """Go on if the accumulator equals this, else the frame is not the stream's."""
         lines.append((0x15, 0, keep - len(lines) - 1, value))
 
     lines.append((0x28, 0, 0, 12))
@@ -60,7 +60,7 @@ def program(streams: List[Own]) -> bytes:
     lines.append((0x20, 0, 0, 42))
     unless(MAGIC)
     for index, own in enumerate(streams):
-        last = 8 + per_stream * (index + 1)  # where the next stream's lines begin
+        last = 8 + per_stream * (index + 1)  # the start of the next stream's instructions
         for load, value in (
             ((0x20, 0, 0, 26), int.from_bytes(own.source, "big")),
             ((0x20, 0, 0, 30), int.from_bytes(own.sink, "big")),
@@ -74,16 +74,16 @@ def program(streams: List[Own]) -> bytes:
 
 
 def open_raw(interface: str, ethertype: int, text: bytes) -> socket.socket:
-    """A raw socket on one interface. Raises WireError."""
-    held = ctypes.create_string_buffer(text)
+    """Open a raw socket on one interface. Raises WireError."""
+    buffer = ctypes.create_string_buffer(text)
     try:
-        # Protocol 0: nothing comes before the filter is in place.
+        # Protocol 0: no frame arrives before the filter is in place.
         opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
     except PermissionError:
         raise WireError("no_permission", "no permission to listen on a raw socket; CAP_NET_RAW is needed") from None
     try:
         if text:
-            attached = struct.pack("HP", len(text) // 8, ctypes.addressof(held))
+            attached = struct.pack("HP", len(text) // 8, ctypes.addressof(buffer))
             opened.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, attached)
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
         opened.bind((interface, ethertype))
@@ -95,22 +95,22 @@ def open_raw(interface: str, ethertype: int, text: bytes) -> socket.socket:
 
 
 def sent_icmpv6(interface: str) -> Dict[str, int]:
-    """Neighbour and listener discovery that the kernel has sent on an interface since it was made."""
+    """Return neighbour and listener discovery that the kernel has sent on an interface since it was made."""
     found = {"nd": 0, "mld": 0}
-    for line in (text_of("/proc/self/net/dev_snmp6/%s" % interface) or "").splitlines():  # none without IPv6
+    for line in (read_text("/proc/self/net/dev_snmp6/%s" % interface) or "").splitlines():  # none without IPv6
         name, _, number = line.partition(" ")
         kind = name[len(_SENT_TYPE) :] if name.startswith(_SENT_TYPE) else ""
         if kind.isdigit() and number.strip().isdigit():
-            word = discovery(int(kind))
+            word = classify_discovery(int(kind))
             if word is not None:
                 found[word] += int(number)
     return found
 
 
 class PortTap:
-    """What watches one interface, and what it has counted."""
+    """The sockets that watch one interface, and their counts."""
 
-    def __init__(self, interface: str, streams: List[Own], every: bool) -> None:
+    def __init__(self, interface: str, streams: List[StreamAddresses], every: bool) -> None:
         self.interface, self.every = interface, every
         self._streams = streams
         self._received: Dict[str, int] = {}
@@ -136,14 +136,14 @@ class PortTap:
                 return
             self._frames += 1
             counts = self._sent if origin[2] == PACKET_OUTGOING else self._received
-            name = name_of(frame, self._streams)
+            name = classify_frame(frame, self._streams)
             if name not in counts and len(counts) >= MAX_PROTOCOLS:
                 name = "other"
             counts[name] = counts.get(name, 0) + 1
         self._loop.remove_reader(opened.fileno())
 
     def stop(self) -> Dict[str, Any]:
-        """Take what is queued still, close, and say what was counted."""
+        """Read the queued frames, close, and return the counts."""
         missed: Optional[int] = 0
         for opened in self._sockets:
             self._read(opened)
@@ -172,12 +172,12 @@ class PortTap:
         self._sockets = []
 
 
-def _own(stream: OwnStream) -> Own:
+def _own(stream: OwnStream) -> StreamAddresses:
     try:
         addresses = [socket.inet_aton(address) for address in (stream.source_ip, stream.sink_ip)]
     except OSError:
         raise WireError("bad_request", "a stream has an address that is not an IPv4 address") from None
-    return Own(addresses[0], addresses[1], stream.udp_sink_port)
+    return StreamAddresses(addresses[0], addresses[1], stream.udp_sink_port)
 
 
 class PortTaps:
@@ -187,7 +187,7 @@ class PortTaps:
         self._taps: List[PortTap] = []
 
     def start(self, ports: Sequence[TappedPort]) -> None:
-        """Begin to count on these ports. Taps that stand are replaced."""
+        """Start counting on these ports. Replaces existing taps."""
         if not ports:
             raise WireError("bad_request", "ports must be 1 to %d" % MAX_TAPS)
         self.close()
@@ -202,7 +202,7 @@ class PortTaps:
             raise
 
     def stop(self) -> List[TapCounts]:
-        """What was counted since then."""
+        """Stop, and return the counts."""
         taps, self._taps = self._taps, []
         return [TapCounts(**tap.stop()) for tap in taps]
 
@@ -213,13 +213,17 @@ class PortTaps:
 
 
 class SinkPorts:
-    """Sockets on the ports of a sink's own addresses that streams go to: they drop all, and end with the agent."""
+    """Sockets on those ports of a sink's own addresses that streams go to: they drop everything, and end with the
+    agent.
+    """
 
     def __init__(self) -> None:
         self._sockets: List[socket.socket] = []
 
     def hold(self, ports: Sequence[SinkPort]) -> List[SinkPortState]:
-        """A socket for each address and port that is the node's own, and what became of each. Raises with none held."""
+        """Open a socket for each address and port of the node's own; return the state of each. On an error none stays
+        open.
+        """
         self.close()
         found: Dict[Tuple[str, int], SinkPortState] = {}
         try:
@@ -252,7 +256,7 @@ class SinkPorts:
         return SinkPortState(state="held")
 
     def close(self) -> None:
-        """Give them back."""
+        """Release the ports."""
         for opened in self._sockets:
             opened.close()
         self._sockets = []

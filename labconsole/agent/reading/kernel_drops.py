@@ -1,12 +1,12 @@
-"""The kernel's own word for every test packet it throws away: skb:kfree_skb, counted where it happens.
+"""The kernel's own report of every test packet that it drops: skb:kfree_skb, counted where it happens.
 
 A program of ours runs whenever the kernel frees a packet that was not consumed, and counts by function, reason,
-namespace, interface and stream: by nothing that traffic chooses, so that nobody's traffic fills the table. It looks at
-packets in the namespaces it was given only: in a lab on one kernel the others' are none of its business, and every
-packet that a sink has seen is freed there.
+namespace, interface and stream. Traffic cannot choose any of these, so it cannot fill the table. The program examines
+packets in the given namespaces only: in a lab on one kernel the others are irrelevant, and every packet that a sink has
+seen is freed there.
 
-Where no kernel frees a packet the program does not run. What it took is estimated from how often it did, and beyond a
-budget it is taken away, with the counts kept.
+While the kernel frees no packet the program does not run. Its cost is estimated from how often it ran; beyond a budget
+it is detached, and the counts are kept.
 """
 
 from __future__ import annotations
@@ -25,15 +25,24 @@ from labconsole.wire.kernel_drops import estimated_cost_ns
 TRACEPOINT = "kfree_skb"
 MAX_ROWS = 1024
 MOST_BYTES = 128 << 20
-"""A kernel's types take six to ten million."""
+"""Most bytes of a kernel's types, which usually have six to ten million."""
 
 OTHER_STREAM, UNREADABLE = 0xFFFFFFFF, 0xFFFFFFFE
 _WITHOUT_REASON = 0xFFFFFFFF
 
 _FIELDS = (
-    "sk_buff.head", "sk_buff.data", "sk_buff.tail", "sk_buff.mac_header", "sk_buff.network_header",
-    "sk_buff.data_len", "sk_buff.protocol", "sk_buff.dev", "net_device.ifindex", "net_device.nd_net.net", "net.ns.inum",
-)  # fmt: skip
+    "sk_buff.head",
+    "sk_buff.data",
+    "sk_buff.tail",
+    "sk_buff.mac_header",
+    "sk_buff.network_header",
+    "sk_buff.data_len",
+    "sk_buff.protocol",
+    "sk_buff.dev",
+    "net_device.ifindex",
+    "net_device.nd_net.net",
+    "net.ns.inum",
+)
 _NO_MAC_HEADER = 0xFFFF
 _ETHERNET_BYTES, _PACKET_BYTES = 14, 32
 _PROTOCOL_AT, _SINK_AT, _MAGIC_AT = 9, 16, 28
@@ -46,7 +55,7 @@ _OFFSET = _PACKET - 8
 _POINTER = _OFFSET - 8
 _ONE = _POINTER - 8
 _FOREIGN = _ONE - 8
-"""Places on the program's stack."""
+"""Offsets on the program's stack."""
 
 _TOTALS = ("passed_packets", "looked_packets", "stream_packets", "unreadable_packets", "unlisted_packets")
 _TOTAL_AT = {name: 8 * place for place, name in enumerate(_TOTALS)}
@@ -54,8 +63,8 @@ _TOTAL_AT = {name: 8 * place for place, name in enumerate(_TOTALS)}
 _TOTALS_REGISTER, _SKB, _ARGUMENTS, _NEAR = 8, 7, 6, 9
 
 
-class NotTold(Exception):
-    """This kernel does not say why it drops packets: ``code`` is a word, the message why."""
+class DropReasonsUnavailable(Exception):
+    """Raised if this kernel does not report why it drops packets, with a stable ``code`` and the reason."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -63,7 +72,7 @@ class NotTold(Exception):
 
 
 class KernelLayout(NamedTuple):
-    """What of the kernel's types the program needs: offsets in bytes, the tracepoint, names of reasons."""
+    """The parts of the kernel's types that the program needs: offsets in bytes, the tracepoint, names of reasons."""
 
     offsets: Dict[str, int]
     tracepoint: btf.Tracepoint
@@ -71,12 +80,12 @@ class KernelLayout(NamedTuple):
 
     @property
     def tells_reasons(self) -> bool:
-        """Whether the kernel hands over a reason beside the place: since 5.17."""
+        """Whether the kernel reports a reason in addition to the place: since 5.17."""
         return self.tracepoint.arguments > 2
 
 
 def read_layout(path: str = btf.PATH) -> KernelLayout:
-    """Of the running kernel; takes 35 ms and 30 MB that it does not keep. Raises NotTold."""
+    """Read the running kernel's layout; takes 35 ms and 30 MB temporarily. Raises DropReasonsUnavailable."""
     try:
         with open(path, "rb") as source:
             types = btf.KernelTypes(source.read(MOST_BYTES))
@@ -84,13 +93,15 @@ def read_layout(path: str = btf.PATH) -> KernelLayout:
         offsets = {field: types.offset_bytes(field) for field in _FIELDS}
         names = {value: _word(name) for value, name in types.values("skb_drop_reason").items()}
     except OSError as exc:
-        raise NotTold(
+        raise DropReasonsUnavailable(
             "not_supported", "the kernel does not describe its types: %s: %s" % (path, exc.strerror)
         ) from None
     except (ValueError, LookupError, RecursionError) as exc:
-        raise NotTold("not_supported", "%s is not what a kernel says of its types: %s" % (path, exc)) from None
+        raise DropReasonsUnavailable(
+            "not_supported", "%s is not what a kernel says of its types: %s" % (path, exc)
+        ) from None
     if tracepoint is None:
-        raise NotTold("not_supported", "the kernel has no tracepoint skb:%s" % TRACEPOINT)
+        raise DropReasonsUnavailable("not_supported", "the kernel has no tracepoint skb:%s" % TRACEPOINT)
     return KernelLayout(offsets, tracepoint, names)
 
 
@@ -100,7 +111,7 @@ def _word(name: str) -> str:
 
 
 class DropRow(NamedTuple):
-    """Packets dropped at one place for one reason; ``stream``: number of the stream, OTHER_STREAM or UNREADABLE."""
+    """Packets dropped at one place for one reason. ``stream``: number of the stream, OTHER_STREAM or UNREADABLE."""
 
     address: int
     reason: int
@@ -111,13 +122,13 @@ class DropRow(NamedTuple):
 
 
 class DropCounter:
-    """The program, attached from the beginning until ``detach``. Raises OSError."""
+    """The program, attached from construction until ``detach``. Raises OSError."""
 
     def __init__(
         self, layout: KernelLayout, inodes: Sequence[int], sinks: Sequence[str], by_helper: bool = False
     ) -> None:
         self._layout, self.by_helper = layout, by_helper
-        self._held: List[int] = []
+        self._descriptors: List[int] = []
         self._maps: List[kernel.Map] = []
         self.missed_packets = 0
         try:
@@ -147,49 +158,49 @@ class DropCounter:
         return made
 
     def _hold(self, descriptor: int) -> int:
-        self._held.append(descriptor)
+        self._descriptors.append(descriptor)
         return descriptor
 
     @property
     def mode(self) -> str:
-        """How it is attached."""
+        """Return how it is attached."""
         return "raw_tp" if self.by_helper else "tp_btf"
 
     def estimated_cost_ns(self) -> int:
-        """What it took of a processor so far."""
+        """Return its estimated processor time so far."""
         totals = self.totals()
         return estimated_cost_ns(self.mode, totals["looked_packets"], totals["passed_packets"])
 
     @property
     def attached(self) -> bool:
-        """Whether it still counts."""
-        return bool(self._held)
+        """Return whether it still counts."""
+        return bool(self._descriptors)
 
     def detach(self) -> None:
-        """Count no more. What was counted stays."""
+        """Stop counting. The counts stay."""
         try:
-            if self._held:
+            if self._descriptors:
                 self.missed_packets = kernel.missed_runs(self._program_descriptor)
         finally:
             self._let_go()
 
     def close(self) -> None:
-        """Leave nothing."""
+        """Release everything."""
         self._let_go()
         while self._maps:
             self._maps.pop().close()
 
     def _let_go(self) -> None:
-        while self._held:
-            os.close(self._held.pop())
+        while self._descriptors:
+            os.close(self._descriptors.pop())
 
     def totals(self) -> Dict[str, int]:
-        """How many packets it ran for, and what of them."""
+        """Return how many packets it ran for, by outcome."""
         parts = [struct.unpack("=%dQ" % len(_TOTALS), part) for part in self._totals.get(struct.pack("=I", 0))]
         return dict(zip(_TOTALS, (sum(each) for each in zip(*parts))))
 
     def rows(self) -> Iterator[DropRow]:
-        """What was counted so far, in no order."""
+        """Yield the counts so far, in no order."""
         for key in self._rows.listed():
             packets = sum(int.from_bytes(part, sys.byteorder) for part in self._rows.get(key))
             address, reason, inode, interface_index, stream = _ROW.unpack(key)
@@ -207,7 +218,7 @@ class DropCounter:
         p.move(_TOTALS_REGISTER, RESULT)
         self._where(p)
         self._count(p, "looked_packets")
-        self._whose(p)
+        self._identify_stream(p)
         self._why(p)
         self._add_one(p)
         p.label("elsewhere")
@@ -217,7 +228,7 @@ class DropCounter:
         return p.code()
 
     def _where(self, p: Assembly) -> None:
-        """Interface and namespace into the row; those of namespaces that are not ours go no further."""
+        """Store interface and namespace in the row; packets of other namespaces end here."""
         self._field(p, _NEAR, _SKB, "sk_buff.dev", 8)
         p.jump_if_value(_NEAR, "==", 0, "elsewhere")
         self._field(p, 1, _NEAR, "net_device.ifindex", 4)
@@ -229,11 +240,11 @@ class DropCounter:
         self._look_up(p, self._inodes, _INODE)
         p.jump_if_value(RESULT, "==", 0, "elsewhere")
 
-    def _whose(self, p: Assembly) -> None:
-        """The stream into the row; what is no test packet goes no further.
+    def _identify_stream(self, p: Assembly) -> None:
+        """Store the stream in the row; packets that are no test packets end here.
 
-        The IP header is where the network header is said to be, else behind the MAC header, else at the data: below the
-        IP layer not all of these are set. Behind the tail lies what another packet left there.
+        The IP header is at the network header if that is set, else behind the MAC header, else at the data: below the
+        IP layer not all of these are set. The memory behind the tail has remains of other packets.
         """
         ways: Sequence[Tuple[str, int, Optional[int]]] = (
             ("sk_buff.network_header", 0, 0),
@@ -261,14 +272,14 @@ class DropCounter:
             p.jump_if_value(RESULT, "!=", 0, following)
             p.load(1, STACK, _PACKET, 1)
             p.jump_if_value(1, "!=", 0x45, following)
-            p.store_value(STACK, _FOREIGN, 1, 8)  # a whole header: unless it turns out to be one of ours
+            p.store_value(STACK, _FOREIGN, 1, 8)  # a whole header: foreign unless it turns out to be one of ours
             p.load(1, STACK, _PACKET + _PROTOCOL_AT, 1)
             p.jump_if_value(1, "!=", socket.IPPROTO_UDP, following)
             p.load(1, STACK, _PACKET + _MAGIC_AT, 4)
             p.set(2, struct.unpack("=I", PKTGEN_MAGIC)[0])
             p.jump_if(1, "==", 2, "test packet")
             p.label(following)
-        # Not a test packet; or IP whose headers lie in page fragments, where this cannot look.
+        # Not a test packet; or IP whose headers are in page fragments, which the program cannot read.
         p.load(1, STACK, _FOREIGN, 8)
         p.jump_if_value(1, "!=", 0, "end")
         self._field(p, 1, _SKB, "sk_buff.data_len", 4)
@@ -287,7 +298,7 @@ class DropCounter:
         self._count(p, "stream_packets")
 
     def _why(self, p: Assembly) -> None:
-        """Function and reason into the row."""
+        """Store function and reason in the row."""
         p.label("why")
         p.load(1, _ARGUMENTS, 8, 8)
         p.store(STACK, _KEY, 1, 8)
@@ -302,9 +313,9 @@ class DropCounter:
         p.jump_if_value(RESULT, "!=", 0, "row")
         p.store_value(STACK, _ONE, 0, 8)
         p.table(1, self._rows.descriptor)
-        p.on_stack(2, _KEY)
-        p.on_stack(3, _ONE)
-        p.set(4, 1)  # only if it is not there: another processor may have been first
+        p.load_stack_address(2, _KEY)
+        p.load_stack_address(3, _ONE)
+        p.set(4, 1)  # only if absent: another processor may have been first
         p.call(assembly.UPDATE)
         self._look_up(p, self._rows, _KEY)
         p.jump_if_value(RESULT, "!=", 0, "row")
@@ -317,8 +328,8 @@ class DropCounter:
         p.jump("end")
 
     def _field(self, p: Assembly, to: int, base: int, path: str, size_bytes: int) -> None:
-        """to = a field of what base points to. A program that is told the types follows pointers by itself, and reads 0
-        through a wrong one; any other asks a helper, which takes twice as long.
+        """to = a field of the structure at base. A program that knows the types follows pointers by itself, and reads 0
+        through a wrong one; any other calls a helper, which takes twice as long.
         """
         offset = self._layout.offsets[path]
         if not self.by_helper:
@@ -329,8 +340,8 @@ class DropCounter:
 
     @staticmethod
     def _read(p: Assembly, to: int, size_bytes: int, base: int, offset: int) -> None:
-        """Copy kernel memory to the stack: 0 where it cannot be read."""
-        p.on_stack(1, to)
+        """Copy kernel memory to the stack: 0 if it cannot be read."""
+        p.load_stack_address(1, to)
         p.set(2, size_bytes)
         p.move(3, base)
         p.add_value(3, offset)
@@ -339,7 +350,7 @@ class DropCounter:
     @staticmethod
     def _look_up(p: Assembly, table: kernel.Map, key: int) -> None:
         p.table(1, table.descriptor)
-        p.on_stack(2, key)
+        p.load_stack_address(2, key)
         p.call(assembly.LOOK_UP)
 
     @staticmethod
@@ -350,7 +361,7 @@ class DropCounter:
 
 
 def reason_name(layout: KernelLayout, number: int) -> Optional[str]:
-    """The kernel's word; a number where a subsystem has words of its own; None: this kernel tells no reasons."""
+    """Return the kernel's name, the number for a subsystem's own reasons, or None if this kernel reports no reasons."""
     if number == _WITHOUT_REASON:
         return None
     return layout.reasons.get(number, "%#x" % number)

@@ -1,7 +1,7 @@
-"""The node's interfaces: what the kernel says of each, and word when one appears, goes or changes.
+"""The node's interfaces: the kernel's data of each, and a notification when one appears, disappears or changes.
 
-A link event says only *that* something changed; the list is then read anew and compared. So a lost event (a full
-socket buffer) or one misunderstood cannot leave a wrong list behind.
+A link event only means *that* something changed; the list is then read again and compared. So an event that is lost (a
+full socket buffer) or misunderstood cannot leave a wrong list behind.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SETTLE_S = 0.05
 
 
 def read_links(namespace: str) -> List[Dict[str, Any]]:
-    """All interfaces of the calling thread's namespace, which is called ``namespace``."""
+    """Return all interfaces of the calling thread's namespace, whose name is ``namespace``."""
     links = []
     with closing(netlink.RouteSocket()) as route, closing(Ethtool()) as tool:
         messages = route.links()
@@ -41,12 +41,12 @@ def read_links(namespace: str) -> List[Dict[str, Any]]:
                     "kind": message.get(("linkinfo", "kind")),
                     "driver": tool.driver(name)["driver"],
                     "up": up,
-                    # The kernel answers for an interface that is down too, but then it means nothing.
+                    # The kernel reports it for an interface that is down, too, but then it means nothing.
                     "carrier": bool(carrier) if carrier is not None and up else None,
                     "speed_bps": None if speed_mbps is None else speed_mbps * 1000 * 1000,
                     "pause": tool.pause(name),
                     "master": names.get(message.get("IFLA_MASTER")),
-                    # Of a veth it is the other end; of another namespace, an index that means nothing here.
+                    # For a veth it is the other end; for another namespace, an index that means nothing here.
                     "parent": None
                     if message.get(("linkinfo", "kind")) == "veth" or message.get("IFLA_LINK_NETNSID") is not None
                     else names.get(message.get("IFLA_LINK")),
@@ -56,7 +56,7 @@ def read_links(namespace: str) -> List[Dict[str, Any]]:
 
 
 class Links:
-    """The list of interfaces, and a call of ``on_change`` whenever it has become another."""
+    """The list of interfaces. Calls ``on_change`` whenever it changes."""
 
     def __init__(self, namespaces: Namespaces, on_change: Callable[[List[Dict[str, Any]]], None]) -> None:
         self._namespaces, self._on_change = namespaces, on_change
@@ -64,12 +64,12 @@ class Links:
         self._loop = asyncio.get_running_loop()
         self._known: Optional[List[Dict[str, Any]]] = None
         self._settling: Optional[asyncio.TimerHandle] = None
-        self._held = 0
+        self._pauses = 0
         self._reading = asyncio.Lock()
         self._tasks: Set["asyncio.Task[None]"] = set()
 
     async def read(self) -> List[Dict[str, Any]]:
-        """The list now. From the first call on, changes are reported."""
+        """Return the current list. From the first call on, changes are reported."""
         if not self._sockets:
             await self._loop.run_in_executor(None, netlink.load)
             self._open_and_close(None)
@@ -78,7 +78,7 @@ class Links:
             for name in self._namespaces.names:
                 try:
                     descriptor = self._namespaces.resolve(name)
-                    found += await self._loop.run_in_executor(None, linux.in_namespace, descriptor, _reader(name))
+                    found += await self._loop.run_in_executor(None, linux.run_in_namespace, descriptor, _reader(name))
                 except (LookupError, OSError) as exc:
                     if name == "":
                         raise
@@ -114,22 +114,22 @@ class Links:
         opened.close()
 
     def _event(self, opened: netlink.RouteSocket) -> None:
-        opened.drain()  # events that were lost are of no matter: the list is read anew
+        opened.drain()  # lost events do not matter: the list is read again
         self._changed()
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Report no change meanwhile: with a hundred guests to be made, the list would be read at every one of them."""
-        self._held += 1
+        """Delay reports of changes: with a hundred guests to be made, the list would be read at every one of them."""
+        self._pauses += 1
         try:
             yield
         finally:
-            self._held -= 1
-            if not self._held and self._known is not None:
+            self._pauses -= 1
+            if not self._pauses and self._known is not None:
                 self._changed()
 
     def _changed(self) -> None:
-        if self._settling is None and not self._held:
+        if self._settling is None and not self._pauses:
             self._settling = self._loop.call_later(SETTLE_S, self._compare_soon)
 
     def _compare_soon(self) -> None:

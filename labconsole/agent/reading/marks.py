@@ -1,8 +1,8 @@
 """Time marks: ICMP echoes to and from one address, each with the time at which the kernel saw it.
 
-A raw socket sees them beside the kernel, which answers them. Its filter keeps everything else away; the time is the
-kernel's, so it does not matter how late they are read. Whatever comes from the wire may be forged: what is no whole
-echo is counted and not kept, and when ``MAX_MARKS`` have been looked at, nothing more is read.
+A raw socket sees them in parallel with the kernel, which answers them. Its filter excludes everything else; the time is
+the kernel's, so it does not matter how late they are read. Traffic may be forged: packets that are no whole echo are
+counted and not kept, and after ``MAX_MARKS`` packets have been examined, no more are read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from labconsole.agent.reading.foreign import ETH_P_ALL, PACKET_STATISTICS, open_raw
-from labconsole.agent.reading.listen import PACKET_OUTGOING, SOL_PACKET
+from labconsole.agent.reading.frame_listener import PACKET_OUTGOING, SOL_PACKET
 from labconsole.wire.codec import WireError
 from labconsole.wire.marks import MAX_MARKS, SeenMarks, TimeMark
 from labconsole.wire.session import Clocks
@@ -31,13 +31,13 @@ FRAGMENT = 0x3FFF
 
 FRAME_BYTES = 65535 + ETHERNET_BYTES
 AT_ONCE = 256
-"""Read before the agent does something else."""
+"""Most packets read before the agent does something else."""
 
 READINGS = 5
 
 
 def program(address: bytes) -> bytes:
-    """The filter: first fragments of echo requests to this address and of echo replies from it, as a whole."""
+    """Build the filter: first fragments of echo requests to this address and of echo replies from it, as a whole."""
     number = int.from_bytes(address, "big")
     lines = (
         (0x28, 0, 0, 12),  # ethertype
@@ -61,7 +61,7 @@ def program(address: bytes) -> bytes:
 
 
 def clocks() -> Clocks:
-    """Both clocks, read as close together as five attempts allow."""
+    """Read both clocks, as close together as five attempts allow."""
     readings = []
     for _ in range(READINGS):
         before_ns = time.monotonic_ns()
@@ -72,7 +72,9 @@ def clocks() -> Clocks:
 
 
 def parse(frame: bytes, kind: int, address: bytes) -> Optional[Dict[str, Any]]:
-    """The fields of a mark in a frame, all but its time; None: it is no mark. ``kind``: the kernel's, of packets."""
+    """Parse a mark in a frame, without its time, or return None if it is no mark. ``kind``: the kernel's packet
+    type.
+    """
     packet = frame[ETHERNET_BYTES:]
     if frame[12:14] != b"\x08\x00" or len(packet) < IP_BYTES or packet[0] >> 4 != 4:
         return None
@@ -81,7 +83,12 @@ def parse(frame: bytes, kind: int, address: bytes) -> Optional[Dict[str, Any]]:
     if header_bytes < IP_BYTES or not header_bytes + ICMP_BYTES <= total_bytes <= len(packet):
         return None
     icmp = packet[header_bytes:total_bytes]
-    if fragment & FRAGMENT or packet[9] != 1 or not _sums_up(packet[:header_bytes]) or not _sums_up(icmp):
+    if (
+        fragment & FRAGMENT
+        or packet[9] != 1
+        or not _is_checksum_valid(packet[:header_bytes])
+        or not _is_checksum_valid(icmp)
+    ):
         return None
     if (icmp[0], kind, packet[16:20]) == (ECHO_REQUEST, PACKET_HOST, address):
         peer, mac = packet[12:16], frame[6:12]
@@ -104,11 +111,11 @@ def parse(frame: bytes, kind: int, address: bytes) -> Optional[Dict[str, Any]]:
     }
 
 
-def _sums_up(data: bytes) -> bool:
+def _is_checksum_valid(data: bytes) -> bool:
     """Whether the checksum inside is right (RFC 1071)."""
     padded = data + bytes(len(data) % 2)
-    words: Tuple[int, ...] = struct.unpack("!%dH" % (len(padded) // 2), padded)
-    return sum(words) % 0xFFFF == 0
+    values: Tuple[int, ...] = struct.unpack("!%dH" % (len(padded) // 2), padded)
+    return sum(values) % 0xFFFF == 0
 
 
 def _wall_ns(ancillary: List[Tuple[int, int, bytes]]) -> Optional[int]:
@@ -120,7 +127,7 @@ def _wall_ns(ancillary: List[Tuple[int, int, bytes]]) -> Optional[int]:
 
 
 def open_socket(interface: str, address: bytes) -> socket.socket:
-    """Of the calling thread's namespace. Raises WireError."""
+    """Open a socket in the calling thread's namespace. Raises WireError."""
     if not 1 <= len(interface) <= 15 or "/" in interface:
         raise WireError("bad_request", "interface: %r is not a valid interface name" % interface)
     opened = open_raw(interface, ETH_P_ALL, program(address))
@@ -132,7 +139,9 @@ def open_socket(interface: str, address: bytes) -> socket.socket:
 
 
 class MarkTap:
-    """One socket and the marks that it has seen. ``offer`` is given each; False: there was no room to tell of it."""
+    """One socket and the marks that it has seen. ``offer`` gets each, and returns False if there was no room for its
+    event.
+    """
 
     def __init__(self, opened: socket.socket, address: bytes, offer: Callable[[TimeMark], bool]) -> None:
         self._socket, self._address, self._offer = opened, address, offer
@@ -149,7 +158,7 @@ class MarkTap:
         return len(self._marks) + self._strange >= MAX_MARKS
 
     def _read(self) -> bool:
-        """Take some of what is queued; False: there is no more for now, or no more is read."""
+        """Read some queued packets; return False if there are none left for now, or no more are read."""
         for _ in range(AT_ONCE):
             if self._full:
                 self._loop.remove_reader(self._socket.fileno())
@@ -158,7 +167,7 @@ class MarkTap:
                 frame, ancillary, _, origin = self._socket.recvmsg(FRAME_BYTES, socket.CMSG_SPACE(16))
             except (BlockingIOError, InterruptedError):
                 return False
-            except OSError as exc:  # told once: the interface has gone down
+            except OSError as exc:  # reported once: the interface has gone down
                 self._interrupted = self._interrupted or exc.strerror
                 return False
             self._take(frame, origin[2], _wall_ns(ancillary))
@@ -176,18 +185,18 @@ class MarkTap:
             self._passed, self._dropped = self._statistics()
 
     def _statistics(self) -> Tuple[int, int]:
-        """Packets that have passed the filter, and those of them that were dropped, since this was asked last."""
+        """Return the packets that have passed the filter since the last call, and how many of them were dropped."""
         passed, dropped = struct.unpack("=II", self._socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))
         return passed, dropped
 
     def end(self, interrupted: Optional[str] = None) -> SeenMarks:
-        """Take what is queued still, close, and say what was seen. Called again, it says the same."""
+        """Read the queued packets, close, and return the marks. Later calls return the same."""
         if self._seen is not None:
             return self._seen
         while self._read():
             continue
         passed, dropped = self._statistics()
-        if self._full:  # what was dropped since then would not have been read either
+        if self._full:  # packets dropped since then would not have been read either
             unread = self._passed + passed - self._dropped - MAX_MARKS
         else:
             unread, self._dropped = 0, dropped
@@ -205,7 +214,7 @@ class MarkTap:
         return self._seen
 
     def close(self) -> None:
-        """See no more. Nothing happens when it has been closed before."""
+        """Stop. Does nothing if already closed."""
         if self._socket.fileno() >= 0:
             self._loop.remove_reader(self._socket.fileno())
             self._socket.close()

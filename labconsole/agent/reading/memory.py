@@ -1,7 +1,7 @@
-"""What processes and all that descend from them hold of a node's memory, by the node's kernel.
+"""Memory use of processes with all their descendants, by the node's kernel.
 
-Of pages that several processes share each has a part (Pss). Processes that run on one and the same memory, as three of
-a User-mode Linux do, are counted once: each of them says all of it.
+Each process has a part of the pages that several share (Pss). Processes that share one memory, as three of a User-mode
+Linux do, are counted once: each of them reports all of it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import re
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from labconsole.agent.processes import linux
-from labconsole.agent.reading.files import text_of
-from labconsole.agent.reading.process_table import processes, with_descendants
+from labconsole.agent.reading.files import read_text
+from labconsole.agent.reading.process_table import add_descendants, processes
 from labconsole.wire.codec import WireError
 
 KIB = 1024
@@ -23,7 +23,7 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 _ID = r"[0-9a-f]{64}"
 
 GUEST_GROUPS: Tuple[Tuple[str, ...], ...] = (
-    # The agent's own guests; what LXC makes below for itself is none.
+    # The agent's own guests; the groups that LXC makes below for itself are none.
     (r"labconsole-[0-9a-f]+", r"(?!lxc\.(?:monitor|pivot)|lxc\.payload\Z).+"),
     (r"lxc", r".+"),  # LXC to 3.0, Proxmox VE, libvirt's containers before 1.0.5
     (r"lxc\.payload", r".+"),  # LXC 3.1 and 3.2
@@ -41,20 +41,22 @@ GUEST_GROUPS: Tuple[Tuple[str, ...], ...] = (
     (r"pod[0-9a-f_-]{32,36}", _ID),  # Kubernetes, by cgroupfs
     (r"default|moby|k8s\.io", _ID),  # containerd's namespaces, by cgroupfs
 )
-"""How the last directories of a guest's or container's own group are named, by who makes it. All other groups belong
-to no guest: a session, a pod, a slice, a daemon that runs guests within its own group (Incus and LXD do so with
-machines).
+"""Patterns for the last directories of a guest's or container's own group, by the program that makes it. All other
+groups belong to no guest: a session, a pod, a slice, a daemon that runs guests within its own group (Incus and LXD do
+so with machines).
 """
 
 
 def read(pids: Sequence[int]) -> List[Dict[str, Any]]:
-    """Of each process with its descendants. None: it has none, or the kernel does not say."""
+    """Return the memory of each process with its descendants, or None if it has none or the kernel does not
+    report it.
+    """
     if not pids:
         raise WireError("bad_request", "pids must have at least one process id")
     seen = processes()
     found: List[Dict[str, Any]] = []
     for pid in pids:
-        descendants = with_descendants([pid] if pid in seen else [], seen)
+        descendants = add_descendants([pid] if pid in seen else [], seen)
         members = sorted(descendants, key=lambda each: (seen[each].started, each))
         found.append({"pid": pid, "pss_bytes": _pss_bytes(members), "group_bytes": None})
         found[-1]["group_bytes"], found[-1]["group_reason"] = _group_bytes(members)
@@ -62,12 +64,12 @@ def read(pids: Sequence[int]) -> List[Dict[str, Any]]:
 
 
 def _pss_bytes(pids: Sequence[int]) -> Optional[int]:
-    """Summed over the memories that these processes run on. None: no process says, or nobody tells these apart."""
+    """Sum over the memories of these processes, or None if none is reported or they cannot be distinguished."""
     memories: List[int] = []
     total_bytes = None
     for pid in pids:
-        if (pss_bytes := _pss_of(pid)) is None:
-            continue  # ended meanwhile, or a kernel's
+        if (pss_bytes := _read_pss(pid)) is None:
+            continue  # ended meanwhile, or a kernel thread
         try:
             if any(linux.same_memory(pid, other) for other in memories):
                 continue
@@ -79,20 +81,20 @@ def _pss_bytes(pids: Sequence[int]) -> Optional[int]:
     return total_bytes
 
 
-def _pss_of(pid: int) -> Optional[int]:
-    for line in (text_of("/proc/%d/smaps_rollup" % pid) or "").splitlines():
-        words = line.split()
-        if len(words) > 1 and words[0] == "Pss:" and words[1].isdigit():
-            return int(words[1]) * KIB
+def _read_pss(pid: int) -> Optional[int]:
+    for line in (read_text("/proc/%d/smaps_rollup" % pid) or "").splitlines():
+        fields = line.split()
+        if len(fields) > 1 and fields[0] == "Pss:" and fields[1].isdigit():
+            return int(fields[1]) * KIB
     return None
 
 
 def _maps(pid: int) -> Optional[str]:
-    return text_of("/proc/%d/maps" % pid)
+    return read_text("/proc/%d/maps" % pid)
 
 
 def _group_bytes(pids: Sequence[int]) -> Tuple[Optional[int], Optional[str]]:
-    """What the guest's own control group holds, or None with the reason.
+    """Return the memory of the guest's own control group, or None with the reason.
 
     A container's monitor, and a console that the agent started, run in groups that are no guest's: they do not count.
     """
@@ -118,15 +120,15 @@ def _group_bytes(pids: Sequence[int]) -> Tuple[Optional[int], Optional[str]]:
     if not files:
         return None, reasons[-1] if reasons else "no process of it says which control group it is in"
     ((file, own),) = files.items()
-    text = text_of(file) or ""
+    text = read_text(file) or ""
     return (int(text), None) if _NUMBER.match(text) else (None, "control group /%s does not say what it holds" % own)
 
 
 def _paths(pid: int) -> Iterator[Tuple[bool, str]]:
-    """The process's groups in version 1's hierarchy of memory (True) and in version 2's (False), by /proc/PID/cgroup
-    as cgroups(7) has it.
+    """Yield the process's groups in version 1's hierarchy of memory (True) and in version 2's (False), from
+    /proc/PID/cgroup (see cgroups(7)).
     """
-    for line in (text_of("/proc/%d/cgroup" % pid) or "").splitlines():
+    for line in (read_text("/proc/%d/cgroup" % pid) or "").splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if (number, controllers) == ("0", "") or "memory" in controllers.split(","):
@@ -134,44 +136,47 @@ def _paths(pid: int) -> Iterator[Tuple[bool, str]]:
 
 
 def _own(path: str, around: Sequence[str] = ()) -> Optional[str]:
-    """The guest's whole group, without what it made below, or None if ``path`` is in no group that is known as one.
+    """Return the guest's whole group, without its own subgroups, or None if ``path`` is in no known kind of guest
+    group.
 
     ``around``: the agent's own groups. A guest's group that the agent is in, too, is the node itself.
     """
-    words = path.strip("/").split("/")
+    parts = path.strip("/").split("/")
     if path.endswith(DELETED):
         return None
-    for begin in range(len(words)):
+    for begin in range(len(parts)):
         for pattern in GUEST_GROUPS:
             end = begin + len(pattern)
-            if len(words) < end or not all(map(re.fullmatch, pattern, words[begin:end])):
+            if len(parts) < end or not all(map(re.fullmatch, pattern, parts[begin:end])):
                 continue
-            if not any(each.strip("/").split("/")[:end] == words[:end] for each in around):
-                return "/".join(words[:end])
+            if not any(each.strip("/").split("/")[:end] == parts[:end] for each in around):
+                return "/".join(parts[:end])
     return None
 
 
 def _mounts() -> List[Tuple[bool, List[str], str]]:
-    """Of each mounted hierarchy that may count memory: whether it is version 1's, its root, and where it is mounted."""
+    """Return, for each mounted hierarchy that may count memory, whether it is version 1's, its root, and its mount
+    point.
+    """
     found = []
-    for line in (text_of("/proc/self/mountinfo", MOUNTINFO_CHARACTERS) or "").splitlines():
+    for line in (read_text("/proc/self/mountinfo", MOUNTINFO_CHARACTERS) or "").splitlines():
         fields, _, source = line.partition(" - ")
-        words, kind = fields.split(" "), source.split(" ")
-        if len(words) < 5 or len(kind) < 3:
+        values, kind = fields.split(" "), source.split(" ")
+        if len(values) < 5 or len(kind) < 3:
             continue
         if kind[0] == "cgroup2" or (kind[0] == "cgroup" and "memory" in kind[2].split(",")):
-            root, point = (_OCTAL.sub(lambda seen: chr(int(seen.group(1), 8)), word) for word in words[3:5])
+            root, point = (_OCTAL.sub(lambda seen: chr(int(seen.group(1), 8)), word) for word in values[3:5])
             found.append((kind[0] == "cgroup", [word for word in root.split("/") if word], point))
     return found
 
 
 def _file(own: str, mounts: Sequence[Tuple[bool, List[str], str]], first_version: bool) -> Optional[str]:
-    """Where the group says what it holds, or None if it lies outside of what is mounted: a path that begins with
-    ``..`` lies outside of the agent's namespace of control groups.
+    """Return the file with the group's memory use, or None if it lies outside of the mounted hierarchies: a path that
+    begins with ``..`` lies outside of the agent's namespace of control groups.
     """
-    words = own.split("/")
+    parts = own.split("/")
     for version, root, point in mounts:
-        below = words[len(root) :]
-        if version == first_version and words[: len(root)] == root and ".." not in below:
+        below = parts[len(root) :]
+        if version == first_version and parts[: len(root)] == root and ".." not in below:
             return os.path.join(point, *below, "memory.usage_in_bytes" if first_version else "memory.current")
     return None

@@ -1,4 +1,4 @@
-"""A NIC's own clock: how far it is ahead of the system's."""
+"""A NIC's own clock: its lead over the system's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from labconsole.wire.codec import WireError
 
 
 def offset_ns(interface: str) -> Tuple[int, int]:
-    """(how far the NIC's clock is ahead of the wall clock, by how much that may be wrong). Raises WireError."""
+    """Return the NIC clock's lead over the wall clock, and its uncertainty. Raises WireError."""
     with closing(Ethtool()) as tool:
         stamps = tool.time_stamps(interface)
     if stamps is None or stamps["clock"] is None:

@@ -1,7 +1,7 @@
-"""Every packet of a stream counted without rights in the kernel: a classic filter on a packet socket with no room.
+"""Counting every packet of a stream without rights in the kernel: a classic filter on a packet socket with no room.
 
-The kernel counts what a socket's filter let through, also what the socket had no room for. So nothing has to be read,
-and the count is exact. The filter may be set by whoever may open the socket.
+The kernel counts every packet that a socket's filter passed, including those for which the socket had no room. So
+nothing has to be read, and the count is exact. Any user who may open the socket may set the filter.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import struct
 from typing import List, Sequence, Tuple
 
 from labconsole.agent.reading.foreign import PACKET_STATISTICS
-from labconsole.agent.reading.listen import ETH_P_ALL, ETH_P_IP, MAGIC, SO_ATTACH_FILTER, SOL_PACKET
+from labconsole.agent.reading.frame_listener import ETH_P_ALL, ETH_P_IP, MAGIC, SO_ATTACH_FILTER, SOL_PACKET
 from labconsole.agent.reading.packet_times import PACKET_IGNORE_OUTGOING
 from labconsole.wire.packet_times import StreamToTime
 
@@ -21,7 +21,7 @@ _IF_EQUAL, _RETURN = 0x15, 0x06
 
 
 def program(stream: StreamToTime) -> bytes:
-    """The filter: a byte of the stream's packets, nothing of any other."""
+    """Build the filter: a byte of the stream's packets, nothing of any other."""
     wanted: List[Tuple[int, int, int]] = [
         (_HALF, 12, ETH_P_IP),
         (_BYTE, 14, 0x45),
@@ -51,10 +51,10 @@ class PacketCounter:
                 tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
                 self._sockets.append(tap)
                 lines = program(stream)
-                held = ctypes.create_string_buffer(lines, len(lines))
-                filter_ = struct.pack("HP", len(lines) // 8, ctypes.addressof(held))
+                buffer = ctypes.create_string_buffer(lines, len(lines))
+                filter_ = struct.pack("HP", len(lines) // 8, ctypes.addressof(buffer))
                 tap.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, filter_)
-                tap.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)  # the kernel makes it the least there is
+                tap.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)  # the kernel raises it to its minimum
                 tap.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
                 tap.bind((interface, ETH_P_ALL))
         except BaseException:
@@ -62,14 +62,14 @@ class PacketCounter:
             raise
 
     def packets(self) -> List[int]:
-        """Of each stream so far, in order. The kernel begins at zero again each time, and after 2**32 packets: a fast
-        link's in minutes, so that it has to be asked meanwhile.
+        """Return the packets of each stream so far, in order. The kernel's count restarts at each reading, and after
+        2**32 packets: minutes on a fast link, so that it has to be read meanwhile.
         """
         for place, tap in enumerate(self._sockets):
             self._counted[place] += struct.unpack("=II", tap.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))[0]
         return list(self._counted)
 
     def close(self) -> None:
-        """Leave nothing."""
+        """Release everything."""
         while self._sockets:
             self._sockets.pop().close()

@@ -1,11 +1,11 @@
-"""Every packet of a stream counted and timed in the kernel: an eBPF filter on a packet socket that keeps nothing.
+"""Counting and timing every packet of a stream in the kernel: an eBPF filter on a packet socket that keeps nothing.
 
-It stands where tcpdump's own socket does, so it sees what a capture would see, and changes nothing on the port; or on
-request before that, as an XDP program, which does (xdp_port.py). Where a capture has to carry every packet out of the
-kernel, this adds to a few numbers there, and misses none. Only descriptors keep it: it ends with the process.
+It runs at the same place as tcpdump's own socket, so it sees the same packets as a capture, and changes nothing on the
+port; or on request before that, as an XDP program, which does (xdp_port.py). A capture has to carry every packet out of
+the kernel; this only adds to a few numbers there, and misses none. Only descriptors keep it: it ends with the process.
 
-What a processor counts is its own and exact. What lies between two packets is the stream's: last arrival, last delay
-and highest number are right as long as no two processors take its packets at the same instant.
+Each processor's counts are its own and exact. Data between two packets is shared by the stream: last arrival, last
+delay and highest number are right as long as no two processors handle its packets at the same instant.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Dict, List, Optional, Sequence
 from labconsole.agent.bpf import assembly, headers, kernel
 from labconsole.agent.bpf.assembly import RESULT, STACK, Assembly
 from labconsole.agent.reading.foreign import ETH_P_ALL
-from labconsole.agent.reading.listen import SOL_PACKET
+from labconsole.agent.reading.frame_listener import SOL_PACKET
 from labconsole.agent.reading.xdp_port import XdpPort
 from labconsole.packets.pcap import PKTGEN_MAGIC
 from labconsole.wire.packet_times import BUCKET_BITS, BUCKETS, DelaysSoFar, StreamTimes, StreamToTime
@@ -35,24 +35,32 @@ _MAGIC_AT, _NUMBER_AT, _SECONDS_AT, _MICROSECONDS_AT = 42, 46, 50, 54
 _HISTOGRAMS = ("delay", "due", "spacing", "variation")
 
 _OWN = (
-    "packets", "bytes", "first_ns", "last_ns", "negative_packets", "overlapping_packets", "delay_sum_ns",
-    "delay_min_ns", "delay_max_ns", "due_max_ns",
-)  # fmt: skip
+    "packets",
+    "bytes",
+    "first_ns",
+    "last_ns",
+    "negative_packets",
+    "overlapping_packets",
+    "delay_sum_ns",
+    "delay_min_ns",
+    "delay_max_ns",
+    "due_max_ns",
+)
 _OWN_AT = {name: 8 * place for place, name in enumerate(_OWN)}
 _OWN_FORMAT = "=6Q3qQ"
-"""Of one processor."""
+"""Data of one processor."""
 
 _SHARED = ("last_ns", "last_delay_ns", "highest", "late_packets", "skipped_packets", "origin_ns")
 _SHARED_AT = {name: 8 * place for place, name in enumerate(_SHARED)}
 _SHARED_FORMAT = "=QqQQQQ"
-"""Of the stream, whichever processor took the packet. ``origin_ns``: when number 0 was due at the latest, by what was
-sent so far: the earliest time stamp less its number's intervals.
+"""Data of the stream, shared by all processors. ``origin_ns``: when number 0 was due at the latest, by the packets sent
+so far: the earliest time stamp minus the intervals of its number.
 """
 
 _STREAM, _HISTOGRAM = -4, -8
 _BYTES, _SPACING, _VARIATION, _BEFORE, _DELAY, _DUE, _INTERVAL = range(-16, -72, -8)
 _PACKET = -126
-"""Places on the program's stack; the IP header lies on a multiple of four."""
+"""Offsets on the program's stack; the IP header lies on a multiple of four."""
 
 _PACKET_OR_DELAY, _SHARED_STATE, _NOW, _OWN_STATE = 6, 7, 8, 9
 
@@ -65,7 +73,7 @@ class PacketTimer:
     ) -> None:
         self.interface, self._streams, self.port = interface, list(streams), port
         self._maps: List[kernel.Map] = []
-        self._held: List[int] = []
+        self._descriptors: List[int] = []
         try:
             several = max(1, len(streams))
             self._own = self._map(kernel.ARRAY_BY_PROCESSOR, 8 * len(_OWN), several, "lc_times_own")
@@ -77,7 +85,7 @@ class PacketTimer:
             self.instructions = len(code) // 8
             kind = kernel.SOCKET_FILTER if port is None else kernel.XDP
             program = self._hold(kernel.load_program(kind, code, "lc_times"))
-            self._hold(_tapped(interface, program) if port is None else port.attach(program))
+            self._hold(_open_tap(interface, program) if port is None else port.attach(program))
         except BaseException:
             self.close()
             raise
@@ -89,34 +97,34 @@ class PacketTimer:
 
     @property
     def memory_bytes(self) -> int:
-        """What its tables take of the kernel's memory."""
+        """Return the memory of its tables in the kernel."""
         return sum(each.memory_bytes for each in self._maps)
 
     def _hold(self, descriptor: int) -> int:
-        self._held.append(descriptor)
+        self._descriptors.append(descriptor)
         return descriptor
 
     def detach(self) -> None:
-        """Count no more. What was counted stays."""
-        while self._held:
-            os.close(self._held.pop())
+        """Stop counting. The counts stay."""
+        while self._descriptors:
+            os.close(self._descriptors.pop())
         if self.port is not None:
             self.port.put_back()
 
     def close(self) -> None:
-        """Leave nothing."""
+        """Release everything."""
         self.detach()
         while self._maps:
             self._maps.pop().close()
 
-    # What was counted
+    # The results
 
     def counted(self) -> List[StreamTimes]:
-        """Of each stream, in order. With many processors this takes some milliseconds."""
+        """Return the results of each stream, in order. With many processors this takes some milliseconds."""
         return [self._stream(number) for number in range(len(self._streams))]
 
     def delays(self) -> List[DelaysSoFar]:
-        """Of each stream, in order, while it is counted."""
+        """Return the delays of each stream, in order, while it is counted."""
         return [
             DelaysSoFar(
                 negative_packets=sum(part["negative_packets"] for part in self._parts(number)),
@@ -126,7 +134,7 @@ class PacketTimer:
         ]
 
     def _parts(self, number: int) -> List[Dict[str, int]]:
-        """Of each processor."""
+        """Return the data of each processor."""
         key = struct.pack("=I", number)
         return [dict(zip(_OWN, struct.unpack(_OWN_FORMAT, part))) for part in self._own.get(key)]
 
@@ -148,7 +156,7 @@ class PacketTimer:
             late_packets=shared["late_packets"],
             skipped_packets=shared["skipped_packets"],
             negative_packets=sum(of_all("negative_packets")),
-            delay_sum_ns=_summed(seen),
+            delay_sum_ns=_sum_delays(seen),
             delay_min_ns=min(of_all("delay_min_ns"), default=None),
             delay_max_ns=max(of_all("delay_max_ns"), default=None),
             due_max_ns=self._due_max_ns(number, seen),
@@ -162,16 +170,16 @@ class PacketTimer:
     def _histogram(self, number: int, place: int) -> List[List[int]]:
         packets: Dict[int, int] = {}
         for part in self._counts.get(struct.pack("=I", len(_HISTOGRAMS) * number + place)):
-            words = memoryview(part).cast("Q")
-            for bucket in kernel.words_that_are_set(part, 1 << BUCKET_BITS):
-                packets[bucket] = packets.get(bucket, 0) + words[bucket]
+            counts = memoryview(part).cast("Q")
+            for bucket in kernel.find_nonzero_words(part, 1 << BUCKET_BITS):
+                packets[bucket] = packets.get(bucket, 0) + counts[bucket]
         return [[bucket, packets[bucket]] for bucket in sorted(packets)]
 
     # The program
 
     def _program(self, offset_ns: int) -> bytes:
         p = Assembly()
-        self._whose(p)
+        self._identify_stream(p)
         p.call(assembly.TIME_NS)
         p.move(_NOW, RESULT)
         for register, table in ((_OWN_STATE, self._own), (_SHARED_STATE, self._shared)):
@@ -181,10 +189,10 @@ class PacketTimer:
         self._add(p, _OWN_STATE, _OWN_AT["bytes"], 2)
         self._number(p)
         self._delay(p, offset_ns)
-        self._between(p)
+        self._compute_gap(p)
         self._own_totals(p)
         p.load(1, STACK, _BEFORE, 8)
-        p.jump_if_value(1, "==", 0, "delay")  # no neighbour before it, or none that is known
+        p.jump_if_value(1, "==", 0, "delay")  # no previous neighbour, or an unknown one
         self._count(p, "spacing", _SPACING)
         self._count(p, "variation", _VARIATION)
         p.label("delay")
@@ -206,12 +214,12 @@ class PacketTimer:
         p.leave(_KEEP_NOTHING if self.port is None else _XDP_PASS)
         return p.code()
 
-    def _whose(self, p: Assembly) -> None:
-        """Where the header is, the length onto the stack, and the stream's number; all other packets go no further."""
+    def _identify_stream(self, p: Assembly) -> None:
+        """Locate the header, store the length on the stack, and find the stream's number; other packets end here."""
         if self.port is None:
-            headers.from_socket(p, _PACKET_OR_DELAY, _HEADER_BYTES, _BYTES, _PACKET)
+            headers.copy_socket_headers(p, _PACKET_OR_DELAY, _HEADER_BYTES, _BYTES, _PACKET)
         else:
-            headers.from_driver(p, _PACKET_OR_DELAY, _HEADER_BYTES, _BYTES)
+            headers.locate_xdp_headers(p, _PACKET_OR_DELAY, _HEADER_BYTES, _BYTES)
         packet = _PACKET_OR_DELAY
         for at, size_bytes, wanted in (
             (_ETHERTYPE_AT, 2, socket.htons(0x0800)),
@@ -241,9 +249,9 @@ class PacketTimer:
 
     @staticmethod
     def _number(p: Assembly) -> None:
-        """The highest sequence number so far, how many were skipped, how many came late."""
+        """Update the highest sequence number so far, and the counts of skipped and late ones."""
         p.load(1, _PACKET_OR_DELAY, _NUMBER_AT, 4)
-        p.from_network(1)
+        p.convert_from_network_order(1)
         p.load(2, _SHARED_STATE, _SHARED_AT["highest"], 8)
         p.jump_if(2, ">=", 1, "late")
         p.store(_SHARED_STATE, _SHARED_AT["highest"], 1, 8)
@@ -258,16 +266,16 @@ class PacketTimer:
 
     @staticmethod
     def _delay(p: Assembly, offset_ns: int) -> None:
-        """Arrival by the wall clock less the sender's time stamp, signed, and less when the packet was due, which is no
-        later than it was sent; the packet is not needed any more.
+        """Compute the arrival by the wall clock minus the sender's time stamp, signed, and minus the packet's due time,
+        which is no later than its sending. The packet is not needed any more.
         """
         p.load(5, _PACKET_OR_DELAY, _NUMBER_AT, 4)
-        p.from_network(5)
+        p.convert_from_network_order(5)
         p.load(1, _PACKET_OR_DELAY, _SECONDS_AT, 4)
-        p.from_network(1)
+        p.convert_from_network_order(1)
         p.multiply_value(1, 1_000_000_000)
         p.load(2, _PACKET_OR_DELAY, _MICROSECONDS_AT, 4)
-        p.from_network(2)
+        p.convert_from_network_order(2)
         p.multiply_value(2, 1000)
         p.add(1, 2)
         p.set(_PACKET_OR_DELAY, offset_ns % (1 << 64))
@@ -278,7 +286,7 @@ class PacketTimer:
         p.store(STACK, _DUE, _PACKET_OR_DELAY, 8)
         p.load(2, STACK, _INTERVAL, 8)
         p.multiply(5, 2)
-        p.subtract(1, 5)  # when number 0 was due, had this one been sent in time
+        p.subtract(1, 5)  # when number 0 was due, if this one was sent in time
         p.load(2, _SHARED_STATE, _SHARED_AT["origin_ns"], 8)
         p.jump_if_value(2, "==", 0, "earliest")
         p.jump_if(2, "<=", 1, "behind it")
@@ -292,9 +300,9 @@ class PacketTimer:
         p.label("due")
 
     @staticmethod
-    def _between(p: Assembly) -> None:
-        """What lies between this packet and the one before it, onto the stack. Another processor may have read the
-        clock later and come here first: of what lies between them nothing is known.
+    def _compute_gap(p: Assembly) -> None:
+        """Store the time since the previous packet on the stack. If another processor has read the clock later and got
+        here first, the time between them is unknown.
         """
         p.load(3, _SHARED_STATE, _SHARED_AT["last_delay_ns"], 8)
         p.store(_SHARED_STATE, _SHARED_AT["last_delay_ns"], _PACKET_OR_DELAY, 8)
@@ -341,8 +349,8 @@ class PacketTimer:
         p.label("not the most")
 
     def _count(self, p: Assembly, histogram: str, value_at: int) -> None:
-        """One more in the bucket of a value on the stack. How often it is halved is found by bisection: there is no
-        instruction that counts leading zeros.
+        """Count one more in the bucket of a value on the stack. How often to halve it is found by bisection: there is
+        no instruction that counts leading zeros.
         """
         p.load(1, STACK, _STREAM, 4)
         p.multiply_value(1, len(_HISTOGRAMS))
@@ -369,9 +377,9 @@ class PacketTimer:
 
     @staticmethod
     def _look_up(p: Assembly, table: kernel.Map, key: int) -> None:
-        """The verifier wants every look-up checked, also in an array."""
+        """Look up a key. The verifier requires a check of every look-up, also in an array."""
         p.table(1, table.descriptor)
-        p.on_stack(2, key)
+        p.load_stack_address(2, key)
         p.call(assembly.LOOK_UP)
         p.jump_if_value(RESULT, "==", 0, "end")
 
@@ -382,8 +390,8 @@ class PacketTimer:
         p.store(base, offset, 4, 8)
 
 
-def _tapped(interface: str, program: int) -> int:
-    """The socket whose filter it is, as a descriptor."""
+def _open_tap(interface: str, program: int) -> int:
+    """Open the socket with this filter; return its descriptor."""
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as tap:
         tap.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
         tap.setsockopt(socket.SOL_SOCKET, SO_ATTACH_BPF, program)
@@ -391,8 +399,8 @@ def _tapped(interface: str, program: int) -> int:
         return tap.detach()
 
 
-def _summed(parts: Sequence[Dict[str, int]]) -> Optional[int]:
-    """Of all delays; None where a processor's own sum may have run over, or that of all does."""
+def _sum_delays(parts: Sequence[Dict[str, int]]) -> Optional[int]:
+    """Sum all delays, or return None if a processor's own sum or the total may have overflowed."""
     most = 1 << 63
     if any(max(abs(each["delay_min_ns"]), abs(each["delay_max_ns"])) * each["packets"] >= most for each in parts):
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Dict, Iterable, List, NamedTuple, Optional, Set
 
-from labconsole.agent.reading.files import text_of
+from labconsole.agent.reading.files import read_text
 
 PF_KTHREAD = 0x00200000
 
@@ -23,38 +23,38 @@ class Process(NamedTuple):
 
 
 def parse_stat(line: str) -> Optional[Process]:
-    """None for what is no such line. The name may hold blanks and brackets itself."""
+    """Parse a line, or return None if it is no such line. The name itself may contain blanks and brackets."""
     begin, end = line.find("("), line.rfind(")")
-    words = line[end + 2 :].split()
-    if begin < 1 or end < begin or len(words) < 20:
+    fields = line[end + 2 :].split()
+    if begin < 1 or end < begin or len(fields) < 20:
         return None
     try:
         return Process(
             int(line[:begin]),
             line[begin + 1 : end],
-            int(words[1]),
-            bool(int(words[6]) & PF_KTHREAD),
-            int(words[19]),
-            int(words[11]) + int(words[12]),
-            int(words[13]) + int(words[14]),
+            int(fields[1]),
+            bool(int(fields[6]) & PF_KTHREAD),
+            int(fields[19]),
+            int(fields[11]) + int(fields[12]),
+            int(fields[13]) + int(fields[14]),
         )
     except ValueError:
         return None
 
 
-def process_of(pid: int) -> Optional[Process]:
-    """One process now; None when it has ended."""
-    return parse_stat(text_of("/proc/%d/stat" % pid) or "")
+def read_process(pid: int) -> Optional[Process]:
+    """Read one process, or return None if it has ended."""
+    return parse_stat(read_text("/proc/%d/stat" % pid) or "")
 
 
 def processes() -> Dict[int, Process]:
-    """Every process, by number."""
-    found = (process_of(int(entry)) for entry in os.listdir("/proc") if entry.isdigit())
+    """Read every process, by id."""
+    found = (read_process(int(entry)) for entry in os.listdir("/proc") if entry.isdigit())
     return {each.pid: each for each in found if each is not None}
 
 
-def with_descendants(roots: Iterable[int], seen: Dict[int, Process]) -> Set[int]:
-    """The roots and all that descends from them."""
+def add_descendants(roots: Iterable[int], seen: Dict[int, Process]) -> Set[int]:
+    """Return the roots and all their descendants."""
     children: Dict[int, List[int]] = {}
     for each in seen.values():
         children.setdefault(each.parent, []).append(each.pid)

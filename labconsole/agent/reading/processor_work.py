@@ -1,5 +1,5 @@
-"""What the processors did for packets between two readings of /proc: some milliseconds each, taken before and after
-traffic and never in it.
+"""Work of the processors for packets between two readings of /proc: some milliseconds each, before and after traffic
+and never during it.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from labconsole.agent.reading.drops import driver_statistics, named_statistics, softnet
 from labconsole.agent.reading.ethtool import Ethtool
-from labconsole.agent.reading.files import text_of
-from labconsole.agent.reading.surroundings import Snapshot, used_between
+from labconsole.agent.reading.files import read_text
+from labconsole.agent.reading.host_activity import Snapshot, derive_ticks_used
 from labconsole.wire.processor_work import MAX_LINES, MAX_QUEUES, MAX_WORKING
 
 MOST_CHARACTERS = 1 << 24
-"""Of a file with a column for each processor and a line for each interrupt."""
+"""Most characters read from a file with a column for each processor and a line for each interrupt."""
 
 WHAT_CHARACTERS = 80
 _CPU = re.compile(r"CPU(\d{1,5})\Z")
@@ -28,17 +28,19 @@ _QUEUE = re.compile(
     r"(?P<direction>[rt]x)[-_]?(?:queue[-_]?)?(?P<queue>\d{1,5})[-_.](?:[rt]x_)?(?:packets|pkts|cnt)\Z"
     r"|(?:queue_|\[)(?P<number>\d{1,5})(?:_|\]: )(?P<way>[rt]x)_(?:packets|pkts|cnt|ucast_packets)\Z"
 )
-"""As drivers write it: rx_queue_0_packets, rx-0.packets, tx1_packets, queue_0_rx_cnt, [0]: rx_ucast_packets."""
+"""Spellings of drivers: rx_queue_0_packets, rx-0.packets, tx1_packets, queue_0_rx_cnt, [0]: rx_ucast_packets."""
 
 Table = Dict[str, Tuple[str, Dict[int, int]]]
-"""By the word that begins a line: what else it says, and its count on each processor."""
+"""Maps a line's first word to the rest of its text, and its count on each processor."""
 
 Queue = Tuple[str, str, int]
 """Interface, direction, number."""
 
 
 def parse_table(text: str) -> Table:
-    """A file whose first line names processors, as /proc/interrupts and /proc/softirqs. What is not so is left out."""
+    """Parse a file whose first line names processors, such as /proc/interrupts and /proc/softirqs. Skips other
+    lines.
+    """
     head, _, body = text.partition("\n")
     numbers = [int(found.group(1)) for found in map(_CPU.match, head.split()) if found is not None]
     table: Table = {}
@@ -46,11 +48,11 @@ def parse_table(text: str) -> Table:
         return table
     for line in body.splitlines():
         key, colon, rest = line.partition(":")
-        words = rest.split(None, len(numbers))
-        counts = words[: len(numbers)]
+        fields = rest.split(None, len(numbers))
+        counts = fields[: len(numbers)]
         if not colon or len(counts) < len(numbers) or not all(word.isdecimal() for word in counts):
             continue  # ERR and MIS have one number for all
-        what = " ".join(words[len(numbers) :]).split()
+        what = " ".join(fields[len(numbers) :]).split()
         table[key.strip()] = (
             " ".join(what)[:WHAT_CHARACTERS],
             {number: int(word) for number, word in zip(numbers, counts)},
@@ -59,22 +61,22 @@ def parse_table(text: str) -> Table:
 
 
 def parse_times(stat: str) -> Dict[int, Tuple[int, ...]]:
-    """Ticks of each processor by kind."""
+    """Parse the ticks of each processor by kind."""
     found: Dict[int, Tuple[int, ...]] = {}
     for line in stat.splitlines():
-        words = line.split()
-        if not words or not words[0].startswith("cpu"):
+        fields = line.split()
+        if not fields or not fields[0].startswith("cpu"):
             break
-        if len(words) > _KINDS and words[0][3:].isdecimal():
+        if len(fields) > _KINDS and fields[0][3:].isdecimal():
             try:
-                found[int(words[0][3:])] = tuple(int(word) for word in words[1 : _KINDS + 1])
+                found[int(fields[0][3:])] = tuple(int(word) for word in fields[1 : _KINDS + 1])
             except ValueError:
                 continue
     return found
 
 
 def parse_queues(interface: str, statistics: Dict[str, int]) -> Dict[Queue, int]:
-    """Packets of each queue, of a driver's statistics."""
+    """Return the packets of each queue, from a driver's statistics."""
     found: Dict[Queue, int] = {}
     for name, number in statistics.items():
         match = _QUEUE.match(name)
@@ -98,22 +100,22 @@ def _now(interfaces: Sequence[str]) -> WorkCounts:
     queues: Dict[Queue, int] = {}
     with closing(Ethtool()) as tool:
         for interface in interfaces:
-            with suppress(OSError):  # a driver that is busy: of the others it is known
+            with suppress(OSError):  # a busy driver: the others' queues are still reported
                 queues.update(parse_queues(interface, driver_statistics(tool, interface, named_statistics) or {}))
     return WorkCounts(
         processes=Snapshot(),
-        interrupts=parse_table(text_of("/proc/interrupts", MOST_CHARACTERS) or ""),
-        softirqs=parse_table(text_of("/proc/softirqs", MOST_CHARACTERS) or ""),
+        interrupts=parse_table(read_text("/proc/interrupts", MOST_CHARACTERS) or ""),
+        softirqs=parse_table(read_text("/proc/softirqs", MOST_CHARACTERS) or ""),
         softnet={row[0]: [each or 0 for each in row[1:]] for row in softnet() or [] if row[0] is not None},
         queues=queues,
-        # Last before the window, where time is counted; what the readings above took is not in it.
-        times=parse_times(text_of("/proc/stat", MOST_CHARACTERS) or ""),
+        # Last before the window, so that the time of the readings above is not in it.
+        times=parse_times(read_text("/proc/stat", MOST_CHARACTERS) or ""),
         at_ns=time.monotonic_ns(),
     )
 
 
 class WorkWindow:
-    """The begin of the window that is open, if any."""
+    """The beginning of the open window, if any."""
 
     def __init__(self) -> None:
         self._begin: Optional[WorkCounts] = None
@@ -124,19 +126,19 @@ class WorkWindow:
         self._begin = _now(self._interfaces)
 
     def end(self) -> Optional[Dict[str, Any]]:
-        """What was done since; None: no window is open."""
+        """Return the work since the beginning, or None if no window is open."""
         first, self._begin = self._begin, None
-        return None if first is None else between(first, _ending(self._interfaces))
+        return None if first is None else derive_work(first, _ending(self._interfaces))
 
 
 def _ending(interfaces: Sequence[str]) -> WorkCounts:
-    """Times first: what the other readings take is not in them."""
-    at_ns, times = time.monotonic_ns(), parse_times(text_of("/proc/stat", MOST_CHARACTERS) or "")
+    """Read times first, so that the time of the other readings is not in them."""
+    at_ns, times = time.monotonic_ns(), parse_times(read_text("/proc/stat", MOST_CHARACTERS) or "")
     return _now(interfaces)._replace(at_ns=at_ns, times=times)
 
 
-def between(first: WorkCounts, last: WorkCounts) -> Dict[str, Any]:
-    """What happened between two moments, as NodeWork has it."""
+def derive_work(first: WorkCounts, last: WorkCounts) -> Dict[str, Any]:
+    """Return the work between two moments, in the form of NodeWork."""
     tick_ns = 10**9 // os.sysconf("SC_CLK_TCK")
     interrupts, unlisted = _interrupts(first.interrupts, last.interrupts)
     return {
@@ -178,7 +180,7 @@ def _processor(number: int, first: WorkCounts, last: WorkCounts, tick_ns: int) -
 
 
 def _grown(first: Optional[List[int]], last: Optional[List[int]]) -> List[Optional[int]]:
-    """The kernel counts them in 32 bits."""
+    """Return increments; the kernel counts in 32 bits."""
     if first is None or last is None:
         return [None, None, None]
     return [(now - then) % 2**32 for then, now in zip(first, last)]
@@ -190,11 +192,11 @@ def _softirqs(kind: str, number: int, first: WorkCounts, last: WorkCounts) -> Op
 
 
 def _interrupts(first: Table, last: Table) -> Tuple[List[Dict[str, Any]], int]:
-    """Those that occurred, the most frequent first, and how many of the others there were."""
+    """Return interrupts that occurred, the most frequent first, and the sum of the others."""
     found = []
     for line, (what, counts) in last.items():
         if line not in first or first[line][0] != what:
-            continue  # it began within the window: what its counter says is of before, too
+            continue  # it began within the window: its counter includes earlier interrupts
         before = first[line][1]
         grown = [(number, count - before[number]) for number, count in sorted(counts.items()) if number in before]
         moved = [[number, count % 2**32] for number, count in grown if count > 0 or count < -(2**31)]
@@ -209,12 +211,14 @@ def _occurred(interrupt: Dict[str, Any]) -> int:
 
 
 def _processes(first: Snapshot, last: Snapshot, tick_ns: int) -> List[Dict[str, Any]]:
-    used = {pid: own + ended for pid, (own, ended) in used_between(first, last).items()}
+    used = {pid: own + ended for pid, (own, ended) in derive_ticks_used(first, last).items()}
     busiest = sorted((pid for pid in used if used[pid] > 0), key=lambda pid: (-used[pid], pid))[:MAX_WORKING]
     return [
         {
-            "pid": pid, "name": last.processes[pid].name, "kernel": last.processes[pid].kernel,
+            "pid": pid,
+            "name": last.processes[pid].name,
+            "kernel": last.processes[pid].kernel,
             "cpu_ns": used[pid] * tick_ns,
         }
         for pid in busiest
-    ]  # fmt: skip
+    ]

@@ -1,8 +1,9 @@
-"""How the node is set: what of its interfaces and processors decides how it forwards, and may be changed behind us.
+"""The node's settings: those of its interfaces and processors that decide how it forwards, and may change unnoticed.
 
-Only what holds still by itself, so that two readings can be compared; what moves (load, memory, temperatures) is the
-survey's. What a kernel or a driver does not tell is null, never a guess. Read by ioctl and from /proc and /sys: a
-reading costs a few milliseconds and starts no program, so it may be taken before and after every trial.
+Only settings that stay constant by themselves, so that two readings can be compared; varying values (load, memory,
+temperatures) are the survey's. A setting that a kernel or a driver does not report is null, never a guess. Read by
+ioctl and from /proc and /sys: a reading costs a few milliseconds and starts no program, so it may be taken before and
+after every trial.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, Dict, Iterator, List, Optional
 from labconsole.agent import netlink
 from labconsole.agent.reading import facts
 from labconsole.agent.reading.ethtool import Ethtool
-from labconsole.agent.reading.files import number_of, text_of
+from labconsole.agent.reading.files import read_number, read_text
 from labconsole.network import port_features
 from labconsole.wire.settings import IRQS_TOLD
 
@@ -29,42 +30,73 @@ GET_CHANNELS = 0x3C
 FLAGS = {"lro": 1 << 15}
 """Features of ETHTOOL_GFLAGS; the others have a command each."""
 
-FEATURES = {
-    "rx_checksum": 0x14, "tx_checksum": 0x16, "scatter_gather": 0x18, "tso": 0x1E, "gso": 0x23, "gro": 0x2B
-}  # fmt: skip
+FEATURES = {"rx_checksum": 0x14, "tx_checksum": 0x16, "scatter_gather": 0x18, "tso": 0x1E, "gso": 0x23, "gro": 0x2B}
 NAMED_FEATURES = {
-    "gro_hw": "rx-gro-hw", "gro_list": "rx-gro-list", "udp_gro_forwarding": "rx-udp-gro-forwarding",
-    "rx_hash": "rx-hashing", "ntuple": "rx-ntuple-filter", "tc": "hw-tc-offload",
-}  # fmt: skip
-"""Those that have no command of their own; older kernels lack some."""
+    "gro_hw": "rx-gro-hw",
+    "gro_list": "rx-gro-list",
+    "udp_gro_forwarding": "rx-udp-gro-forwarding",
+    "rx_hash": "rx-hashing",
+    "ntuple": "rx-ntuple-filter",
+    "tc": "hw-tc-offload",
+}
+"""Features without a command of their own; older kernels lack some."""
 
 SYSCTLS = (
-    *("net/core/" + name for name in (
-        "netdev_budget", "netdev_budget_usecs", "netdev_max_backlog", "dev_weight", "dev_weight_rx_bias",
-        "dev_weight_tx_bias", "netdev_tstamp_prequeue", "rps_sock_flow_entries", "flow_limit_cpu_bitmap",
-        "gro_normal_batch", "skb_defer_max", "high_order_alloc_disable", "bpf_jit_enable", "rmem_max", "rmem_default",
-        "wmem_max", "wmem_default", "default_qdisc",
-    )),
-    *("net/ipv4/" + name for name in (
-        "ip_forward", "ip_early_demux", "ip_forward_use_pmtu", "ip_forward_update_priority",
-        "fib_multipath_hash_policy", "conf/all/rp_filter", "conf/all/forwarding", "conf/all/accept_local",
-        "neigh/default/gc_thresh3",
-    )),
+    *(
+        "net/core/" + name
+        for name in (
+            "netdev_budget",
+            "netdev_budget_usecs",
+            "netdev_max_backlog",
+            "dev_weight",
+            "dev_weight_rx_bias",
+            "dev_weight_tx_bias",
+            "netdev_tstamp_prequeue",
+            "rps_sock_flow_entries",
+            "flow_limit_cpu_bitmap",
+            "gro_normal_batch",
+            "skb_defer_max",
+            "high_order_alloc_disable",
+            "bpf_jit_enable",
+            "rmem_max",
+            "rmem_default",
+            "wmem_max",
+            "wmem_default",
+            "default_qdisc",
+        )
+    ),
+    *(
+        "net/ipv4/" + name
+        for name in (
+            "ip_forward",
+            "ip_early_demux",
+            "ip_forward_use_pmtu",
+            "ip_forward_update_priority",
+            "fib_multipath_hash_policy",
+            "conf/all/rp_filter",
+            "conf/all/forwarding",
+            "conf/all/accept_local",
+            "neigh/default/gc_thresh3",
+        )
+    ),
     "net/netfilter/nf_conntrack_max",
     *("net/bridge/bridge-nf-call-" + name for name in ("iptables", "ip6tables", "arptables")),
-    "kernel/numa_balancing", "kernel/nmi_watchdog", "kernel/sched_rt_runtime_us", "kernel/timer_migration",
-)  # fmt: skip
+    "kernel/numa_balancing",
+    "kernel/nmi_watchdog",
+    "kernel/sched_rt_runtime_us",
+    "kernel/timer_migration",
+)
 INTERFACE_SYSCTLS = ("forwarding", "rp_filter")
 QUEUE_FILES = {"rps_cpus": "rx", "rps_flow_cnt": "rx", "xps_cpus": "tx"}
-"""What steers packets between processors, queue by queue, and the direction of the queues that have it."""
+"""Files that steer packets between processors, queue by queue, and the direction of the queues that have them."""
 
 DEVICE_FILES = ("threaded", "gro_flush_timeout", "napi_defer_hard_irqs")
 FREQUENCY_FILES = ("scaling_driver", "scaling_min_freq", "scaling_max_freq", "energy_performance_preference")
 COUNTED = ("direct_pkts", "debug")
-"""Among a queueing discipline's options: what is no setting."""
+"""Options of a queueing discipline that are no settings."""
 
 SEED = "option 14 "
-"""Of netem, which the netlink library does not know: drawn anew for each."""
+"""Option of netem, which the netlink library does not know: drawn afresh for each."""
 
 BOOT_OPTIONS = re.compile(
     r"(?:isolcpus|nohz|nohz_full|rcu_nocb\w*|irqaffinity|threadirqs|preempt|skew_tick|idle|nosmt|smt|maxcpus|nr_cpus|mem"
@@ -72,21 +104,21 @@ BOOT_OPTIONS = re.compile(
     r"|amd_\w+|processor\.\w+|cpuidle\w*\.\w+|cpufreq\.\w+|iommu(?:\.\w+)?|swiotlb|pcie?_\w+|hugepages\w*"
     r"|default_hugepagesz|transparent_hugepage|numa_balancing|nmi_watchdog|nosoftlockup|tsc|clocksource|audit|mce)(?:=\S*)?"
 )
-"""Of what the kernel was started with; the rest names disks, consoles, sometimes passwords."""
+"""Relevant options from the kernel's command line; the rest names disks, consoles, sometimes passwords."""
 
 MAX_QUEUES = 256
 MAX_WORDS = 500
-"""Characters of a queueing discipline's options, and of what all queues together have."""
+"""Most characters of a queueing discipline's options, and of a value for all queues together."""
 
 MAX_DISCIPLINES = 2000
-"""Characters of all of an interface's queueing disciplines."""
+"""Most characters of all of an interface's queueing disciplines."""
 
 
-def fitted(words: str, most: int = MAX_WORDS) -> str:
-    """With a digest of the whole in place of what is too long, so that only what is equal reads equal."""
-    if len(words) <= most:
-        return words
-    return "%s... (all: sha256 %s)" % (words[: most - 40], hashlib.sha256(words.encode()).hexdigest()[:16])
+def fitted(text: str, most: int = MAX_WORDS) -> str:
+    """Shorten a text, with a digest of the whole in place of the rest, so that only equal texts stay equal."""
+    if len(text) <= most:
+        return text
+    return "%s... (all: sha256 %s)" % (text[: most - 40], hashlib.sha256(text.encode()).hexdigest()[:16])
 
 
 def _named(values: Optional[List[int]], places: Dict[str, int]) -> Optional[Dict[str, int]]:
@@ -102,62 +134,62 @@ def _offloads(tool: Ethtool, name: str) -> Dict[str, Optional[bool]]:
     for feature, bit in FLAGS.items():
         found[feature] = None if flags is None else bool(flags & bit)
     try:
-        told = port_features.read(name)
+        features = port_features.read(name)
     except OSError:
-        told = {}
-    found.update({feature: told.get(known) for feature, known in NAMED_FEATURES.items()})
+        features = {}
+    found.update({feature: features.get(known) for feature, known in NAMED_FEATURES.items()})
     return found
 
 
-def bus_of(name: str) -> Optional[Dict[str, Any]]:
-    """Where a NIC is plugged in; None for one that is no device (veth, bridge)."""
+def read_bus(name: str) -> Optional[Dict[str, Any]]:
+    """Return where a NIC is plugged in, or None for one that is no device (veth, bridge)."""
     device = "/sys/class/net/%s/device" % name
     if not os.path.exists(device):
         return None
     real = os.path.realpath(device)
     subsystem = os.path.realpath(real + "/subsystem")
-    width = number_of(real + "/current_link_width")
+    width = read_number(real + "/current_link_width")
     return {
         "address": os.path.basename(real),
         "kind": os.path.basename(subsystem) if os.path.isdir(subsystem) else None,
-        "link_speed": text_of(real + "/current_link_speed"),
+        "link_speed": read_text(real + "/current_link_speed"),
         "link_width": width,
-        "numa_node": number_of(real + "/numa_node"),
+        "numa_node": read_number(real + "/numa_node"),
     }
 
 
-def irqs_of(name: str) -> Dict[str, Optional[str]]:
-    """The NIC's interrupts, and the processors that each may go to."""
+def read_irqs(name: str) -> Dict[str, Optional[str]]:
+    """Return the NIC's interrupts, and the processors that each may go to."""
     device = "/sys/class/net/%s/device" % name
     try:
         numbers = sorted((int(entry) for entry in os.listdir(device + "/msi_irqs") if entry.isdigit()))[:IRQS_TOLD]
     except OSError:
-        number = number_of(device + "/irq")
+        number = read_number(device + "/irq")
         numbers = [number] if number else []
-    return {str(number): text_of("/proc/irq/%d/smp_affinity_list" % number) for number in numbers}
+    return {str(number): read_text("/proc/irq/%d/smp_affinity_list" % number) for number in numbers}
 
 
-def device_of(name: str, index: int) -> Optional[Dict[str, Optional[str]]]:
-    """How the kernel takes packets from a device, and to which processors it hands them; None: /sys shows another's.
+def read_device_settings(name: str, index: int) -> Optional[Dict[str, Optional[str]]]:
+    """Return how the kernel receives packets from a device and steers them, or None if /sys shows another's.
 
-    Of its queues one after the other, or one value where all are alike.
+    Queue values are listed in order, or given once if all are equal.
     """
     device = "/sys/class/net/%s/" % name
-    if number_of(device + "ifindex") != index:
+    if read_number(device + "ifindex") != index:
         return None
-    found = {key: text_of(device + key) for key in DEVICE_FILES}
+    found = {key: read_text(device + key) for key in DEVICE_FILES}
     for key, way in QUEUE_FILES.items():
         queues = sorted(glob.glob("%squeues/%s-*" % (device, way)), key=lambda path: (len(path), path))
-        values = [text_of("%s/%s" % (path, key)) for path in queues[: MAX_QUEUES + 1]]
+        values = [read_text("%s/%s" % (path, key)) for path in queues[: MAX_QUEUES + 1]]
         known = [value for value in values if value]
-        # Of some queues alone it would read as if nothing else differed.
+        # An incomplete list would look as if nothing else differed.
         whole = bool(known) and len(known) == len(values) <= MAX_QUEUES
         found[key] = fitted(known[0] if len(set(known)) == 1 else " ".join(known)) if whole else None
     return found
 
 
 def _options(value: Any, name: str = "") -> Iterator[str]:
-    """What is not 0 among a queueing discipline's options, each with its name; as bytes where nobody decodes it."""
+    """Yield a queueing discipline's options that are not 0, each with its name; as bytes if there is no decoder."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if key == "attrs":
@@ -186,17 +218,17 @@ def _option(attribute: Any) -> Iterator[str]:
 
 
 def parse_disciplines(messages: List[Any]) -> Dict[int, str]:
-    """By interface index all its queueing disciplines, roots first, with their options as the kernel tells them."""
+    """Return all queueing disciplines by interface index, roots first, with the options that the kernel reports."""
     found: Dict[int, Dict[str, int]] = {}
     for message in sorted(messages, key=lambda message: -message["parent"]):
         kind = message.get_attr("TCA_KIND")
         options = [each for each in _options(message.get_attr("TCA_OPTIONS")) if kind != "netem" or SEED not in each]
-        words = ("%s %s" % (kind, fitted(" ".join(options).replace("%s_" % kind, "")))).strip()
+        text = ("%s %s" % (kind, fitted(" ".join(options).replace("%s_" % kind, "")))).strip()
         own = found.setdefault(message["index"], {})
-        own[words] = own.get(words, 0) + 1
+        own[text] = own.get(text, 0) + 1
     return {
         index: fitted(
-            "; ".join(words if many == 1 else "%d times %s" % (many, words) for words, many in own.items()),
+            "; ".join(text if many == 1 else "%d times %s" % (many, text) for text, many in own.items()),
             MAX_DISCIPLINES,
         )
         for index, own in found.items()
@@ -227,15 +259,15 @@ def _interface(tool: Ethtool, message: Any, disciplines: Dict[int, str]) -> Dict
         ),
         "stamps": tool.time_stamps(name),
         "queues": _named(tool.numbers(name, GET_CHANNELS, 8), {"rx": 4, "tx": 5, "combined": 7}),
-        "bus": bus_of(name),
-        "irqs": irqs_of(name),
-        "device": device_of(name, message["index"]),
-        "sysctls": {key: text_of("/proc/sys/net/ipv4/conf/%s/%s" % (name, key)) for key in INTERFACE_SYSCTLS},
+        "bus": read_bus(name),
+        "irqs": read_irqs(name),
+        "device": read_device_settings(name, message["index"]),
+        "sysctls": {key: read_text("/proc/sys/net/ipv4/conf/%s/%s" % (name, key)) for key in INTERFACE_SYSCTLS},
     }
 
 
 def read_interfaces(ports: Optional[List[str]] = None) -> Dict[str, Dict[str, Any]]:
-    """Of the calling thread's namespace these interfaces, or every one but loopback."""
+    """Read these interfaces of the calling thread's namespace, or every one but loopback."""
     of = None if ports is None else {index for index, name in socket.if_nameindex() if name in ports}
     with closing(netlink.RouteSocket()) as route, closing(Ethtool()) as tool:
         disciplines = parse_disciplines(route.queueing_disciplines(of))
@@ -247,50 +279,50 @@ def read_interfaces(ports: Optional[List[str]] = None) -> Dict[str, Dict[str, An
 
 
 def turbo() -> Optional[bool]:
-    """Whether processors may run above their nominal frequency; None where the kernel does not say."""
-    off = number_of("/sys/devices/system/cpu/intel_pstate/no_turbo")
+    """Return whether processors may exceed their nominal frequency, or None if the kernel does not report it."""
+    off = read_number("/sys/devices/system/cpu/intel_pstate/no_turbo")
     if off is not None:
         return off == 0
-    boost = number_of("/sys/devices/system/cpu/cpufreq/boost")
+    boost = read_number("/sys/devices/system/cpu/cpufreq/boost")
     return None if boost is None else bool(boost)
 
 
 def idle_states() -> Optional[List[Dict[str, Any]]]:
-    """The first processor's idle states with the time they take to leave; None without cpuidle."""
+    """Return the first processor's idle states with the time they take to leave, or None without cpuidle."""
     found = []
     for path in sorted(glob.glob("/sys/devices/system/cpu/cpu0/cpuidle/state[0-9]*")):
         found.append(
             {
-                "name": text_of(path + "/name"),
-                "exit_latency_us": number_of(path + "/latency"),
-                "disabled": bool(number_of(path + "/disable")),
+                "name": read_text(path + "/name"),
+                "exit_latency_us": read_number(path + "/latency"),
+                "disabled": bool(read_number(path + "/disable")),
             }
         )
     return found or None
 
 
 def frequencies() -> Optional[Dict[str, str]]:
-    """By whom processors' clocks are set and within which bounds, in kHz; None where the kernel does not say."""
+    """Return what sets the processors' clocks and the bounds in kHz, or None if the kernel does not report it."""
     found = {}
     for key in FREQUENCY_FILES:
-        values = {text_of(path) for path in glob.glob("/sys/devices/system/cpu/cpu[0-9]*/cpufreq/" + key)} - {None}
+        values = {read_text(path) for path in glob.glob("/sys/devices/system/cpu/cpu[0-9]*/cpufreq/" + key)} - {None}
         if values:
             found[key] = ", ".join(sorted(value for value in values if value))
     return found or None
 
 
 def boot_options(line: Optional[str]) -> Optional[str]:
-    """What decides how processors run, interrupts come and memory is reached; None: the kernel does not say."""
+    """Return options that affect processors, interrupts and memory access, or None if the kernel reports none."""
     return None if line is None else " ".join(filter(BOOT_OPTIONS.fullmatch, line.split())) or "none"
 
 
 def irqbalance() -> bool:
-    """Whether irqbalance runs: it moves a NIC's interrupts while one measures."""
-    return any(text_of(path) == "irqbalance" for path in glob.glob("/proc/[0-9]*/comm"))
+    """Return whether irqbalance runs: it moves a NIC's interrupts during measurements."""
+    return any(read_text(path) == "irqbalance" for path in glob.glob("/proc/[0-9]*/comm"))
 
 
 def read(ports: Optional[List[str]] = None) -> Dict[str, Any]:
-    """Everything, in the calling thread's namespace; of its interfaces these alone, unless None."""
+    """Read everything in the calling thread's namespace, limited to ``ports`` if given."""
     system = "/sys/devices/system/cpu"
     return {
         "interfaces": read_interfaces(ports),
@@ -299,9 +331,9 @@ def read(ports: Optional[List[str]] = None) -> Dict[str, Any]:
         "turbo": turbo(),
         "idle_states": idle_states(),
         "irqbalance": irqbalance(),
-        "isolated_cpus": text_of(system + "/isolated"),
-        "online_cpus": text_of(system + "/online"),
-        "smt": text_of(system + "/smt/control"),
-        "boot_options": boot_options(text_of("/proc/cmdline")),
-        "sysctls": {name: text_of("/proc/sys/" + name) for name in SYSCTLS},
+        "isolated_cpus": read_text(system + "/isolated"),
+        "online_cpus": read_text(system + "/online"),
+        "smt": read_text(system + "/smt/control"),
+        "boot_options": boot_options(read_text("/proc/cmdline")),
+        "sysctls": {name: read_text("/proc/sys/" + name) for name in SYSCTLS},
     }

@@ -1,7 +1,7 @@
-"""What else is on the node that a check must know: room, time, memory, other programs, rules, what earlier runs left.
+"""Other state of the node that a check needs: space, time, memory, other programs, rules, leftovers of earlier runs.
 
-The counterpart of settings.py for what moves by itself. Only /proc, /sys and a few directories are read, no program is
-started. What cannot be known is null.
+The counterpart of settings.py for varying values. Only /proc, /sys and a few directories are read, no program is
+started. An unknown value is null.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import socket
 from contextlib import closing
 from typing import Any, Dict, List, Optional, Pattern, Sequence, Tuple
 
-from labconsole.agent import netlink, spool
+from labconsole.agent import capture_dir, netlink
 from labconsole.agent.processes import children
 from labconsole.agent.reading import facts
-from labconsole.agent.reading.files import bytes_of, number_of, text_of
+from labconsole.agent.reading.files import read_bytes, read_number, read_text
 from labconsole.agent.reading.guests import matching
-from labconsole.agent.reading.process_table import process_of
+from labconsole.agent.reading.process_table import read_process
 from labconsole.agent.sending.pktgen_files import ProcFiles, cleanup_ours
 from labconsole.network.iproute import delete_link, open_route
 
 CLOCK_UNSYNCHRONISED = 5
-"""TIME_ERROR, what adjtimex answers while nothing disciplines the clock."""
+"""TIME_ERROR, the answer of adjtimex while nothing disciplines the clock."""
 
 STATUS_NANOSECONDS = 0x2000
 STATUS_UNSYNCHRONISED = 0x40
@@ -33,8 +33,8 @@ SNIFFERS = ("tcpdump", "dumpcap", "tshark", "wireshark", "netsniff-ng", "suricat
 """Suricata names its first thread itself, and so its process."""
 SENDERS = ("trafgen", "iperf", "iperf3", "netperf", "nuttcp", "stress-ng", "stress", "mausezahn", "mz")
 COMMAND_CHARACTERS = 300
-MOST_CHARACTERS = 2000
-"""Of an argument, in which a secret is looked for."""
+MOST_CHARACTERS = 500
+"""Most characters of an argument that are searched for a secret: the time grows with the square of its length."""
 _SECRET = (
     r"(?:pass(?:word|wd|phrase)?|secret|token|credentials?|authorization|data|psk|(?:api-?|auth-?|private-?)?key"
     r"|(?<![a-z])(?:auth|pwd?|pin)(?![a-z]))[\w-]*"
@@ -52,26 +52,37 @@ _NO_PASSWORD = (
     _SECRET_FOLLOWS,
     _SECRET_OPTION,
 )
-"""Where what follows ``-p`` is no password: a port, other options of one letter, or the rest of an option of QEMU's."""
+"""Cases in which the text after ``-p`` is no password: a port, other options of one letter, or the rest of an option of
+QEMU's.
+"""
 MAX_PROCESSES = 200
 MAX_LEFTOVERS = 200
 OURS = re.compile(r"lc[bvt][io]?\d+\Z")
-"""What the platform drivers call the bridges, veths and taps that they make."""
+"""Names that the platform drivers give their bridges, veths and taps."""
 
 
 class _Timex(ctypes.Structure):
     """struct timex."""
 
     _fields_ = [
-        ("modes", ctypes.c_uint), ("offset", ctypes.c_long), ("freq", ctypes.c_long), ("maxerror", ctypes.c_long),
-        ("esterror", ctypes.c_long), ("status", ctypes.c_int), ("constant", ctypes.c_long),
-        ("precision", ctypes.c_long), ("tolerance", ctypes.c_long), ("seconds", ctypes.c_long),
-        ("fraction", ctypes.c_long), ("tick", ctypes.c_long), ("rest", ctypes.c_char * 160),
-    ]  # fmt: skip
+        ("modes", ctypes.c_uint),
+        ("offset", ctypes.c_long),
+        ("freq", ctypes.c_long),
+        ("maxerror", ctypes.c_long),
+        ("esterror", ctypes.c_long),
+        ("status", ctypes.c_int),
+        ("constant", ctypes.c_long),
+        ("precision", ctypes.c_long),
+        ("tolerance", ctypes.c_long),
+        ("seconds", ctypes.c_long),
+        ("fraction", ctypes.c_long),
+        ("tick", ctypes.c_long),
+        ("rest", ctypes.c_char * 160),
+    ]
 
 
 def clock() -> Optional[Dict[str, Any]]:
-    """Whether the kernel's clock is disciplined, and how far it may be off by its own account."""
+    """Return whether the kernel's clock is disciplined, and its own error bound."""
     timex = _Timex()
     try:
         state = ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(timex))
@@ -105,30 +116,31 @@ def disk(directory: str) -> Dict[str, Any]:
 def memory() -> Dict[str, Optional[int]]:
     found: Dict[str, Optional[int]] = {}
     for key, name in (("total_bytes", "MemTotal"), ("available_bytes", "MemAvailable")):
-        match = re.search(r"^%s:\s+(\d+) kB" % name, text_of("/proc/meminfo") or "", re.MULTILINE)
+        match = re.search(r"^%s:\s+(\d+) kB" % name, read_text("/proc/meminfo") or "", re.MULTILINE)
         found[key] = int(match.group(1)) * 1024 if match else None
     return found
 
 
 def heat() -> Dict[str, Optional[int]]:
-    """How often processors were slowed down for their heat since boot, and the hottest place now."""
+    """Return how often processors were slowed down by heat since boot, and the hottest place now."""
     counts = [
-        number_of(path) for path in glob.glob("/sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/core_throttle_count")
+        read_number(path)
+        for path in glob.glob("/sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/core_throttle_count")
     ]
     known = [count for count in counts if count is not None]
-    degrees = [number_of(path) for path in glob.glob("/sys/class/thermal/thermal_zone*/temp")]
+    degrees = [read_number(path) for path in glob.glob("/sys/class/thermal/thermal_zone*/temp")]
     hot = [value for value in degrees if value is not None and 0 < value < 200_000]
     return {"throttled": sum(known) if known else None, "hottest_millidegrees": max(hot) if hot else None}
 
 
-def without_secrets(words: Sequence[str]) -> str:
-    """A command line as a report may show it: what follows a word for a secret, or ``-p``, is left out, and passwords
-    in URLs. ``words``: its arguments; what is beyond COMMAND_CHARACTERS is cut. A secret that looks like something else
+def redact_secrets(arguments: Sequence[str]) -> str:
+    """Format a command line for a report: arguments after a word for a secret, or ``-p``, are omitted, and passwords in
+    URLs. ``arguments``: of the command; text beyond COMMAND_CHARACTERS is cut. A secret that looks like something else
     is not found.
     """
     shown: List[str] = []
     before, characters = "", 0
-    for whole in words:
+    for whole in arguments:
         if characters >= COMMAND_CHARACTERS:
             break
         word = whole[:MOST_CHARACTERS]
@@ -148,8 +160,8 @@ def without_secrets(words: Sequence[str]) -> str:
 
 
 def _process(pid: str, guests: Pattern[str]) -> Optional[Tuple[str, str]]:
-    """(kind, name) of a process that a measurement should know of."""
-    name = text_of("/proc/%s/comm" % pid) or ""
+    """Return (kind, name) of a process that a measurement should know of."""
+    name = read_text("/proc/%s/comm" % pid) or ""
     if name in SNIFFERS:
         return "sniffer", name
     if name in SENDERS:
@@ -160,11 +172,11 @@ def _process(pid: str, guests: Pattern[str]) -> Optional[Tuple[str, str]]:
 
 
 def _is_ours(pid: int, command: str) -> bool:
-    """Whether this agent started it, or it only says its version, as agents ask of tcpdump."""
+    """Whether this agent started it, or it only prints its version, as agents request from tcpdump."""
     if command.rstrip().endswith(" --version"):
         return True
     for _ in range(4):
-        seen = process_of(pid)
+        seen = read_process(pid)
         if seen is None or seen.parent <= 1:
             return False
         pid = seen.parent
@@ -174,15 +186,17 @@ def _is_ours(pid: int, command: str) -> bool:
 
 
 def processes(guests: Pattern[str]) -> List[Dict[str, Any]]:
-    """Programs that watch or load the network, and hypervisors' guests, that this agent can see and did not start."""
+    """Return programs that watch or load the network, and hypervisors' guests, visible here and not started by this
+    agent.
+    """
     own = os.stat("/proc/self/ns/net").st_ino
     found: List[Dict[str, Any]] = []
     for pid in sorted((entry for entry in os.listdir("/proc") if entry.isdigit()), key=int):
         known = _process(pid, guests)
         if known is None or len(found) >= MAX_PROCESSES:
             continue
-        words = (text_of("/proc/%s/cmdline" % pid) or "").split("\0")
-        command = without_secrets(words)
+        arguments = (read_text("/proc/%s/cmdline" % pid) or "").split("\0")
+        command = redact_secrets(arguments)
         if _is_ours(int(pid), command):
             continue
         try:
@@ -197,7 +211,7 @@ def processes(guests: Pattern[str]) -> List[Dict[str, Any]]:
 
 
 def pktgen_devices() -> List[str]:
-    """What is configured in pktgen, of whosever."""
+    """Return all devices configured in pktgen."""
     try:
         threads = ProcFiles().threads()
     except (OSError, ValueError):
@@ -206,16 +220,16 @@ def pktgen_devices() -> List[str]:
 
 
 def conntrack() -> Dict[str, Optional[int]]:
-    """Connections tracked in this namespace; null where the module is not loaded."""
+    """Return the connections tracked in this namespace; null if the module is not loaded."""
     return {
-        "entries": number_of("/proc/sys/net/netfilter/nf_conntrack_count"),
-        "limit": number_of("/proc/sys/net/netfilter/nf_conntrack_max"),
+        "entries": read_number("/proc/sys/net/netfilter/nf_conntrack_count"),
+        "limit": read_number("/proc/sys/net/netfilter/nf_conntrack_max"),
     }
 
 
 def icmp() -> Dict[str, Optional[int]]:
-    """ICMP errors that this namespace has sent: a storm of them means that frames are not forwarded but refused."""
-    lines = [line.split() for line in (text_of("/proc/self/net/snmp") or "").splitlines() if line.startswith("Icmp:")]
+    """Return ICMP errors that this namespace has sent: a storm of them means that frames are refused, not forwarded."""
+    lines = [line.split() for line in (read_text("/proc/self/net/snmp") or "").splitlines() if line.startswith("Icmp:")]
     counted = dict(zip(lines[0], lines[1])) if len(lines) == 2 else {}
     return {
         "sent_unreachable": int(counted["OutDestUnreachs"]) if "OutDestUnreachs" in counted else None,
@@ -224,7 +238,7 @@ def icmp() -> Dict[str, Optional[int]]:
 
 
 def management() -> Dict[str, Any]:
-    """By which interface the SSH session comes in, and the addresses of all but loopback."""
+    """Return the interface of the SSH session, and the addresses of all but loopback."""
     ssh, inward = _ssh_server_address(), None
     addresses: Dict[str, List[str]] = {}
     with closing(netlink.RouteSocket()) as route:
@@ -239,17 +253,17 @@ def management() -> Dict[str, Any]:
 
 
 def _ssh_server_address() -> Optional[str]:
-    """Where the SSH server was reached. sudo drops the variable that says it, so the parents are asked too."""
+    """Return the SSH server's address. sudo drops the variable that has it, so the parents' are read, too."""
     pid = os.getpid()
     for _ in range(12):
-        environment = bytes_of("/proc/%d/environ" % pid, 1 << 20)
+        environment = read_bytes("/proc/%d/environ" % pid, 1 << 20)
         if environment is None:
             return None
         found = re.search(rb"(?:^|\0)SSH_CONNECTION=([^\0]*)", environment)
-        words = found.group(1).decode("ascii", "replace").split() if found else []
-        if len(words) == 4:
-            return words[2].split("%")[0]
-        own = process_of(pid)
+        fields = found.group(1).decode("ascii", "replace").split() if found else []
+        if len(fields) == 4:
+            return fields[2].split("%")[0]
+        own = read_process(pid)
         pid = own.parent if own is not None else 0
         if pid <= 1:
             return None
@@ -257,19 +271,21 @@ def _ssh_server_address() -> Optional[str]:
 
 
 def tools(names: List[str]) -> Dict[str, Optional[str]]:
-    """Where each program is, by its name or its path; null: nowhere."""
+    """Return each program's path, by its name or its path, or null if not found."""
     return {name: shutil.which(name, path=children.SEARCH_PATH) for name in names}
 
 
 def leftovers() -> List[Dict[str, str]]:
-    """What a session that ended badly has left. Directories of captures are swept by agent/spool.py itself."""
+    """Return leftovers of sessions that ended badly. Directories of captures are swept by agent/capture_dir.py
+    itself.
+    """
     found = [{"kind": "pktgen", "name": device} for device in pktgen_devices() if _abandoned(device)]
     found += [{"kind": "link", "name": name} for _, name in socket.if_nameindex() if OURS.match(name)]
     return found[:MAX_LEFTOVERS]
 
 
 def _abandoned(device: str) -> bool:
-    """A pktgen device of an agent (eth1@lc17-0) that runs no more."""
+    """Whether it is a pktgen device (eth1@lc17-0) of an agent that no longer runs."""
     owner = re.search(r"@lc(\d+)-\d+\Z", device)
     return owner is not None and not os.path.exists("/proc/" + owner.group(1))
 
@@ -282,14 +298,14 @@ def named_namespaces() -> List[str]:
 
 
 def read(directory: Optional[str], wanted: List[str], guests: List[str]) -> Dict[str, Any]:
-    """Everything. Call it in the node's own namespace."""
+    """Read everything. Called in the node's own namespace."""
     return {
         "clock": clock(),
         "conntrack": conntrack(),
-        "disk": disk(directory or spool.default_directory()),
+        "disk": disk(directory or capture_dir.default_directory()),
         "heat": heat(),
         "icmp": icmp(),
-        "iptables": (text_of("/proc/self/net/ip_tables_names") or "").split(),
+        "iptables": (read_text("/proc/self/net/ip_tables_names") or "").split(),
         "leftovers": leftovers(),
         "load": facts.load(),
         "management": management(),
@@ -302,7 +318,7 @@ def read(directory: Optional[str], wanted: List[str], guests: List[str]) -> Dict
 
 
 def clean() -> List[str]:
-    """Remove what ``leftovers`` names; returns a sentence for each. For good: there is nothing to give back."""
+    """Remove the items of ``leftovers``, permanently; return a sentence for each."""
     removed = []
     for left in leftovers():
         name = left["name"]
@@ -311,6 +327,6 @@ def clean() -> List[str]:
             removed.append(kept[0] if kept else "removed %s from pktgen" % name)
             continue
         with open_route() as route:
-            delete_link(route, name)  # unless a veth's other end has taken it along
+            delete_link(route, name)  # unless it disappeared with a veth's other end
         removed.append("removed the interface %s" % name)
     return removed

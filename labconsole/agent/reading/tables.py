@@ -10,7 +10,7 @@ from labconsole.wire.changes import NeighbourEntry, RouteEntry
 
 
 def read_routes() -> List[RouteEntry]:
-    """The main table's IPv4 routes."""
+    """Return the main table's IPv4 routes."""
     with open_route() as route:
         names = {link["index"]: link.get("IFLA_IFNAME") for link in route.get_links()}
         return [
@@ -24,7 +24,7 @@ def read_routes() -> List[RouteEntry]:
 
 
 def read_neighbours() -> List[NeighbourEntry]:
-    """The IPv4 neighbours known here."""
+    """Return the IPv4 neighbours known here."""
     with open_route() as route:
         names = {link["index"]: link.get("IFLA_IFNAME") for link in route.get_links()}
         return [

@@ -1,7 +1,7 @@
-"""What processes and all that descend from them have had of the processor, and what they have waited for it.
+"""Processor time of processes with all their descendants, and their time waiting for it.
 
-This is the node's own view of a guest, for which the guest need not be believed. Times come from two places: ``stat``
-counts a process with all of its threads, ended ones too; ``schedstat`` has the waiting, of the threads that live.
+This is the node's own view of a guest, which does not rely on the guest. Times come from two files: ``stat`` counts a
+process with all of its threads, ended ones, too; ``schedstat`` has the waiting of the living threads.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ import os
 import time
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from labconsole.agent.reading.process_table import process_of, processes, with_descendants
+from labconsole.agent.reading.process_table import add_descendants, processes, read_process
 from labconsole.wire.codec import WireError
 
 
 def read(pids: Sequence[int]) -> Dict[str, Any]:
-    """Sums over ``pids`` and their descendants now; ``gone``: those of ``pids`` that there are not."""
+    """Return sums over ``pids`` and their descendants; ``gone``: those of ``pids`` that do not exist."""
     if not pids:
         raise WireError("bad_request", "pids must have at least one process id")
     seen = processes()
-    members = with_descendants([pid for pid in pids if pid in seen], seen)
+    members = add_descendants([pid for pid in pids if pid in seen], seen)
     monotonic_ns = time.monotonic_ns()
     tick_ns = 1000000000 // os.sysconf("SC_CLK_TCK")
     ticks = threads = 0
     sums: Optional[List[int]] = [0, 0]
     for pid in members:
-        now = process_of(pid)
+        now = read_process(pid)
         if now is None:
             continue  # ended meanwhile
         ticks += now.used
@@ -44,7 +44,7 @@ def read(pids: Sequence[int]) -> Dict[str, Any]:
 
 
 def _thread_times(pid: int) -> List[Optional[Tuple[int, int]]]:
-    """Run and wait of each thread in ns; None for one whose kernel does not say."""
+    """Return run and wait of each thread in ns, or None for one whose kernel does not report them."""
     base = "/proc/%d/task" % pid
     found: List[Optional[Tuple[int, int]]] = []
     try:

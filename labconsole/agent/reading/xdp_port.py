@@ -1,8 +1,8 @@
-"""A port that gets an XDP program for a while: what this changes there, and that it is as before afterwards.
+"""A port that gets an XDP program for a while: the changes this makes there, and undoing them afterwards.
 
-A program in the kernel's own place ("generic") turns off what joins frames in front of it (rx-gro-hw, rx-lro), at the
-port and at those below it, and nobody turns it on again. Many drivers reset the link for one of theirs ("native").
-The program itself is kept by a descriptor: it goes with the process.
+A program in the kernel's own place ("generic") turns off features that join frames before it (rx-gro-hw, rx-lro), at
+the port and at those below it, and the kernel does not turn them on again. Many drivers reset the link for one in the
+driver ("native"). A descriptor keeps the program itself: it ends with the process.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from labconsole.wire.codec import WireError
 from labconsole.wire.packet_times import LINK_S, XdpChanges
 
 LINK_POLL_S = 0.05
-"""Between two looks at links that are to come back."""
+"""Interval between checks of links that are to come back."""
 
 
 class XdpPort:
-    """``promise`` notes how to undo what is about to be done and returns the note's number, ``done`` drops it."""
+    """A port with an XDP program. ``promise`` records how to undo a change before it is made and returns the entry's
+    number; ``done`` removes it.
+    """
 
     def __init__(
         self, interface: str, promise: Callable[[Dict[str, Any]], int], done: Callable[[int], None], *, native: bool
@@ -38,18 +40,18 @@ class XdpPort:
         self._carrier_changes: Optional[int] = None
         self._tried = False
         self.link_is_back: Optional[bool] = None
-        """Whether it was when the wait for it ended; None: nobody waited, or the port is gone."""
+        """Whether the link was up when the wait for it ended, or None without a wait or if the port is gone."""
 
     @property
     def _mode(self) -> str:
         return "native" if self._native else "generic"
 
     def attach(self, program: int) -> int:
-        """The descriptor that keeps it there; the link may be down then. Raises WireError or OSError."""
+        """Attach the program and return its descriptor; the link may be down then. Raises WireError or OSError."""
         links = _links()
         if self.interface not in links:
             raise WireError("no_such_interface", "there is no interface %r" % self.interface)
-        own, those = links[self.interface], _with_those_below(links, self.interface)
+        own, those = links[self.interface], _find_link_stack(links, self.interface)
         for name in those:
             if self._native and links[name].get(("linkinfo", "kind")) == "veth":
                 said = "native XDP loses and reorders packets at a veth, which %s is; generic XDP does not"
@@ -78,7 +80,7 @@ class XdpPort:
         return link
 
     def _note_changes(self, before: Dict[str, port_features.Features], every: int) -> None:
-        """Of all that was promised to be put back, what has changed: the rest others may change meanwhile."""
+        """Reduce the promise to the features that changed: others may change the rest meanwhile."""
         self._changed = port_features.differing(before)
         if self._changed:
             self._number = self._promise({"kind": port_features.KIND, "features": self._changed})
@@ -102,7 +104,9 @@ class XdpPort:
         return self.link_is_back is not False
 
     def put_back(self) -> None:
-        """What the program changed, once it is gone. What does not change back is tried again when the agent ends."""
+        """Restore the program's changes, once it is gone. A feature that does not change back is retried when the agent
+        ends.
+        """
         self.link_is_back = None
         if self._number is None:
             return
@@ -112,20 +116,20 @@ class XdpPort:
             self._number = None
 
     def told(self) -> XdpChanges:
-        """What was changed, once it is put back and the link was waited for."""
+        """Return the changes, once they are restored and the link was awaited."""
         before, after = self._carrier_changes, None
         try:
             after = _links()[self.interface].get("IFLA_CARRIER_CHANGES")
         except (OSError, LookupError):
-            pass  # the interface is gone, or nobody tells: what was counted is told all the same
+            pass  # the interface is gone, or its features are unknown: the counts are still reported
         return XdpChanges(
-            features=self._words(self._changed),
-            left_features=self._words(self._left),
+            features=self._describe_features(self._changed),
+            left_features=self._describe_features(self._left),
             link_changes=None if after is None or before is None else max(0, after - before),
             link_is_back=self.link_is_back,
         )
 
-    def _words(self, features: Dict[str, port_features.Features]) -> List[str]:
+    def _describe_features(self, features: Dict[str, port_features.Features]) -> List[str]:
         return [
             "%s%s %s" % ("" if interface == self.interface else interface + " ", name, "off" if before else "on")
             for interface, those in features.items()
@@ -134,8 +138,8 @@ class XdpPort:
 
 
 def wait_for_links(ports: Sequence[XdpPort]) -> str:
-    """Until those that programs for native XDP came to or went from have their links again, all within LINK_S. Returns
-    the names of those that have not. Raises OSError.
+    """Wait until ports with attached or detached native programs have their links again, all within LINK_S. Returns the
+    names of those that have not. Raises OSError.
     """
     until_s = time.monotonic() + LINK_S
     waiting = list(ports)
@@ -152,8 +156,8 @@ def _links() -> Dict[str, Any]:
         return {message.get("IFLA_IFNAME"): message for message in route.links()}
 
 
-def _with_those_below(links: Dict[str, Any], interface: str) -> List[str]:
-    """It, and those that it consists of or lies on, down to the last."""
+def _find_link_stack(links: Dict[str, Any], interface: str) -> List[str]:
+    """Return the interface, and those that it consists of or is on, down to the last."""
     found = [interface]
     for name in found:
         own = links[name]

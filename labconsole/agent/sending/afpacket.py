@@ -1,7 +1,7 @@
 """The sender for kernels without pktgen: one process per stream that puts pktgen's frames on an interface.
 
 Pacing is by absolute deadlines, as in pktgen: frame n is due at start + n·delay, and after a stall the backlog is sent
-at once. Unlike pktgen it never busy-waits: several senders and whatever is measured may share two cores. It sleeps
+at once. Unlike pktgen it never busy-waits: several senders and the measured software may share two cores. It sleeps
 until a burst is due, so that short delays cost one wake-up per BURST_INTERVAL_NS instead of one per frame.
 """
 
@@ -17,7 +17,7 @@ import time
 from typing import Any, Dict, List, Optional
 
 from labconsole.agent import netlink
-from labconsole.agent.processes.armed import NAP_NS, ArmedChild, ChildSide, sleep_until
+from labconsole.agent.processes.armed_child import NAP_NS, ArmedChild, ChildSide, sleep_until
 from labconsole.agent.sending import sendpath
 from labconsole.packets.frame import FrameTemplate, parse_mac
 from labconsole.wire.codec import WireError
@@ -34,8 +34,8 @@ _SHARED_BYTES = 4096
 _TEXT_AT = 512
 _SAID_BYTES = 64
 _SAID_AT = _SHARED_BYTES - _SAID_BYTES
-_WORDS = 10
-STOP, SENT, ERRORS, SEEN, STARTED, STOPPED, STARTED_WALL, IDLE, REASON, TEXT = range(_WORDS)
+_FIELD_COUNT = 10
+STOP, SENT, ERRORS, SEEN, STARTED, STOPPED, STARTED_WALL, IDLE, REASON, TEXT = range(_FIELD_COUNT)
 REASONS = ("", "count", "duration", "stopped", "error")
 _DURATION, _STOPPED, _ERROR = 2, 3, 4
 
@@ -57,7 +57,7 @@ class Shared:
         self.words[REASON] = _ERROR
 
     def say(self, text: str) -> None:
-        """A word of the sender's about itself, at most _SAID_BYTES long."""
+        """Store the sender's message about itself, at most _SAID_BYTES long."""
         self.memory[_SAID_AT:] = text.encode("utf-8")[:_SAID_BYTES].ljust(_SAID_BYTES, b"\0")
 
     @property
@@ -71,7 +71,7 @@ class Shared:
 
 
 def burst_packets(delay_ns: int) -> int:
-    """Frames sent per wake-up when all goes well."""
+    """Return the frames per wake-up if there is no stall."""
     if delay_ns == 0:
         return sendpath.SLOTS
     return max(1, min(sendpath.SLOTS, BURST_INTERVAL_NS // delay_ns))
@@ -80,7 +80,7 @@ def burst_packets(delay_ns: int) -> int:
 # -- in the sending process -------------------------------------------------------------------------------------------
 
 
-def template_of(spec: StreamSpec) -> FrameTemplate:
+def build_template(spec: StreamSpec) -> FrameTemplate:
     source = parse_mac(spec.source_mac) if spec.source_mac else sendpath.hardware_address(spec.interface)
     if source is None:
         raise WireError("bad_interface", "%s is not an Ethernet interface" % spec.interface)
@@ -97,11 +97,11 @@ def template_of(spec: StreamSpec) -> FrameTemplate:
 
 
 def send_stream(spec: StreamSpec, shared: Shared, side: ChildSide) -> None:
-    """The sending process's life."""
+    """Run the sending process."""
     try:
         if spec.cpus:
             os.sched_setaffinity(0, spec.cpus)
-        path = sendpath.open_path(spec.interface, template_of(spec))
+        path = sendpath.open_path(spec.interface, build_template(spec))
         watch = sendpath.LinkWatch(spec.interface)
     except WireError as exc:
         side.failed(exc.code, exc.message)
@@ -128,21 +128,21 @@ class Sender:
         self._total, planned = spec.planned_packets()
         self._reason = REASONS.index(planned)
         self._duration_ns = None if spec.duration_s is None else round(spec.duration_s * 1e9)
-        self._words, self._shared, self._path, self._watch = shared.words, shared, path, watch
+        self._fields, self._shared, self._path, self._watch = shared.words, shared, path, watch
         self._slot = self._pending = self._sent = 0
 
     def run(self) -> None:
-        words, clock = self._words, time.monotonic_ns
-        words[STARTED_WALL] = time.time_ns()
+        fields, clock = self._fields, time.monotonic_ns
+        fields[STARTED_WALL] = time.time_ns()
         start = next_check = now = clock()
-        words[STARTED] = start
+        fields[STARTED] = start
         end = None
         if self._duration_ns is not None:
             end = start + self._duration_ns + (OVERTIME_NS if self._paced else 0)
         reason = self._reason
         while self._sent < self._total:
             now = clock()
-            if words[STOP]:
+            if fields[STOP]:
                 reason = _STOPPED
                 break
             if end is not None and now >= end:
@@ -158,13 +158,13 @@ class Sender:
                 continue
             if not self._send():
                 break
-            words[SEEN] = now
-        words[STOPPED] = words[SEEN] = clock()
-        if words[REASON] != _ERROR:
-            words[REASON] = reason
+            fields[SEEN] = now
+        fields[STOPPED] = fields[SEEN] = clock()
+        if fields[REASON] != _ERROR:
+            fields[REASON] = reason
 
     def _load(self, start_ns: int, now_ns: int) -> bool:
-        """Make ready what is due, or sleep until a burst is due (False)."""
+        """Prepare the frames that are due, or sleep until a burst is due (False)."""
         left = self._total - self._sent
         wanted = min(self._burst, left)
         if self._delay_ns:
@@ -179,15 +179,15 @@ class Sender:
     def _nap(self, wait_ns: int) -> None:
         before = time.monotonic_ns()
         time.sleep(min(wait_ns, NAP_NS) / 1e9)
-        self._words[IDLE] += time.monotonic_ns() - before
+        self._fields[IDLE] += time.monotonic_ns() - before
 
     def _send(self) -> bool:
-        """Offer what is ready to the kernel. False when there is no use in going on."""
+        """Pass prepared frames to the kernel. Returns False if there is no use in going on."""
         used, accepted, number = self._path.send(self._slot, self._pending)
         self._slot = (self._slot + used) % sendpath.SLOTS
         self._pending -= used
         self._sent += accepted
-        self._words[SENT] = self._sent
+        self._fields[SENT] = self._sent
         if used > accepted:
             # The driver dropped a frame: its number goes to the next one, as in pktgen, so that no number is missing.
             self._path.ring.fill(self._slot, self._pending, self._sent + 1, time.time_ns())
@@ -196,7 +196,7 @@ class Sender:
                 self._nap(RETRY_NS)
             return True
         if number in _BUSY:
-            self._words[ERRORS] += 1
+            self._fields[ERRORS] += 1
             trouble = self._watch.trouble()
             if not trouble:
                 self._nap(RETRY_NS)
@@ -279,11 +279,11 @@ class AfPacketBackend:
             await child.close()
 
     def _result(self, spec: StreamSpec, shared: Shared) -> Dict[str, Any]:
-        words = shared.words
-        reason, error_text = REASONS[words[REASON]], shared.error_text
+        fields = shared.words
+        reason, error_text = REASONS[fields[REASON]], shared.error_text
         if not reason:
             reason, error_text = "error", "the sending process died"
-        started, stopped, sent = words[STARTED] or None, words[STOPPED] or None, words[SENT]
+        started, stopped, sent = fields[STARTED] or None, fields[STOPPED] or None, fields[SENT]
         elapsed = None
         if started is not None and stopped is not None:
             # The last frame has a slot of its own, even if nothing follows it.
@@ -294,13 +294,13 @@ class AfPacketBackend:
             "version": self._version(shared),
             "interface": spec.interface,
             "sent_packets": sent,
-            "errors": words[ERRORS],
+            "errors": fields[ERRORS],
             "error_text": error_text,
             "started_monotonic_ns": started,
             "stopped_monotonic_ns": stopped,
-            "started_wall_ns": words[STARTED_WALL] or None,
+            "started_wall_ns": fields[STARTED_WALL] or None,
             "elapsed_ns": elapsed,
-            "idle_ns": words[IDLE],
+            "idle_ns": fields[IDLE],
             "delay_ns": spec.delay_ns,
             "burst_packets": self._burst_packets(spec),
             "requested_count": spec.count,

@@ -1,11 +1,11 @@
-"""What a generator of another package is given on the node: its stream's frames, its pace, and where it counts.
+"""The interface for a generator of another package on the node: its stream's frames, its pace, and its counts.
 
 Its node code is one module with two functions, which run in a process of their own:
 
     prepare(job)        opens what it sends with, and returns that
     send(job, opened)   sends until ``job.more()`` is False
 
-It may have a text ``VERSION``. Whatever it raises ends its stream with these words.
+It may have a text ``VERSION``. Any exception that it raises ends its stream, with the exception's message.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import json
 import time
 from typing import Any, Dict
 
-from labconsole.agent.processes.armed import NAP_NS
+from labconsole.agent.processes.armed_child import NAP_NS
 from labconsole.agent.sending import sendpath
 from labconsole.agent.sending.afpacket import (
     ERRORS,
@@ -25,24 +25,24 @@ from labconsole.agent.sending.afpacket import (
     STARTED,
     STOP,
     Shared,
-    template_of,
+    build_template,
 )
 from labconsole.wire.stream_spec import OVERTIME_NS, StreamSpec
 
 
 class StreamJob:
-    """One stream that is to be sent: ``total`` frames over ``interface``, one every ``delay_ns`` (0: flat out)."""
+    """One stream to send: ``total`` frames over ``interface``, one every ``delay_ns`` (0: flat out)."""
 
     def __init__(self, spec: StreamSpec, shared: Shared) -> None:
         self.spec = spec
         self.interface, self.delay_ns = spec.interface, spec.delay_ns
         self.options: Dict[str, Any] = json.loads(spec.options or "{}")
-        """What hosts.yaml says, checked by the plug-in's own ``Options``."""
+        """The options in hosts.yaml, checked by the plug-in's own ``Options``."""
         self.total, self.planned = spec.planned_packets()
-        self.template = template_of(spec)
+        self.template = build_template(spec)
         """Makes frames, one by one or in a FrameRing of labconsole.packets.frame."""
         self.ended = ""
-        """Why there is no more to send: "count", "duration", "stopped" or "error"."""
+        """Why the stream ended: "count", "duration", "stopped" or "error"."""
         self._shared, self._words = shared, shared.words
         self._watch = sendpath.LinkWatch(spec.interface)
         self._next_check_ns = 0
@@ -53,7 +53,7 @@ class StreamJob:
         return int(self._words[SENT])
 
     def more(self) -> bool:
-        """Whether there is more to send: not all is sent, time is left, nobody asked to stop, and the link is up."""
+        """Whether there is more to send: frames and time are left, no stop was requested, and the link is up."""
         now_ns = time.monotonic_ns()
         if self.sent_packets >= self.total:
             self.ended = self.planned
@@ -76,7 +76,7 @@ class StreamJob:
         return bool(now_ns >= self._words[STARTED] + lasts_ns)
 
     def due(self) -> int:
-        """How many frames are due and not sent, at most what is left."""
+        """Return how many frames are due and not sent, at most the remaining ones."""
         left = self.total - self.sent_packets
         if not self.delay_ns:
             return left
@@ -84,14 +84,14 @@ class StreamJob:
         return int(min(max(slots - self.sent_packets, 0), left))
 
     def sleep(self) -> None:
-        """Until the next frame is due, or for a moment: ``more`` is to be asked again."""
+        """Sleep until the next frame is due, or for a moment; then call ``more`` again."""
         before_ns = time.monotonic_ns()
         due_ns = self._words[STARTED] + self.sent_packets * self.delay_ns
         time.sleep(min(max(due_ns - before_ns, 0), NAP_NS) / 1e9)
         self._words[IDLE] += time.monotonic_ns() - before_ns
 
     def frame(self) -> bytes:
-        """The next frame, with the number that follows the last one counted and the time of now."""
+        """Return the next frame, with the number after the last one counted and the current time."""
         return self.template.frame(self.sent_packets + 1, time.time_ns())
 
     def sent(self, packets: int) -> None:
@@ -100,9 +100,9 @@ class StreamJob:
         self._words[SEEN] = time.monotonic_ns()
 
     def refused(self, attempts: int = 1) -> None:
-        """Count attempts that the kernel refused. The frame is to be sent again: no number may be missing."""
+        """Count attempts that the kernel refused. The frame must be sent again: no number may be missing."""
         self._words[ERRORS] += attempts
 
 
 Opened = Any
-"""What ``prepare`` returned."""
+"""The value that ``prepare`` returned."""

@@ -1,10 +1,10 @@
-"""The node's traffic generator: pktgen where the kernel has it, else the agent's own sender; or a plug-in's, by name.
+"""The node's traffic generator: pktgen if the kernel has it, else the agent's own sender; or a plug-in's, by name.
 
 All streams of a node use the same one: the two differ in how they pace, and streams of a trial must be comparable.
 
 ``elapsed_ns`` of a result runs from the first frame to the end of the last frame's slot: the time between the
-generator's own start and stop marks, or sent_packets·delay_ns when that is longer (a generator that keeps pace stops
-with the last frame, one delay too early). Offered rate is sent_packets / elapsed_ns. What is not known is None.
+generator's own start and stop marks, or sent_packets·delay_ns if that is longer (a generator that keeps pace stops with
+the last frame, one delay too early). Offered rate is sent_packets / elapsed_ns. Unknown values are None.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MISSING = "this console has sent no generator %s along"
 
 
 def check_interface(spec: StreamSpec) -> None:
-    """Refuse what neither generator could send: pktgen itself checks none of this."""
+    """Refuse streams that neither generator could send: pktgen itself checks none of this."""
     try:
         mtu = sendpath.mtu_bytes(spec.interface)
         ethernet = sendpath.hardware_address(spec.interface) is not None
@@ -48,8 +48,8 @@ def check_interface(spec: StreamSpec) -> None:
         raise WireError("link_down", "stream %s cannot be sent: %s" % (spec.stream, trouble), {"stream": spec.stream})
 
 
-async def have_pktgen(root: str = PKTGEN_ROOT) -> bool:
-    """Whether this kernel has pktgen and lets us use it, loading the module if it is one and we may."""
+async def has_pktgen(root: str = PKTGEN_ROOT) -> bool:
+    """Whether this kernel has pktgen and lets us use it, loading the module if there is one and we may."""
     control = os.path.join(root, "pgctrl")
     if os.path.exists(control):
         return os.access(control, os.R_OK | os.W_OK)
@@ -68,12 +68,12 @@ async def have_pktgen(root: str = PKTGEN_ROOT) -> bool:
 
 
 def cleanup_arguments() -> Dict[str, Any]:
-    """What ``pktgen_files.cleanup_ours`` is given if this agent is killed; known before anything is configured."""
+    """Return the arguments of ``pktgen_files.cleanup_ours`` if this agent is killed; known before any configuration."""
     return {"owner": "lc%d" % os.getpid()}
 
 
 class GeneratorSession:
-    """Streams prepared together, started together and gone together.
+    """Streams that are prepared, started and removed together.
 
     Order of calls: prepare, start, then progress, stop and wait in any order, close (at any time, always).
     """
@@ -85,7 +85,7 @@ class GeneratorSession:
         self._closed = False
 
     async def prepare(self, specs: List[StreamSpec]) -> List[Dict[str, Any]]:
-        """Check, choose the generator, and arm: after this, ``start`` only has to give the word."""
+        """Check, choose the generator, and arm: after this, ``start`` only has to give the signal."""
         if self._backend is not None or self._closed:
             raise WireError("busy", "this generator was already prepared")
         if not specs:
@@ -109,12 +109,12 @@ class GeneratorSession:
     async def _choose(self, wanted: str) -> Any:
         if wanted not in GENERATORS:
             try:
-                from labconsole.agent.sending.outside import OutsideBackend
+                from labconsole.agent.sending.plugin import PluginBackend
             except ImportError:  # it comes with the first plug-in
                 raise WireError("generator_missing", MISSING % wanted) from None
-            return OutsideBackend(wanted, MISSING)
+            return PluginBackend(wanted, MISSING)
         if wanted != "afpacket":
-            if await have_pktgen(self._root):
+            if await has_pktgen(self._root):
                 from labconsole.agent.sending.pktgen import PktgenBackend
                 from labconsole.agent.sending.pktgen_files import ProcFiles
 
@@ -128,7 +128,9 @@ class GeneratorSession:
         return AfPacketBackend()
 
     async def start(self, at_monotonic_ns: Optional[int]) -> None:
-        """Give the word; sending begins at that instant of CLOCK_MONOTONIC (None: at once). Returns without waiting."""
+        """Give the signal; sending begins at that instant of CLOCK_MONOTONIC, or at once if None. Returns without
+        waiting.
+        """
         if self._backend is None or self._closed:
             raise WireError("not_prepared", "no generator is prepared on this node")
         if self._started:
@@ -140,19 +142,19 @@ class GeneratorSession:
         return [] if self._backend is None else list(self._backend.progress())
 
     async def wait(self) -> List[Dict[str, Any]]:
-        """The results, once the last stream has ended."""
+        """Return the results, once the last stream has ended."""
         if not self._started:
             raise WireError("not_prepared", "the generator was not started")
         results: List[Dict[str, Any]] = await self._backend.wait()
         return results
 
     async def stop(self) -> None:
-        """End early. Returns at once or as soon as the kernel was told; ``wait`` tells what was sent."""
+        """End early. Returns at once or as soon as the kernel has the signal; ``wait`` returns what was sent."""
         if self._backend is not None and self._started:
             await self._backend.stop()
 
     async def close(self) -> None:
-        """Leave nothing: no process and no pktgen device of ours. Idempotent."""
+        """Remove every process and pktgen device of ours. Idempotent."""
         self._closed = True
         if self._backend is not None:
             await self._backend.close()

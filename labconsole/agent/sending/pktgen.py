@@ -1,10 +1,11 @@
-"""Linux pktgen through /proc/net/pktgen: configured, read back, started by a child that blocks, results in its words.
+"""Linux pktgen through /proc/net/pktgen: configured, read back, started by a child that blocks, results as pktgen
+prints them.
 
-The non-obvious part is who holds what. ``start`` and ``stop`` act on every device of the network namespace, whoever
-added it, so nothing is touched while a foreign device is configured. The write of ``start`` blocks until the last one
-has ended; a fatal signal to the writer makes the kernel stop all threads (pktgen_wait_all_threads_run sees
-signal_pending). So the writer is a process that dies with the agent, and killing it is how we stop: writing ``stop``
-would block on kernels before 5.2 (fixed in 720f1de4021f).
+The non-obvious part is ownership. ``start`` and ``stop`` act on every device of the network namespace, including those
+of other programs, so nothing is touched while a foreign device is configured. The write of ``start`` blocks until the
+last device has ended; a fatal signal to the writer makes the kernel stop all threads (pktgen_wait_all_threads_run sees
+signal_pending). So the writer is a process that dies with the agent, and we stop by killing it: writing ``stop`` would
+block on kernels before 5.2 (fixed in 720f1de4021f).
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ import time
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional
 
-from labconsole.agent.processes.armed import ArmedChild, ChildSide, sleep_until
+from labconsole.agent.processes.armed_child import ArmedChild, ChildSide, sleep_until
 from labconsole.agent.sending.pktgen_files import (
     CONTROL,
     THREAD_PREFIX,
     DeviceFile,
     ProcFiles,
     cleanup_ours,
-    owner_of,
     parse_device,
+    parse_owner,
     parse_version,
     refuse_foreign,
     thread_cpu,
 )
-from labconsole.agent.sending.pktgen_setup import choose_threads, configure, sentence_of, settings_of
+from labconsole.agent.sending.pktgen_setup import build_settings, choose_threads, configure, describe_error
 from labconsole.wire.codec import WireError
 from labconsole.wire.stream_spec import OVERTIME_NS, StreamSpec
 
@@ -46,7 +47,7 @@ SETTLE_LIMIT_S = 0.5
 
 
 def write_start(files: ProcFiles, side: ChildSide) -> None:
-    """The writer's life: wait for the instant, write ``start``, which returns when all is over."""
+    """Run the writer: wait for the instant, write ``start``, which returns when all streams have ended."""
     side.ready()
     at_ns = side.wait_word()
     if at_ns is not None:
@@ -54,7 +55,7 @@ def write_start(files: ProcFiles, side: ChildSide) -> None:
     try:
         files.write(CONTROL, "start")
     except OSError as exc:
-        side.failed("pktgen_refused", "pktgen did not start: %s" % sentence_of(exc))
+        side.failed("pktgen_refused", "pktgen did not start: %s" % describe_error(exc))
 
 
 def fork_writer(files: ProcFiles) -> ArmedChild:
@@ -97,7 +98,7 @@ class PktgenBackend:
                 self._add(spec, "%s@%s-%d" % (spec.interface, self._tag, number), THREAD_PREFIX + str(cpu))
             refuse_foreign(self._files, [stream.device for stream in self._streams])
         except (OSError, ValueError) as exc:
-            text = sentence_of(exc) if isinstance(exc, OSError) else str(exc)
+            text = describe_error(exc) if isinstance(exc, OSError) else str(exc)
             raise WireError("pktgen_failed", "cannot work with %s: %s" % (self._files.root, text)) from exc
         self._writer = self._make_writer(self._files)
         await self._writer.wait_ready()
@@ -115,12 +116,12 @@ class PktgenBackend:
 
     def _add(self, spec: StreamSpec, device: str, thread: str) -> None:
         count, reason = spec.planned_packets()
-        settings = settings_of(spec, count)
+        settings = build_settings(spec, count)
         try:
             self._files.write(thread, "add_device " + device)
         except OSError as exc:
             raise WireError(
-                "pktgen_refused", "pktgen did not accept %s on %s: %s" % (spec.interface, thread, sentence_of(exc))
+                "pktgen_refused", "pktgen did not accept %s on %s: %s" % (spec.interface, thread, describe_error(exc))
             ) from exc
         self._streams.append(_Stream(spec, device, thread, count, reason))
         answer = self._files.threads()[thread].result
@@ -138,7 +139,9 @@ class PktgenBackend:
             self._timer = asyncio.ensure_future(self._stop_late(begin_ns, round(duration_s * 1e9)))
 
     async def _stop_late(self, begin_ns: int, duration_ns: int) -> None:
-        """What has a duration ends then: flat out always by this, a paced run only when it cannot keep pace."""
+        """Stop streams with a duration when it is over: always needed flat out; a paced run only if it cannot keep
+        pace.
+        """
         if any(stream.spec.paced for stream in self._streams):
             duration_ns += OVERTIME_NS
         end_ns: Optional[int] = None
@@ -158,12 +161,12 @@ class PktgenBackend:
             await asyncio.sleep(min(rest_ns / 1e9, 1.0))
 
     def _begun(self) -> List[DeviceFile]:
-        """Our devices that run or have run since the start. A vanished one counts in no way."""
+        """Return our devices that run or have run since the start. A vanished one does not count."""
         devices = []
         for stream in self._streams:
             try:
                 device = parse_device(self._files.read(stream.device))
-            except (OSError, ValueError):  # the interface is gone, and its file with it: the result says so
+            except (OSError, ValueError):  # the interface is gone, and its file with it: the result reports that
                 continue
             if device.result is not None or device.result_text == "Starting":
                 devices.append(device)
@@ -180,7 +183,7 @@ class PktgenBackend:
             now_ns = time.monotonic_ns()
             try:
                 device: Optional[DeviceFile] = parse_device(self._files.read(stream.device))
-            except (OSError, ValueError):  # the interface is gone, and its file with it: the result says so
+            except (OSError, ValueError):  # the interface is gone, and its file with it: the result reports that
                 device = None
             rows.append(
                 {
@@ -203,13 +206,13 @@ class PktgenBackend:
         return self._results
 
     async def _wait_stopped(self) -> None:
-        """The writer has gone; wait until no device of ours runs, or will.
+        """Wait, after the writer has ended, until no device of ours runs or will.
 
         A writer killed in the first 100 ms leaves a request to run that the kernel's thread has not seen yet; it will
-        start with nobody to stop it. So a run that has not begun is given the time to, and is then told to stop.
+        start without a process to stop it. So a run that has not begun is given time to begin, and is then stopped.
         """
         ours = {stream.device for stream in self._streams}
-        # A thread that sleeps out a delay looks up only after it.
+        # A thread that sleeps out a delay reacts only after it.
         limit_s = STOP_LIMIT_S + max((stream.spec.delay_ns for stream in self._streams), default=0) / 1e9
         now = time.monotonic()
         all_begun_by = now + (LATE_START_LIMIT_S if self._given and len(self._begun()) < len(ours) else 0)
@@ -222,7 +225,7 @@ class PktgenBackend:
             if now > give_up:
                 raise WireError("pktgen_failed", "pktgen still runs %g s after it was stopped" % limit_s)
             if running and now >= tell_at:
-                # Blocks on old kernels while the writer holds the lock, and the writer is dead.
+                # Blocks on old kernels while the writer has the lock, and the writer is dead.
                 await asyncio.get_running_loop().run_in_executor(None, self._files.write, CONTROL, "stop")
                 tell_at = now + limit_s
             await asyncio.sleep(POLL_NS / 1e9)
@@ -277,8 +280,10 @@ class PktgenBackend:
             row["stopped_by"] = self._stopped_as
         else:
             row["error_text"] = "pktgen sent %d of %d packets and stopped: the link of %s went down" % (
-                device.result.packets, stream.count, spec.interface,
-            )  # fmt: skip
+                device.result.packets,
+                stream.count,
+                spec.interface,
+            )
         return row
 
     async def close(self) -> None:
@@ -292,7 +297,7 @@ class PktgenBackend:
         ours = [stream.device for stream in self._streams]
         if not ours:
             return
-        # Each rem_device_all holds its writer for an eighth of a second.
+        # Each rem_device_all blocks its writer for an eighth of a second.
         left = await asyncio.get_running_loop().run_in_executor(None, lambda: cleanup_ours(ours, files=self._files))
         self._streams = []
         if left:
@@ -307,10 +312,10 @@ class PktgenBackend:
             await asyncio.sleep(0.01)
 
     async def _wait_settled(self) -> None:
-        """Devices that an earlier session of ours removed may still be listed for a moment."""
+        """Wait for devices that an earlier session of ours removed and that may still be listed for a moment."""
         give_up = time.monotonic() + SETTLE_LIMIT_S
         while time.monotonic() < give_up:
             listed = [device for thread in self._files.threads().values() for device in thread.devices]
-            if not any(owner_of(device) == self._tag for device in listed):
+            if not any(parse_owner(device) == self._tag for device in listed):
                 return
             await asyncio.sleep(0.01)

@@ -1,8 +1,8 @@
-"""The files under /proc/net/pktgen: what they say, whose devices they list, and how they are read and written.
+"""The files under /proc/net/pktgen: their contents, the owners of listed devices, and how they are read and written.
 
-Parsed by pattern, not by line: lines come and go with what is set (burst, tos, imix, IPv6 addresses in place of
-dst_min). A device of ours carries its owner in its name, eth1@lc17-0, so that what a killed agent left can be told from
-what somebody else is using.
+Parsed by pattern, not by line: lines depend on what is set (burst, tos, imix, IPv6 addresses in place of dst_min). A
+device of ours has its owner in its name, eth1@lc17-0, so that leftovers of a killed agent can be distinguished from
+devices in use by others.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ThreadFile:
 
 @dataclass(frozen=True)
 class RunResult:
-    """A finished run's Result. Times in µs: kernels before 2.6.3x print "nsec" beside the same microseconds."""
+    """A finished run's Result. Times in µs: kernels before 2.6.3x print "nsec" next to the same microseconds."""
 
     elapsed_us: int
     busy_us: int
@@ -67,7 +67,7 @@ class DeviceFile:
     """While running: now."""
     idle_us: int
     result_text: str
-    """As it stands in the file, without the word Result."""
+    """The text in the file, without the word Result."""
     result: Optional[RunResult]
     """None unless the text is that of a finished run."""
 
@@ -78,7 +78,7 @@ def parse_version(text: str) -> Optional[str]:
 
 
 def parse_thread(text: str) -> ThreadFile:
-    """Raises ValueError when it is not a thread's file."""
+    """Parse a thread's file. Raises ValueError if it is not one."""
     found = _THREAD.search(text)
     if found is None:
         raise ValueError("not the file of a pktgen thread: %r" % text[:200])
@@ -99,7 +99,7 @@ def parse_result(text: str) -> Optional[RunResult]:
 
 
 def parse_device(text: str) -> DeviceFile:
-    """Raises ValueError when it is not a device's file."""
+    """Parse a device's file. Raises ValueError if it is not one."""
     head, found_current, rest = text.partition("\nCurrent:")
     current, found_result, result_text = rest.partition("\nResult:")
     counters = _CURRENT.search(current)
@@ -127,7 +127,7 @@ def parse_device(text: str) -> DeviceFile:
 
 
 class ProcFiles:
-    """The directory of one network namespace. Tests put a stand-in of this class in its place."""
+    """The directory of one network namespace. Tests replace this class."""
 
     def __init__(self, root: str = ROOT) -> None:
         self.root = root
@@ -140,7 +140,7 @@ class ProcFiles:
             return file.read()
 
     def write(self, name: str, line: str) -> None:
-        """One line in one system call, as pktgen expects it. Raises OSError with pktgen's errno."""
+        """Write one line in one system call, as pktgen expects it. Raises OSError with pktgen's errno."""
         descriptor = os.open(os.path.join(self.root, name), os.O_WRONLY)
         try:
             os.write(descriptor, line.encode("ascii") + b"\n")
@@ -148,7 +148,7 @@ class ProcFiles:
             os.close(descriptor)
 
     def threads(self) -> Dict[str, ThreadFile]:
-        """By name, in the order of their CPUs."""
+        """Return the threads by name, in the order of their CPUs."""
         names = [name for name in self.names() if name.startswith(THREAD_PREFIX)]
         return {name: parse_thread(self.read(name)) for name in sorted(names, key=thread_cpu)}
 
@@ -160,8 +160,8 @@ def thread_cpu(thread: str) -> int:
 # -- whose device it is ----------------------------------------------------------------------------------------------
 
 
-def owner_of(device: str) -> Optional[str]:
-    """Who put a device there: ``lc17`` for ``eth1@lc17-0``, the agent with process id 17. None: not an agent."""
+def parse_owner(device: str) -> Optional[str]:
+    """Return the owner of a device: ``lc17`` for ``eth1@lc17-0``, the agent with process id 17, or None if no agent."""
     found = re.fullmatch(r".+@(lc\d+)-\d+", device)
     return found.group(1) if found else None
 
@@ -192,18 +192,18 @@ def cleanup_ours(
 ) -> List[str]:
     """Stop and remove devices, given as files' paths or by their owner's tag. For a keeper whose agent was killed.
 
-    A thread that also holds somebody else's device is left as it is: there is no way to remove one device alone. Nor is
-    a run stopped that is also somebody else's. What could not be removed is returned, one sentence each.
+    A thread that also has a foreign device is left unchanged: there is no way to remove one device alone. A run that
+    includes a foreign device is not stopped. Returns one sentence for each device that could not be removed.
     """
     files = files or ProcFiles(proc_root)
     wanted = {os.path.basename(path) for path in paths or ()}
 
     def is_ours(device: str) -> bool:
-        return device in wanted or (owner is not None and owner_of(device) == owner)
+        return device in wanted or (owner is not None and parse_owner(device) == owner)
 
     try:
         threads = files.threads()
-    except FileNotFoundError:  # no pktgen any more: nothing of ours either
+    except FileNotFoundError:  # pktgen is gone, and our devices with it
         return []
     running = [device for thread in threads.values() for device in thread.running]
     if any(map(is_ours, running)) and all(map(is_ours, running)):

@@ -1,6 +1,6 @@
-"""What pktgen is told of a stream, and how it is known that it took that: every value is read back.
+"""pktgen's settings for a stream, and their verification: every value is read back.
 
-The kernel clamps and cuts without a word.
+The kernel clamps and truncates silently.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MAX_DIGITS = 10
 """The kernel reads the first ten digits of a number and ignores the rest."""
 
 _ENOTSUPP = 524
-"""Not in errno: the kernel's own, which some drivers let out."""
+"""Not in errno: the kernel's own, which some drivers return."""
 
 ERRNO_SENTENCES = {
     errno.ENETDOWN: "the interface is down",
@@ -33,7 +33,7 @@ ERRNO_SENTENCES = {
 
 @dataclass(frozen=True)
 class PktgenLine:
-    """One line to write, and under which name and value Params must show it afterwards (None: it does not)."""
+    """One line to write, and the name and value that Params must show afterwards, or None if it shows none."""
 
     line: str
     shown_as: Optional[str] = None
@@ -42,12 +42,15 @@ class PktgenLine:
     """Kernels that do not know it send the same frames without it."""
 
 
-def settings_of(spec: StreamSpec, count: int) -> List[PktgenLine]:
-    """All settings of a stream, in the order in which they are written."""
+def build_settings(spec: StreamSpec, count: int) -> List[PktgenLine]:
+    """Return all settings of a stream, in the order in which they are written."""
     numbers = {
-        "pkt_size": spec.pkt_size_bytes, "count": count, "delay": spec.delay_ns,
-        "udp_src_min": spec.udp_source_port, "udp_dst_min": spec.udp_sink_port,
-    }  # fmt: skip
+        "pkt_size": spec.pkt_size_bytes,
+        "count": count,
+        "delay": spec.delay_ns,
+        "udp_src_min": spec.udp_source_port,
+        "udp_dst_min": spec.udp_sink_port,
+    }
     for name, value in numbers.items():
         if len(str(value)) > MAX_DIGITS:
             raise WireError(
@@ -61,16 +64,14 @@ def settings_of(spec: StreamSpec, count: int) -> List[PktgenLine]:
         PktgenLine("count %d" % count, "count", str(count)),
         PktgenLine("delay %d" % spec.delay_ns, "delay", str(spec.delay_ns)),
         PktgenLine("clone_skb 0", "clone_skb", "0"),
-        # Before 3.18 there is none. Params shows it only above 1.
+        # Missing before 3.18. Params shows it only above 1.
         PktgenLine("burst 1", optional=True),
         PktgenLine("dst_mac %s" % spec.destination_mac, "dst_mac", spec.destination_mac.lower()),
     ]
     if spec.source_mac is not None:
         settings.append(PktgenLine("src_mac %s" % spec.source_mac, "src_mac", spec.source_mac.lower()))
     # With another maximum pktgen counts up from frame to frame, the maximum included.
-    texts = {
-        "src_min": spec.source_ip, "src_max": spec.source_ip, "dst_min": spec.sink_ip, "dst_max": spec.last_ip
-    }  # fmt: skip
+    texts = {"src_min": spec.source_ip, "src_max": spec.source_ip, "dst_min": spec.sink_ip, "dst_max": spec.last_ip}
     for name, text in texts.items():
         settings.append(PktgenLine("%s %s" % (name, text), name, text))
     for end, port in (("src", spec.udp_source_port), ("dst", spec.udp_sink_port)):
@@ -83,7 +84,7 @@ def settings_of(spec: StreamSpec, count: int) -> List[PktgenLine]:
 
 
 def configure(files: ProcFiles, device: str, settings: List[PktgenLine]) -> None:
-    """Write, look at the answer, and read everything back. Raises WireError naming the parameter."""
+    """Write, check the answer, and read everything back. Raises WireError naming the parameter."""
     for setting in settings:
         try:
             files.write(device, setting.line)
@@ -91,7 +92,7 @@ def configure(files: ProcFiles, device: str, settings: List[PktgenLine]) -> None
             if setting.optional and exc.errno == errno.EINVAL:
                 continue
             raise WireError(
-                "pktgen_refused", "pktgen refused %r for %s: %s" % (setting.line, device, sentence_of(exc))
+                "pktgen_refused", "pktgen refused %r for %s: %s" % (setting.line, device, describe_error(exc))
             ) from exc
         answer = parse_device(files.read(device)).result_text
         if not answer.startswith("OK:") and not setting.optional:
@@ -116,14 +117,14 @@ def configure(files: ProcFiles, device: str, settings: List[PktgenLine]) -> None
         )
 
 
-def sentence_of(exc: OSError) -> str:
-    """What an error that pktgen answered with means."""
+def describe_error(exc: OSError) -> str:
+    """Describe the meaning of an error that pktgen returned."""
     return ERRNO_SENTENCES.get(exc.errno or 0) or exc.strerror or "errno %s" % exc.errno
 
 
 def choose_threads(specs: List[StreamSpec], cpus: List[int]) -> List[int]:
-    """A CPU for each stream: of those asked for the one with the fewest, else one of its own, CPU 0 last, which serves
-    most interrupts.
+    """Return a CPU for each stream: the requested one with the fewest streams, else one of its own; CPU 0, which serves
+    most interrupts, comes last.
     """
     chosen: List[int] = []
     free = sorted(cpus, key=lambda cpu: (cpu == 0, cpu))

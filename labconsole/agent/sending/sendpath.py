@@ -1,13 +1,13 @@
-"""How a batch of frames gets into the kernel: sendmmsg on AF_PACKET, or an AF_XDP ring in copy mode.
+"""Passing a batch of frames to the kernel: sendmmsg on AF_PACKET, or an AF_XDP ring in copy mode.
 
 Measured on one core, 60-byte frames, veth (Linux 6.18): sendmmsg 0.87 M/s (the same with PACKET_QDISC_BYPASS),
-AF_PACKET's mapped TX_RING 0.78 M/s (its payload lies in page fragments, which the receiver has to pull), AF_XDP
-1.16 M/s (no message header, no flow dissection, no queue selection). All three send the same bytes.
+AF_PACKET's mapped TX_RING 0.78 M/s (its payload lies in page fragments, which the receiver has to pull), AF_XDP 1.16
+M/s (no message header, no flow dissection, no queue selection). All three send the same bytes.
 
-AF_XDP goes straight to the driver, past queueing disciplines. It is therefore used only on veth, and only where there
-is no discipline to pass ("noqueue" and no clsact). On other drivers frames may stay in flight by reference (virtio) or
-meet a lower device's queue (VLAN). There sendmmsg blocks on its send buffer when the discipline does not drain: the
-back-pressure that a shaped or paused link is meant to give.
+AF_XDP goes straight to the driver, past queueing disciplines. It is therefore used only on veth, and only without a
+discipline to bypass ("noqueue" and no clsact). On other drivers frames may stay in flight by reference (virtio) or meet
+a lower device's queue (VLAN). There sendmmsg blocks on its send buffer when the discipline does not drain: the intended
+back-pressure of a shaped or paused link.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from labconsole.agent import netlink
 from labconsole.packets.frame import FrameRing, FrameTemplate
 
 SLOTS = 256
-"""Frames per system call at most. 64 cost 4 % more time per frame, 1024 gain nothing. A power of two, for AF_XDP."""
+"""Most frames per system call. 64 cost 4 % more time per frame, 1024 gain nothing. A power of two, for AF_XDP."""
 SEND_TIMEOUT_S = 0.02
-"""How long a full send buffer may hold the process before it looks up again."""
+"""How long a full send buffer may block the process before it checks for a stop."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -56,7 +56,7 @@ def mtu_bytes(interface: str) -> int:
 
 
 def hardware_address(interface: str) -> Optional[bytes]:
-    """The interface's MAC address; None when it is not Ethernet."""
+    """Return the interface's MAC address, or None if it is not Ethernet."""
     answer = _ioctl(_SIOCGIFHWADDR, interface)
     if struct.unpack_from("H", answer, 16)[0] != _ARPHRD_ETHER:
         return None
@@ -64,7 +64,7 @@ def hardware_address(interface: str) -> Optional[bytes]:
 
 
 def driver(interface: str) -> Optional[str]:
-    """The name of the interface's driver as ethtool -i shows it; None when it has none to tell."""
+    """Return the name of the interface's driver as ethtool -i shows it, or None if it reports none."""
     value = ctypes.create_string_buffer(struct.pack("I", _ETHTOOL_GDRVINFO), _DRVINFO_BYTES)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         try:
@@ -86,7 +86,7 @@ class LinkWatch:
         self._socket.close()
 
     def trouble(self) -> Optional[str]:
-        """None while it can send, else what is wrong, as the end of a sentence."""
+        """Return the problem, as the end of a sentence, or None while it can send."""
         try:
             answer = fcntl.ioctl(self._socket, _SIOCGIFFLAGS, struct.pack("16s24x", self._name.encode()))
         except OSError as exc:
@@ -114,7 +114,7 @@ class LinkWatch:
 
 
 def queueing_disciplines(interface: str) -> Set[str]:
-    """Kinds of all queueing disciplines of an interface."""
+    """Return the kinds of all queueing disciplines of an interface."""
     index = socket.if_nametoindex(interface)
     with closing(netlink.RouteSocket()) as route:
         return {str(each.get_attr("TCA_KIND")) for each in route.queueing_disciplines() if each["index"] == index}
@@ -129,11 +129,17 @@ class _Iovec(ctypes.Structure):
 
 class _Message(ctypes.Structure):
     _fields_ = [
-        ("name", ctypes.c_void_p), ("name_length", ctypes.c_uint32),
-        ("iov", ctypes.c_void_p), ("iov_length", ctypes.c_size_t),
-        ("control", ctypes.c_void_p), ("control_length", ctypes.c_size_t),
-        ("flags", ctypes.c_int), ("padding", ctypes.c_int), ("sent_bytes", ctypes.c_uint), ("padding2", ctypes.c_int),
-    ]  # fmt: skip
+        ("name", ctypes.c_void_p),
+        ("name_length", ctypes.c_uint32),
+        ("iov", ctypes.c_void_p),
+        ("iov_length", ctypes.c_size_t),
+        ("control", ctypes.c_void_p),
+        ("control_length", ctypes.c_size_t),
+        ("flags", ctypes.c_int),
+        ("padding", ctypes.c_int),
+        ("sent_bytes", ctypes.c_uint),
+        ("padding2", ctypes.c_int),
+    ]
 
 
 class PacketPath:
@@ -215,12 +221,19 @@ class XdpPath:
         self._descriptor = descriptor
         self._call = _libc.sendto
         self._call.argtypes = [
-            ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p, ctypes.c_uint,
-        ]  # fmt: skip
+            ctypes.c_int,
+            ctypes.c_void_p,
+            ctypes.c_size_t,
+            ctypes.c_int,
+            ctypes.c_void_p,
+            ctypes.c_uint,
+        ]
         self._taken = 0
 
     def send(self, slot: int, packets: int) -> Sent:
-        """One call takes 32 frames at most (the kernel's TX_BATCH_SIZE), so this calls until there is no progress."""
+        """Send frames. One call takes 32 at most (the kernel's TX_BATCH_SIZE), so this calls until there is no
+        progress.
+        """
         self._producer[0] = (self._taken + packets) & 0xFFFFFFFF
         used = accepted = 0
         while used < packets:
@@ -230,7 +243,7 @@ class XdpPath:
             if progress > packets:  # the published index is behind ours: see below
                 progress = 0
             dropped = number == errno.EBUSY
-            # The driver dropped the last frame it took. When that was the only one, the kernel has moved on without
+            # The driver dropped the last frame it took. If that was the only one, the kernel has moved on without
             # publishing its index (it does so on the next success).
             progress = max(progress, 1) if dropped else progress
             self._taken += progress
@@ -243,7 +256,9 @@ class XdpPath:
 
 
 def _bind_queue(descriptor: int, index: int) -> None:
-    """The kernel lets go of a queue some milliseconds after its socket was closed: one that is busy is asked again."""
+    """Bind to a queue. The kernel frees a queue some milliseconds after its socket was closed, so a busy one is
+    retried.
+    """
     where = struct.pack("HHIII", _AF_XDP, _XDP_COPY, index, 0, 0)
     give_up_ns = time.monotonic_ns() + QUEUE_LIMIT_NS
     while _libc.bind(descriptor, where, len(where)) != 0:
@@ -258,11 +273,11 @@ def _word(mapping: mmap.mmap, offset: int) -> Any:
 
 
 def open_path(interface: str, template: FrameTemplate) -> Any:
-    """The fastest path that does not go past a queueing discipline."""
+    """Return the fastest path that does not bypass a queueing discipline."""
     if driver(interface) == "veth" and queueing_disciplines(interface) == {"noqueue"}:
         try:
             return XdpPath(interface, template)
         except OSError:
-            # No AF_XDP in this kernel, no locked memory left, or another AF_XDP socket holds the queue.
+            # No AF_XDP in this kernel, no locked memory left, or another AF_XDP socket uses the queue.
             return PacketPath(interface, template)
     return PacketPath(interface, template)

@@ -1,7 +1,7 @@
-"""The commands: each file or folder here is one, and says itself what ``labconsole --help`` needs to know of it.
+"""The commands: each file or folder here is one, and contains its entry for ``labconsole --help``.
 
-Its module has ``about``, ``add_arguments(parser)`` and ``run(args)``. All of them are imported for ``--help``, so they
-import at their head only what takes no time; ``run`` and what it calls import the rest.
+Its module has ``about``, ``add_arguments(parser)`` and ``run(args)``. ``--help`` imports all of them, so their heads
+import only modules that load quickly; ``run`` and its callees import the rest.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import NamedTuple, Protocol, cast
 
 
 class About(NamedTuple):
-    """What the list of commands says of one, and what its own help begins with."""
+    """A command's line in the list of commands, and the head of its own help."""
 
     place: int
-    """In the list, which is in the order of these numbers."""
+    """Position in the list, which is sorted by these numbers."""
     summary: str
     description: str | None = None
     draws: bool = False
-    """It draws on the terminal with escape sequences of its own and cleans what it shows; nothing is logged there."""
+    """It draws on the terminal with its own escape sequences and sanitizes its output; nothing is logged there."""
 
 
 class Command(Protocol):
@@ -29,14 +29,14 @@ class Command(Protocol):
     about: About
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add its options, arguments and actions."""
+        """Add the command's options, arguments and actions."""
 
     def run(self, args: argparse.Namespace) -> int:
-        """Do it; returns the exit status. Raises LabError."""
+        """Run the command and return the exit status. Raises LabError."""
 
 
 def names() -> set[str]:
-    """The commands that there are. Imports none of them, nor pkgutil, which takes longer than all of them."""
+    """The names of all commands. Imports none of them, nor pkgutil, which takes longer than all of them."""
     places = [Path(place) for place in __path__]
     files = {path.stem for place in places for path in place.glob("[!_]*.py")}
     return files | {path.parent.name for place in places for path in place.glob("*/__init__.py")}

@@ -1,7 +1,7 @@
-"""``labconsole analyze``: count a capture file at the console, the way a trial does. docs/analyze.md.
+"""``labconsole analyze``: count a capture file at the console, as a trial does. docs/analyze.md.
 
-Small files are counted the node's way, with the standard library: loading numpy takes longer than they do. Both ways
-give the same report.
+Small files are counted as on a node, with the standard library: loading numpy would take longer. Both ways give the
+same report.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from labconsole.cli.output import answer
 from labconsole.errors import CaptureFormatError, ConfigError
 
 NUMPY_PAYS_FROM_BYTES = 160_000_000
-"""Measured: loading numpy costs 0.1 s, in which the standard library counts some 2 million packets."""
+"""Measured: loading numpy takes 0.1 s, in which the standard library counts some 2 million packets."""
 
 LEAST_BIN_S, MOST_BIN_S = 0.001, 3600.0
 
@@ -25,7 +25,7 @@ about = About(150, "count the packets of a capture as a trial would")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser, "--json")
     parser.add_argument("file", type=Path, help="pcap or pcapng")
     parser.add_argument(
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what the file holds."""
+    """Print the contents of the file."""
     from labconsole.cli.text.analysis import analysis_lines
 
     if args.flows is not None and not LEAST_BIN_S <= args.flows <= MOST_BIN_S:
@@ -51,9 +51,9 @@ def run(args: argparse.Namespace) -> int:
 def analyze_path(
     path: str | os.PathLike[str], *, use_numpy: bool | None = None, flow_bin_s: float | None = None
 ) -> dict[str, Any]:
-    """Count a capture file: the object that ``labconsole analyze --json`` prints (docs/analyze.md).
+    """Count a capture file and return the object that ``labconsole analyze --json`` prints (docs/analyze.md).
 
-    ``use_numpy`` None picks by the size of the file. ``flow_bin_s``: flows are counted, too. Raises CaptureFormatError.
+    ``use_numpy``: None chooses by the size of the file. ``flow_bin_s``: also count flows. Raises CaptureFormatError.
     """
     from labconsole.packets.flows import MAX_BINS, FlowBins
     from labconsole.packets.follower import CaptureFollower
@@ -74,8 +74,8 @@ def analyze_path(
 
 
 def _numpy_runs() -> Any:
-    # numpy's OpenBLAS starts a thread per processor when it is loaded; nothing here multiplies matrices, and without
-    # them loading takes half the processor time (0.06 s instead of 0.11 s)
+    # Loading numpy's OpenBLAS starts a thread per processor. Nothing here multiplies matrices, and without the threads
+    # loading takes half the processor time (0.06 s instead of 0.11 s).
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from labconsole.measure.numpy_columns import NumpyRuns
 

@@ -1,4 +1,4 @@
-"""``labconsole baseline``: the measurements by name that later ones are judged by. docs/compare.md."""
+"""``labconsole baseline``: named measurements that later ones are compared with. docs/compare.md."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from labconsole.api.file_kinds import is_plan
 from labconsole.cli.commands import About
 from labconsole.cli.options import add_common
-from labconsole.cli.output import complain, json_line, plain_lines
+from labconsole.cli.output import print_error, print_json_line, print_lines
 from labconsole.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -30,21 +30,26 @@ about = About(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser, "--hosts", "--store", "--json")
     parser.add_argument(
         "action", nargs="?", choices=("list", "set", "show"), default="list", help="action (default: list)"
     )
     parser.add_argument("name", nargs="?", help="set, show: name of the baseline")
     parser.add_argument(
-        "plan", nargs="*", metavar="PLAN",
+        "plan",
+        nargs="*",
+        metavar="PLAN",
         help="set: a plan's file, or its name as its runs have it, such as nightly@main; several of one plan, such as "
         "nightly@main-1 nightly@main-2 or 'nightly@main-*'",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--occasion", metavar="NAME", action="append", default=[],
+        "--occasion",
+        metavar="NAME",
+        action="append",
+        default=[],
         help="set: with a file, the occasion on which it was measured; may be given again",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--testbed",
         metavar="NAME",
@@ -53,13 +58,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when it is done."""
-    from labconsole.model.record.baseline import set_together
+    """Return 0 on success."""
+    from labconsole.model.record.baseline import group_baselines
     from labconsole.store.open import open_store
 
     _refuse_strays(args)
     if args.action == "set":
-        open_store(args.store, write=False).close()  # one that is not there has no runs, and is not made
+        open_store(args.store, write=False).close()  # a missing store has no runs, and is not created
     with open_store(args.store, write=args.action == "set") as store:
         if args.action == "set":
             found = _set(store, args)
@@ -70,22 +75,22 @@ def run(args: argparse.Namespace) -> int:
             found = [each for each in found if each.name == args.name]
             if not found:
                 raise ConfigError("there is no baseline of this name", value=args.name)
-            scatter = _scatter(store, set_together(found)[0])
+            scatter = _scatter(store, group_baselines(found)[0])
         else:
-            last = {held[0].name: held for held in reversed(set_together(found))}
-            found = [each for held in last.values() for each in reversed(held)]
+            last = {of_name[0].name: of_name for of_name in reversed(group_baselines(found))}
+            found = [each for of_name in last.values() for each in reversed(of_name)]
         _tell(found, args, scatter)
     return 0
 
 
 def _scatter(store: RunStore, occasions: list[Baseline]) -> list[PointScatter]:
-    """How far the occasions of a baseline lie apart; nothing where its runs are not there any more."""
-    from labconsole.experiments.measured import measured_kinds
+    """Scatter between the occasions of a baseline; empty if its runs are no longer stored."""
+    from labconsole.experiments.measured_kinds import load_measured_kinds
     from labconsole.report.baseline_scatter import find_scatter
-    from labconsole.report.gathering import gather_side, select_baseline
+    from labconsole.report.loading import load_side, select_baseline
 
     try:
-        side = gather_side(select_baseline(occasions, store), measured_kinds(), complain)
+        side = load_side(select_baseline(occasions, store), load_measured_kinds(), print_error)
     except ConfigError:
         return []
     return find_scatter(side)
@@ -107,12 +112,12 @@ def _refuse_strays(args: argparse.Namespace) -> None:
 
 def _set(store: RunStore, args: argparse.Namespace) -> list[Baseline]:
     from labconsole.model.identity import operator_name
-    from labconsole.model.record.baseline import NAME, NAME_WORDS, Baseline
+    from labconsole.model.record.baseline import ALLOWED_NAMES, NAME, Baseline
     from labconsole.report.occasions import base_name
     from labconsole.store.notes import now_utc
 
     if NAME.fullmatch(args.name) is None:
-        raise ConfigError("is not a name", key="name of the baseline", value=args.name, allowed=NAME_WORDS)
+        raise ConfigError("is not a name", key="name of the baseline", value=args.name, allowed=ALLOWED_NAMES)
     found = [each for named in _named(store, args) for each in _measured(store, named, args.testbed)]
     found = list(dict.fromkeys(found))
     if not found:
@@ -124,47 +129,48 @@ def _set(store: RunStore, args: argparse.Namespace) -> list[Baseline]:
     if len(testbeds) > 1:
         raise ConfigError(
             "was measured on several testbeds, and a baseline is of one; use --testbed",
-            value=" ".join(args.plan), allowed=", ".join(testbeds),
-        )  # fmt: skip
+            value=" ".join(args.plan),
+            allowed=", ".join(testbeds),
+        )
     author, set_at = operator_name(), now_utc()
     occasions = [Baseline(name=args.name, author=author, set_at=set_at, **each._asdict()) for each in found]
     store.set_baseline(*occasions)
     return occasions[::-1]
 
 
-class _Named(NamedTuple):
-    """What is meant by a word: a plan's name in the store, or a plan on an occasion."""
+class _BaselineName(NamedTuple):
+    """The meaning of a word: a plan's name in the store, or a plan on an occasion."""
 
     word: str
     plan: Plan | None = None
     by_pattern: bool = False
 
 
-def _named(store: RunStore, args: argparse.Namespace) -> Iterator[_Named]:
-    """Every measurement that is meant, by its name or its plan. Raises ConfigError where a pattern has none."""
-    from labconsole.api.plan_files import plan_on
-    from labconsole.api.stored_plans import names_like
+def _named(store: RunStore, args: argparse.Namespace) -> Iterator[_BaselineName]:
+    """Every requested measurement, by its name or its plan. Raises ConfigError if a pattern matches none."""
+    from labconsole.api.plan_files import load_plan_on_occasion
+    from labconsole.api.stored_plans import find_names_like
 
     for word in args.plan:
         if is_plan(word):
             for occasion in args.occasion or [None]:
-                yield _Named(word, plan_on(Path(word), occasion, args.hosts))
+                yield _BaselineName(word, load_plan_on_occasion(Path(word), occasion, args.hosts))
         elif args.occasion:
             raise ConfigError("is for a plan's file; a plan's name has it after the @", key="--occasion")
         else:
-            names = names_like(word, store)
+            names = find_names_like(word, store)
             if not names:
-                there = ", ".join(names_like("*", store)) or None
+                there = ", ".join(find_names_like("*", store)) or None
                 raise ConfigError(f"nothing that is saved in {store.name} is called so", value=word, allowed=there)
-            yield from (_Named(name, by_pattern=name != word) for name in names)
+            yield from (_BaselineName(name, by_pattern=name != word) for name in names)
 
 
-def _measured(store: RunStore, named: _Named, testbed: str | None) -> list[_Measured]:
-    """The one measurement that a name or a plan means, or none where a pattern has it from another testbed.
+def _measured(store: RunStore, named: _BaselineName, testbed: str | None) -> list[_MeasuredPlan]:
+    """The one measurement that a name or a plan refers to.
 
-    Raises ConfigError where it is none otherwise, or several.
+    Empty if a pattern matched one from another testbed. Raises ConfigError if there is otherwise none, or several.
     """
-    from labconsole.api.stored_plans import names_of
+    from labconsole.api.stored_plans import find_names_of_plan
     from labconsole.measure.groups import is_search_trial
     from labconsole.model.plan.occasions import AT
     from labconsole.model.record.summary import RunFilter
@@ -172,7 +178,7 @@ def _measured(store: RunStore, named: _Named, testbed: str | None) -> list[_Meas
     word, plan, by_pattern = named
     where = RunFilter(plan_name=word) if plan is None else RunFilter(plan_hash=plan.hash())
     runs = [
-        _Measured(run.plan_hash, run.plan_name or "", run.testbed, run.testbed_fingerprint)
+        _MeasuredPlan(run.plan_hash, run.plan_name or "", run.testbed, run.testbed_fingerprint)
         for run in store.list(where)
         if run.role != "telemetry" and run.plan_hash is not None and not is_search_trial(run)
     ]
@@ -183,7 +189,7 @@ def _measured(store: RunStore, named: _Named, testbed: str | None) -> list[_Meas
         return []
     if not runs:
         of = plan.name if plan is not None else word
-        there = names_of(of.rpartition(AT)[0] or of, store, RunFilter())
+        there = find_names_of_plan(of.rpartition(AT)[0] or of, store, RunFilter())
         raise ConfigError(f"no run of this plan is saved in {store.name}", value=word, allowed=", ".join(there) or None)
     meant = {(run.plan_hash, run.testbed_fingerprint): run for run in reversed(runs)}
     if len(meant) > 1:
@@ -196,8 +202,8 @@ def _measured(store: RunStore, named: _Named, testbed: str | None) -> list[_Meas
     return list(meant.values())
 
 
-class _Measured(NamedTuple):
-    """What is stored of a plan on one occasion, by what a baseline says of it."""
+class _MeasuredPlan(NamedTuple):
+    """The stored measurement of a plan on one occasion, as a baseline describes it."""
 
     plan_hash: str
     plan_name: str
@@ -205,10 +211,10 @@ class _Measured(NamedTuple):
     testbed_fingerprint: str
 
 
-def _trials(store: RunStore, name: str, plan: Plan | None) -> list[_Measured]:
-    """Of a plan without runs, by its file or else by its name, what its searches and guests came to, newest first.
+def _trials(store: RunStore, name: str, plan: Plan | None) -> list[_MeasuredPlan]:
+    """Searches and guest trials of a plan without runs, by its file or else by its name, newest first.
 
-    Raises ConfigError for searches by name alone, which do not say which plan they are of.
+    Raises ConfigError for searches by name alone, as they do not record their plan.
     """
     from labconsole.model.record.kinds import record_kinds
     from labconsole.model.record.summary import RunFilter
@@ -225,24 +231,24 @@ def _trials(store: RunStore, name: str, plan: Plan | None) -> list[_Measured]:
                     f"{kind.plural} do not say which plan they are of: name the plan by its file", value=name
                 )
             of = kind.columns(record)
-            found.append(_Measured(of_plan, of.plan_name or "", of.testbed, of.testbed_fingerprint))
+            found.append(_MeasuredPlan(of_plan, of.plan_name or "", of.testbed, of.testbed_fingerprint))
     return found
 
 
 def _tell(found: list[Baseline], args: argparse.Namespace, scatter: list[PointScatter]) -> None:
-    """``scatter``: of the occasions that were set last."""
-    from labconsole.model.record.baseline import set_together
+    """Print the baselines. ``scatter``: of the occasions that were set last."""
+    from labconsole.model.record.baseline import group_baselines
     from labconsole.report.baseline_scatter import describe_scatter
 
     if args.json:
         for each in found:
             points = [point.to_json() for point in scatter] if each.set_at == found[0].set_at else []
-            json_line(each.to_json() | ({"scatter": points} if points else {}))
+            print_json_line(each.to_json() | ({"scatter": points} if points else {}))
         return
-    for number, held in enumerate(set_together(found)):
-        of, last = ", ".join(each.plan_name for each in held), held[0]
-        plain_lines(f"{last.name}: {of} on {last.testbed}, set by {last.author} at {last.set_at[:19]}Z")
+    for number, occasions in enumerate(group_baselines(found)):
+        of, last = ", ".join(each.plan_name for each in occasions), occasions[0]
+        print_lines(f"{last.name}: {of} on {last.testbed}, set by {last.author} at {last.set_at[:19]}Z")
         if number == 0 and args.action != "list":
-            plain_lines(*describe_scatter(scatter, len(held)))
+            print_lines(*describe_scatter(scatter, len(occasions)))
     if not found:
-        plain_lines("no baseline has been set")
+        print_lines("no baseline has been set")

@@ -1,4 +1,4 @@
-"""``labconsole calibrate``: bypasses the UUT (a lab by itself, else the operator), calibrates, saves, and shows it."""
+"""``labconsole calibrate``: bypass the UUT (a lab by itself, else by the operator), calibrate, save and show it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from labconsole.cli.options import (
 )
 from labconsole.cli.output import answer
 from labconsole.errors import ConfigError, MeasurementError
-from labconsole.text.harmless import harmless, undisguised
+from labconsole.text.sanitize import single_line, unwrap_stream
 
 if TYPE_CHECKING:
     from labconsole.engine.calibration.calibration import CalibrationProgress, CalibrationRequest
@@ -41,29 +41,38 @@ about = About(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser, "--hosts", "--store", "--json")
     parser.add_argument("--show", action="store_true", help="print the last calibration and exit")
     parser.add_argument("--wired", action="store_true", help="the UUT is already bypassed; do not rewire or ask")
     parser.add_argument(
-        "--frame-size", type=ONE_OR_MORE, action="append", metavar="BYTES",
+        "--frame-size",
+        type=ONE_OR_MORE,
+        action="append",
+        metavar="BYTES",
         help="frame size; may be repeated (default: the plan's, else 64, 500, 1000 and 1500)",
-    )  # fmt: skip
+    )
     parser.add_argument("--includes-fcs", action="store_true", help="frame sizes include the FCS, as in RFC 2544")
     parser.add_argument(
         "--plan", type=Path, metavar="FILE", help="calibrate the frame sizes and numbers of sources of this plan"
     )
     parser.add_argument(
-        "--sources", type=ONE_OR_MORE, action="append", metavar="N",
+        "--sources",
+        type=ONE_OR_MORE,
+        action="append",
+        metavar="N",
         help="number of simultaneous sources; may be repeated (default: all; on an emulated testbed 1 and all)",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--duration", type=number, default=0.5, metavar="S", help="duration of each trial (default: 0.5)"
     )
     parser.add_argument(
-        "--time-limit", type=number, default=120.0, metavar="S",
+        "--time-limit",
+        type=number,
+        default=120.0,
+        metavar="S",
         help="stop narrowing the bounds after this time (default: 120)",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--generator",
         **choices_of_generators(),
@@ -73,20 +82,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Take a calibration, or show the last one."""
+    """Measure a calibration, or show the last one."""
     from labconsole.api.testbed import load_testbed, open_session
-    from labconsole.cli.drive import drive
+    from labconsole.cli.session_runner import run_session
     from labconsole.engine.calibration.calibration import calibrate
-    from labconsole.engine.calibration.offer import with_bypass
+    from labconsole.engine.calibration.offer import add_bypass
 
     inventory, store = load_testbed(hosts_path(args.hosts), args.store)
     if args.show:
         return _show(inventory, store, as_json=args.json)
     wanted = _request(args, inventory)
     with _bypassed(args, inventory, wanted) as how:
-        session = open_session(
-            with_bypass(inventory)[1], store, calibrated=False
-        )  # it is not held against the one before
+        session = open_session(add_bypass(inventory)[1], store, calibrated=False)  # not compared with the previous one
 
         async def work(session: Testbed[RunStore]) -> int:
             envelope = await calibrate(session, wanted, inventory.fingerprint(), how, _progress(args))
@@ -100,7 +107,9 @@ def run(args: argparse.Namespace) -> int:
         needed = [inventory.uut, *(s.source.node for s in streams), *(s.sink.node for s in streams)]
         needed += [] if inventory.host is None else [inventory.host]
         with naming_options() if args.frame_size else contextlib.nullcontext():
-            return drive(session, list(dict.fromkeys(needed)), work, [], kept="nothing of this calibration is saved")
+            return run_session(
+                session, list(dict.fromkeys(needed)), work, [], kept="nothing of this calibration is saved"
+            )
 
 
 def _request(args: argparse.Namespace, inventory: Inventory) -> CalibrationRequest:
@@ -129,7 +138,7 @@ def _request(args: argparse.Namespace, inventory: Inventory) -> CalibrationReque
 
 @contextmanager
 def _bypassed(args: argparse.Namespace, inventory: Inventory, wanted: CalibrationRequest) -> Iterator[Bypass]:
-    """With the UUT out of the way: a lab is rewired and wired back, an operator is told what to connect."""
+    """Keep the UUT bypassed: a lab is rewired and restored, an operator is instructed what to connect."""
     from labconsole.api.testbed import rewiring
     from labconsole.engine.calibration.offer import calibration_offer
 
@@ -157,14 +166,14 @@ def _bypassed(args: argparse.Namespace, inventory: Inventory, wanted: Calibratio
 
 
 def _progress(args: argparse.Namespace) -> Callable[[CalibrationProgress], None]:
-    """One line per trial on stderr; on a terminal, one that is written over."""
+    """One line per trial on stderr; on a terminal, one line that is overwritten."""
     over = sys.stderr.isatty() and not args.verbose
-    stream = undisguised(sys.stderr)
+    stream = unwrap_stream(sys.stderr)
 
     def tell(progress: CalibrationProgress) -> None:
         left = f", about {progress.left_s:.0f} s left" if progress.left_s is not None else ""
         which = f"{progress.trial}/{progress.expected} " if progress.trial else ""
-        text = harmless(f"{which}{progress.doing}{left}")
+        text = single_line(f"{which}{progress.doing}{left}")
         stream.write(f"\r\x1b[K{text}" if over else f"{text}\n")
         stream.flush()
 
@@ -178,7 +187,7 @@ def _print(envelope: Envelope, *, as_json: bool) -> None:
 
 
 def _show(inventory: Inventory, store: RunStore, *, as_json: bool) -> int:
-    """The last calibration of this testbed. Raises MeasurementError where there is none that holds."""
+    """Show the last calibration of this testbed. Raises MeasurementError if there is no valid one."""
     from labconsole.model.record.envelope import parse_envelope
 
     record = store.latest_calibration(inventory.fingerprint())

@@ -1,4 +1,4 @@
-"""``labconsole compare``: what changed between two sets of saved runs, by how much, and what else differs.
+"""``labconsole compare``: changes between two sets of saved runs, their size, and other differences.
 docs/compare.md.
 """
 
@@ -8,7 +8,7 @@ import argparse
 
 from labconsole.cli.commands import About
 from labconsole.cli.options import add_common
-from labconsole.cli.output import complain, json_line, plain_lines
+from labconsole.cli.output import print_error, print_json_line, print_lines
 from labconsole.errors import ConfigError
 
 about = About(
@@ -22,7 +22,7 @@ about = About(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser, "--store", "--json")
     parser.add_argument("before", metavar="BEFORE", help="filter in one word, plan.yaml, bundle.tar.gz or store")
     parser.add_argument("after", metavar="AFTER", help="the same, for what is compared with it")
@@ -36,17 +36,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when it is made."""
-    from labconsole.api.sides import compared
+    """Return 0 on success."""
+    from labconsole.api.comparison_sides import compare_sides
     from labconsole.report import change_tables
 
     if args.json and args.markdown:
         raise ConfigError("use either --json or --markdown")
-    found = compared(args.before, args.after, args.store, args.filter, args.margin, on_unreadable=complain)
+    found = compare_sides(args.before, args.after, args.store, args.filter, args.margin, on_unreadable=print_error)
     if args.json:
-        json_line(change_tables.to_json(found))
+        print_json_line(change_tables.to_json(found))
     elif args.markdown:
-        plain_lines(*change_tables.to_markdown(found))
+        print_lines(*"\n".join(change_tables.to_markdown(found)).split("\n"))
     else:
         from labconsole.cli.text.changes import show
 

@@ -1,4 +1,4 @@
-"""``labconsole completion``: what bash or zsh complete the command line by."""
+"""``labconsole completion``: completion scripts for bash and zsh."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ about = About(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser)
     parser.add_argument("shell", choices=("bash", "zsh"), help="shell")
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when it is printed."""
+    """Return 0 on success."""
     sys.stdout.write(completions(args.build_parser(), args.shell))
     return 0
 
 
 PLATFORMS = "_labconsole_platforms"
 _NAMES = r"""sed -n '/^platforms:/,/^[^ #]/s/^  \([A-Za-z0-9._-]*\):.*/\1/p' hosts.yaml 2>/dev/null"""
-"""Of the testbed in the directory in which one types: only its own file knows them."""
+"""Platform names of the testbed in the current directory: only its own file knows them."""
 
 PREAMBLE = {
     "bash": f'{PLATFORMS}() {{\n  compgen -W "$({_NAMES})" -- "$1"\n}}',
@@ -43,7 +43,7 @@ PREAMBLE = {
 
 
 def completions(parser: argparse.ArgumentParser, shell: str) -> str:
-    """The script for a shell; what takes a path completes files, and what has known values completes those."""
+    """The script for a shell. Options for paths complete files, and options with known values complete those."""
     import shtab
 
     values = _values()
@@ -62,8 +62,8 @@ def completions(parser: argparse.ArgumentParser, shell: str) -> str:
 
 
 def _values() -> dict[str, Sequence[str]]:
-    """What options can be given that the parser leaves to the command; those of one command after its name. Where
-    several may be given, each is one.
+    """Values of options that the parser leaves to the command, where the options of one command follow its name. If an
+    option takes several values, each is one.
     """
     from labconsole.lab.spec import KNOWN_PLATFORMS
     from labconsole.measure.groups import CONDITIONS
@@ -77,15 +77,22 @@ def _values() -> dict[str, Sequence[str]]:
     from labconsole.report.reference import papers
 
     return {
-        "--background": BACKGROUNDS, "--goals": (*PRESETS, *FURTHER), "--jobs": tuple(JOBS),
-        "--working": get_args(Working), "--cpu": get_args(Placing), "--start": get_args(Start),
-        "--pattern": get_args(Pattern), "--formats": FORMATS, "--pool": CONDITIONS, "--reference": tuple(papers()),
+        "--background": BACKGROUNDS,
+        "--goals": (*PRESETS, *FURTHER),
+        "--jobs": tuple(JOBS),
+        "--working": get_args(Working),
+        "--cpu": get_args(Placing),
+        "--start": get_args(Start),
+        "--pattern": get_args(Pattern),
+        "--formats": FORMATS,
+        "--pool": CONDITIONS,
+        "--reference": tuple(papers()),
         "labconsole lab up --platforms": KNOWN_PLATFORMS,
-    }  # fmt: skip
+    }
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Action]]:
-    """Each with the words of its command."""
+    """Each action with the words of its command."""
     for action in parser._actions:
         yield parser.prog, action
         inner: Any = action.choices if isinstance(action, argparse._SubParsersAction) else {}

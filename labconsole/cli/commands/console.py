@@ -1,4 +1,4 @@
-"""``labconsole console``, or no command at all: the console on an inventory."""
+"""``labconsole console``, also the default command: the console on an inventory."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from labconsole.cli.console import open_console
 from labconsole.cli.options import add_common, hosts_path
 
 DEFAULT = Path("hosts.yaml")
-"""As model/inventory.py has it, which takes its time to import."""
+"""As in model/inventory.py, which is slow to import."""
 
 about = About(10, "open the console (default)", draws=True)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser, "--hosts", "--store")
     parser.add_argument(
         "--read-only", action="store_true", help="watch other people's measurements without starting any"
@@ -28,10 +28,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Open it."""
+    """Open the console."""
     seen = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
     if args.hosts is None and not DEFAULT.exists() and seen and not (args.plain or args.read_only):
-        from labconsole.cli.first_start import first_start
+        from labconsole.cli.first_start import run_first_start
 
-        return first_start(DEFAULT, args.store)
+        return run_first_start(DEFAULT, args.store)
     return open_console(hosts_path(args.hosts), args.store, read_only=args.read_only, plain=args.plain)

@@ -18,7 +18,7 @@ about = About(20, "start a local lab, open the console on it, and remove the lab
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser, "--store")
     parser.add_argument(
         "--sources", type=ONE_OR_MORE, default=3, metavar="N", help="number of sources in the lab (default: 3)"
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """The lab is taken down on leaving only if this command brought it up."""
+    """Run the demo. Takes the lab down on exit only if this command brought it up."""
     from labconsole.lab import commands as lab
     from labconsole.lab.spec import LabSpec
 
@@ -45,13 +45,13 @@ def run(args: argparse.Namespace) -> int:
             with contextlib.suppress(OSError):
                 sys.stderr.write("the local testbed was up before, and stays; run `labconsole lab down` to remove it\n")
     sys.stderr.write(f"building the local testbed: {args.sources} sources\n")
-    with _ended_by_signals() as came:
+    with _ended_by_signals() as signals:
         try:
             status = lab.up(LabSpec(sources=args.sources))
-            if came:
-                raise SystemExit(128 + came[0])
+            if signals:
+                raise SystemExit(128 + signals[0])
         except (SystemExit, KeyboardInterrupt):
-            _take_down()  # it may be up already, and have had no time to say so
+            _take_down()  # it may be up already without having reported it
             raise
         try:
             return open_console(Path(status.hosts_file), args.store, plain=args.plain)
@@ -60,7 +60,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _take_down() -> None:
-    """The demo's lab. A closed terminal says so twice, by its shell and by the kernel: nothing may stop this."""
+    """Take down the demo's lab. A closed terminal signals twice, by its shell and by the kernel: nothing may
+    stop this.
+    """
     from labconsole.lab import commands as lab
 
     for number in (signal.SIGHUP, signal.SIGTERM):
@@ -72,17 +74,17 @@ def _take_down() -> None:
 
 @contextlib.contextmanager
 def _ended_by_signals() -> Iterator[Sequence[int]]:
-    """SIGHUP and SIGTERM raise SystemExit where the console does not take them, so that the lab is taken down.
+    """SIGHUP and SIGTERM raise SystemExit if the console does not handle them, so that the lab is taken down.
 
-    Yields the signals that came: what they raise is lost where Python drops exceptions (in finalizers, say).
+    Yields the received signals: their exceptions are lost where Python drops exceptions (in finalizers, say).
     """
 
     before: dict[int, Any] = {}
-    came: list[int] = []
+    received: list[int] = []
 
     def end(number: int, _frame: Any) -> None:
-        came.append(number)
-        for each in before:  # once: what follows is the taking down
+        received.append(number)
+        for each in before:  # once only: the lab is being taken down
             signal.signal(each, signal.SIG_IGN)
         raise SystemExit(128 + number)
 
@@ -90,7 +92,7 @@ def _ended_by_signals() -> Iterator[Sequence[int]]:
         if signal.getsignal(each) is not signal.SIG_IGN:  # as under nohup
             before[each] = signal.signal(each, end)
     try:
-        yield came
+        yield received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

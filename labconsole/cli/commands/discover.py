@@ -1,4 +1,4 @@
-"""``labconsole discover``: from machines to a hosts.yaml. docs/discover.md."""
+"""``labconsole discover``: create a hosts.yaml from machines. docs/discover.md."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ about = About(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser, "--json")
     parser.add_argument(
-        "machine", nargs="+",
+        "machine",
+        nargs="+",
         help="what you type after ssh, or [user@]host[:port]; exactly one as uut=HOST; roles of the others as "
         "source=HOST, sink=HOST or source+sink=HOST, else by name and cables; NAME=HOST names a machine",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--out", type=Path, default=Path("hosts.yaml"), metavar="FILE", help="file to write (default: hosts.yaml)"
     )
@@ -36,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when the file is written, 1 when there is nothing to write."""
-    from labconsole.cli.discovering import discover
+    """Return 0 if the file is written, 1 if there is nothing to write."""
+    from labconsole.cli.discovery import discover
 
     return discover(args)

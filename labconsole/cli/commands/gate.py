@@ -1,4 +1,4 @@
-"""``labconsole gate``: whether a plan measured again stands beside its baseline, for CI. docs/compare.md."""
+"""``labconsole gate``: compare a new measurement of a plan with its baseline, for CI. docs/compare.md."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 
 from labconsole.cli.commands import About
 from labconsole.cli.options import add_common, whole_number
-from labconsole.cli.output import complain, json_line, plain_lines
+from labconsole.cli.output import print_error, print_json_line, print_lines
 from labconsole.errors import ConfigError
 
 if TYPE_CHECKING:
     from labconsole.model.plan.plan import Plan
     from labconsole.model.record.baseline import Baseline
-    from labconsole.report.gating import Gate
+    from labconsole.report.gate import Gate
     from labconsole.store.writing import RunStore
 
 MOST_STATUS = 125
-"""What a shell and `git bisect run` leave to commands."""
+"""Highest status that a shell and `git bisect run` leave to commands."""
 
 UNDECIDED_STATUS = 4
-"""That of no other command, so that a pipeline can tell a gate that found nothing from one that found a fall."""
+"""Used by no other command, so that a pipeline can distinguish an undecided gate from one that found a fall."""
 
 about = About(
     116,
@@ -35,30 +35,37 @@ about = About(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser, "--hosts", "--store", "--json")
     parser.add_argument("plan", type=Path, help="plan file, such as nightly.yaml")
     parser.add_argument("--baseline", required=True, metavar="NAME", help="what it is compared with")
     parser.add_argument(
-        "--occasion", metavar="NAME", action="append", default=[],
+        "--occasion",
+        metavar="NAME",
+        action="append",
+        default=[],
         help="occasion on which it was measured (default: without an occasion); may be given again: all are one side",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--margin", metavar="RATIO",
+        "--margin",
+        metavar="RATIO",
         help="largest change for the worse that does not matter, such as 2%% (default: the plan's)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--undecided", type=whole_number, default=UNDECIDED_STATUS, metavar="N",
+        "--undecided",
+        type=whole_number,
+        default=UNDECIDED_STATUS,
+        metavar="N",
         help="exit status where a point is shown neither to be worse nor not to be, or was not measured: 125 makes "
         f"`git bisect run` skip, 0 lets the undecided pass (default: {UNDECIDED_STATUS})",
-    )  # fmt: skip
+    )
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write a test case a design point as JUnit XML")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write a summary as Markdown")
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 where all points pass; 1 where one is worse; else what --undecided says."""
-    from labconsole.api.plan_files import plan_on
+    """Return 0 if all points pass, 1 if one is worse, else the status of --undecided."""
+    from labconsole.api.plan_files import load_plan_on_occasion
     from labconsole.cli.text import gate as text
     from labconsole.store.open import open_store
 
@@ -66,42 +73,44 @@ def run(args: argparse.Namespace) -> int:
         raise ConfigError("is not a status", key="--undecided", value=args.undecided, allowed=f"0 to {MOST_STATUS}")
     if twice := sorted(name for name, many in Counter(args.occasion).items() if many > 1):
         raise ConfigError("is given twice", key="--occasion", value=twice[0])
-    plans = [plan_on(args.plan, occasion, args.hosts) for occasion in args.occasion or [None]]
+    plans = [load_plan_on_occasion(args.plan, occasion, args.hosts) for occasion in args.occasion or [None]]
     names = ", ".join(plan.name for plan in plans)
     with open_store(args.store, write=False) as store:
         found = _judge(args, plans, store)
     if args.junit is not None:
-        _write(args.junit, text.junit(names, args.baseline, found, undecided_fails=args.undecided == 1), "--junit")
+        _write(
+            args.junit, text.format_junit(names, args.baseline, found, undecided_fails=args.undecided == 1), "--junit"
+        )
     if args.markdown is not None:
-        _write(args.markdown, "\n".join(text.markdown(names, args.baseline, found)) + "\n", "--markdown")
+        _write(args.markdown, "\n".join(text.format_markdown(names, args.baseline, found)) + "\n", "--markdown")
     if args.json:
-        json_line(text.to_json(names, args.baseline, found))
+        print_json_line(text.to_json(names, args.baseline, found))
     else:
-        plain_lines(*text.lines(names, args.baseline, found))
-    # What was not measured never passes; where the undecided is skipped, so is that.
+        print_lines(*text.format_lines(names, args.baseline, found))
+    # A plan that was not measured never passes; if the undecided is skipped, so is that.
     not_measured: int = args.undecided or UNDECIDED_STATUS
     status: dict[str, int] = {"passed": 0, "worse": 1, "undecided": args.undecided, "not measured": not_measured}
     return status[found.outcome]
 
 
 def _judge(args: argparse.Namespace, plans: list[Plan], store: RunStore) -> Gate:
-    from labconsole.experiments.measured import measured_kinds
+    from labconsole.experiments.measured_kinds import load_measured_kinds
     from labconsole.model.query import parse_query
-    from labconsole.model.record.baseline import set_together
+    from labconsole.model.record.baseline import group_baselines
     from labconsole.model.record.summary import RunFilter
     from labconsole.report.changes import find_changes
-    from labconsole.report.gathering import Wanted, file_points, gather_sides, select_baseline
-    from labconsole.report.gating import judge, unmeasured
-    from labconsole.report.gating_quantities import asked_trials
-    from labconsole.report.judged_points import UNMEASURED
+    from labconsole.report.gate import build_unmeasured_gate, judge_gate
+    from labconsole.report.loading import SideSelection, load_file_points, load_sides, select_baseline
+    from labconsole.report.point_judgements import UNMEASURED
+    from labconsole.report.quantity_gate import collect_planned_trials
     from labconsole.report.selection import parse_margin
 
     known = store.baselines()
-    occasions = next((held for held in set_together(known) if held[0].name == args.baseline), None)
+    occasions = next((each for each in group_baselines(known) if each[0].name == args.baseline), None)
     if occasions is None:
         allowed = ", ".join(dict.fromkeys(each.name for each in known)) or "none: labconsole baseline set NAME PLAN"
         raise ConfigError("there is no such baseline", key="--baseline", value=args.baseline, allowed=allowed)
-    plan = plans[0]  # all are one plan, on an occasion each
+    plan = plans[0]  # all are one plan, on different occasions
     if plan.stop.raising is not None or plan.stop.lowering is not None:
         raise ConfigError(
             f"plan {plan.name} leaves out trials by what others came to (stop.raising, stop.lowering), and a gate "
@@ -109,8 +118,8 @@ def _judge(args: argparse.Namespace, plans: list[Plan], store: RunStore) -> Gate
         )
     baseline, hashes = occasions[0], [each.plan_hash for each in occasions]
     _refuse_elsewhere(args.hosts, baseline)
-    asked, beside = file_points(plans), asked_trials(plans)
-    if not asked and not beside:
+    points, planned_trials = load_file_points(plans), collect_planned_trials(plans)
+    if not points and not planned_trials:
         raise ConfigError(f"plan {plan.name} asks for nothing that a gate judges: no points, no load goals")
     if same := next((each for each in plans if each.hash() in hashes), None):
         raise ConfigError(
@@ -123,34 +132,34 @@ def _judge(args: argparse.Namespace, plans: list[Plan], store: RunStore) -> Gate
         raise ConfigError("the plan declares no margin, and a gate needs one", key="--margin", allowed="such as 2%")
     of_plan = RunFilter(plan_hash=[each.hash() for each in plans], testbed_fingerprint=baseline.testbed_fingerprint)
     for each in plans:
-        places = _measured_on(store, each)
+        places = _find_measured_testbeds(store, each)
         if not places:
             of = f"{each.name}: " if len(plans) > 1 else ""
-            why = _former(store, each) or (UNMEASURED if args.occasion else _unnamed(store, each))
-            return unmeasured(asked, margin_ratio, beside, of + why)
+            why = _describe_former_plan(store, each) or (UNMEASURED if args.occasion else _unnamed(store, each))
+            return build_unmeasured_gate(points, margin_ratio, planned_trials, of + why)
         if baseline.testbed_fingerprint not in places:
             fingerprint, testbed = next(iter(places.items()))
             raise ConfigError(
                 f"{each.name} was measured on testbed {testbed} ({fingerprint}), and "
                 f"baseline {baseline.name} on {baseline.testbed} ({baseline.testbed_fingerprint})"
             )
-    kinds = measured_kinds()
-    # Searches and trials of guests do not say which plan they are of but by hashes of their own.
+    kinds = load_measured_kinds()
+    # Searches and trials of guests identify their plan only by their own hashes.
     steps = [key for each in plans for key in (*each.search_hashes, *each.step_hashes)]
     trials_of_plan = RunFilter(plan_hash=steps, testbed_fingerprint=baseline.testbed_fingerprint)
-    words = ", ".join(each.name for each in plans)
-    before, after = gather_sides(
+    names = ", ".join(each.name for each in plans)
+    before, after = load_sides(
         select_baseline(occasions, store),
-        Wanted(words, store.name, store, of_plan, parse_query(""), trials_of_plan),
+        SideSelection(names, store.name, store, of_plan, parse_query(""), trials_of_plan),
         kinds,
-        on_unreadable=complain,
+        on_unreadable=print_error,
     )
     found = find_changes(before, after, margin_ratio, kinds, across_factors=False)
-    return judge(found, asked, margin_ratio, beside)
+    return judge_gate(found, points, margin_ratio, planned_trials)
 
 
-def _measured_on(store: RunStore, plan: Plan) -> dict[str, str]:
-    """Testbeds on which anything of a plan was measured, by their fingerprints."""
+def _find_measured_testbeds(store: RunStore, plan: Plan) -> dict[str, str]:
+    """Testbeds on which any part of a plan was measured, by fingerprint."""
     from labconsole.model.record.kinds import record_kinds
     from labconsole.model.record.summary import RunFilter
 
@@ -163,7 +172,7 @@ def _measured_on(store: RunStore, plan: Plan) -> dict[str, str]:
 
 
 def _refuse_elsewhere(hosts: Path | None, baseline: Baseline) -> None:
-    """Refuse the file of another testbed than the baseline's. Raises ConfigError."""
+    """Refuse a file of another testbed than the baseline's. Raises ConfigError."""
     from labconsole.model.inventory import load_inventory
 
     if hosts is None:
@@ -174,33 +183,34 @@ def _refuse_elsewhere(hosts: Path | None, baseline: Baseline) -> None:
         raise ConfigError(
             f"describes testbed {inventory.testbed} ({fingerprint}), and baseline {baseline.name} was measured on "
             f"{baseline.testbed} ({baseline.testbed_fingerprint})",
-            key="--hosts", value=str(hosts),
-        )  # fmt: skip
+            key="--hosts",
+            value=str(hosts),
+        )
 
 
-def _former(store: RunStore, plan: Plan) -> str | None:
-    """That what is stored under the name of a plan which has not been measured is of another plan; None: nothing is."""
+def _describe_former_plan(store: RunStore, plan: Plan) -> str | None:
+    """For an unmeasured plan, report that another plan is stored under its name, or None if there is none."""
     from labconsole.model.record.kinds import record_kinds
     from labconsole.model.record.summary import RunFilter
 
     where = RunFilter(plan_name=plan.name)
     hashes = {run.plan_hash for run in store.list(where) if run.role != "telemetry" and run.plan_hash is not None}
-    told = f"hash {', '.join(sorted(hashes))}, now {plan.hash()}"
+    change = f"hash {', '.join(sorted(hashes))}, now {plan.hash()}"
     if hashes or any(next(iter(store.experiments(kind, where)), None) for kind in record_kinds().values()):
         return (
             f"it has not been measured as the plan is now: the plan has changed since {plan.name} was measured, or the "
-            f"defaults of hosts.yaml have{f' ({told})' if hashes else ''}"
+            f"defaults of hosts.yaml have{f' ({change})' if hashes else ''}"
         )
     return None
 
 
 def _unnamed(store: RunStore, plan: Plan) -> str:
-    """Of a plan that was not measured without an occasion: that it was on one, if so."""
-    from labconsole.api.stored_plans import names_of
+    """For a plan that was not measured without an occasion, report occasions on which it was, if any."""
+    from labconsole.api.stored_plans import find_names_of_plan
     from labconsole.model.record.summary import RunFilter
-    from labconsole.report.judged_points import UNMEASURED
+    from labconsole.report.point_judgements import UNMEASURED
 
-    if not names_of(plan.name, store, RunFilter()):
+    if not find_names_of_plan(plan.name, store, RunFilter()):
         return UNMEASURED
     return "it has not been measured but on occasions: name those that are to be judged by --occasion"
 

@@ -1,4 +1,4 @@
-"""``labconsole init``: a hosts.yaml to be filled in."""
+"""``labconsole init``: write a hosts.yaml template."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from labconsole.cli.commands import About
 from labconsole.cli.options import add_common
-from labconsole.cli.output import plain_lines
+from labconsole.cli.output import print_lines
 
 about = About(
     23,
@@ -19,19 +19,23 @@ about = About(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser)
     parser.add_argument(
-        "path", nargs="?", type=Path, default=Path("hosts.yaml"), metavar="PATH",
+        "path",
+        nargs="?",
+        type=Path,
+        default=Path("hosts.yaml"),
+        metavar="PATH",
         help="file to write (default: hosts.yaml)",
-    )  # fmt: skip
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when it is written. Raises ConfigError."""
-    from labconsole.engine.discovery.blank_hosts import blank_hosts, next_words
+    """Return 0 if the file is written. Raises ConfigError."""
+    from labconsole.engine.discovery.blank_hosts import blank_hosts, describe_next_steps
     from labconsole.engine.discovery.hosts_file import write_new
 
     write_new(args.path, blank_hosts())
-    plain_lines(*next_words(args.path))
+    print_lines(*describe_next_steps(args.path))
     return 0

@@ -1,4 +1,4 @@
-"""``labconsole lab up|down|wire|status``: the local testbed as a user meets it. docs/lab.md."""
+"""``labconsole lab up|down|wire|status``: commands for the local testbed. docs/lab.md."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from labconsole.cli.commands import About
 from labconsole.cli.options import ONE_OR_MORE, add_common, comma_separated
-from labconsole.cli.output import answer, plain_lines
+from labconsole.cli.output import answer, print_lines
 from labconsole.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ about = About(30, "create and manage a local testbed")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its actions, and the options of each."""
+    """Add the actions, and the options of each."""
     actions = parser.add_subparsers(dest="lab_action", metavar="ACTION", required=True)
     up = actions.add_parser("up", help="build the lab and leave it running")
     add_common(up, "--json")
@@ -32,42 +32,58 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--link-speed", default="1Gbit", metavar="RATE", help="speed of every link, or none (default: 1Gbit)"
     )
     up.add_argument(
-        "--loss", action="append", default=[], metavar="HOP=RATIO",
+        "--loss",
+        action="append",
+        default=[],
+        metavar="HOP=RATIO",
         help="drop this share of test packets at this place, such as uut/out=0.07; may be repeated",
-    )  # fmt: skip
+    )
     up.add_argument(
-        "--generator", choices=("afpacket", "pktgen"), default="afpacket",
+        "--generator",
+        choices=("afpacket", "pktgen"),
+        default="afpacket",
         help="pktgen: run the whole lab inside a QEMU machine whose kernel has pktgen (default: afpacket)",
-    )  # fmt: skip
+    )
     up.add_argument(
-        "--uut", choices=("namespace", "machine"), default="namespace",
+        "--uut",
+        choices=("namespace", "machine"),
+        default="namespace",
         help="machine: the UUT is a QEMU machine of its own, on which platforms can be compared (default: namespace)",
-    )  # fmt: skip
+    )
     up.add_argument(
-        "--boot", choices=("linux", "xen"), default="linux",
+        "--boot",
+        choices=("linux", "xen"),
+        default="linux",
         help="what that machine boots; xen: the UUT is Xen's first domain (default: linux). If the lab is up, its "
         "UUT reboots",
-    )  # fmt: skip
+    )
     up.add_argument(
-        "--ssh-server", choices=("builtin", "openssh"), default="builtin",
+        "--ssh-server",
+        choices=("builtin", "openssh"),
+        default="builtin",
         help="SSH server of the nodes; openssh needs sshd (default: builtin)",
-    )  # fmt: skip
+    )
     up.add_argument(
-        "--platforms", type=comma_separated, metavar="A,B",
+        "--platforms",
+        type=comma_separated,
+        metavar="A,B",
         help="platforms of the UUT: raw, raw-bridge, container, lxc, uml, qemu-virtio, qemu-e1000, qemu-vmxnet3; on "
         "a machine also kvm and xen (default: the first three; on a machine raw, raw-bridge, lxc, kvm, xen)",
-    )  # fmt: skip
+    )
     up.add_argument(
         "--accel", choices=("tcg", "kvm"), default="tcg", help="accelerator of machines and of qemu-* (default: tcg)"
     )
     up.add_argument(
-        "--nic", choices=("virtio", "e1000"), default="virtio",
+        "--nic",
+        choices=("virtio", "e1000"),
+        default="virtio",
         help="model of the machine's NICs; e1000 has flow control to set (default: virtio)",
-    )  # fmt: skip
+    )
     up.add_argument(
-        "--jobs", action="store_true",
+        "--jobs",
+        action="store_true",
         help="give guests the programs of jobs as well: pi, mbw, stress-ng, bonnie++, iperf, iproute2",
-    )  # fmt: skip
+    )
     up.add_argument("--install", action="store_true", help="install missing Debian packages")
     wire = actions.add_parser("wire", help="connect sources to sinks directly, or through the UUT again")
     add_common(wire, "--json")
@@ -88,7 +104,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """One action; returns the exit status."""
+    """Run one action and return the exit status."""
     return {"up": _up, "down": _down, "wire": _wire, "status": _status}[args.lab_action](args)
 
 
@@ -141,7 +157,7 @@ def _up(args: argparse.Namespace) -> int:
 
 
 def _next_lines(hosts_file: Path) -> list[str]:
-    """The next command to type, and whether the hosts.yaml of this directory has to be copied for it."""
+    """The next command to type, and whether this directory's hosts.yaml has to be copied first."""
     from labconsole.model.inventory import DEFAULT_INVENTORY
 
     hosts = shlex.quote(str(hosts_file))
@@ -152,7 +168,7 @@ def _next_lines(hosts_file: Path) -> list[str]:
             return ["next: labconsole check"]
     except FileNotFoundError:
         return [*lines, f"  or, for commands without --hosts: cp {hosts} ."]
-    except OSError:  # the lab is up, whatever is here
+    except OSError:  # the lab is up, regardless of files here
         return lines
     if b"Made by `labconsole lab up`" in here:
         lines.append(f"  {DEFAULT_INVENTORY} here is not of this lab")
@@ -163,8 +179,8 @@ def _down(args: argparse.Namespace) -> int:
     from labconsole.lab import commands as lab
 
     was_up = lab.down(args.name)
-    words = f"lab {args.name} is down" if was_up else f"lab {args.name} was not up"
-    answer({"name": args.name, "was_up": was_up}, [words], as_json=args.json)
+    sentence = f"lab {args.name} is down" if was_up else f"lab {args.name} was not up"
+    answer({"name": args.name, "was_up": was_up}, [sentence], as_json=args.json)
     return 0
 
 
@@ -173,8 +189,8 @@ def _wire(args: argparse.Namespace) -> int:
 
     lab.wire(args.name, args.how)
     way = "every source is connected straight to its sink" if args.how == "direct" else "every stream passes the UUT"
-    words = f"lab {args.name} is now wired {args.how}: {way}"
-    answer({"name": args.name, "wired": args.how}, [words], as_json=args.json)
+    sentence = f"lab {args.name} is now wired {args.how}: {way}"
+    answer({"name": args.name, "wired": args.how}, [sentence], as_json=args.json)
     return 0
 
 
@@ -186,7 +202,7 @@ def _status(args: argparse.Namespace) -> int:
     for status in found:
         answer(status, _lines(status), as_json=args.json)
     if not found and not args.json:
-        plain_lines(f"lab {args.name} is not up" if args.name else "no lab is up")
+        print_lines(f"lab {args.name} is not up" if args.name else "no lab is up")
     return 0 if found or not args.name else 1
 
 

@@ -1,4 +1,4 @@
-"""``labconsole metrics``: what a store holds, for Prometheus and Grafana. docs/metrics.md."""
+"""``labconsole metrics``: metrics of a store for Prometheus and Grafana. docs/metrics.md."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 from labconsole.cli.commands import About
 from labconsole.cli.options import add_common
-from labconsole.cli.output import complain
+from labconsole.cli.output import print_error
 
 about = About(
     130,
@@ -20,18 +20,20 @@ about = About(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser, "--store")
     parser.add_argument(
-        "--listen", default="127.0.0.1:9477", metavar="WHERE",
+        "--listen",
+        default="127.0.0.1:9477",
+        metavar="WHERE",
         help="loopback address, which every user of this machine can read, or unix:PATH for a socket that only you "
         "can open (default: 127.0.0.1:9477)",
-    )  # fmt: skip
+    )
     parser.add_argument("--once", action="store_true", help="print them once instead of serving them")
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when it is told to end."""
+    """Serve until stopped, then return 0."""
     from labconsole.api.metrics import StoreMetrics
     from labconsole.api.metrics_server import exposition, served
     from labconsole.store.open import open_store
@@ -44,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
         ending = {signal.SIGINT, signal.SIGTERM}
         signal.pthread_sigmask(signal.SIG_BLOCK, ending)
         with served(args.listen, "--listen", metrics) as place:
-            complain(f"metrics of {store.name}: {place}")
+            print_error(f"metrics of {store.name}: {place}")
             ended = signal.sigwait(ending)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ending)
     return 0 if ended == signal.SIGTERM else 130

@@ -1,4 +1,4 @@
-"""``labconsole report``: figures, tables and one page for a reviewer, out of the store. docs/report.md."""
+"""``labconsole report``: figures, tables and one page for a reviewer, from the store. docs/report.md."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from labconsole.api.file_kinds import is_plan
 from labconsole.cli.commands import About
 from labconsole.cli.options import add_common, comma_separated
-from labconsole.cli.output import complain, json_line, plain_lines
+from labconsole.cli.output import print_error, print_json_line, print_lines
 from labconsole.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,17 +28,19 @@ about = About(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser, "--store", "--json")
     parser.add_argument("filter", nargs="*", metavar="FILTER", help="use only runs that match all of these words")
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="directory to write files to (default: show in the terminal)"
     )
     parser.add_argument(
-        "--bundle", type=Path, metavar="FILE.tar.gz",
+        "--bundle",
+        type=Path,
+        metavar="FILE.tar.gz",
         help="pack the report with its runs, series, plans, inventory and versions, so that `labconsole verify` can "
         "check it anywhere",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--hosts",
         type=Path,
@@ -49,41 +51,51 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--terminal", action="store_true", help="also show the report in the terminal when --out is given"
     )
     parser.add_argument(
-        "--formats", type=comma_separated, metavar="A,B",
+        "--formats",
+        type=comma_separated,
+        metavar="A,B",
         help="with --out: svg, pdf, png, csv, md, tex, html (default: all)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--plan", action="append", metavar="NAME|FILE",
+        "--plan",
+        action="append",
+        metavar="NAME|FILE",
         help="use runs of plans with this name, or of exactly the plan in this .yaml file; may be repeated",
-    )  # fmt: skip
+    )
     parser.add_argument("--platforms", type=comma_separated, metavar="A,B", help="use only these platforms")
     parser.add_argument("--testbed", metavar="NAME", help="use only runs of this testbed")
     parser.add_argument(
-        "--select-by-outcome", action="store_true",
+        "--select-by-outcome",
+        action="store_true",
         help="allow FILTER to select runs by outcome; page, captions and manifest then say so",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--pool", type=comma_separated, metavar="A,B",
+        "--pool",
+        type=comma_separated,
+        metavar="A,B",
         help="average runs even if these differ: duration, testbed, fingerprint, kernel, hypervisor, generator, method",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--margin", metavar="RATIO", help="largest difference that does not matter, such as 2%% (default: the plan's)"
     )
     parser.add_argument(
-        "--reference", metavar="PAPER",
+        "--reference",
+        metavar="PAPER",
         help="show a paper's published tables next to these: schlosser, mattos, quetier or adamczyk",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--reference-map", type=comma_separated, metavar="OWN=THEIRS",
+        "--reference-map",
+        type=comma_separated,
+        metavar="OWN=THEIRS",
         help="platforms that have other names in the paper, such as qemu-virtio=KVM,vmw=VM-E1000",
-    )  # fmt: skip
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when it is made. In the terminal, or into the files of --out, whose names it prints."""
-    from labconsole.experiments.kinds import outside_hashes
-    from labconsole.report.files import require, write
-    from labconsole.report.gathering import gather
+    """Make the report and return 0. Prints to the terminal, or writes the files of --out and prints their names."""
+    from labconsole.experiments.kinds import find_plugin_hashes
+    from labconsole.report.files import require, write_report
+    from labconsole.report.loading import load_report
     from labconsole.store.open import open_store
 
     formats = _formats(args)
@@ -93,23 +105,23 @@ def run(args: argparse.Namespace) -> int:
         require(formats)
     request = _request(args)
     with open_store(args.store, write=False) as store:
-        made = gather(
+        made = load_report(
             request,
             store,
             _units(args),
             place=str(args.store or "the default store"),
-            on_unreadable=complain,
-            **({} if args.bundle is not None else {"outside": outside_hashes}),
+            on_unreadable=print_error,
+            **({} if args.bundle is not None else {"outside": find_plugin_hashes}),
         )
     for failure in made.failures:
-        complain(failure)
+        print_error(failure)
     if args.json:
         for line in _objects(made):
-            json_line(line)
+            print_json_line(line)
     if args.out is not None:
-        written = write(made, args.out, formats)
+        written = write_report(made, args.out, formats)
         if not args.json:
-            plain_lines(*map(str, written))
+            print_lines(*map(str, written))
     if args.bundle is not None:
         _bundle(args, request, made)
     if args.terminal or (args.out is None and args.bundle is None and not args.json):
@@ -120,18 +132,18 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _units(args: argparse.Namespace) -> list[Unit]:
-    """Of other packages, none in a bundle: who verifies it may not have them."""
+    """The report's units. A bundle gets none of other packages, which its verifier may not have."""
     from labconsole import plugins
-    from labconsole.experiments.units import OUTSIDE, report_units
+    from labconsole.experiments.units import ENTRY_POINT_GROUP, report_units
 
-    left_out = plugins.outside(OUTSIDE) if args.bundle is not None else []
+    left_out = plugins.find_external_names(ENTRY_POINT_GROUP) if args.bundle is not None else []
     if left_out:
-        complain(f"left out, because others could not make it again: plug-in {', '.join(left_out)}")
+        print_error(f"left out, because others could not make it again: plug-in {', '.join(left_out)}")
     return report_units(outside=args.bundle is None)
 
 
 def _request(args: argparse.Namespace) -> ReportRequest:
-    """What the options ask for. Raises ConfigError."""
+    """Build the request from the options. Raises ConfigError."""
     from labconsole.api.plan_files import refuse_twice
     from labconsole.model.plan.loader import load_plan
     from labconsole.report.request import ReportRequest
@@ -148,7 +160,7 @@ def _request(args: argparse.Namespace) -> ReportRequest:
     return ReportRequest(
         filter=tuple(args.filter),
         plan_names=tuple(names),
-        plan_files=tuple(sorted(files, key=lambda path: path.name)),  # the order in which a bundle has them
+        plan_files=tuple(sorted(files, key=lambda path: path.name)),  # the order in a bundle
         platforms=None if args.platforms is None else tuple(args.platforms),
         testbed=args.testbed,
         select_by_outcome=args.select_by_outcome,
@@ -160,7 +172,7 @@ def _request(args: argparse.Namespace) -> ReportRequest:
 
 
 def _bundle(args: argparse.Namespace, request: ReportRequest, made: Report) -> None:
-    """``report --bundle FILE``: the report and all that it rests on, for `labconsole verify FILE` elsewhere."""
+    """``report --bundle FILE``: save the report and everything it rests on, for `labconsole verify FILE` elsewhere."""
     from labconsole.bundle.pack import PLANS_SOUGHT, write_bundle
     from labconsole.store.open import open_store
 
@@ -168,9 +180,9 @@ def _bundle(args: argparse.Namespace, request: ReportRequest, made: Report) -> N
         missing = write_bundle(args.bundle, request, made, store, hosts=args.hosts)
     for what in missing:
         hint = f" ({PLANS_SOUGHT})" if what.startswith("plan ") else ""
-        complain(f"not found, so the bundle does not contain it: {what}{hint}")
+        print_error(f"not found, so the bundle does not contain it: {what}{hint}")
     if not args.json:
-        plain_lines(str(args.bundle))
+        print_lines(str(args.bundle))
 
 
 def _formats(args: argparse.Namespace) -> tuple[str, ...]:
@@ -194,5 +206,8 @@ def _objects(made: Report) -> Iterable[dict[str, Any]]:
     for kind in made.findings:
         for finding in kind.found:
             yield {
-                "finding": kind.kind, "claim": kind.claims, "sentence": finding.sentence, "run_ids": finding.run_ids,
-            }  # fmt: skip
+                "finding": kind.kind,
+                "claim": kind.claims,
+                "sentence": finding.sentence,
+                "run_ids": finding.run_ids,
+            }

@@ -1,4 +1,4 @@
-"""``labconsole run``: one design point, now."""
+"""``labconsole run``: measure one design point now."""
 
 from __future__ import annotations
 
@@ -12,45 +12,50 @@ from labconsole.cli.options import (
     hosts_path,
     naming_options,
     number,
-    request_from,
+    parse_request,
     whole_number,
 )
-from labconsole.cli.output import json_line, plain_lines
+from labconsole.cli.output import print_json_line, print_lines
 from labconsole.errors import Aborted, ConfigError
 
 about = About(40, "measure one design point")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser, "--hosts", "--store", "--json", "--take-over")
     add_configuration(parser)
     parser.add_argument(
-        "--target", default="10Mbit", metavar="RATE",
+        "--target",
+        default="10Mbit",
+        metavar="RATE",
         help="bandwidth on the wire per source, such as 100Mbit, max, or 1ns: a delay of 1 ns (default: 10Mbit)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--background", default="none", metavar="KIND",
+        "--background",
+        default="none",
+        metavar="KIND",
         help="load on a second guest: idle, light, heavy, forwarding-50, forwarding-95 (default: none)",
-    )  # fmt: skip
+    )
     parser.add_argument("--duration", type=number, default=10.0, metavar="S", help="seconds of traffic (default: 10)")
     parser.add_argument(
         "--repetitions", type=whole_number, default=1, metavar="N", help="number of repetitions (default: 1)"
     )
     add_shared(parser, "--generator", "--observe", "--drop-reasons", "--packet-times")
     parser.add_argument(
-        "--telemetry", action="store_true",
+        "--telemetry",
+        action="store_true",
         help="tell what packets cost the UUT's processors and why its kernel dropped some; such a run enters no mean",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--dry-run", action="store_true", help="print the commands that would set up the platform, and change nothing"
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when it was measured, 1 when a run is invalid."""
+    """Return 0 if it was measured, 1 if a run is invalid."""
     from labconsole.api.testbed import load_testbed, open_session
-    from labconsole.cli.drive import drive, narrator, show_set_ups
+    from labconsole.cli.session_runner import build_narrator, run_session, show_set_ups
     from labconsole.cli.text.runs import run_lines
     from labconsole.engine.live.events import Event, TrialFinished
     from labconsole.engine.testbed import Testbed
@@ -60,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.dry_run:
         inventory = load_inventory(hosts_path(args.hosts))
-        show_set_ups([request_from(args, inventory)], inventory, as_json=args.json)
+        show_set_ups([parse_request(args, inventory)], inventory, as_json=args.json)
         return 0
     if args.telemetry and args.drop_reasons is not None:
         raise ConfigError(
@@ -69,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
     inventory, store = load_testbed(
         hosts_path(args.hosts), args.store, drop_reasons=args.drop_reasons, packet_times=args.packet_times
     )
-    request = request_from(args, inventory)
+    request = parse_request(args, inventory)
 
     async def work(session: Testbed[RunStore]) -> int:
         role: Role = "telemetry" if args.telemetry else "measured"
@@ -81,11 +86,11 @@ def run(args: argparse.Namespace) -> int:
     def show(event: Event) -> None:
         if isinstance(event, TrialFinished):
             if args.json:
-                json_line(event.record.to_json())
+                print_json_line(event.record.to_json())
             else:
-                plain_lines(*run_lines(event.record, saved=event.saved))
+                print_lines(*run_lines(event.record, saved=event.saved))
 
     session = open_session(inventory, store)
     session.check_background(request)
     with naming_options():
-        return drive(session, session.nodes_of(request), work, [show, narrator(args)])
+        return run_session(session, session.nodes_of(request), work, [show, build_narrator(args)])

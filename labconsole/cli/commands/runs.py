@@ -1,4 +1,4 @@
-"""``labconsole runs``: what is saved and noted, out of the store as a file, and back in without doubles."""
+"""``labconsole runs``: list, annotate, export and import saved runs without duplicates."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from labconsole.api.file_kinds import is_bundle, is_store
 from labconsole.cli.commands import About
 from labconsole.cli.options import ONE_OR_MORE, add_common
-from labconsole.cli.output import answer, complain, json_line, plain_lines
+from labconsole.cli.output import answer, print_error, print_json_line, print_lines
 from labconsole.errors import ConfigError, StoreError
 from labconsole.store import exporters
 
@@ -23,17 +23,21 @@ about = About(100, "list, show, annotate, export or import saved runs")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser, "--store", "--json")
     parser.add_argument(
-        "action", nargs="?", choices=("list", "show", "note", "export", "import"), default="list",
+        "action",
+        nargs="?",
+        choices=("list", "show", "note", "export", "import"),
+        default="list",
         help="action (default: list)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "what", nargs="?",
+        "what",
+        nargs="?",
         help="show, note: a run's id or the beginning of one; import: a file written by export or by report "
         "--bundle, or another store; records that are already stored are skipped",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "text",
         nargs="?",
@@ -48,14 +52,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="list, export: filter as in the console, such as 'platform=raw size=64 verdict!=invalid'",
     )
     parser.add_argument(
-        "--format", choices=exporters.names(),
+        "--format",
+        choices=exporters.names(),
         help="export: format, by run or by table row (default: from the file name, else jsonl)",
-    )  # fmt: skip
+    )
     parser.add_argument("--out", type=Path, metavar="FILE", help="export: file to write (default: stdout)")
 
 
 def run(args: argparse.Namespace) -> int:
-    """1 when an import had to leave something out."""
+    """Return 1 if an import had to leave something out."""
     from labconsole.store.open import open_store
 
     _refuse_strays(args)
@@ -76,9 +81,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _refuse_strays(args: argparse.Namespace) -> None:
     needed = {
-        "show": "a run's id", "note": "a run's id",
+        "show": "a run's id",
+        "note": "a run's id",
         "import": "a file of JSON lines, a bundle, or another store",
-    }.get(args.action)  # fmt: skip
+    }.get(args.action)
     if needed and not args.what:
         raise ConfigError(f"runs {args.action} needs {needed}")
     if args.text is not None and args.action != "note":
@@ -93,7 +99,7 @@ def _refuse_strays(args: argparse.Namespace) -> None:
 
 
 def _chosen(store: RunStore, args: argparse.Namespace, *, limit: int | None = None) -> list[RunSummary]:
-    """The runs that ``--where`` means, newest first."""
+    """The runs that ``--where`` selects, newest first."""
     from labconsole.model.query import QueryError, parse_query
 
     if args.where is None:
@@ -111,13 +117,13 @@ def _list(store: RunStore, args: argparse.Namespace) -> None:
 
     chosen = _chosen(store, args, limit=args.limit)
     if not args.json:
-        plain_lines(*(runs_table(chosen) if chosen or args.where is None else ["no saved run matches"]))
+        print_lines(*(runs_table(chosen) if chosen or args.where is None else ["no saved run matches"]))
         return
     for summary in chosen:
         try:
-            json_line(exported(store.get(summary.run_id), store.note(summary.run_id)))
+            print_json_line(exported(store.get(summary.run_id), store.note(summary.run_id)))
         except StoreError as exc:
-            _left_out(exc)
+            _warn_skipped(exc)
 
 
 def _show(store: RunStore, args: argparse.Namespace) -> None:
@@ -139,9 +145,9 @@ def _note(store: RunStore, args: argparse.Namespace) -> None:
         store.set_note(args.what, args.text, author=operator_name())
     note = store.note(args.what)
     if args.json:
-        json_line({"run_id": store.get(args.what).run_id, "note": None if note is None else note.to_json()})
+        print_json_line({"run_id": store.get(args.what).run_id, "note": None if note is None else note.to_json()})
     else:
-        plain_lines(*(note_lines(note) or ["no note"]))
+        print_lines(*(note_lines(note) or ["no note"]))
 
 
 def _import(store: RunStore, args: argparse.Namespace) -> int:
@@ -153,9 +159,9 @@ def _import(store: RunStore, args: argparse.Namespace) -> int:
         with open_store(args.what, write=False, foreign=True) as source:
             return _merge(source, store, args)
     if is_bundle(args.what):
-        from labconsole.bundle.verify import as_store
+        from labconsole.bundle.verify import open_as_store
 
-        with as_store(Path(args.what)) as source:
+        with open_as_store(Path(args.what)) as source:
             return _merge(source, store, args)
     result = import_records(store, read_jsonl(Path(args.what)), refusing=True)
     answer(_flat(result), [_imported(result)], as_json=args.json)
@@ -167,32 +173,27 @@ ONE_OF = {"series": "series", "notes": "note", "calibrations": "calibration"}
 
 def _flat(result: ImportResult | MergeResult) -> dict[str, int]:
     """What was imported, by name: experiments of each kind on a line with the others."""
-    from dataclasses import asdict
-
-    told: dict[str, int] = {}
-    for name, count in asdict(result).items():
-        told |= count if isinstance(count, dict) else {name: count}
-    return told
+    return result.to_json()
 
 
 def _imported(result: ImportResult | MergeResult) -> str:
-    """The same in words."""
+    """The same numbers as a sentence."""
     from labconsole.model.record.kinds import record_kinds
 
     one_of = ONE_OF | {kind.plural: kind.name for kind in record_kinds().values()}
-    words = [f"{result.added} run{'' if result.added == 1 else 's'} added", f"{result.present} already stored"]
+    parts = [f"{result.added} run{'' if result.added == 1 else 's'} added", f"{result.present} already stored"]
     for name, count in _flat(result).items():
         if count and name in one_of:
-            words.append(f"{count} {one_of[name] if count == 1 else name} imported")
-    return ", ".join(words)
+            parts.append(f"{count} {one_of[name] if count == 1 else name} imported")
+    return ", ".join(parts)
 
 
 def _merge(source: RunStore, store: RunStore, args: argparse.Namespace) -> int:
     from labconsole.store.exchange.merging import merge
 
-    result = merge(source, store, _left_out)
-    words = _imported(result) + (f", {result.left_out} left out" if result.left_out else "")
-    answer(_flat(result), [words], as_json=args.json)
+    result = merge(source, store, _warn_skipped)
+    sentence = _imported(result) + (f", {result.left_out} left out" if result.left_out else "")
+    answer(_flat(result), [sentence], as_json=args.json)
     return 1 if result.left_out else 0
 
 
@@ -201,9 +202,9 @@ def _export(store: RunStore, args: argparse.Namespace) -> None:
 
     chosen = None if args.where is None else _chosen(store, args)
     if chosen == []:
-        complain("no saved run matches, so none is exported")
-    exporters.export(ChosenRuns(store, chosen, _left_out), args.format, args.out)
+        print_error("no saved run matches, so none is exported")
+    exporters.export(ChosenRuns(store, chosen, _warn_skipped), args.format, args.out)
 
 
-def _left_out(problem: StoreError) -> None:
-    complain(f"left out: {problem}")
+def _warn_skipped(problem: StoreError) -> None:
+    print_error(f"left out: {problem}")

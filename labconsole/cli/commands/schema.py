@@ -1,4 +1,4 @@
-"""``labconsole schema``: the JSON Schema of a file that people write, for editors."""
+"""``labconsole schema``: the JSON Schema of a user-written file, for editors."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import argparse
 
 from labconsole.cli.commands import About
 from labconsole.cli.options import add_common
-from labconsole.cli.output import plain_lines
+from labconsole.cli.output import print_lines
 
 about = About(130, "print the JSON Schema of a file, for editors")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser)
     parser.add_argument(
         "file", choices=("hosts", "plan", "settings"), help="which file: hosts.yaml, a plan or settings.yaml"
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print it."""
+    """Print the schema."""
     import json
 
     from labconsole.model.plan.file import PlanFile
@@ -28,5 +28,5 @@ def run(args: argparse.Namespace) -> int:
     from labconsole.tui.console.settings import Settings
 
     schemas = {"hosts": hosts_schema, "plan": PlanFile.model_json_schema, "settings": Settings.model_json_schema}
-    plain_lines(json.dumps(schemas[args.file](), indent=2))
+    print_lines(*json.dumps(schemas[args.file](), indent=2).split("\n"))
     return 0

@@ -15,10 +15,10 @@ from labconsole.cli.options import (
     hosts_path,
     naming_options,
     number,
-    request_from,
+    parse_request,
     whole_number,
 )
-from labconsole.cli.output import answer, json_line, plain_lines
+from labconsole.cli.output import answer, print_json_line, print_lines
 from labconsole.errors import Aborted, ConfigError, MeasurementError
 
 if TYPE_CHECKING:
@@ -48,20 +48,25 @@ about = About(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser, "--hosts", "--store", "--json")
     add_configuration(parser)
     parser.add_argument("--background", default="none", help="load on a second guest, as in run (default: none)")
     parser.add_argument(
-        "--goals", type=comma_separated, default=["ndr"], metavar="A,B",
+        "--goals",
+        type=comma_separated,
+        default=["ndr"],
+        metavar="A,B",
         help="goals: ndr, pdr-X%% such as pdr-0.5%%, rfc2544, tst009; further tests: frame-loss, back-to-back, "
         "latency (default: ndr)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--trial-duration", type=number, metavar="S",
+        "--trial-duration",
+        type=number,
+        metavar="S",
         help="duration of one trial and of the longest burst (default: the goal's; frame loss 60 s, a burst 2 s, "
         "latency 120 s)",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--duration-sum",
         type=number,
@@ -72,9 +77,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--width", type=number, metavar="RATIO", help="relative width of the final bounds (default: the goal's)"
     )
     parser.add_argument(
-        "--repetitions", type=whole_number, dest="times", metavar="N",
+        "--repetitions",
+        type=whole_number,
+        dest="times",
+        metavar="N",
         help="repetitions of back-to-back and latency (default: RFC 2544's 50 and 20)",
-    )  # fmt: skip
+    )
     parser.add_argument("--max-trials", type=whole_number, metavar="N", help="maximum number of trials (default: 2000)")
     add_shared(parser, "--generator", "--observe", "--take-over")
     parser.add_argument("--list", action="store_true", help="list the stored searches and exit")
@@ -83,11 +91,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when every goal has a lower bound and all ended well, 1 when not."""
+    """Return 0 if every goal has a lower bound and all ended well, else 1."""
     if args.list or args.show:
         return _stored(args)
     from labconsole.api.testbed import load_testbed, open_session
-    from labconsole.cli.drive import drive
+    from labconsole.cli.session_runner import run_session
     from labconsole.cli.text.runs import run_row
     from labconsole.cli.text.searches import search_lines
     from labconsole.engine.execution.execution import PlanExecution
@@ -98,25 +106,25 @@ def run(args: argparse.Namespace) -> int:
     from labconsole.model.plan.one_search import one_search, search_purpose
     from labconsole.model.record.search import SearchRecord
 
-    asked = _asked(args)
+    search = _parse_search(args)
     inventory, store = load_testbed(hosts_path(args.hosts), args.store)
-    request = request_from(args, inventory)
+    request = parse_request(args, inventory)
     try:
-        check_search(asked, request, inventory)
+        check_search(search, request, inventory)
     except ConfigError as exc:
-        raise exc if exc.key not in _OPTIONS else _of_option(exc) from None
-    plan = one_search(request, asked, inventory)
+        raise exc if exc.key not in _OPTIONS else _name_option(exc) from None
+    plan = one_search(request, search, inventory)
     session = open_session(inventory, store)
 
     def on_step(progress: StepProgress) -> None:
         if progress.last is not None:
             sys.stderr.write(run_row(progress.last) + "\n")
             if args.json:
-                json_line(progress.last.to_json())
+                print_json_line(progress.last.to_json())
 
     async def work(session: Testbed[RunStore]) -> int:
         session.check_now(request)
-        # A new search at every call, which nothing resumes: what is to be resumed stands in a plan.
+        # Every call makes a new search that nothing resumes; only a plan can be resumed.
         execution = PlanExecution(plan, session, on_step=on_step, salt=utc_now())
         (outcome,) = await PlanRunner(
             [execution], session, take_over=args.take_over, purpose=search_purpose(plan)
@@ -130,20 +138,20 @@ def run(args: argparse.Namespace) -> int:
         return 1 if record.status == "failed" or any(found.lower_bound_pps is None for found in record.goals) else 0
 
     with naming_options():
-        return drive(session, session.nodes_of(request), work, [])
+        return run_session(session, session.nodes_of(request), work, [])
 
 
-def _of_option(exc: ConfigError) -> ConfigError:
-    """The same complaint about the option by which the key was given."""
+def _name_option(exc: ConfigError) -> ConfigError:
+    """The same error, naming the option that set the key."""
     return ConfigError(exc.message, key=_OPTIONS[exc.key or ""], value=exc.value, allowed=exc.allowed)
 
 
-def _asked(args: argparse.Namespace) -> Search:
-    """What the command line asks for, in a plan's words. Raises ConfigError naming the option."""
-    from labconsole.model.plan.one_search import asked_search
+def _parse_search(args: argparse.Namespace) -> Search:
+    """Build the search from the command line, in the form of a plan. Raises ConfigError naming the option."""
+    from labconsole.model.plan.one_search import build_search
 
     try:
-        return asked_search(
+        return build_search(
             args.goals,
             trial_s=args.trial_duration,
             duration_sum_s=args.duration_sum,
@@ -153,13 +161,15 @@ def _asked(args: argparse.Namespace) -> Search:
         )
     except ConfigError as exc:
         raise ConfigError(
-            exc.message.replace("duration_sum_s", "--duration-sum"), key=_OPTIONS.get(exc.key or "", "--goals"),
-            value=exc.value, allowed=exc.allowed,
-        ) from None  # fmt: skip
+            exc.message.replace("duration_sum_s", "--duration-sum"),
+            key=_OPTIONS.get(exc.key or "", "--goals"),
+            value=exc.value,
+            allowed=exc.allowed,
+        ) from None
 
 
 def _stored(args: argparse.Namespace) -> int:
-    """``search --list`` and ``search --show ID``: what was found before, of every testbed in the store."""
+    """``search --list`` and ``search --show ID``: earlier searches of every testbed in the store."""
     from labconsole.cli.text.searches import search_lines, searches_table
     from labconsole.model.record.kinds.search import KIND as SEARCH
     from labconsole.store.open import open_store
@@ -168,7 +178,7 @@ def _stored(args: argparse.Namespace) -> int:
         records = [store.experiment(SEARCH, args.show)] if args.show else store.experiments(SEARCH)
     if args.json:
         for record in records:
-            json_line({"search": record.to_json()})
+            print_json_line({"search": record.to_json()})
     else:
-        plain_lines(*(search_lines(records[0], trials=True) if args.show else searches_table(records)))
+        print_lines(*(search_lines(records[0], trials=True) if args.show else searches_table(records)))
     return 0

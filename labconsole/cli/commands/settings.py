@@ -1,4 +1,4 @@
-"""``labconsole settings``: where the console's settings file is, what it says now, what it can say."""
+"""``labconsole settings``: the location, values and possible keys of the console's settings file."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 
 from labconsole.cli.commands import About
 from labconsole.cli.options import add_common
-from labconsole.cli.output import json_line, plain_lines
+from labconsole.cli.output import print_json_line, print_lines
 
 about = About(140, "show where the console's settings file is and what it can contain")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser, "--json")
     parser.add_argument("--keys", action="store_true", help="list every key with the name used in a keymap")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Raises ConfigError when the file is wrong: this is also how one checks it."""
+    """Show the settings. Raises ConfigError if the file is wrong, so the command also checks it."""
     import json
 
     from labconsole.tui.app import places
@@ -38,9 +38,9 @@ def run(args: argparse.Namespace) -> int:
         ]
         if args.json:
             for row in rows:
-                json_line(row)
+                print_json_line(row)
         else:
-            plain_lines(*_key_lines(rows))
+            print_lines(*_key_lines(rows))
         return 0
     path = settings_path()
     fields = {
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         for name, field in Settings.model_fields.items()
     }
     if args.json:
-        json_line({"file": str(path), "exists": path.exists(), "settings": fields})
+        print_json_line({"file": str(path), "exists": path.exists(), "settings": fields})
         return 0
     state = "read" if path.exists() else "does not exist; every setting has its default"
     lines = [f"{path} ({state})", ""]
@@ -65,15 +65,15 @@ def run(args: argparse.Namespace) -> int:
         "`labconsole settings --keys` lists the key bindings; `labconsole schema settings` prints a schema "
         "for editors.",
     ]
-    plain_lines(*lines)
+    print_lines(*lines)
     return 0
 
 
 def _typed(key: str) -> str:
-    """A key as a keymap can have it, and as it is on the keyboard where that is the same."""
-    from labconsole.tui.parts.action import key_word
+    """A key as a keymap spells it, or its label on the keyboard if a keymap accepts that."""
+    from labconsole.tui.parts.action import display_key
 
-    word = key_word(key)
+    word = display_key(key)
     return word if len(word) == 1 and word != "," and word.isascii() else key
 
 

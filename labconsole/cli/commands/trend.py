@@ -1,4 +1,4 @@
-"""``labconsole trend``: results over occasions, where they change, and what else changed then. docs/compare.md."""
+"""``labconsole trend``: results over occasions, their changes, and what else changed then. docs/compare.md."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from labconsole.api.file_kinds import is_plan
 from labconsole.cli.commands import About
 from labconsole.cli.options import add_common
-from labconsole.cli.output import complain, json_line, plain_lines
+from labconsole.cli.output import print_error, print_json_line, print_lines
 from labconsole.errors import ConfigError
 
 about = About(
@@ -21,7 +21,7 @@ about = About(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser, "--store", "--json")
     parser.add_argument("plan", help="name of the plan, without an occasion, or its file")
     parser.add_argument(
@@ -34,10 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when it is made."""
-    from labconsole.api.trends import trends_of
+    """Return 0 on success."""
+    from labconsole.api.trends import load_plan_trends
     from labconsole.report.selection import parse_filter, parse_margin
-    from labconsole.report.trend_tables import tables, to_object
+    from labconsole.report.trend_tables import build_json_object, build_tables
     from labconsole.store.open import open_store
 
     if args.json and args.markdown:
@@ -49,20 +49,23 @@ def run(args: argparse.Namespace) -> int:
         loaded = load_plan(Path(plan))
         plan, margin_ratio = loaded.name, margin_ratio or loaded.margin_ratio
     with open_store(args.store, write=False) as store:
-        trends = trends_of(plan, query, store, on_unreadable=complain, tell=complain, margin_ratio=margin_ratio)
+        trends = load_plan_trends(
+            plan, query, store, on_unreadable=print_error, tell=print_error, margin_ratio=margin_ratio
+        )
     if not trends:
-        complain(f"no occasion of {plan} is complete")
+        print_error(f"no occasion of {plan} is complete")
     if args.json:
         for each in trends:
-            json_line(to_object(each))
+            print_json_line(build_json_object(each))
     elif args.markdown:
         from labconsole.cli.text.trends import occasion_lines
         from labconsole.report.tables import to_markdown
-        from labconsole.text.harmless import markdown_text
+        from labconsole.text.sanitize import escape_markdown
 
-        for table in tables(trends):
-            plain_lines(to_markdown(table))
-        plain_lines(*(f"{markdown_text(line)}\n" for line in occasion_lines(trends)))
+        for table in build_tables(trends):
+            print_lines(*to_markdown(table).split("\n"))
+        for line in occasion_lines(trends):
+            print_lines(escape_markdown(line), "")
     else:
         from labconsole.cli.text.trends import show
 

@@ -1,5 +1,7 @@
-"""``labconsole verify``: every derived number in a store, computed again from the raw counts beside it; every verdict
-judged again, as far as its record says by what; every two facts that cannot both be true.
+"""``labconsole verify``: recompute a store's derived numbers and verdicts, and look for contradictions.
+
+Every derived number is recomputed from the raw counts in its record. Every verdict is judged again, as far as its
+record has the reasons. Every two facts that cannot both be true are reported.
 """
 
 from __future__ import annotations
@@ -32,16 +34,19 @@ about = About(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser, "--store", "--json")
     parser.add_argument(
-        "bundle", nargs="?", type=Path, metavar="FILE.tar.gz",
+        "bundle",
+        nargs="?",
+        type=Path,
+        metavar="FILE.tar.gz",
         help="a file written by report --bundle: check its files, verify its records, make its report again",
-    )  # fmt: skip
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when everything follows and nothing contradicts, else 1; 1 when one is unreadable."""
+    """Return 0 if everything follows and nothing contradicts, else 1; also 1 if a record is unreadable."""
     if args.bundle is not None:
         return _verify_bundle(args)
     from labconsole.bundle.examination import Examination, columns, experiment_columns
@@ -67,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
         searches: list[SearchRecord] = []
         there: Counter[str] = Counter()
         for kind in record_kinds().values():
-            for repeated, other in store.listed_experiments(kind, unreadable.append):
+            for repeated, other in store.iterate_experiments(kind, unreadable.append):
                 if kind is SEARCH:
                     searches.append(other)
                 else:
@@ -101,12 +106,10 @@ def _verdict(differences: int) -> str:
 
 
 def _verify_bundle(args: argparse.Namespace) -> int:
-    """``labconsole verify FILE``: 0 when the files are those of the manifest and everything in them follows.
+    """``labconsole verify FILE``: 0 if the files match the manifest and everything in them follows.
 
-    The commands of its plans are shown, and are no difference: nothing here runs them.
+    Shows the commands of its plans, which are no difference: nothing here runs them.
     """
-    from dataclasses import asdict
-
     from labconsole.bundle.verify import check
 
     if args.store is not None:
@@ -121,7 +124,7 @@ def _verify_bundle(args: argparse.Namespace) -> int:
     word = "everything follows from the raw counts" if not differences else f"{differences} differences"
     for each in found.commands:
         answer(
-            asdict(each),
+            each.to_json(),
             [f"{each.plan}: {each.when} command, run on the operator's machine when the plan is run: {each.command}"],
             as_json=args.json,
         )
@@ -147,10 +150,8 @@ def _not_judged(found: Counter[str]) -> dict[str, object]:
 
 
 def _unjudged(found: Counter[str]) -> list[str]:
-    return [f"not judged in {counted(records, 'record')}: {words}" for words, records in sorted(found.items())]
+    return [f"not judged in {counted(records, 'record')}: {reason}" for reason, records in sorted(found.items())]
 
 
 def _tell(run_id: str, found: Discrepancy, *, as_json: bool) -> None:
-    from dataclasses import asdict
-
-    answer({"run_id": run_id, **asdict(found)}, [f"{run_id}  {found.where}: {found.sentence}"], as_json=as_json)
+    answer({"run_id": run_id, **found.to_json()}, [f"{run_id}  {found.where}: {found.sentence}"], as_json=as_json)

@@ -1,13 +1,13 @@
-"""Advice on a plan as plain lines of text: a row for each configuration, and what it could show."""
+"""Advice on a plan as plain lines of text: a row for each configuration, and the changes it could show."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from labconsole.cli.text.replay import minutes
+from labconsole.cli.text.replay import format_h_mm_ss
 from labconsole.cli.text.runs import DASH
 from labconsole.engine.execution.advice import ConfigurationAdvice, Dimension, PlanAdvice
-from labconsole.engine.execution.set_up_course import beside_words
+from labconsole.engine.execution.set_up_tracker import describe_background
 from labconsole.experiments.advice import CHANGES_RATIO, GuestsAdvice, QuantityAdvice
 from labconsole.measure.statistics.components import MOST_SET_UPS
 from labconsole.model.plan.plan import Plan
@@ -15,7 +15,7 @@ from labconsole.model.plan.plan import Plan
 WIDTHS = (8, 8, 8, 8, 8, 9, 9)
 NEW_PLAN = "completed blocks keep their repetitions; to change repetitions, start a new plan"
 NONE_FOUND = "none"
-NONE_FOUND_WORDS = "between none: the means of set-ups differ no more than the trials of one make likely"
+NO_SPREAD_FOUND = "between none: the means of set-ups differ no more than the trials of one make likely"
 MANY, UNKNOWN = f"> {MOST_SET_UPS}", "unknown"
 
 
@@ -29,19 +29,20 @@ def advice_lines(plan: Plan, found: PlanAdvice) -> list[str]:
     ]
     lines += [_row(each) for each in found.each]
     lines += [
-        *_explained(each.spread.variance_between for each in found.each),
+        *_explain(each.spread.variance_between for each in found.each),
         "",
         "smallest change between two platforms that is detected with 80 % power, alone / as one of all claims:",
     ]
     lines += [
-        f"{_name(each):34}{_shown(each.as_planned)}; {_shown(each.as_advised)}" for each in found.each
-    ]  # fmt: skip
+        f"{_name(each):34}{_format_dimension(each.as_planned)}; {_format_dimension(each.as_advised)}"
+        for each in found.each
+    ]
     lines += [f"{_name(each)}: point {point} is left out: {why}" for each in found.each for point, why in each.left_out]
     lines += [f"not advised: {why}" for why in found.refused]
     lines += [
         "",
         f"set_ups: {found.set_ups}, repetitions: {found.repetitions} is enough for all of them and takes about "
-        f"{minutes(found.total_s)} plus the pilot",
+        f"{format_h_mm_ss(found.total_s)} plus the pilot",
     ]
     if found.repetitions > plan.repetitions:
         lines.append(NEW_PLAN)
@@ -49,7 +50,7 @@ def advice_lines(plan: Plan, found: PlanAdvice) -> list[str]:
 
 
 def guests_advice_lines(plan: Plan, found: GuestsAdvice) -> list[str]:
-    """The same of a plan of guests: what each quantity of each design point needs, and what shows which change."""
+    """Advice on a plan of guests: the needs of each quantity of each design point, and the changes they can show."""
     names = [f"{each.point}: {each.quantity}" for each in found.each]
     width = max(map(len, names))
     headings = zip(("stored", "between", "within", "set-up", "trials", "advised", "takes"), WIDTHS, strict=True)
@@ -64,23 +65,27 @@ def guests_advice_lines(plan: Plan, found: GuestsAdvice) -> list[str]:
         within = DASH if spread is None else _percent(spread.variance_within**0.5)
         between = each.sd_ratio**2 if spread is None else spread.variance_between
         lines.append(
-            f"{name:{width}}{f'{each.set_ups} × {each.repetitions:.3g}':>8} {_between(between):>8} {within:>8} "
+            f"{name:{width}}{f'{each.set_ups} × {each.repetitions:.3g}':>8} {_format_spread(between):>8} {within:>8} "
             f"{each.setup_s:>6.1f} s {each.trial_s:>6.1f} s {f'{advised.set_ups} × {advised.repetitions}':>9} "
-            f"{minutes(advised.total_s):>9}"
+            f"{format_h_mm_ss(advised.total_s):>9}"
         )
     lines += [
-        *_explained(0.0 if each.spread is None else each.spread.variance_between for each in found.each),
+        *_explain(0.0 if each.spread is None else each.spread.variance_between for each in found.each),
         "",
         "smallest change between two points of the same blocks that is detected with 80 % power, alone / as one of all "
         "claims:",
-        *(f"{name:{width}}  {_shown(each.as_planned)}; {_shown(each.as_advised)}"
-          for name, each in zip(names, found.each, strict=True)),
+        *(
+            f"{name:{width}}  {_format_dimension(each.as_planned)}; {_format_dimension(each.as_advised)}"
+            for name, each in zip(names, found.each, strict=True)
+        ),
         "",
         "set-ups of the advised repetitions that detect a change with 80 % power, alone:",
         f"{'':{width}}" + "".join(f"{_percent(change):>9}" for change in CHANGES_RATIO),
-        *(f"{name:{width}}" + "".join(f"{many:>9}" for many in _to_show(each))
-          for name, each in zip(names, found.each, strict=True)),
-    ]  # fmt: skip
+        *(
+            f"{name:{width}}" + "".join(f"{many:>9}" for many in _format_blocks_needed(each))
+            for name, each in zip(names, found.each, strict=True)
+        ),
+    ]
     lines += [f"not advised: {what}: {why}" for what, why in found.left_out]
     lines += [f"trials left out: {point}: {why}" for point, why in found.trials_left_out]
     unknown = len(found.without_time)
@@ -88,11 +93,13 @@ def guests_advice_lines(plan: Plan, found: GuestsAdvice) -> list[str]:
     lines += [
         "",
         f"set_ups: {found.set_ups}, repetitions: {found.repetitions} is enough for all that is advised on and takes "
-        f"about {minutes(found.total_s)}{without}",
+        f"about {format_h_mm_ss(found.total_s)}{without}",
     ]
-    asked = plan.of_guests
-    shared = asked is not None and any(point.crew is not None for point in asked.points)  # else set up for each trial
-    if asked is not None and shared and found.repetitions > asked.repetitions:
+    requested = plan.of_guests
+    shared = requested is not None and any(
+        point.crew is not None for point in requested.points
+    )  # else set up for each trial
+    if requested is not None and shared and found.repetitions > requested.repetitions:
         lines.append(NEW_PLAN)
     if any(each.spread is None for each in found.each):
         where = " in a new plan" if shared else ""
@@ -102,35 +109,36 @@ def guests_advice_lines(plan: Plan, found: GuestsAdvice) -> list[str]:
     return lines
 
 
-def _to_show(each: QuantityAdvice) -> list[str]:
+def _format_blocks_needed(each: QuantityAdvice) -> list[str]:
     if not each.to_show:
         return [UNKNOWN] * len(CHANGES_RATIO)
     return [MANY if many is None else str(many) for _, many in each.to_show]
 
 
 def _name(each: ConfigurationAdvice) -> str:
-    return f"{each.platform} {beside_words(each.background)}"
+    return f"{each.platform} {describe_background(each.background)}"
 
 
 def _row(each: ConfigurationAdvice) -> str:
     spread, advised = each.spread, each.advised
     return (
-        f"{_name(each):34}{f'{spread.set_ups} × {spread.repetitions:.3g}':>8} {_between(spread.variance_between):>8} "
-        f"{_percent(spread.variance_within**0.5):>8} {each.setup_s:>6.1f} s {each.trial_s:>6.1f} s "
-        f"{f'{advised.set_ups} × {advised.repetitions}':>9} {minutes(advised.total_s):>9}"
+        f"{_name(each):34}{f'{spread.set_ups} × {spread.repetitions:.3g}':>8} "
+        f"{_format_spread(spread.variance_between):>8} {_percent(spread.variance_within**0.5):>8} "
+        f"{each.setup_s:>6.1f} s {each.trial_s:>6.1f} s "
+        f"{f'{advised.set_ups} × {advised.repetitions}':>9} {format_h_mm_ss(advised.total_s):>9}"
     )
 
 
-def _between(variance: float) -> str:
-    """The root of a variance between set-ups. An estimate below zero has none, and says only that it is not above."""
+def _format_spread(variance: float) -> str:
+    """The root of a variance between set-ups. An estimate below zero has none, and only shows that it is not above."""
     return NONE_FOUND if variance < 0 else _percent(variance**0.5)
 
 
-def _explained(variances: Iterable[float]) -> list[str]:
-    return [NONE_FOUND_WORDS] if any(variance < 0 for variance in variances) else []
+def _explain(variances: Iterable[float]) -> list[str]:
+    return [NO_SPREAD_FOUND] if any(variance < 0 for variance in variances) else []
 
 
-def _shown(found: Dimension) -> str:
+def _format_dimension(found: Dimension) -> str:
     alone, all_claims = (
         UNKNOWN if ratio is None else _percent(ratio) for ratio in (found.smallest_ratio, found.of_family_ratio)
     )

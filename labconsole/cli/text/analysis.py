@@ -39,7 +39,7 @@ def analysis_lines(report: dict[str, Any]) -> list[str]:
 
 
 def _format_flows(found: dict[str, Any]) -> list[str]:
-    """Flows, those with most packets first; how they went over time is in the JSON."""
+    """Flows, those with most packets first; their time series is in the JSON."""
     lines = [f"flows        {len(found['flows'])} of UDP, in bins of {found['bin_ns'] / 1e9:g} s"]
     for flow in sorted(found["flows"], key=lambda each: -each["packets"]):
         busiest = max(flow["bin_bytes"], default=0) * 8e9 / found["bin_ns"]
@@ -111,7 +111,7 @@ def _runs(lost_runs: dict[str, int]) -> str:
 
 
 def _thin(number: int) -> str:
-    """Thousands set apart by a no-break thin space."""
+    """Separate thousands by a no-break thin space."""
     return f"{number:,}".replace(",", "\u202f")
 
 
@@ -123,7 +123,7 @@ def _bits(bits_per_s: float) -> str:
 
 
 def _when(at_ns: int) -> str:
-    """RFC 3339 in UTC with all nine digits, or the plain number where that is no date (a damaged time stamp)."""
+    """RFC 3339 in UTC with all nine digits, or the plain number if that is no date (a damaged time stamp)."""
     seconds, rest_ns = divmod(at_ns, 1_000_000_000)
     try:
         return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest_ns:09d}Z"

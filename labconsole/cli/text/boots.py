@@ -1,4 +1,4 @@
-"""Starts of guests as plain lines of text: when all were up, by both clocks, and what they use of the memory."""
+"""Starts of guests as plain lines of text: when all were up, by both clocks, and their memory."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Callable
 
 from labconsole.cli.text.runs import DASH, reason_lines
 from labconsole.experiments.boot.resolution import resolution_s
-from labconsole.experiments.boot.summary import BootPointFound, BootsSummary
+from labconsole.experiments.boot.summary import BootPointResult, BootsSummary
 from labconsole.measure.statistics.line_in_blocks import LineInBlocks, OverBlocks
 from labconsole.measure.statistics.set_ups import SetUpMean
-from labconsole.model.record.boot import BootRecord, GuestBooted, IdleSwitches
-from labconsole.report.effect_words import ratio_words
-from labconsole.report.words import count
-from labconsole.text.cells import decimal
+from labconsole.model.record.boot import BootRecord, GuestBootRecord, IdleSwitches
+from labconsole.report.effect_formatting import format_ratio
+from labconsole.report.formatting import format_noun_count
+from labconsole.text.cells import format_decimal
 
 MAX_GUESTS = 20
 MIB = 2**20
 
 
-def boot_words(record: BootRecord) -> str:
-    """What was asked, in one line."""
-    asked = record.requested
-    return f"{asked.platform}: {asked.guests} guest{'s' if asked.guests > 1 else ''}, {asked.start}"
+def format_boot_request(record: BootRecord) -> str:
+    """The request in one line."""
+    request = record.requested
+    return f"{request.platform}: {request.guests} guest{'s' if request.guests > 1 else ''}, {request.start}"
 
 
 def _seconds(value: float | None) -> str:
@@ -32,8 +32,8 @@ def _mib(size_bytes: int | float | None) -> str:
     return DASH if size_bytes is None else f"{size_bytes / MIB:.1f} MiB"
 
 
-def found_words(record: BootRecord) -> str:
-    """How long all took, and how much memory went."""
+def format_boot_result(record: BootRecord) -> str:
+    """The time and memory of all guests."""
     used = None if record.memory is None else record.memory.used_bytes
     return f"{_seconds(record.startup_s)}, {_mib(used)}"
 
@@ -41,7 +41,7 @@ def found_words(record: BootRecord) -> str:
 def boot_lines(record: BootRecord) -> list[str]:
     """One trial for people."""
     emulated = " (emulated)" if record.emulated else ""
-    lines = [f"{record.boot_id}  {record.testbed}{emulated}  {boot_words(record)}"]
+    lines = [f"{record.boot_id}  {record.testbed}{emulated}  {format_boot_request(record)}"]
     error = "" if record.clock_error_s is None else f" ± {record.clock_error_s * 1e3:.1f} ms"
     spread = "" if record.sd_s is None else f", sd between guests {record.sd_s:.3f} s"
     lines.append(f"  all up after {_seconds(record.startup_s)}{error} by the clock outside{spread}")
@@ -55,10 +55,10 @@ def boot_lines(record: BootRecord) -> list[str]:
     if len(in_order) > MAX_GUESTS:
         lines.append(f"  and {len(in_order) - MAX_GUESTS} more guests")
     if record.memory is not None:
-        told = record.memory
+        memory = record.memory
         lines.append(
-            f"  memory after {told.quiet_s:g} s of quiet: {_less(told.used_bytes)}; their processes "
-            f"{_mib(told.pss_bytes)}, their control groups {_mib(told.cgroup_bytes)}"
+            f"  memory after {memory.quiet_s:g} s of quiet: {_format_available_memory(memory.used_bytes)}; their "
+            f"processes {_mib(memory.pss_bytes)}, their control groups {_mib(memory.cgroup_bytes)}"
         )
         unknown = [each for each in record.guests if each.cgroup_reason is not None]
         if unknown:
@@ -66,9 +66,11 @@ def boot_lines(record: BootRecord) -> list[str]:
                 f"  control groups of {len(unknown)} of {len(record.guests)} guests are not known; "
                 f"{unknown[0].guest}: {unknown[0].cgroup_reason}"
             )
-        if told.hypervisor_command is not None:
-            lines.append(f"  by the word of the hypervisor ({told.hypervisor_command}) {_mib(told.hypervisor_bytes)}")
-        lines += [f"  the kernel merges equal pages (KSM): {told.ksm_pages_sharing} saved"] if told.ksm_run else []
+        if memory.hypervisor_command is not None:
+            lines.append(
+                f"  by the word of the hypervisor ({memory.hypervisor_command}) {_mib(memory.hypervisor_bytes)}"
+            )
+        lines += [f"  the kernel merges equal pages (KSM): {memory.ksm_pages_sharing} saved"] if memory.ksm_run else []
     lines += _idle_lines(record.idle)
     if record.files is None and record.guests:
         lines.append("  the platform names no files that guests start from: nothing is known of the page cache")
@@ -79,31 +81,33 @@ def boot_lines(record: BootRecord) -> list[str]:
     return lines
 
 
-def _less(used_bytes: int | None) -> str:
-    """What of the memory is used now, by what is available."""
+def _format_available_memory(used_bytes: int | None) -> str:
+    """The used memory, by available memory."""
     if used_bytes is not None and used_bytes < 0:
         return f"{_mib(-used_bytes)} more available"
     return f"{_mib(used_bytes)} less available"
 
 
 def _idle_lines(idle: IdleSwitches | None) -> list[str]:
-    """How often the kernel switched while nothing was asked of it."""
+    """The kernel's context switches while idle."""
     if idle is None or (idle.before is None and idle.standing is None):
         return []
     before, standing = [
-        DASH if quiet is None else f"{decimal(quiet.switches_per_s, 1)}/s in {quiet.took_ns / 1e9:.1f} s of quiet"
+        DASH
+        if quiet is None
+        else f"{format_decimal(quiet.switches_per_s, 1)}/s in {quiet.took_ns / 1e9:.1f} s of quiet"
         for quiet in (idle.before, idle.standing)
     ]
     return [f"  context switches of the unit under test: before the start {before}, with all guests idle {standing}"]
 
 
-def _guest_line(guest: GuestBooted) -> str:
+def _guest_line(guest: GuestBootRecord) -> str:
     times = f"{_seconds(guest.mark_s)} (since its own start {_seconds(guest.own_s)}); by its word "
-    return f"{guest.guest:<6} {times}{_seconds(guest.ready_s)}; {_mib(guest.pss_bytes)}{_way_words(guest)}"
+    return f"{guest.guest:<6} {times}{_seconds(guest.ready_s)}; {_mib(guest.pss_bytes)}{_format_guest_entry(guest)}"
 
 
-def _way_words(guest: GuestBooted) -> str:
-    """What its time holds of the way into it."""
+def _format_guest_entry(guest: GuestBootRecord) -> str:
+    """How the console got into the guest, as part of its time."""
     way = guest.way_in
     if way is None:
         return ""
@@ -113,24 +117,28 @@ def _way_words(guest: GuestBooted) -> str:
 
 
 def summary_lines(summary: BootsSummary) -> list[str]:
-    """Times and memory of all points, lines over the number of guests, cold against hot."""
+    """Times and memory of all points, fitted lines over the number of guests, cold against hot."""
     names = {key: f"{name}, {key.start}" for key, name in summary.names.items()}
-    lines = ["until all guests are up, in s by the clock outside, and their memory in MiB; mean over set-ups with its "
-             "95 % interval; only valid trials enter"]  # fmt: skip
+    lines = [
+        "until all guests are up, in s by the clock outside, and their memory in MiB; mean over set-ups with its "
+        "95 % interval; only valid trials enter"
+    ]
     lines += [f"testbed {', '.join(sorted(set(summary.testbeds.values())))}"] if summary.testbeds else []
     for each in summary.points:
-        lines.append(f"  {_point_words(each, names[each.key])}")
+        lines.append(f"  {_format_point(each, names[each.key])}")
     fitted = [each for each in summary.lines if each.startup_s is not None]
     if fitted:
         lines.append("over the number of guests: of all together, and more for each (within blocks, 95 % intervals)")
     for found in fitted:
-        lines.append(f"  {names[found.key]}: {_line_words(found.startup_s, _plain_seconds)}")
+        lines.append(f"  {names[found.key]}: {_format_line(found.startup_s, _plain_seconds)}")
         for name, line in (
-            ("available", found.used_bytes), ("processes", found.pss_bytes), ("control groups", found.cgroup_bytes),
+            ("available", found.used_bytes),
+            ("processes", found.pss_bytes),
+            ("control groups", found.cgroup_bytes),
             ("the hypervisor's word", found.hypervisor_bytes),
-        ):  # fmt: skip
+        ):
             if line is not None:
-                lines.append(f"    memory by {name}: {_line_words(line, _mib)}")
+                lines.append(f"    memory by {name}: {_format_line(line, _mib)}")
     for title, compared in (
         ("longer from cold than from hot, paired by block", summary.cold_against_hot),
         ("longer on one platform than on another, paired by block", summary.between_platforms),
@@ -139,9 +147,11 @@ def summary_lines(summary: BootsSummary) -> list[str]:
             lines.append(f"{title}; p adjusted by Holm over all that is compared here")
         for claim in compared:
             p = "" if claim.adjusted_p is None else f", p {claim.adjusted_p:.2g}"
-            pair = f"{names[claim.key]}, beside {names[claim.than]}, {count(claim.guests, 'guest')}"
+            pair = f"{names[claim.key]}, beside {names[claim.than]}, {format_noun_count(claim.guests, 'guest')}"
             times = "" if claim.effect.ci_low is None else " times"
-            lines.append(f"  {pair}: {ratio_words(claim.effect)}{times}, {claim.effect.blocks} blocks{p}: {claim.word}")
+            lines.append(
+                f"  {pair}: {format_ratio(claim.effect)}{times}, {claim.effect.blocks} blocks{p}: {claim.word}"
+            )
     return lines
 
 
@@ -149,36 +159,36 @@ def _plain_seconds(value: float) -> str:
     return f"{value:.3f} s"
 
 
-def _point_words(found: BootPointFound, name: str) -> str:
+def _format_point(found: BootPointResult, name: str) -> str:
     left_out = ", ".join(f"{many} {code}" for code, many in found.left_out.items())
-    words = f"{name}, {count(found.guests, 'guest')}: {_mean_words(found.startup_s)}"
-    words += f"; memory {_mean_words(found.used_bytes, MIB, 1)}, of processes {_mean_words(found.pss_bytes, MIB, 1)}"
+    text = f"{name}, {format_noun_count(found.guests, 'guest')}: {_format_mean(found.startup_s)}"
+    text += f"; memory {_format_mean(found.used_bytes, MIB, 1)}, of processes {_format_mean(found.pss_bytes, MIB, 1)}"
     if found.hypervisor_bytes is not None:
-        words += f", by the hypervisor's word {_mean_words(found.hypervisor_bytes, MIB, 1)}"
+        text += f", by the hypervisor's word {_format_mean(found.hypervisor_bytes, MIB, 1)}"
     if found.before_switches_per_s is not None or found.standing_switches_per_s is not None:
-        words += f"; context switches/s before {_mean_words(found.before_switches_per_s, places=1)}"
-        words += f", with all idle {_mean_words(found.standing_switches_per_s, places=1)}"
-        words += f", more for each guest {_mean_words(found.guest_switches_per_s, places=1)}"
-    return words + (f"; left out: {left_out}" if left_out else "")
+        text += f"; context switches/s before {_format_mean(found.before_switches_per_s, places=1)}"
+        text += f", with all idle {_format_mean(found.standing_switches_per_s, places=1)}"
+        text += f", more for each guest {_format_mean(found.guest_switches_per_s, places=1)}"
+    return text + (f"; left out: {left_out}" if left_out else "")
 
 
-def _mean_words(found: SetUpMean | None, unit: float = 1.0, places: int = 3) -> str:
+def _format_mean(found: SetUpMean | None, unit: float = 1.0, places: int = 3) -> str:
     if found is None:
         return DASH
-    of = f"{count(found.trials, 'trial')} in {count(found.set_ups, 'set-up')}"
+    of = f"{format_noun_count(found.trials, 'trial')} in {format_noun_count(found.set_ups, 'set-up')}"
     if found.half_width is None:
         return f"{found.mean / unit:.{places}f} ({of}, too few)"
     about = "" if found.scope == "set-ups" else ", this set-up only"
     return f"{found.mean / unit:.{places}f} ± {found.half_width / unit:.{places}f} ({of}{about})"
 
 
-def _line_words(line: LineInBlocks | None, told: Callable[[float], str]) -> str:
+def _format_line(line: LineInBlocks | None, form: Callable[[float], str]) -> str:
     if line is None:
         return DASH
 
     def part(each: OverBlocks) -> str:
-        bounds = "" if each.low is None or each.high is None else f" ({told(each.low)} to {told(each.high)})"
-        return told(each.mean) + bounds
+        bounds = "" if each.low is None or each.high is None else f" ({form(each.low)} to {form(each.high)})"
+        return form(each.mean) + bounds
 
     bent = "; a line does not describe it" if line.bent else ""
     of = f"{line.blocks} block{'s' if line.blocks > 1 else ''}{f', {line.absent}' if line.absent else bent}"

@@ -1,4 +1,4 @@
-"""A calibrated envelope as plain text for people: what can be trusted up to where, in words and one table per size."""
+"""A calibrated envelope as plain text for people: reliable ranges, in words and one table per size."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from labconsole.model.record.envelope import Bounds, Envelope, EnvelopePoint, Sp
 from labconsole.units import format_count, format_rate_bps
 
 UNSTEADY_RATIO = 1.1
-"""Two trials flat out that differ by more than this had not the same machine to themselves."""
+"""Two trials at full speed that differ by more than this shared the machine with different other work."""
 
 
 def envelope_lines(envelope: Envelope, now: datetime | None = None) -> list[str]:
@@ -55,8 +55,9 @@ def _stream_lines(stream: StreamEnvelope, point: EnvelopePoint) -> Iterator[str]
             yield f"               but {best} in another trial: was the machine busy? The lower value is used"
     for rate in stream.rates:
         offered, arrived = _error(rate.offered_error_ratio), _error(rate.arrival_error_ratio)
-        asked = format_rate_bps(rate.target_bps)
-        yield f"    rate       {asked}: offered {offered}, arrived {arrived} off the intended {_pps(rate.intended_pps)}"
+        target = format_rate_bps(rate.target_bps)
+        intended = _pps(rate.intended_pps)
+        yield f"    rate       {target}: offered {offered}, arrived {arrived} off the intended {intended}"
     yield f"    counters   {_bounds(stream.counters)}"
     yield f"    capture    {_bounds(stream.capture)}"
     flat_out = False
@@ -80,7 +81,7 @@ def _bounds(bounds: Bounds) -> str:
 
 
 def _spacing(spacing: Spacing) -> str:
-    """One line: the verdict, the usual and the worst gaps, and by how much the rate rises over short windows."""
+    """One line: the verdict, the usual and the worst gaps, and the rate increase over short windows."""
     gap = spacing.gap_ns
     word: str = spacing.verdict or "flat out"
     if spacing.verdict == "microbursts":
@@ -97,7 +98,7 @@ def _spacing(spacing: Spacing) -> str:
 
 
 def _error(ratio: float | None) -> str:
-    """Parts per million where that is readable, else percent."""
+    """Parts per million if that is readable, else percent."""
     if ratio is None:
         return "?"
     return f"{ratio * 1e6:+.0f} ppm" if abs(ratio) < 0.001 else f"{ratio * 100:+.2f} %"

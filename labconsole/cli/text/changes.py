@@ -8,15 +8,15 @@ from rich.console import Console
 from rich.text import Text
 
 from labconsole.cli.text.tables import show_table
-from labconsole.report.change_tables import sentences, tables
+from labconsole.report.change_tables import build_tables, describe_changes
 from labconsole.report.changes import Changes
-from labconsole.text.harmless import harmless, undisguised
+from labconsole.text.sanitize import single_line, unwrap_stream
 
 
 def show(changes: Changes) -> None:
-    """Print it on stdout."""
-    console = Console(file=undisguised(sys.stdout), highlight=False, markup=False, emoji=False)
-    for sentence in sentences(changes):
-        console.print(Text(f"• {harmless(sentence)}"))
-    for table in tables(changes):
+    """Print the comparison on stdout."""
+    console = Console(file=unwrap_stream(sys.stdout), highlight=False, markup=False, emoji=False)
+    for sentence in describe_changes(changes):
+        console.print(Text(f"• {single_line(sentence)}"))
+    for table in build_tables(changes):
         show_table(console, table, rest="--json lists all")

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from labconsole.engine.check.result import CheckResult, CheckStatus
-from labconsole.text.harmless import harmless
+from labconsole.text.sanitize import single_line
 
 GLYPHS = {CheckStatus.PASS: "✓", CheckStatus.WARN: "!", CheckStatus.FAIL: "✗", CheckStatus.SKIPPED: "-"}
 PLAIN_GLYPHS = {**GLYPHS, CheckStatus.PASS: "+", CheckStatus.FAIL: "x"}
@@ -24,7 +24,7 @@ MAX_WIDTH = 160
 
 
 def terminal_style() -> dict[str, Any]:
-    """Colour only on a terminal, lines as long as it is wide; ASCII where the output can hold no more."""
+    """Colour only on a terminal, lines of its width; ASCII if the output encoding requires it."""
     tty = sys.stdout.isatty()
     try:
         "✓✗→".encode(sys.stdout.encoding or "ascii")
@@ -44,12 +44,12 @@ def report_lines(
     ascii_only: bool = False,
     width: int | None = None,
 ) -> list[str]:
-    """The results for people: node by node, aligned, each with its evidence and, below, what to do.
+    """The results for people: node by node, aligned, each with its evidence and, below, a remedy.
 
-    What did not pass alike on several nodes is shown once for all of them. ``brief``: only warnings and failures.
+    Identical problems of several nodes are shown once for all of them. ``brief``: only warnings and failures.
     """
     results = list(results)
-    alike = _alike(results)
+    alike = _group_shared_results(results)
     groups: dict[str, list[CheckResult]] = {name: [] for name in [*nodes, WHOLE]}
     for result in results:
         groups.setdefault(result.node or WHOLE, []).append(result)
@@ -58,17 +58,17 @@ def report_lines(
     lines: list[str] = []
     for name, group in groups.items():
         shown = [r for r in group if not brief or r.status in (CheckStatus.WARN, CheckStatus.FAIL) or r.fixed]
-        shown = [r for r in shown if _said(r) not in alike]
+        shown = [r for r in shown if _build_shared_result(r) not in alike]
         if not shown:
             continue
         counts = Counter(r.status for r in group)
         words = ", ".join(f"{counts[status]} {status}" for status in CheckStatus if counts[status])
-        lines += ["", harmless(f"{name}: {words}")] if lines else [harmless(f"{name}: {words}")]
+        lines += ["", single_line(f"{name}: {words}")] if lines else [single_line(f"{name}: {words}")]
         for result in shown:
             lines += _result_lines(result, glyphs, title_width, colour=colour, width=width)
     for said, same in alike.items():
         if not brief or said.status is not CheckStatus.SKIPPED:
-            names = harmless(", ".join(str(r.node) for r in same))
+            names = single_line(", ".join(str(r.node) for r in same))
             lines += ["", f"{names}: alike"] if lines else [f"{names}: alike"]
             of_all = replace(same[0], hint=said.hint and said.hint.replace(NODE, names))
             lines += _result_lines(of_all, glyphs, title_width, colour=colour, width=width)
@@ -76,11 +76,11 @@ def report_lines(
 
 
 NODE = "\0"
-"""In the place of the node's name in a hint."""
+"""Placeholder for the node's name in a hint."""
 
 
-class Said(NamedTuple):
-    """What several nodes may say alike, whatever their names are."""
+class SharedResult(NamedTuple):
+    """A result that several nodes may share, whatever their names are."""
 
     id: str
     status: CheckStatus
@@ -89,19 +89,19 @@ class Said(NamedTuple):
     hint: str | None
 
 
-def _said(result: CheckResult) -> Said:
+def _build_shared_result(result: CheckResult) -> SharedResult:
     hint, node = result.hint, result.node
     if hint is not None and node is not None:
         hint = re.sub(rf"(?<![\w.-]){re.escape(node)}(?![\w-])", NODE, hint)
-    return Said(result.id, result.status, result.evidence, result.fixed, hint)
+    return SharedResult(result.id, result.status, result.evidence, result.fixed, hint)
 
 
-def _alike(results: Sequence[CheckResult]) -> dict[Said, list[CheckResult]]:
-    """What at least two nodes say alike, and did not pass: the nodes of a lab are one machine."""
-    found: dict[Said, list[CheckResult]] = {}
+def _group_shared_results(results: Sequence[CheckResult]) -> dict[SharedResult, list[CheckResult]]:
+    """Problems that at least two nodes share: the nodes of a lab are one machine."""
+    found: dict[SharedResult, list[CheckResult]] = {}
     for result in results:
         if result.status is not CheckStatus.PASS and result.node is not None:
-            found.setdefault(_said(result), []).append(result)
+            found.setdefault(_build_shared_result(result), []).append(result)
     return {said: same for said, same in found.items() if len(same) > 1}
 
 
@@ -112,11 +112,11 @@ def _result_lines(
     if colour:
         word = f"\x1b[{COLOURS[result.status]}m{word}\x1b[0m"
     indent = 2 + 2 + 7 + 1 + title_width + 2
-    evidence, title = harmless(("fixed: " if result.fixed else "") + result.evidence), harmless(result.title)
+    evidence, title = single_line(("fixed: " if result.fixed else "") + result.evidence), single_line(result.title)
     first, *rest = _wrapped(evidence, width, indent)
     lines = [f"  {word} {title:<{title_width}}  {first}", *(" " * indent + line for line in rest)]
     if result.hint:
-        hint, *more = _wrapped(harmless(f"→ {result.hint}"), width, indent)
+        hint, *more = _wrapped(single_line(f"→ {result.hint}"), width, indent)
         lines += [" " * indent + hint, *(" " * (indent + 2) + line for line in more)]
     return lines
 
@@ -128,16 +128,16 @@ def _wrapped(text: str, width: int | None, indent: int) -> list[str]:
 
 
 def status_counts(results: list[CheckResult]) -> dict[str, int]:
-    """How many came out how."""
+    """The number of results per status."""
     counts = Counter(result.status for result in results)
     return {str(status): counts[status] for status in CheckStatus}
 
 
 def closing_line(results: list[CheckResult], took_s: float, connect_s: float, *, stopped: bool) -> str:
-    """One line to end with. ``took_s`` is the time of the checks, ``connect_s`` that of connecting before them."""
-    words = ", ".join(f"{count} {word}" for word, count in status_counts(results).items() if count)
+    """The last line. ``took_s``: the time of the checks; ``connect_s``: that of connecting before them."""
+    tally = ", ".join(f"{count} {word}" for word, count in status_counts(results).items() if count)
     times = f"{took_s:.1f} s, connecting took {connect_s:.1f} s"
-    text = f"{'stopped; ' if stopped else ''}{len(results)} checks in {times}: {words}"
+    text = f"{'stopped; ' if stopped else ''}{len(results)} checks in {times}: {tally}"
     fixed, fixable = sum(r.fixed for r in results), sum(r.fixable and not r.fixed for r in results)
     if fixed:
         text += f"; {fixed} fixed, and undone now unless marked permanent"

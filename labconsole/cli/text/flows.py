@@ -1,20 +1,20 @@
-"""Flows out of guests as plain lines of text: what each brought to the sink, how they shared the link."""
+"""Flows out of guests as plain lines of text: what each delivered to the sink, and how they shared the link."""
 
 from __future__ import annotations
 
 from labconsole.cli.text.runs import DASH, reason_lines
 from labconsole.experiments.flow.limiters import waits_for_credit
-from labconsole.experiments.flow.live import line_words
-from labconsole.experiments.flow.procedure import receiver_words
+from labconsole.experiments.flow.live_view import format_line_share
+from labconsole.experiments.flow.procedure import describe_receiver
 from labconsole.experiments.flow.quantities import quantities, sent_bps
-from labconsole.experiments.flow.script import said_sent_s
-from labconsole.experiments.flow.shown import nothing_words
-from labconsole.experiments.flow.summary import FlowPointFound, FlowsSummary
+from labconsole.experiments.flow.report_data import describe_missing_result
+from labconsole.experiments.flow.script import reported_sent_s
+from labconsole.experiments.flow.summary import FlowPointResult, FlowsSummary
 from labconsole.measure.statistics.set_ups import SetUpMean
-from labconsole.model.record.flow import FlowRecord, ReceiverSeen, RingSeen, SenderSeen
+from labconsole.model.record.flow import FlowRecord, ReceiverRecord, RingGuestRecord, SenderRecord
 from labconsole.model.weights import weights_text
-from labconsole.report.effect_words import effect_words
-from labconsole.report.words import mean_words
+from labconsole.report.effect_formatting import format_effect
+from labconsole.report.formatting import format_mean
 from labconsole.units import format_rate_bps, format_target
 
 MAX_GUESTS = 20
@@ -22,50 +22,52 @@ MAX_STEPS = 30
 MEGA = 1e6
 
 
-def flow_words(record: FlowRecord) -> str:
-    """What was asked, in one line."""
-    asked = record.requested
-    held = f", limit {', '.join(map(format_target, asked.limits_bps))}" if asked.limits_bps else ""
-    placed = "" if asked.cpu == "any" else f", cpu {asked.cpu}"
-    if asked.pattern == "ring":
-        return f"{asked.platform}: {asked.guests} guests in a ring{held}{placed}"
-    if asked.pattern == "in":
-        many = f"{asked.guests} guests are sent" if asked.guests > 1 else "1 guest is sent"
-        each = " each" if asked.guests > 1 else ""
-        return f"{asked.platform}: {many} {format_target(asked.offered_bps)}{each}{placed}"
-    words = f"{asked.platform}: {asked.guests} guest{'s offer' if asked.guests > 1 else ' offers'} "
-    words += format_target(asked.offered_bps)
-    words += f", the first in {asked.greedy} flows" if asked.greedy > 1 else ""
-    words += held
-    words += "" if asked.weights is None else f", {asked.weights.words()}"
-    words += "" if asked.disk is None else f", {asked.disk.words()}"
-    words += f", all but the first {asked.second_after_s:g} s later" if asked.second_after_s else ""
-    return words + placed
+def format_flow_request(record: FlowRecord) -> str:
+    """The request in one line."""
+    request = record.requested
+    limits = f", limit {', '.join(map(format_target, request.limits_bps))}" if request.limits_bps else ""
+    placed = "" if request.cpu == "any" else f", cpu {request.cpu}"
+    if request.pattern == "ring":
+        return f"{request.platform}: {request.guests} guests in a ring{limits}{placed}"
+    if request.pattern == "in":
+        many = f"{request.guests} guests are sent" if request.guests > 1 else "1 guest is sent"
+        each = " each" if request.guests > 1 else ""
+        return f"{request.platform}: {many} {format_target(request.offered_bps)}{each}{placed}"
+    text = f"{request.platform}: {request.guests} guest{'s offer' if request.guests > 1 else ' offers'} "
+    text += format_target(request.offered_bps)
+    text += f", the first in {request.greedy} flows" if request.greedy > 1 else ""
+    text += limits
+    text += "" if request.weights is None else f", {request.weights.words()}"
+    text += "" if request.disk is None else f", {request.disk.words()}"
+    text += f", all but the first {request.second_after_s:g} s later" if request.second_after_s else ""
+    return text + placed
 
 
-def sum_words(record: FlowRecord) -> str:
-    """``95.7 Mbit/s of payload, 100.00 % of the line``."""
+def format_flow_result(record: FlowRecord) -> str:
+    """Format ``95.7 Mbit/s of payload, 100.00 % of the line``."""
     if record.ring and record.sum_bps is not None:
         jain = "" if record.jain is None else f", Jain {record.jain:.4f}"
         return f"{format_rate_bps(record.sum_bps)} out of all guests{jain}"
     if record.sum_bps is None or record.line_ratio is None:
         return DASH
     jain = "" if record.jain is None or record.requested.guests < 2 else f", Jain {record.jain:.4f}"
-    return f"{format_rate_bps(record.sum_bps)} of payload, {line_words(record)}{jain}"
+    return f"{format_rate_bps(record.sum_bps)} of payload, {format_line_share(record)}{jain}"
 
 
 def flow_lines(record: FlowRecord) -> list[str]:
     """One trial for people."""
     emulated = " (emulated)" if record.emulated else ""
-    lines = [f"{record.flow_id}  {record.testbed}{emulated}  {flow_words(record)}"]
+    lines = [f"{record.flow_id}  {record.testbed}{emulated}  {format_flow_request(record)}"]
     while_all = ""
     if record.shared_from is not None and record.shared_to is not None:
         bin_s = record.requested.bin_s
         while_all = f" from {record.shared_from * bin_s:g} to {record.shared_to * bin_s:g} s"
     if record.ring and record.window_s is not None:
         while_all = f" for {record.window_s:.1f} s by the clock of the unit under test"
-    lines.append(f"  {'read by all' if record.receivers else 'while all sent'}{while_all}: {sum_words(record)}")
-    lines += [f"  {words}" for words in _receiver_lines(record)]
+    lines.append(
+        f"  {'read by all' if record.receivers else 'while all sent'}{while_all}: {format_flow_result(record)}"
+    )
+    lines += [f"  {line}" for line in _receiver_lines(record)]
     lines += [f"  {_ring_line(each)}" for each in record.ring[:MAX_GUESTS]]
     if len(record.ring) > MAX_GUESTS:
         lines.append(f"  and {len(record.ring) - MAX_GUESTS} more guests")
@@ -75,9 +77,9 @@ def flow_lines(record: FlowRecord) -> list[str]:
     ]
     if len(record.senders) > MAX_GUESTS:
         lines.append(f"  and {len(record.senders) - MAX_GUESTS} more guests")
-    lines += [f"  {words}" for words in _weight_lines(record)]
-    lines += [f"  {words}" for words in _disk_lines(record)]
-    lines += [f"  {words}" for words in _sharing_lines(record)]
+    lines += [f"  {line}" for line in _weight_lines(record)]
+    lines += [f"  {line}" for line in _disk_lines(record)]
+    lines += [f"  {line}" for line in _sharing_lines(record)]
     if record.sink is not None:
         sink = record.sink
         lines.append(
@@ -87,67 +89,74 @@ def flow_lines(record: FlowRecord) -> list[str]:
         )
     if record.start_skew_s is not None:
         late_s = record.requested.second_after_s
-        words = f"off from the {late_s:g} s asked for" if late_s else "apart"
-        lines.append(f"  the first and the last guest began {record.start_skew_s * 1e3:.1f} ms {words}")
+        line = f"off from the {late_s:g} s asked for" if late_s else "apart"
+        lines.append(f"  the first and the last guest began {record.start_skew_s * 1e3:.1f} ms {line}")
     lines += [f"  {record.verdict.status}", *reason_lines(record.verdict.reasons)]
     lines += [f"  note: {note['detail']}" for note in record.influences if isinstance(note.get("detail"), str)]
     return lines
 
 
-def _ring_line(each: RingSeen) -> str:
+def _ring_line(each: RingGuestRecord) -> str:
     out = DASH if each.out_bps is None else format_rate_bps(each.out_bps)
-    words = f"{each.guest + ' → ' + each.to:<10} {out} at its interface"
-    words += "" if each.said_bps is None else f"; {format_rate_bps(each.said_bps)} of payload by its own word"
+    text = f"{each.guest + ' → ' + each.to:<10} {out} at its interface"
+    text += "" if each.said_bps is None else f"; {format_rate_bps(each.said_bps)} of payload by its own word"
     if each.limiter is not None and each.limiter.rate_bps is not None:
-        words += f"; limit {format_rate_bps(each.limiter.rate_bps)} in frames"
-    return words
+        text += f"; limit {format_rate_bps(each.limiter.rate_bps)} in frames"
+    return text
 
 
 def _receiver_lines(record: FlowRecord) -> list[str]:
-    """A line a guest with its ledger, and one of the source."""
-    lines = [f"{each.guest:<6} {receiver_words(each)}" for each in record.receivers[:MAX_GUESTS]]
-    lines += [f"       {_counted_words(each)}" for each in record.receivers[:1]] if len(record.receivers) == 1 else []
+    """A line per guest with its ledger, and one of the source."""
+    lines = [f"{each.guest:<6} {describe_receiver(each)}" for each in record.receivers[:MAX_GUESTS]]
+    lines += (
+        [f"       {_format_receiver_counts(each)}" for each in record.receivers[:1]]
+        if len(record.receivers) == 1
+        else []
+    )
     if (more := len(record.receivers) - MAX_GUESTS) > 0:
         lines.append(f"and {more} more guests")
     if record.source is not None:
         source, sent = record.source, [each.sent_packets for each in record.receivers]
-        told = DASH if None in sent else sum(each or 0 for each in sent)
+        total = DASH if None in sent else sum(each or 0 for each in sent)
         lines.append(
-            f"source {source.node}/{source.interface} ({source.generator}): {told} packets sent, "
+            f"source {source.node}/{source.interface} ({source.generator}): {total} packets sent, "
             f"{DASH if source.nic_packets is None else source.nic_packets} left its NIC, "
             f"{DASH if source.uut_packets is None else source.uut_packets} came in at {source.uut_interface}"
         )
     return lines
 
 
-def _counted_words(each: ReceiverSeen) -> str:
+def _format_receiver_counts(each: ReceiverRecord) -> str:
     counts = [
-        ("sent", each.sent_packets), ("handed to it", each.handed_packets), ("in at its NIC", each.nic_packets),
-        ("at its UDP layer", each.ip_packets), ("read", each.udp_packets),
-    ]  # fmt: skip
-    words = "packets: " + ", ".join(f"{DASH if count is None else count} {words}" for words, count in counts)
-    return words + (f"; {each.dropped_packets} dropped at its interface" if each.dropped_packets else "")
+        ("sent", each.sent_packets),
+        ("handed to it", each.handed_packets),
+        ("in at its NIC", each.nic_packets),
+        ("at its UDP layer", each.ip_packets),
+        ("read", each.udp_packets),
+    ]
+    text = "packets: " + ", ".join(f"{DASH if count is None else count} {text}" for text, count in counts)
+    return text + (f"; {each.dropped_packets} dropped at its interface" if each.dropped_packets else "")
 
 
-def _guest_line(sender: SenderSeen, payload_bytes: int, *, shares: bool) -> str:
-    """First in the time of the line above. ``shares``: it has a class of the queue, which holds it to no limit of its
+def _guest_line(sender: SenderRecord, payload_bytes: int, *, shares: bool) -> str:
+    """A guest's line, in the time of the line above. ``shares``: it has a class of the queue without a limit of its
     own.
     """
     shared, own = (DASH if bps is None else format_rate_bps(bps) for bps in (sender.shared_bps, sender.payload_bps))
-    words = f"{sender.guest:<6} {shared} of payload; {own} from its first to its last packet, {sender.packets} packets"
+    text = f"{sender.guest:<6} {shared} of payload; {own} from its first to its last packet, {sender.packets} packets"
     if sender.host_packets is not None:
-        sent, sent_s = sent_bps(sender, payload_bytes), said_sent_s(sender.output)
+        sent, sent_s = sent_bps(sender, payload_bytes), reported_sent_s(sender.output)
         rate = "" if sent is None else f", {format_rate_bps(sent)}"
         if sent is not None and sent_s is not None and not waits_for_credit(sender.limiter):
             rate += f" for {sent_s:.1f} s by its own clock"
         lost = DASH if sender.lost_packets is None else sender.lost_packets
-        words += f"; it sent {sender.host_packets}{rate}, of which {lost} did not arrive"
+        text += f"; it sent {sender.host_packets}{rate}, of which {lost} did not arrive"
     if sender.limiter is not None and sender.limiter.rate_bps is not None:
-        words += "" if shares else f"; limit {format_rate_bps(sender.limiter.rate_bps)} in frames"
+        text += "" if shares else f"; limit {format_rate_bps(sender.limiter.rate_bps)} in frames"
         if sender.limiter.dropped_packets is not None:
-            words += "; its class of the queue" if shares else ", which"
-            words += f" dropped {sender.limiter.dropped_packets}"
-    return words
+            text += "; its class of the queue" if shares else ", which"
+            text += f" dropped {sender.limiter.dropped_packets}"
+    return text
 
 
 def _sharing_lines(record: FlowRecord) -> list[str]:
@@ -199,44 +208,48 @@ def summary_lines(summary: FlowsSummary) -> list[str]:
         "trials enter"
     ]
     for point in summary.points:
-        lines.append(f"  {_point_words(point, summary.name_of(point.key))}")
-        lost = [f"{place} {_mean(found, 0.01, 3)} %" for place, found in point.lost_ratios.items() if found.mean]
+        lines.append(f"  {_format_point(point, summary.name_of(point.key))}")
+        lost = [f"{place} {_format_mean(found, 0.01, 3)} %" for place, found in point.lost_ratios.items() if found.mean]
         lines += [f"    lost of what was sent: {', '.join(lost)}"] if lost else []
         for guest in point.guests:
-            attained = "" if guest.attained_ratio is None else f", {_mean(guest.attained_ratio, 1, 4)} of its limit"
-            spread = "" if guest.spread_bps is None else f", over bins sd {_mean(guest.spread_bps)}"
-            lines.append(f"    {guest.guest}: {_mean(guest.shared_bps)}{spread}{attained}")
+            attained = (
+                "" if guest.attained_ratio is None else f", {_format_mean(guest.attained_ratio, 1, 4)} of its limit"
+            )
+            spread = "" if guest.spread_bps is None else f", over bins sd {_format_mean(guest.spread_bps)}"
+            lines.append(f"    {guest.guest}: {_format_mean(guest.shared_bps)}{spread}{attained}")
     if summary.compared:
         lines.append("beside the bare host, paired by block, with the 95 % interval; by Holm over all of these")
     for each in summary.compared:
         name, scenario = summary.name_of(each.key), each.key.scenario
-        lines.append(f"  {name}, {each.key.guests} guest{'s' if each.key.guests > 1 else ''}, {scenario}: "
-                     f"{effect_words(each.effect)}, {each.effect.blocks} blocks: {each.said}")  # fmt: skip
+        lines.append(
+            f"  {name}, {each.key.guests} guest{'s' if each.key.guests > 1 else ''}, {scenario}: "
+            f"{format_effect(each.effect)}, {each.effect.blocks} blocks: {each.said}"
+        )
     return lines
 
 
-def _point_words(point: FlowPointFound, name: str) -> str:
+def _format_point(point: FlowPointResult, name: str) -> str:
     guests = f"{point.key.guests} guest{'s' if point.key.guests > 1 else ''}"
     if point.sum_bps is None:
-        return f"{name}, {guests}, {point.key.scenario}: {nothing_words(point)}"
-    words = f"{name}, {guests}, {point.key.scenario}: {_mean(point.sum_bps)} in all"
-    words += f", {_mean(point.line_ratio, 0.01, 2)} % of the line" if point.line_ratio is not None else ""
-    words += f", Jain {_mean(point.jain, 1, 4)}" if len(point.guests) > 1 and point.jain is not None else ""
+        return f"{name}, {guests}, {point.key.scenario}: {describe_missing_result(point)}"
+    text = f"{name}, {guests}, {point.key.scenario}: {_format_mean(point.sum_bps)} in all"
+    text += f", {_format_mean(point.line_ratio, 0.01, 2)} % of the line" if point.line_ratio is not None else ""
+    text += f", Jain {_format_mean(point.jain, 1, 4)}" if len(point.guests) > 1 and point.jain is not None else ""
     if point.interference_ratio is not None:
-        words += f", interference {_mean(point.interference_ratio, 0.01, 2)} %"
+        text += f", interference {_format_mean(point.interference_ratio, 0.01, 2)} %"
     if point.dominant_ratio is not None:
-        words += f", dominance {_mean(point.dominant_ratio, 0.01, 1)} % of the bins"
+        text += f", dominance {_format_mean(point.dominant_ratio, 0.01, 1)} % of the bins"
     if point.dominant_s is not None:
-        words += f", longest dominance {_mean(point.dominant_s, 1, 1)} s"
+        text += f", longest dominance {_format_mean(point.dominant_s, 1, 1)} s"
     if point.during_disk_ratio is not None:
-        words += f", {_mean(point.during_disk_ratio, 0.01, 2)} % of before beside the work on the disk"
+        text += f", {_format_mean(point.during_disk_ratio, 0.01, 2)} % of before beside the work on the disk"
     if point.machine_cpu_s_per_gb is not None:
         whose = "processors" if point.cpu_s_per_gb is not None else "processors, with all that runs on the machine,"
-        words += f", {_mean(point.cpu_s_per_gb or point.machine_cpu_s_per_gb, 1, 1)} s of {whose} for each GB"
-    words += f", error of weights {_mean(point.weight_error, 1, 4)}" if point.weight_error is not None else ""
+        text += f", {_format_mean(point.cpu_s_per_gb or point.machine_cpu_s_per_gb, 1, 1)} s of {whose} for each GB"
+    text += f", error of weights {_format_mean(point.weight_error, 1, 4)}" if point.weight_error is not None else ""
     left_out = ", ".join(f"{count} {code}" for code, count in point.left_out.items())
-    return words + (f"; left out: {left_out}" if left_out else "")
+    return text + (f"; left out: {left_out}" if left_out else "")
 
 
-def _mean(found: SetUpMean | None, unit: float = MEGA, digits: int = 2) -> str:
-    return DASH if found is None else mean_words(found, unit, digits, lambda value, places: f"{value:.{places}f}")
+def _format_mean(found: SetUpMean | None, unit: float = MEGA, digits: int = 2) -> str:
+    return DASH if found is None else format_mean(found, unit, digits, lambda value, places: f"{value:.{places}f}")

@@ -1,4 +1,4 @@
-"""What a gate found, as lines, JSON, Markdown and JUnit XML."""
+"""The result of a gate as lines, JSON, Markdown and JUnit XML."""
 
 from __future__ import annotations
 
@@ -6,60 +6,63 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from labconsole.report.change_tables import reservations, to_markdown
+from labconsole.report.change_tables import describe_reservations, to_markdown
 from labconsole.report.change_tables import to_json as changes_json
 from labconsole.report.changes import Changes
-from labconsole.report.gating import Gate
-from labconsole.report.judged_points import JudgedPoint, Outcome
-from labconsole.text.harmless import harmless, markdown_text
+from labconsole.report.gate import Gate
+from labconsole.report.point_judgements import JudgedPoint, Outcome
+from labconsole.text.sanitize import escape_markdown, sanitize
 
-SHOWN: dict[Outcome, str] = {
-    "passed": "passed", "worse": "WORSE", "undecided": "UNDECIDED", "not measured": "NOT MEASURED",
-}  # fmt: skip
+OUTCOME_LABELS: dict[Outcome, str] = {
+    "passed": "passed",
+    "worse": "WORSE",
+    "undecided": "UNDECIDED",
+    "not measured": "NOT MEASURED",
+}
 
 
 MOST_DIFFERENCES = 12
-"""Told in a line; ``--json`` has all."""
+"""Most differences in a line; ``--json`` has all."""
 
 
-def verdict(plan: str, baseline: str, gate: Gate) -> str:
-    """In one sentence."""
+def format_verdict(plan: str, baseline: str, gate: Gate) -> str:
+    """The verdict in one sentence."""
     counts = Counter(each.outcome for each in gate.judged)
-    told = ", ".join(f"{many} {outcome}" for outcome, many in counts.items())
-    return f"{plan} against baseline {baseline}: {gate.outcome} ({told})"
+    tally = ", ".join(f"{many} {outcome}" for outcome, many in counts.items())
+    return f"{plan} against baseline {baseline}: {gate.outcome} ({tally})"
 
 
-def lines(plan: str, baseline: str, gate: Gate) -> Iterator[str]:
-    """A line a point, then the reservations and the verdict."""
+def format_lines(plan: str, baseline: str, gate: Gate) -> Iterator[str]:
+    """A line per point, then the reservations and the verdict."""
     for each in gate.judged:
-        yield f"{SHOWN[each.outcome]:12}  {each.point}: {each.detail}"
+        yield f"{OUTCOME_LABELS[each.outcome]:12}  {each.point}: {each.detail}"
     if gate.changes is not None:
-        yield from reservations(gate.changes)
+        yield from describe_reservations(gate.changes)
         yield from _differences(gate.changes)
-    yield verdict(plan, baseline, gate)
+    yield format_verdict(plan, baseline, gate)
 
 
 def _differences(changes: Changes) -> Iterator[str]:
-    """What is not alike around the two sides, in one line."""
-    told = [each.words for each in changes.differences]
-    if told:
-        more = len(told) - MOST_DIFFERENCES
+    """Differences in the environment of the two sides, in one line."""
+    differences = [each.words for each in changes.differences]
+    if differences:
+        more = len(differences) - MOST_DIFFERENCES
         rest = f"; and {more} more, which --json lists" if more > 0 else ""
-        yield f"What else differs: {'; '.join(told[:MOST_DIFFERENCES])}{rest}."
+        yield f"What else differs: {'; '.join(differences[:MOST_DIFFERENCES])}{rest}."
 
 
-def markdown(plan: str, baseline: str, gate: Gate) -> Iterator[str]:
-    """For the summary of a CI job: the verdict, a line a point, then the comparison."""
-    yield f"### {markdown_text(verdict(plan, baseline, gate))}"
+def format_markdown(plan: str, baseline: str, gate: Gate) -> Iterator[str]:
+    """For the summary of a CI job: the verdict, a line per point, then the comparison."""
+    yield f"### {escape_markdown(format_verdict(plan, baseline, gate))}"
     yield ""
-    yield from (f"- **{each.outcome}**: {markdown_text(f'{each.point}: {each.detail}')}" for each in gate.judged)
+    yield from (f"- **{each.outcome}**: {escape_markdown(f'{each.point}: {each.detail}')}" for each in gate.judged)
     if gate.changes is not None:
         yield ""
         yield from to_markdown(gate.changes)
 
 
 def to_json(plan: str, baseline: str, gate: Gate) -> dict[str, Any]:
-    """All of it as one object."""
+    """The whole result as one object."""
     return {
         "plan": plan,
         "baseline": baseline,
@@ -78,26 +81,26 @@ def _object(judged: JudgedPoint) -> dict[str, Any]:
         "outcome": judged.outcome,
         "detail": judged.detail,
         "passing_margin_ratio": None if needed is None else needed.margin_ratio,
-        "deciding_occasions": None if counts is None else counts._asdict(),
+        "deciding_occasions": None if counts is None else counts.to_json(),
         "outlier": None if judged.outlier is None else judged.outlier.words,
     }
 
 
-def junit(plan: str, baseline: str, gate: Gate, *, undecided_fails: bool = False) -> str:
+def format_junit(plan: str, baseline: str, gate: Gate, *, undecided_fails: bool = False) -> str:
     """A suite named after the plan, with a case for each judgement; an undecided one is skipped, or a failure."""
     from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
 
     differences = [] if gate.changes is None else list(_differences(gate.changes))
-    suite = TestSuite(harmless(f"{plan} against {baseline}"))
+    suite = TestSuite(sanitize(f"{plan} against {baseline}"))
     for each in gate.judged:
-        case = TestCase(harmless(each.point), classname=harmless(plan))
+        case = TestCase(sanitize(each.point), classname=sanitize(plan))
         if each.outcome != "passed":
             skipped = each.outcome == "undecided" and not undecided_fails
-            result = (Skipped if skipped else Failure)(harmless(each.detail), each.outcome)
-            result.text = "\n".join(map(harmless, [each.detail, *differences]))
+            result = (Skipped if skipped else Failure)(sanitize(each.detail), each.outcome)
+            result.text = "\n".join(map(sanitize, [each.detail, *differences]))
             case.result = [result]
         else:
-            case.system_out = harmless(each.detail)
+            case.system_out = sanitize(each.detail)
         suite.add_testcase(case)
     whole = JUnitXml()
     whole.add_testsuite(suite)

@@ -1,37 +1,37 @@
-"""Jobs in guests as plain lines of text: how long each copy took by the clock outside, and what the verdict says."""
+"""Jobs in guests as plain lines of text: the time of each copy by the clock outside, and the verdict."""
 
 from __future__ import annotations
 
 from labconsole.cli.text.runs import DASH, reason_lines
-from labconsole.experiments.job.disk_verdict import mib_words
-from labconsole.experiments.job.live import time_words
+from labconsole.experiments.job.disk_verdict import format_mib
+from labconsole.experiments.job.live_view import format_times
 from labconsole.experiments.job.points import PointKey, PointTimes
-from labconsole.experiments.job.shown import held, memory_of
+from labconsole.experiments.job.report_data import format_cpu_limits, memory_of
 from labconsole.experiments.job.summary import GuestsCurve, JobsSummary
 from labconsole.measure.statistics.effects import Effect
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.jobs import JOBS
-from labconsole.model.record.job import CopySeen, DiskSeen, JobRecord
-from labconsole.report.effect_words import effect_words
+from labconsole.model.record.job import CopyRecord, DiskRecord, JobRecord
+from labconsole.report.effect_formatting import format_effect
 
 MAX_COPIES = 20
 
 
-def job_words(record: JobRecord) -> str:
-    """What was asked, in one line."""
-    asked = record.requested
-    job = JOBS.get(asked.job)
-    size = job.words(asked.size) if job is not None else f"{asked.job} ({asked.size})"
-    working = {"one": "1 works", "all": "all work", "one-two": "1 and 2 copies"}[asked.working]
-    guests = f"{asked.guests} guest{'s' if asked.guests > 1 else ''}"
-    return f"{asked.platform}: {size}, {guests}, {working}, cpu {asked.cpu}"
+def format_job_request(record: JobRecord) -> str:
+    """The request in one line."""
+    request = record.requested
+    job = JOBS.get(request.job)
+    size = job.words(request.size) if job is not None else f"{request.job} ({request.size})"
+    working = {"one": "1 works", "all": "all work", "one-two": "1 and 2 copies"}[request.working]
+    guests = f"{request.guests} guest{'s' if request.guests > 1 else ''}"
+    return f"{request.platform}: {size}, {guests}, {working}, cpu {request.cpu}"
 
 
 def job_lines(record: JobRecord) -> list[str]:
     """One trial for people."""
     emulated = " (emulated)" if record.emulated else ""
-    lines = [f"{record.job_id}  {record.testbed}{emulated}  {job_words(record)}"]
-    lines.append(f"  time by the clock outside: {time_words(record)}")
+    lines = [f"{record.job_id}  {record.testbed}{emulated}  {format_job_request(record)}"]
+    lines.append(f"  time by the clock outside: {format_times(record)}")
     lines += [f"  {_copy_line(copy)}" for copy in record.copies[:MAX_COPIES]]
     if len(record.copies) > MAX_COPIES:
         lines.append(f"  and {len(record.copies) - MAX_COPIES} more copies")
@@ -52,29 +52,29 @@ def job_lines(record: JobRecord) -> list[str]:
     return lines
 
 
-def disk_lines(seen: DiskSeen | None) -> list[str]:
-    """What reached the device, beside what the jobs did."""
+def disk_lines(seen: DiskRecord | None) -> list[str]:
+    """Data that reached the device, compared with the work of the jobs."""
     if seen is None:
         return []
 
-    def told(count: int | None) -> str:
-        return "not known" if count is None else mib_words(count)
+    def form(count: int | None) -> str:
+        return "not known" if count is None else format_mib(count)
 
-    read = "may have read from memory" if seen.job_read_bytes is None else f"read {mib_words(seen.job_read_bytes)}"
+    read = "may have read from memory" if seen.job_read_bytes is None else f"read {format_mib(seen.job_read_bytes)}"
     return [
-        f"disk {seen.device} ({seen.file_system}, {seen.place}) in the window: {told(seen.device_written_bytes)} "
-        f"written, {told(seen.device_read_bytes)} read; the jobs wrote {mib_words(seen.job_written_bytes)}, and {read}"
+        f"disk {seen.device} ({seen.file_system}, {seen.place}) in the window: {form(seen.device_written_bytes)} "
+        f"written, {form(seen.device_read_bytes)} read; the jobs wrote {format_mib(seen.job_written_bytes)}, and {read}"
     ]
 
 
-def _copy_line(copy: CopySeen) -> str:
-    def told(value: float | None) -> str:
+def _copy_line(copy: CopyRecord) -> str:
+    def form(value: float | None) -> str:
         return DASH if value is None else f"{value:.3f} s"
 
     name = copy.guest + (f", copy {copy.copy_number}" if copy.copy_number > 1 else "")
     ratio = "" if copy.clock_ratio is None else f" (clock ratio {copy.clock_ratio:.3f})"
-    around = f"between its marks {told(copy.outside_s)}, by the guest's own clock {told(copy.inside_s)}{ratio}"
-    return f"{name:<12} {told(copy.time_s)}; {around}, host {told(copy.host_s)}"
+    around = f"between its marks {form(copy.outside_s)}, by the guest's own clock {form(copy.inside_s)}{ratio}"
+    return f"{name:<12} {form(copy.time_s)}; {around}, host {form(copy.host_s)}"
 
 
 def summary_lines(summary: JobsSummary) -> list[str]:
@@ -90,7 +90,7 @@ def summary_lines(summary: JobsSummary) -> list[str]:
             continue
         left_out = ", ".join(f"{count} {code}" for code, count in each.left_out.items())
         lines.append(
-            f"  {_key_words(summary, each.key)}: {_means_words(each)}"
+            f"  {_format_point_key(summary, each.key)}: {_format_point_times(each)}"
             + (f", sd between guests {each.between_guests_sd_s:.3f}" if each.between_guests_sd_s is not None else "")
             + (f"; left out: {left_out}" if left_out else "")
         )
@@ -100,7 +100,8 @@ def summary_lines(summary: JobsSummary) -> list[str]:
             + ("" if summary.margin_ratio is None else f", equivalent within {summary.margin_ratio:.1%}")
         )
         lines += [
-            f"  {_key_words(summary, each.key)}: {each.word}, {effect_words(each.effect)}, {each.effect.blocks} blocks"
+            f"  {_format_point_key(summary, each.key)}: {each.word}, {format_effect(each.effect)}, "
+            f"{each.effect.blocks} blocks"
             for each in summary.overheads
         ]
     for heading, curves in (
@@ -109,25 +110,25 @@ def summary_lines(summary: JobsSummary) -> list[str]:
     ):
         if curves:
             lines.append(heading)
-            lines += [f"  {_key_words(summary, each.key, guests=False)}: {_fit_words(each)}" for each in curves]
+            lines += [f"  {_format_point_key(summary, each.key, guests=False)}: {_format_fit(each)}" for each in curves]
     if summary.isolation:
         lines.append("isolation: the first guest with one copy, the second with two, beside one that works alone")
         for found in summary.isolation:
-            ratios = [_ratio_words(each) for each in (found.first, found.second)]
-            told = "" if ratios == [DASH, DASH] else f"; {' and '.join(ratios)} times"
-            lines.append(f"  {_key_words(summary, found.key)}: {found.word}{told}")
+            ratios = [_format_ratio(each) for each in (found.first, found.second)]
+            times = "" if ratios == [DASH, DASH] else f"; {' and '.join(ratios)} times"
+            lines.append(f"  {_format_point_key(summary, found.key)}: {found.word}{times}")
     return lines
 
 
-def _key_words(summary: JobsSummary, key: PointKey, *, guests: bool = True) -> str:
-    """``lxc wait 5, 2 guests, one, cpu same``, and what else tells it apart."""
+def _format_point_key(summary: JobsSummary, key: PointKey, *, guests: bool = True) -> str:
+    """``lxc wait 5, 2 guests, one, cpu same``, and other distinguishing factors."""
     many = f", {key.guests} guest{'s' if key.guests > 1 else ''}, {key.working}" if guests else ""
     memory = [] if memory_of(key) is None else [f"{memory_of(key)} MiB"]
     name = f"{key.platform} {key.job} {key.size}{many}, cpu {key.cpu}"
-    return ", ".join([name, *held(key), *memory, *summary.apart(key)])
+    return ", ".join([name, *format_cpu_limits(key), *memory, *summary.apart(key)])
 
 
-def _fit_words(curve: GuestsCurve) -> str:
+def _format_fit(curve: GuestsCurve) -> str:
     fit = curve.fit
     if fit is None:
         return str(curve.word)
@@ -140,15 +141,15 @@ def _fit_words(curve: GuestsCurve) -> str:
     )
 
 
-def _means_words(found: PointTimes) -> str:
-    """Of three copies that are not alike each."""
+def _format_point_times(found: PointTimes) -> str:
+    """The time of the copies; of three that work apart, each guest's times."""
     if not found.apart:
-        return _mean_words(found.seconds)
-    first, second = (" and ".join(map(_mean_words, of)) for of in found.of_both)
+        return _format_mean(found.seconds)
+    first, second = (" and ".join(map(_format_mean, of)) for of in found.times_by_guest)
     return f"first guest, one copy {first}; second guest, two {second}"
 
 
-def _mean_words(found: SetUpMean | None) -> str:
+def _format_mean(found: SetUpMean | None) -> str:
     if found is None:
         return "no valid trial"
     plural = ("s" if found.trials > 1 else ""), ("s" if found.set_ups > 1 else "")
@@ -159,7 +160,7 @@ def _mean_words(found: SetUpMean | None) -> str:
     return f"{found.mean:.3f} ± {found.half_width:.3f} ({of}{about})"
 
 
-def _ratio_words(effect: Effect) -> str:
+def _format_ratio(effect: Effect) -> str:
     if effect.change is None:
         return DASH
     if effect.ci_low is None or effect.ci_high is None:

@@ -1,4 +1,4 @@
-"""Progress of a replay: a rich bar with rate and time left for people, JSON lines for machines."""
+"""Progress of a replay: a rich bar with rate and remaining time for people, JSON lines for machines."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from labconsole.cli.output import json_line
+from labconsole.cli.output import print_json_line
 from labconsole.cli.text.runs import run_row
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Progress
-from labconsole.engine.execution.set_up_course import beside_words, block_words
+from labconsole.engine.execution.set_up_tracker import describe_background, format_block
 from labconsole.model.plan.plan import Plan
-from labconsole.text.harmless import harmless, undisguised
+from labconsole.text.sanitize import single_line, unwrap_stream
 
 
 class ReplayScreen:
@@ -30,7 +30,7 @@ class ReplayScreen:
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-            self._console = Console(file=undisguised(sys.stderr))
+            self._console = Console(file=unwrap_stream(sys.stderr))
             self._bar = Progress(
                 TextColumn("{task.description}", markup=False),
                 BarColumn(),
@@ -41,11 +41,11 @@ class ReplayScreen:
                 console=self._console,
             )
             total = sum(plan.trials for plan in plans)
-            self._task = self._bar.add_task(harmless(plans[0].name), total=total, rate="", left="")
+            self._task = self._bar.add_task(single_line(plans[0].name), total=total, rate="", left="")
 
     @contextmanager
     def over(self, executions: Sequence[PlanExecution]) -> Iterator[None]:
-        """The bar, while these run."""
+        """Show the bar while these run."""
         self._executions = executions
         if any(execution.plan.grid for execution in executions):
             self._show()
@@ -60,7 +60,7 @@ class ReplayScreen:
             self._bar.start()
 
     def leave_grid(self, plan: Plan) -> None:
-        """The plan's searches follow: the bar is away until the next trial of a grid."""
+        """Hide the bar until the next trial of a grid, as the plan's searches follow."""
         self._hide()
         if self._as_json and plan.grid:
             self._started(self._execution_of(plan))
@@ -71,7 +71,7 @@ class ReplayScreen:
             self._bar.stop()
 
     def update(self, progress: Progress) -> None:
-        """One trial begins (``last`` is None) or has ended."""
+        """Report that one trial begins (``last`` is None) or has ended."""
         if self._as_json:
             self._lines(progress)
             return
@@ -83,9 +83,9 @@ class ReplayScreen:
         elapsed_s = self._bar.tasks[0].elapsed or 0
         rate = f"{taken / elapsed_s * 60:.1f} runs/min" if taken and elapsed_s else ""
         left_s = self._left_s(progress)
-        left = f"{minutes(left_s)} left" if left_s is not None else ""
+        left = f"{format_h_mm_ss(left_s)} left" if left_s is not None else ""
         self._bar.update(
-            self._task, description=harmless(name), total=max(1, self._total()), completed=done, rate=rate, left=left
+            self._task, description=single_line(name), total=max(1, self._total()), completed=done, rate=rate, left=left
         )
         request = progress.point.request
         if progress.broke:
@@ -95,8 +95,8 @@ class ReplayScreen:
         above = (progress.plan, progress.block, request.platform, request.background)
         if progress.block is not None and above != self._above:
             self._above = above
-            where = block_words(progress.block, progress.plan.set_ups)
-            self._print(f"{where}: {request.platform} {beside_words(request.background)}")
+            where = format_block(progress.block, progress.plan.set_ups)
+            self._print(f"{where}: {request.platform} {describe_background(request.background)}")
         if progress.warm_up:
             self._print(f"warm-up of {request.platform}, background {request.background}: discarded")
         if progress.last is not None:
@@ -104,7 +104,7 @@ class ReplayScreen:
 
     def _print(self, text: str) -> None:
         # Plain text: a record's words come from nodes and must not be read as markup.
-        self._console.print(harmless(text), markup=False, highlight=False, soft_wrap=True)
+        self._console.print(single_line(text), markup=False, highlight=False, soft_wrap=True)
 
     def _place(self, plan: Plan) -> str:
         return f"{self._plans.index(plan) + 1} of {len(self._plans)}"
@@ -127,16 +127,24 @@ class ReplayScreen:
         place = {"point": progress.point.index, "repetition": progress.repetition, "block": progress.block}
         head = {"plan": plan.name, **place}
         if progress.broke:
-            json_line({"event": "set_up_broke", "at": now(), **head, "why": progress.broke})
+            print_json_line({"event": "set_up_broke", "at": utc_timestamp(), **head, "why": progress.broke})
             return
         if progress.last is None:
-            asked = request.columns()
-            json_line({"event": "trial_started", "at": now(), **head, "warm_up": progress.warm_up, "requested": asked})
+            columns = request.columns()
+            print_json_line(
+                {
+                    "event": "trial_started",
+                    "at": utc_timestamp(),
+                    **head,
+                    "warm_up": progress.warm_up,
+                    "requested": columns,
+                }
+            )
             return
-        json_line(
+        print_json_line(
             {
                 "event": "trial_finished",
-                "at": now(),
+                "at": utc_timestamp(),
                 **head,
                 "status": progress.last.verdict.status,
                 "attempt": progress.attempt,
@@ -156,10 +164,10 @@ class ReplayScreen:
         if plan in self._begun:
             return
         self._begun.append(plan)
-        json_line(
+        print_json_line(
             {
                 "event": "plan_started",
-                "at": now(),
+                "at": utc_timestamp(),
                 "plan": plan.name,
                 "hash": plan.hash(),
                 "role": plan.role,
@@ -175,13 +183,13 @@ class ReplayScreen:
         )
 
     def finished(self, execution: PlanExecution, exit_status: int) -> None:
-        """Tell machines how a plan ended."""
+        """Report to machines how a plan ended."""
         self._started(execution)
-        json_line({"event": "plan_finished", "at": now(), **outcome_json(execution, exit_status)})
+        print_json_line({"event": "plan_finished", "at": utc_timestamp(), **outcome_json(execution, exit_status)})
 
 
 def outcome_json(execution: PlanExecution, exit_status: int) -> dict[str, Any]:
-    """How a plan ended."""
+    """How a plan ended, as an object."""
     outcome = execution.outcome
     return {
         "plan": execution.plan.name,
@@ -204,16 +212,16 @@ def outcome_json(execution: PlanExecution, exit_status: int) -> dict[str, Any]:
     }
 
 
-def now() -> str:
-    """UTC, as in files."""
+def utc_timestamp() -> str:
+    """The current time in UTC, as in files."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def minutes(seconds: float) -> str:
-    """h:mm:ss."""
+def format_h_mm_ss(seconds: float) -> str:
+    """Format h:mm:ss."""
     return f"{int(seconds // 3600)}:{int(seconds % 3600 // 60):02d}:{int(seconds % 60):02d}"
 
 
-def size_words(size_bytes: int) -> str:
-    """A size for people."""
+def format_size(size_bytes: int) -> str:
+    """Format a size for people."""
     return f"{size_bytes / 1e9:.1f} GB" if size_bytes >= 1e9 else f"{size_bytes / 1e6:.1f} MB"

@@ -1,7 +1,7 @@
 """A report in the terminal: the figures by plotext (behind text/charts.py), tables and findings by rich.
 
-As wide as the terminal. Colour is left out where NO_COLOR is set or nobody watches, and never carries meaning: curves
-have marks and bars have fills of their own. Every foreign word is made harmless before rich adds its own sequences.
+As wide as the terminal. Colour is left out if NO_COLOR is set or the output is no terminal, and never carries meaning:
+curves have marks and bars have fills of their own. Foreign words are sanitized before rich adds its own sequences.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from rich.text import Text
 from labconsole.cli.text.tables import show_table
 from labconsole.contracts.report import Figure, Panel
 from labconsole.report.assembly import Report
-from labconsole.report.panels import glyph, labels_of, marked, panel_heading, panel_rows
+from labconsole.report.formatting import format_note
+from labconsole.report.panels import collect_labels, describe_marks, draw_panel, format_panel_heading, glyph
 from labconsole.report.tables import labelled
-from labconsole.report.words import note_words
-from labconsole.text.harmless import harmless, undisguised
+from labconsole.text.sanitize import single_line, unwrap_stream
 from labconsole.units import counted, format_count
 
 COLOURS = ("cyan", "yellow", "green", "magenta", "red", "blue", "bright_cyan", "bright_yellow")
 SIDE_BY_SIDE = 140
-"""Columns from which on two panels stand beside each other."""
+"""Columns from which on two panels are drawn next to each other."""
 
 PANEL_LINES = 17
 
 
 def show(report: Report) -> None:
     """Print the report on stdout."""
-    console = Console(file=undisguised(sys.stdout), highlight=False, markup=False, emoji=False)
-    console.print(Text(harmless(report.title), style="bold"))
-    console.print(Text(harmless(f"Selection: {report.selection.words}."), style="dim"))
+    console = Console(file=unwrap_stream(sys.stdout), highlight=False, markup=False, emoji=False)
+    console.print(Text(single_line(report.title), style="bold"))
+    console.print(Text(single_line(f"Selection: {report.selection.description}."), style="dim"))
     for sentence in report.conclusions:
-        console.print(Text(f"• {harmless(sentence)}"))
+        console.print(Text(f"• {single_line(sentence)}"))
     for name, each in report.plan_notes:
-        console.print(Text(harmless(f"Note on plan {name}: {note_words(each)}"), style="dim"))
+        console.print(Text(single_line(f"Note on plan {name}: {format_note(each)}"), style="dim"))
     for failure in report.failures:
-        console.print(Text(harmless(f"Left out: {failure}"), style="bold"))
+        console.print(Text(single_line(f"Left out: {failure}"), style="bold"))
     for figure in report.figures:
         show_figure(console, figure)
     for table in (*report.tables, *report.references):
@@ -48,19 +48,19 @@ def show(report: Report) -> None:
 
 
 def show_figure(console: Console, figure: Figure, *, caption: bool = True) -> None:
-    """Print it, with as many panels beside each other as there is room for, and its caption if it is wanted."""
+    """Print a figure, with as many panels in a row as there is room for, and its caption if requested."""
     console.print()
-    console.print(Text(harmless(labelled(figure)), style="bold"))
-    labels = labels_of(figure)
+    console.print(Text(single_line(labelled(figure)), style="bold"))
+    labels = collect_labels(figure)
     console.print(_legend(figure, labels))
     columns = 2 if console.width >= SIDE_BY_SIDE and len(figure.panels) > 1 else 1
     width = min(console.width // columns - (columns - 1), 120)
     panels = [_panel(figure, panel, labels, width) for panel in figure.panels]
     for place in range(0, len(panels), columns):
-        beside = panels[place : place + columns]
-        for one in beside:
-            one[:0] = [Text() for _ in range(max(map(len, beside)) - len(one))]
-        for lines in zip(*beside, strict=True):
+        in_row = panels[place : place + columns]
+        for one in in_row:
+            one[:0] = [Text() for _ in range(max(map(len, in_row)) - len(one))]
+        for lines in zip(*in_row, strict=True):
             row = Text(no_wrap=True, overflow="crop")
             for number, line in enumerate(lines):
                 if number < len(lines) - 1:
@@ -69,22 +69,22 @@ def show_figure(console: Console, figure: Figure, *, caption: bool = True) -> No
             row.rstrip()
             console.print(row)
     if caption:
-        console.print(Text(harmless(figure.caption), style="dim"))
+        console.print(Text(single_line(figure.caption), style="dim"))
 
 
 def _legend(figure: Figure, labels: Sequence[str]) -> Text:
     line = Text("  ")
     for number, label in enumerate(labels):
-        line.append(f"{glyph(figure, number)} {harmless(label)}", style=COLOURS[number % len(COLOURS)])
+        line.append(f"{glyph(figure, number)} {single_line(label)}", style=COLOURS[number % len(COLOURS)])
         line.append("   ")
-    line.append(marked(figure))
+    line.append(describe_marks(figure))
     return line
 
 
 def _panel(figure: Figure, panel: Panel, labels: Sequence[str], width: int) -> list[Text]:
-    heading = textwrap.wrap(panel_heading(figure, panel), max(1, width - 2), break_on_hyphens=False)
+    heading = textwrap.wrap(format_panel_heading(figure, panel), max(1, width - 2), break_on_hyphens=False)
     lines = [Text(f"  {line}") for line in heading]
-    for row in panel_rows(figure, panel, labels, width, PANEL_LINES):
+    for row in draw_panel(figure, panel, labels, width, PANEL_LINES):
         line = Text()
         for text, number in row:
             line.append(text, style="" if number is None else COLOURS[number % len(COLOURS)])
@@ -102,10 +102,10 @@ def _findings(console: Console, report: Report) -> None:
         mark = "" if kind.claims else "mark: "
         for finding in kind.found:
             runs = len(finding.run_ids)
-            console.print(Text(f"• {mark}{harmless(finding.sentence)} [{runs} run{'' if runs == 1 else 's'}]"))
+            console.print(Text(f"• {mark}{single_line(finding.sentence)} [{runs} run{'' if runs == 1 else 's'}]"))
     kept = report.material.kept
     left_out = len(kept.excluded)
     if left_out:
         reasons = ", ".join(f"{code} {count}" for code, count in kept.excluded_by_reason)
         total = left_out + len(kept.entered)
-        console.print(f"{format_count(left_out)} of {counted(total, 'run')} enter no mean: {harmless(reasons)}")
+        console.print(f"{format_count(left_out)} of {counted(total, 'run')} enter no mean: {single_line(reasons)}")

@@ -1,52 +1,55 @@
-"""Trials of routers as plain lines of text: what each forwarded, and where the rest was lost."""
+"""Trials of routers as plain lines of text: the forwarded packets of each, and where the rest was lost."""
 
 from __future__ import annotations
 
 import re
 
 from labconsole.cli.text.runs import DASH, reason_lines
-from labconsole.experiments.route.comparing import RoutesCompared
-from labconsole.experiments.route.ledger import hops_of
-from labconsole.experiments.route.summary import RoutePointFound, RoutesSummary
+from labconsole.experiments.route.ledger import build_hops
+from labconsole.experiments.route.route_comparison import RouteComparison
+from labconsole.experiments.route.summary import RoutePointResult, RoutesSummary
 from labconsole.measure.statistics.set_ups import SetUpMean
-from labconsole.model.plan.routes import target_words
-from labconsole.model.record.route import RouteRecord, RouterSeen
-from labconsole.report.words import count, mean_words
-from labconsole.text.cells import decimal
+from labconsole.model.plan.routes import format_target_pps
+from labconsole.model.record.route import RouteRecord, RouterRecord
+from labconsole.report.formatting import format_mean, format_noun_count
+from labconsole.text.cells import format_decimal
 
 MAX_ROUTERS = 20
 _ONE = re.compile(r"\b1 (route|filter rule|block)s\b")
-"""In the terminal one is one. In tables of bundles, which have the same words, these stay as they are."""
+"""The terminal uses the singular. Tables of bundles have the same texts and are left unchanged."""
 
 
-def route_words(record: RouteRecord) -> str:
-    """What was asked, in one line."""
-    asked = record.requested
-    each = " each" if asked.guests > 1 else ""
-    words = f"{asked.platform}: {count(asked.guests, 'router')}, {count(asked.routes, 'route')}{each}"
-    words += f", to {asked.destinations} destinations" if asked.destinations > 1 else ""
-    words += f", {count(asked.filters, 'filter rule')}" if asked.filters else ""
-    rate = "as much as the source can" if asked.target_pps is None else f"{target_words(asked.target_pps)} in all"
-    return f"{words}, {rate}, {asked.frame_bytes} B" + ("" if asked.cpu == "any" else f", cpu {asked.cpu}")
+def format_route_request(record: RouteRecord) -> str:
+    """The request in one line."""
+    request = record.requested
+    each = " each" if request.guests > 1 else ""
+    routes = format_noun_count(request.routes, "route")
+    text = f"{request.platform}: {format_noun_count(request.guests, 'router')}, {routes}{each}"
+    text += f", to {request.destinations} destinations" if request.destinations > 1 else ""
+    text += f", {format_noun_count(request.filters, 'filter rule')}" if request.filters else ""
+    rate = (
+        "as much as the source can" if request.target_pps is None else f"{format_target_pps(request.target_pps)} in all"
+    )
+    return f"{text}, {rate}, {request.frame_bytes} B" + ("" if request.cpu == "any" else f", cpu {request.cpu}")
 
 
-def sum_words(record: RouteRecord) -> str:
-    """``130,000 packets/s, Jain 0.9999``."""
+def format_route_result(record: RouteRecord) -> str:
+    """Format ``130,000 packets/s, Jain 0.9999``."""
     if record.sum_pps is None:
         return DASH
     jain = "" if record.jain is None or len(record.routers) < 2 else f", Jain {record.jain:.4f}"
-    return f"{decimal(record.sum_pps, 0)} packets/s{jain}"
+    return f"{format_decimal(record.sum_pps, 0)} packets/s{jain}"
 
 
 def route_lines(record: RouteRecord) -> list[str]:
     """One trial for people."""
     emulated = " (emulated)" if record.emulated else ""
-    lines = [f"{record.route_id}  {record.testbed}{emulated}  {route_words(record)}"]
+    lines = [f"{record.route_id}  {record.testbed}{emulated}  {format_route_request(record)}"]
     while_all = ""
     if record.shared_from is not None and record.shared_to is not None:
         bin_s = record.requested.bin_s
         while_all = f" from {record.shared_from * bin_s:g} to {record.shared_to * bin_s:g} s"
-    lines.append(f"  while all forwarded{while_all}: {sum_words(record)}")
+    lines.append(f"  while all forwarded{while_all}: {format_route_result(record)}")
     lines += [f"  {_router_line(each)}" for each in record.routers[:MAX_ROUTERS]]
     if len(record.routers) > MAX_ROUTERS:
         lines.append(f"  and {len(record.routers) - MAX_ROUTERS} more routers")
@@ -60,7 +63,9 @@ def route_lines(record: RouteRecord) -> list[str]:
     if record.start_skew_s is not None:
         lines.append(f"  the first and the last router began {record.start_skew_s * 1e3:.1f} ms apart")
     if record.busy_ratio is not None:
-        switches = "" if record.switches_per_s is None else f", {decimal(record.switches_per_s, 0)} context switches/s"
+        switches = (
+            "" if record.switches_per_s is None else f", {format_decimal(record.switches_per_s, 0)} context switches/s"
+        )
         lines.append(
             f"  processors of the unit under test {record.busy_ratio:.1%} busy while packets were sent{switches}"
         )
@@ -69,46 +74,47 @@ def route_lines(record: RouteRecord) -> list[str]:
     return lines
 
 
-def _router_line(each: RouterSeen) -> str:
-    rate = DASH if each.forwarded_pps is None else f"{decimal(each.forwarded_pps, 0)} packets/s"
+def _router_line(each: RouterRecord) -> str:
+    rate = DASH if each.forwarded_pps is None else f"{format_decimal(each.forwarded_pps, 0)} packets/s"
     sent = DASH if each.sent_packets is None else each.sent_packets
-    words = f"{each.guest:<6} {rate}; {sent} sent, {DASH if each.to_packets is None else each.to_packets} into it, "
-    words += f"{DASH if each.from_packets is None else each.from_packets} out of it, {each.packets} at the sink"
-    words += hops_of(each).words()
-    words += "" if each.routes is None else f"; {count(each.routes, 'route')}"
-    return words + ("" if each.load_s is None else f", given in {each.load_s:.2f} s")
+    text = f"{each.guest:<6} {rate}; {sent} sent, {DASH if each.to_packets is None else each.to_packets} into it, "
+    text += f"{DASH if each.from_packets is None else each.from_packets} out of it, {each.packets} at the sink"
+    text += build_hops(each).words()
+    text += "" if each.routes is None else f"; {format_noun_count(each.routes, 'route')}"
+    return text + ("" if each.load_s is None else f", given in {each.load_s:.2f} s")
 
 
 def summary_lines(summary: RoutesSummary) -> list[str]:
-    """Rates of all points, router by router, and what routes, filters and further routers change."""
+    """Rates of all points, router by router, and the effect of routes, filters and further routers."""
     lines = ["packets/s that came to the sink; mean with its 95 % interval over set-ups; only valid trials enter"]
     for point in summary.points:
-        lines.append(f"  {_point_words(point, summary.name_of(point.key))}")
+        lines.append(f"  {_format_point(point, summary.name_of(point.key))}")
         if point.key.guests > 1:
             lines += [
-                f"    {each.guest}: {_mean(each.forwarded_pps)}, lost in it {_mean(each.inside_ratio, 0.01, 3)} %"
+                f"    {each.guest}: {_format_mean(each.forwarded_pps)}, "
+                f"lost in it {_format_mean(each.inside_ratio, 0.01, 3)} %"
                 for each in point.routers
             ]
-    lines += [f"  {_claim_words(summary, each)}" for each in summary.compared]
+    lines += [f"  {_format_claim(summary, each)}" for each in summary.compared]
     return [_ONE.sub(r"1 \1", line) for line in lines]
 
 
-def _claim_words(summary: RoutesSummary, claim: RoutesCompared) -> str:
-    """One comparison; why there is no interval is told once, of a mean and of what differs within it."""
-    absent, words = claim.effect.absent, summary.words_of(claim)
+def _format_claim(summary: RoutesSummary, claim: RouteComparison) -> str:
+    """One comparison. The reason for a missing interval is given once, for a mean and the differences within it."""
+    absent, text = claim.effect.absent, summary.describe_claim(claim)
     if absent is None or claim.apart is None or claim.apart.absent != absent:
-        return words
-    head, why, rest = words.partition(f" ({absent})")
+        return text
+    head, why, rest = text.partition(f" ({absent})")
     return head + why + rest.replace(why, "")
 
 
-def _point_words(point: RoutePointFound, name: str) -> str:
-    words = f"{name}, {point.key.words}: {'no valid trial' if point.sum_pps is None else _mean(point.sum_pps)}"
-    words += f", Jain {_mean(point.jain, 1, 4)}" if point.jain is not None and point.key.guests > 1 else ""
-    words += f", lost {_mean(point.lost_ratio, 0.01, 3)} %" if point.lost_ratio is not None else ""
+def _format_point(point: RoutePointResult, name: str) -> str:
+    text = f"{name}, {point.key.words}: {'no valid trial' if point.sum_pps is None else _format_mean(point.sum_pps)}"
+    text += f", Jain {_format_mean(point.jain, 1, 4)}" if point.jain is not None and point.key.guests > 1 else ""
+    text += f", lost {_format_mean(point.lost_ratio, 0.01, 3)} %" if point.lost_ratio is not None else ""
     left_out = ", ".join(f"{count} {code}" for code, count in point.left_out.items())
-    return words + (f"; left out: {left_out}" if left_out else "")
+    return text + (f"; left out: {left_out}" if left_out else "")
 
 
-def _mean(found: SetUpMean | None, unit: float = 1.0, digits: int = 0) -> str:
-    return DASH if found is None else mean_words(found, unit, digits, decimal)
+def _format_mean(found: SetUpMean | None, unit: float = 1.0, digits: int = 0) -> str:
+    return DASH if found is None else format_mean(found, unit, digits, format_decimal)

@@ -7,19 +7,19 @@ from typing import Any
 
 from labconsole.measure.capture_stamps import stamps_sentence
 from labconsole.measure.clocks import clock_sentence
-from labconsole.measure.drop_causes import cause_of, elsewhere_words, kernel_counts, kernel_doubt
+from labconsole.measure.drop_causes import cause_of, describe_off_path_drops, kernel_counts, kernel_doubt
 from labconsole.measure.ledger_picture import ledger_rows
 from labconsole.measure.packet_times import (
-    by_words,
-    number_words,
+    describe_sequence,
+    describe_xdp,
+    format_timed_by,
     packet_times,
     quantiles_of,
     refusal,
     times_by_word,
-    xdp_words,
 )
-from labconsole.measure.processor_words import HEADINGS, processor_rows, processor_sentences
-from labconsole.model.design_point import target_words
+from labconsole.measure.processor_description import HEADINGS, processor_rows, processor_sentences
+from labconsole.model.design_point import format_target_per_source
 from labconsole.model.record.note import RunNote
 from labconsole.model.record.run import Background, Reason, RunRecord, StreamRecord, Total, Verdict
 from labconsole.model.record.summary import RunSummary
@@ -29,56 +29,59 @@ from labconsole.units import format_count, format_rate_bps
 
 DASH = "–"
 THIN_SPACE = "\u2009"
-"""Between thousands."""
+"""Separates thousands."""
 
 PICTURE_COLUMNS = 110
-"""Of a ledger: what a report pastes into without breaking lines."""
+"""Width of a ledger that can be pasted into a report without breaking lines."""
 
 
-def count(value: int | None) -> str:
-    """A count with thousands apart, or a dash."""
+def count_or_dash(value: int | None) -> str:
+    """A count with separated thousands, or a dash."""
     return DASH if value is None else format_count(value)
 
 
-def rate(value: float | None) -> str:
+def rate_or_dash(value: float | None) -> str:
     """A bandwidth on the wire, or a dash."""
     return DASH if value is None else format_rate_bps(value)
 
 
-def percent(ratio: float | None) -> str:
-    """A ratio as percent with the digits that matter, or a dash."""
+def percent_or_dash(ratio: float | None) -> str:
+    """A ratio as percent with the significant digits, or a dash."""
     return DASH if ratio is None else f"{100 * ratio:.4g} %"
 
 
 def _stream_line(stream: StreamRecord) -> str:
     source = f"by {stream.measured_from}" if stream.measured_from else "not measured"
     return (
-        f"  {stream.name:<8} offered {count(stream.offered_packets):>12} packets {rate(stream.offered_bps):>14}   "
-        f"measured {count(stream.measured_packets):>12} {rate(stream.measured_bps):>14}   "
-        f"loss {count(stream.loss_packets):>10} {percent(stream.loss_ratio):>10}   {source}, {stream.generator}"
+        f"  {stream.name:<8} offered {count_or_dash(stream.offered_packets):>12} packets "
+        f"{rate_or_dash(stream.offered_bps):>14}   measured {count_or_dash(stream.measured_packets):>12} "
+        f"{rate_or_dash(stream.measured_bps):>14}   "
+        f"loss {count_or_dash(stream.loss_packets):>10} {percent_or_dash(stream.loss_ratio):>10}   "
+        f"{source}, {stream.generator}"
     )
 
 
 def run_lines(record: RunRecord, *, saved: bool, details: bool = False) -> list[str]:
     """One run for people: streams, total, verdict with its reasons; with ``details`` also where packets went."""
-    asked = record.requested
+    request = record.requested
     lines = [
-        f"{record.run_id}  {record.testbed}{' (emulated)' if record.emulated else ''}  {asked.platform}, "
-        f"{asked.size_words()}, {asked.sources} x {target_words(asked.target_bps, asked.frame)}, "
-        f"background {asked.background}, {asked.duration_s:g} s",
+        f"{record.run_id}  {record.testbed}{' (emulated)' if record.emulated else ''}  {request.platform}, "
+        f"{request.format_size()}, {request.sources} x {format_target_per_source(request.target_bps, request.frame)}, "
+        f"background {request.background}, {request.duration_s:g} s",
         *(_stream_line(stream) for stream in record.streams),
     ]
     total = record.total
     lines.append(
-        f"  {'total':<8} offered {count(total.offered_packets):>12} packets {rate(total.offered_bps):>14}   "
-        f"measured {count(total.measured_packets):>12} {rate(total.measured_bps):>14}   "
-        f"loss {count(total.loss_packets):>10} {percent(total.loss_ratio):>10}"
+        f"  {'total':<8} offered {count_or_dash(total.offered_packets):>12} packets "
+        f"{rate_or_dash(total.offered_bps):>14}   measured {count_or_dash(total.measured_packets):>12} "
+        f"{rate_or_dash(total.measured_bps):>14}   "
+        f"loss {count_or_dash(total.loss_packets):>10} {percent_or_dash(total.loss_ratio):>10}"
     )
-    lines += sides_lines(total) + kernel_lines(record, with_counts=not details)
+    lines += format_loss_by_side(total) + kernel_lines(record, with_counts=not details)
     of_second = record.background.streams if record.background is not None else ()
     if record.background is not None:
         lines += background_lines(record.background)
-    if not details:  # which say it of each stream
+    if not details:  # the details have it for each stream
         lines += untimed_lines((*record.streams, *of_second))
     if record.role != "measured":
         lines.append(f"  {'role':<8} {record.role}: it enters no mean")
@@ -92,7 +95,7 @@ def run_lines(record: RunRecord, *, saved: bool, details: bool = False) -> list[
             if stream.delay is not None:
                 lines.append(f"  {stream.name}: {delay_text(stream.delay)}")
             said = (stamps_sentence(stream), clock_sentence(stream))
-            lines += [f"  {stream.name}: {plain(each)}" for each in said if each is not None]
+            lines += [f"  {stream.name}: {strip_control_characters(each)}" for each in said if each is not None]
             lines += [f"  {stream.name}: {text}" for text in packet_times_texts(stream)]
         if record.influences:
             lines.append("  other activity during the trial")
@@ -102,21 +105,21 @@ def run_lines(record: RunRecord, *, saved: bool, details: bool = False) -> list[
 
 
 def processor_lines(record: RunRecord, *, with_rows: bool) -> list[str]:
-    """What the unit under test's processors did while traffic ran; ``with_rows``: of each."""
-    lines = [f"  {label:<10} {plain(sentence)}" for label, sentence in processor_sentences(record)]
+    """The unit under test's processors during the traffic. ``with_rows``: of each."""
+    lines = [f"  {label:<10} {strip_control_characters(sentence)}" for label, sentence in processor_sentences(record)]
     if with_rows and (rows := processor_rows(record)):
         lines += ["    " + "".join(cell.rjust(12) for cell in row) for row in (HEADINGS, *rows)]
     return lines
 
 
-def verdict_words(verdict: Verdict) -> str:
-    """``valid``, or what is wrong in short: ``suspect (job_short)``."""
+def format_verdict(verdict: Verdict) -> str:
+    """``valid``, or the problem in short: ``suspect (job_short)``."""
     causes = [each.code for each in verdict.reasons if each.follows is None]
     return verdict.status + (f" ({', '.join(causes)})" if causes else "")
 
 
 def reason_lines(reasons: Sequence[Reason]) -> list[str]:
-    """Why a run is not simply valid: each cause with what to do about it, and what follows from it beneath it."""
+    """Why a run is not simply valid: each cause with its remedy, and its consequences below it."""
     lines = []
     for reason, depth in zip(reasons, depths(reasons), strict=True):
         lines.append(f"    {'  ' * depth}{'so ' if depth else ''}{title_with_code(reason.code)}: {reason.detail}")
@@ -125,29 +128,33 @@ def reason_lines(reasons: Sequence[Reason]) -> list[str]:
     return lines
 
 
-def sides_lines(total: Total) -> list[str]:
-    """Who lost what, and at what rate the rest came; nothing of a run that does not part them."""
+def format_loss_by_side(total: Total) -> list[str]:
+    """The loss of each side and the rate of the rest; empty for a run that does not separate them."""
     if total.generator_packets is None:
         return []
-    late = "" if not total.late_packets else f"; {count(total.late_packets)} packets arrived after sending had ended"
-    lost = (
-        f"lost at the source {count(total.source_lost_packets)}, "
-        f"the UUT {count(total.uut_lost_packets)} ({percent(total.uut_loss_ratio)}), "
-        f"the sink {count(total.sink_lost_packets)}"
+    late = (
+        ""
+        if not total.late_packets
+        else f"; {count_or_dash(total.late_packets)} packets arrived after sending had ended"
     )
-    forwarded = f"forwarding rate {rate(total.forwarding_bps)}"
-    return [f"  {'sides':<8} generator {count(total.generator_packets)}, {lost}; {forwarded}{late}"]
+    lost = (
+        f"lost at the source {count_or_dash(total.source_lost_packets)}, "
+        f"the UUT {count_or_dash(total.uut_lost_packets)} ({percent_or_dash(total.uut_loss_ratio)}), "
+        f"the sink {count_or_dash(total.sink_lost_packets)}"
+    )
+    forwarded = f"forwarding rate {rate_or_dash(total.forwarding_bps)}"
+    return [f"  {'sides':<8} generator {count_or_dash(total.generator_packets)}, {lost}; {forwarded}{late}"]
 
 
 def kernel_lines(record: RunRecord, *, with_counts: bool) -> list[str]:
-    """The kernel's words for what the unit under test dropped, with what they mean, or why there are none.
-    ``with_counts``: also those that ledgers have.
+    """The kernel's words for packets that the unit under test dropped, with their meaning, or why there are none.
+    ``with_counts``: also those in ledgers.
     """
     doubt = kernel_doubt(record)
     lines = [] if doubt is None else [f"  {'kernel':<8} {doubt}"]
     if with_counts:
         lines += _kernel_counts(record)
-    return lines + [f"  {'kernel':<8} {words}" for words in elsewhere_words(record)]
+    return lines + [f"  {'kernel':<8} {line}" for line in describe_off_path_drops(record)]
 
 
 def _kernel_counts(record: RunRecord) -> list[str]:
@@ -155,12 +162,12 @@ def _kernel_counts(record: RunRecord) -> list[str]:
     for (of_hop, name), packets in kernel_counts(record).most_common():
         cause = cause_of(name)
         meant = f": {cause.happened} ({cause.look})" if cause else ""
-        lines.append(f"  {'kernel':<8} {of_hop} {name} {count(packets)}{meant}")
+        lines.append(f"  {'kernel':<8} {of_hop} {name} {count_or_dash(packets)}{meant}")
     return lines
 
 
 def untimed_lines(streams: Sequence[StreamRecord]) -> list[str]:
-    """Why packets were not timed though they were to be; what several streams say alike is said once."""
+    """Why packets were not timed as requested; a reason that several streams share is given once."""
     said: dict[str, list[str]] = {}
     for stream in streams:
         if (refused := refusal(stream)) is not None:
@@ -169,32 +176,32 @@ def untimed_lines(streams: Sequence[StreamRecord]) -> list[str]:
 
 
 def _untimed(refused: str) -> str:
-    return f"packets were not timed in the sink's kernel: {plain(refused)}"
+    return f"packets were not timed in the sink's kernel: {strip_control_characters(refused)}"
 
 
 def background_lines(load: Background) -> list[str]:
-    """The second guest: what it should do and did, beside it what else was seen, and its own streams."""
+    """The second guest: its planned and actual work, other observations, and its own streams."""
     where = "" if load.guest is None else f" in {load.guest}, " + (f"CPU {load.cpus}" if load.cpus else "not pinned")
     lines = [f"  beside   {load.kind}{where}"]
-    for name, asked in load.requested.items():
-        lines.append(f"    {name}: asked {figure(asked)}, achieved {figure(load.achieved.get(name))}")
+    for name, requested in load.requested.items():
+        lines.append(f"    {name}: asked {format_figure(requested)}, achieved {format_figure(load.achieved.get(name))}")
     rest = {name: value for name, value in load.achieved.items() if name not in load.requested}
     if rest:
-        lines.append("    " + ", ".join(f"{name} {figure(value)}" for name, value in rest.items()))
+        lines.append("    " + ", ".join(f"{name} {format_figure(value)}" for name, value in rest.items()))
     if load.reference is not None:
         lines.append("    a share of: " + ", ".join(f"{key} {value}" for key, value in load.reference.items()))
     return lines + [f"  {_stream_line(stream)}" for stream in load.streams]
 
 
-def figure(value: float | None) -> str:
-    """A number of any unit with the digits that matter, or a dash."""
+def format_figure(value: float | None) -> str:
+    """A number of any unit with the significant digits, or a dash."""
     if value is None:
         return DASH
     return format_count(round(value)) if isinstance(value, int) or abs(value) >= 1000 else f"{value:.4g}"
 
 
 def delay_text(delay: Delay) -> str:
-    """Delay and its variation in microseconds; why there is no one-way delay where there is none."""
+    """Delay and its variation in microseconds, or why there is no one-way delay."""
     varies = f"variation over the shortest p50 {delay.pdv_ns.p50 / 1e3:.1f}, p99 {delay.pdv_ns.p99 / 1e3:.1f} µs"
     if delay.ipdv_ns is not None:
         varies += f", between neighbours p50 {delay.ipdv_ns.p50 / 1e3:.1f}, p99 {delay.ipdv_ns.p99 / 1e3:.1f} µs"
@@ -206,21 +213,24 @@ def delay_text(delay: Delay) -> str:
 
 
 def packet_times_texts(stream: StreamRecord) -> list[str]:
-    """What the sink's kernel told of every packet of a stream, in microseconds; nothing where it was not asked."""
-    refused, told = refusal(stream), packet_times(stream)
+    """Delays of every packet of a stream from the sink's kernel, in microseconds; empty if it was not requested."""
+    refused, timed = refusal(stream), packet_times(stream)
     if refused is not None:
         return [_untimed(refused)]
-    if told is None:
+    if timed is None:
         return []
-    lines = [f"all {count(told.packets)} packets timed in the sink's kernel{by_words(told)}: {number_words(told)}"]
-    if (changed := xdp_words(told)) is not None:
-        lines.append(f"  {plain(changed)}")
-    for name, times in times_by_word(told).items():
+    lines = [
+        f"all {count_or_dash(timed.packets)} packets timed in the sink's kernel{format_timed_by(timed)}: "
+        f"{describe_sequence(timed)}"
+    ]
+    if (changed := describe_xdp(timed)) is not None:
+        lines.append(f"  {strip_control_characters(changed)}")
+    for name, times in times_by_word(timed).items():
         if times is not None:
             figures = ", ".join(f"{label} {micros(ns)}" for label, ns in quantiles_of(times).items())
             lines.append(f"  {name:<9} {figures} µs")
         elif name == "delay":
-            lines.append(f"  no one-way delay: {plain(told.reason or '')}")
+            lines.append(f"  no one-way delay: {strip_control_characters(timed.reason or '')}")
     return lines
 
 
@@ -233,26 +243,30 @@ def note_lines(note: RunNote | None) -> list[str]:
     """The note on a run, if there is one."""
     if note is None or note.text is None:
         return []
-    return [f"  note by {plain(note.author)}, {note.written_at}", *(f"    {plain(t)}" for t in note.text.splitlines())]
+    return [
+        f"  note by {strip_control_characters(note.author)}, {note.written_at}",
+        *(f"    {strip_control_characters(t)}" for t in note.text.splitlines()),
+    ]
 
 
-def plain(text: str) -> str:
-    """Words that people typed, or that came with an import, without what a terminal would obey."""
+def strip_control_characters(text: str) -> str:
+    """Typed or imported text without characters that a terminal would interpret."""
     return "".join(char if char.isprintable() or char == THIN_SPACE else "·" for char in text)
 
 
 def influence_line(entry: dict[str, Any]) -> str:
-    """One influence: where, what kind, and its sentence."""
+    """One influence: place, kind and sentence."""
     return f"{entry.get('node') or 'console':<8} {entry.get('kind', '')}: {entry.get('detail', '')}"
 
 
 def run_row(record: RunRecord) -> str:
     """One run as one line."""
-    asked, total = record.requested, record.total
+    request, total = record.requested, record.total
     return (
-        f"{record.run_id}  {asked.platform:<12} {asked.frame_size_bytes or 'mix':>5} B  {asked.sources} x "
-        f"{target_words(asked.target_bps, asked.frame):>9}  offered {rate(total.offered_bps):>14}  "
-        f"measured {rate(total.measured_bps):>14}  loss {percent(total.loss_ratio):>9}  {record.verdict.status}"
+        f"{record.run_id}  {request.platform:<12} {request.frame_size_bytes or 'mix':>5} B  {request.sources} x "
+        f"{format_target_per_source(request.target_bps, request.frame):>9}  "
+        f"offered {rate_or_dash(total.offered_bps):>14}  measured {rate_or_dash(total.measured_bps):>14}  loss "
+        f"{percent_or_dash(total.loss_ratio):>9}  {record.verdict.status}"
     )
 
 
@@ -267,15 +281,15 @@ def runs_table(summaries: Sequence[RunSummary]) -> list[str]:
     for s in summaries:
         lines.append(
             f"{s.run_id:<24} {s.testbed:<12} {s.platform:<12} {s.frame_size_bytes or 'mix':>6} {s.sources:>2} "
-            f"{target_words(s.target_bps, s.frame, cells=9):>9} "
+            f"{format_target_per_source(s.target_bps, s.frame, cells=9):>9} "
             f"{DASH if s.offered_pps is None else f'{s.offered_pps:.0f}':>12} "
-            f"{DASH if s.measured_pps is None else f'{s.measured_pps:.0f}':>12} {percent(s.loss_ratio):>9}  "
-            f"{s.verdict:<8} {_first_words(s.note)}".rstrip()
+            f"{DASH if s.measured_pps is None else f'{s.measured_pps:.0f}':>12} {percent_or_dash(s.loss_ratio):>9}  "
+            f"{s.verdict:<8} {_shorten_note(s.note)}".rstrip()
         )
     return lines
 
 
-def _first_words(note: str | None) -> str:
-    """So much of a note as a line of the list can take."""
-    words = plain(" ".join((note or "").split()))
-    return words if len(words) <= 40 else words[:39].rstrip() + "…"
+def _shorten_note(note: str | None) -> str:
+    """The part of a note that fits in a line of the list."""
+    text = strip_control_characters(" ".join((note or "").split()))
+    return text if len(text) <= 40 else text[:39].rstrip() + "…"

@@ -1,11 +1,11 @@
-"""Searches as plain lines of text: what was found per source, with bounds, and whose limit that is."""
+"""Searches as plain lines of text: the result per source, with bounds, and the limiting side."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from labconsole.cli.text.runs import DASH, percent
-from labconsole.model.record.search import BackToBackFound, GoalFound, LatencyFound, SearchRecord
+from labconsole.cli.text.runs import DASH, percent_or_dash
+from labconsole.model.record.search import BackToBackRecord, GoalRecord, LatencyRecord, SearchRecord
 from labconsole.units import counted, format_count, format_rate_bps
 
 LIMITS = {
@@ -21,11 +21,11 @@ LIMITS = {
 
 def search_lines(record: SearchRecord, *, trials: bool = False) -> list[str]:
     """One search for people; with ``trials`` each of its trials too."""
-    asked = record.requested
-    plural = "source" if asked.sources == 1 else "sources"
+    request = record.requested
+    plural = "source" if request.sources == 1 else "sources"
     lines = [
-        f"{record.search_id}  {record.testbed}{' (emulated)' if record.emulated else ''}  {asked.platform}, "
-        f"{asked.frame.words()}, {asked.sources} {plural}, background {asked.background}: "
+        f"{record.search_id}  {record.testbed}{' (emulated)' if record.emulated else ''}  {request.platform}, "
+        f"{request.frame.words()}, {request.sources} {plural}, background {request.background}: "
         f"{counted(len(record.trials), 'trial')}; loads are per source, bandwidth on the wire"
     ]
     lines += [f"  {_goal_line(found, record)}" for found in record.goals]
@@ -43,27 +43,28 @@ def search_lines(record: SearchRecord, *, trials: bool = False) -> list[str]:
             lost = trial.offered_packets - trial.measured_packets
             queued = f", queued {format_count(trial.queued_packets)}" if trial.queued_packets else ""
             lines.append(
-                f"    {trial.run_id}  {trial.for_test:<12} {load(trial.load_pps, record):>36}  {trial.duration_s:g} s  "
-                f"offered {format_count(trial.offered_packets)} of {format_count(trial.intended_packets)}, "
+                f"    {trial.run_id}  {trial.for_test:<12} {format_load(trial.load_pps, record):>36}  "
+                f"{trial.duration_s:g} s  offered {format_count(trial.offered_packets)} of "
+                f"{format_count(trial.intended_packets)}, "
                 f"lost {format_count(lost)}{queued}"
             )
     return lines
 
 
-def load(pps: float | None, record: SearchRecord) -> str:
+def format_load(pps: float | None, record: SearchRecord) -> str:
     """A load per source, in packets and in bandwidth."""
     if pps is None:
         return DASH
-    asked = record.requested
-    bps = asked.frame.rate_bps(pps)
+    request = record.requested
+    bps = request.frame.rate_bps(pps)
     return f"{format_count(round(pps))} pps ({format_rate_bps(bps)})"
 
 
-def _goal_line(found: GoalFound, record: SearchRecord) -> str:
+def _goal_line(found: GoalRecord, record: SearchRecord) -> str:
     return (
-        f"{found.goal}: lower bound {load(found.lower_bound_pps, record)}, "
-        f"upper bound {load(found.upper_bound_pps, record)}, "
-        f"conditional throughput {load(found.conditional_throughput_pps, record)}; {LIMITS[found.limited_by]}"
+        f"{found.goal}: lower bound {format_load(found.lower_bound_pps, record)}, "
+        f"upper bound {format_load(found.upper_bound_pps, record)}, "
+        f"conditional throughput {format_load(found.conditional_throughput_pps, record)}; {LIMITS[found.limited_by]}"
         + ("" if found.complete else "; the bounds are wider than the goal allows")
     )
 
@@ -71,15 +72,17 @@ def _goal_line(found: GoalFound, record: SearchRecord) -> str:
 def _frame_loss_lines(record: SearchRecord) -> list[str]:
     return [
         f"  frame loss rate at {100 * point.share_ratio:.0f} % of line rate "
-        f"({load(point.intended_pps, record)}): {percent(point.loss_ratio)}"
+        f"({format_load(point.intended_pps, record)}): {percent_or_dash(point.loss_ratio)}"
         for point in record.frame_loss or ()
     ]
 
 
-def _burst_line(found: BackToBackFound) -> str:
+def _burst_line(found: BackToBackRecord) -> str:
     limits = dict.fromkeys(burst.limited_by for burst in found.bursts)
     spread = "" if found.sd_packets is None else f", standard deviation {found.sd_packets:.1f}"
-    reached = "" if found.reached_ratio is None else f"; sent at {percent(found.reached_ratio)} of line rate or more"
+    reached = (
+        "" if found.reached_ratio is None else f"; sent at {percent_or_dash(found.reached_ratio)} of line rate or more"
+    )
     buffered = "" if found.buffer_s is None else f"; corrected buffer time {found.buffer_s * 1e3:.3f} ms"
     least, most = format_count(found.least_packets), format_count(found.most_packets)
     return (
@@ -88,7 +91,7 @@ def _burst_line(found: BackToBackFound) -> str:
     )
 
 
-def _latency_lines(found: LatencyFound) -> Sequence[str]:
+def _latency_lines(found: LatencyRecord) -> Sequence[str]:
     head = f"latency at the lower bound of {found.goal} ({format_count(round(found.load_pps))} pps)"
     if found.one_way_mean_ns is not None:
         delay = found.one_way_mean_ns
@@ -103,7 +106,7 @@ def _latency_lines(found: LatencyFound) -> Sequence[str]:
 
 
 def searches_table(records: Sequence[SearchRecord]) -> list[str]:
-    """Saved searches, newest first: a line each for what was found."""
+    """Saved searches, newest first: a line for each result."""
     if not records:
         return ["no searches saved yet"]
     lines = []

@@ -1,8 +1,8 @@
-"""Tables of reports in the terminal. Every foreign word is made harmless before rich adds its own sequences.
+"""Tables of reports in the terminal. Foreign words are sanitized before rich adds its own sequences.
 
-A table that is wider than the terminal is folded between words. Where even that is too wide, each row has a line of
-what it is of, unless that is short, a line of the columns that fit, the first ones, and the rest as words: so the
-columns that matter most come first.
+A table that is wider than the terminal is folded between words. If that is still too wide, each row has a line with its
+subject, unless that is short, a line with the first columns that fit, and the rest as text. The most important columns
+therefore are first.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from rich.text import Text
 
 from labconsole.contracts.report import Table
 from labconsole.report.tables import labelled
-from labconsole.text.harmless import harmless
+from labconsole.text.sanitize import single_line
 
 MOST_ROWS = 60
-"""Of one table."""
+"""Most rows of a table."""
 
 LEAST_CELLS = 22
-"""So wide at least is a column of words that are folded, unless it takes less."""
+"""Minimum width of a folded text column, unless it needs less."""
 
 GRID_GAP, GAP = 3, 2
 """Cells between two columns, of a grid and of a row that is split."""
 
 
 def show_table(console: Console, table: Table, *, rest: str, note: bool = True) -> None:
-    """Print it, no wider than the terminal. ``rest``: where all is; ``note``: whether to print its own."""
+    """Print a table, no wider than the terminal. ``rest``: where all rows are. ``note``: whether to print its note."""
     console.print()
-    title = harmless(labelled(table))
-    headings = [harmless(heading) for heading in table.headings]
-    rows = [[harmless(cell) for cell in row] for row in table.shown[:MOST_ROWS]]
+    title = single_line(labelled(table))
+    headings = [single_line(heading) for heading in table.headings]
+    rows = [[single_line(cell) for cell in row] for row in table.shown[:MOST_ROWS]]
     columns = list(zip(headings, *rows, strict=True))
     if widths := _widths(columns, console.width, GRID_GAP):
         grid = Grid(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1))
@@ -50,11 +50,11 @@ def show_table(console: Console, table: Table, *, rest: str, note: bool = True) 
     if len(table.shown) > MOST_ROWS:
         console.print(f"{len(table.shown) - MOST_ROWS} more rows: {rest}")
     if note and table.note:
-        console.print(Text(harmless(table.note), style="dim"))
+        console.print(Text(single_line(table.note), style="dim"))
 
 
 def _widths(columns: Sequence[Sequence[str]], width: int, gap: int) -> list[int]:
-    """Cells of each column, folded between words as far as need be; none where they are too wide even so."""
+    """Widths of the columns in cells, folded between words as needed; empty if they are still too wide."""
     given = [_least(column) for column in columns]
     spare = width - gap * len(columns) - 1 - sum(given)
     if spare < 0:
@@ -68,14 +68,14 @@ def _widths(columns: Sequence[Sequence[str]], width: int, gap: int) -> list[int]
 
 
 def _least(column: Sequence[str]) -> int:
-    """Cells without which a word would be broken, or a cell folded that is no longer than ``LEAST_CELLS``."""
+    """Cells needed not to break a word, nor to fold a cell that is no longer than ``LEAST_CELLS``."""
     _, *cells = column
-    words = [cell_len(word) for text in column for word in text.split()]
-    return max(1, *words, *(min(cell_len(cell), LEAST_CELLS) for cell in cells))
+    widths = [cell_len(word) for text in column for word in text.split()]
+    return max(1, *widths, *(min(cell_len(cell), LEAST_CELLS) for cell in cells))
 
 
 def _show_split(console: Console, columns: Sequence[Sequence[str]], left: Sequence[bool]) -> None:
-    """Each row as a line of its first cell, unless that is short, a line of the columns that fit, the rest in words."""
+    """Each row as a line of its first cell, unless that is short, a line of the columns that fit, the rest as text."""
     label = columns[0] if max(map(cell_len, columns[0])) > LEAST_CELLS else ()
     others, left = (columns[1:], left[1:]) if label else (columns, left)
     shown = next((many for many in range(len(others), 0, -1) if _widths(others[:many], console.width, GAP)), 0)
@@ -88,9 +88,11 @@ def _show_split(console: Console, columns: Sequence[Sequence[str]], left: Sequen
             line = Grid.grid(padding=(0, GAP, 0, 0))
             for width, on_left in zip(widths, left, strict=False):
                 line.add_column(
-                    justify="left" if on_left else "right", overflow="fold", width=width,
+                    justify="left" if on_left else "right",
+                    overflow="fold",
+                    width=width,
                     style="bold" if heading else "",
-                )  # fmt: skip
+                )
             line.add_row(*cells[:shown])
             console.print(Padding(line, (0, 0, 0, 3 if label else 1)))
         if heading:
@@ -100,14 +102,14 @@ def _show_split(console: Console, columns: Sequence[Sequence[str]], left: Sequen
 
 
 def _show_pairs(console: Console, pairs: Sequence[tuple[str, str]]) -> None:
-    """What has no column: heading and value, of which no pair is broken where a line has room for it."""
+    """Cells without a column: heading and value. No pair is broken if a line has room for it."""
     lines = [""]
     for heading, value in pairs:
         if not value or value == "–":
             continue
-        words = f"{heading}: {value}"
-        if lines[-1] and cell_len(f"{lines[-1]} · {words}") + 4 > console.width:
+        pair = f"{heading}: {value}"
+        if lines[-1] and cell_len(f"{lines[-1]} · {pair}") + 4 > console.width:
             lines.append("")
-        lines[-1] += f" · {words}" if lines[-1] else words
+        lines[-1] += f" · {pair}" if lines[-1] else pair
     for line in filter(None, lines):
         console.print(Padding(Text(line, style="dim"), (0, 0, 0, 3)))

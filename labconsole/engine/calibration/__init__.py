@@ -1,1 +1,1 @@
-"""What the instrument itself can do, with the unit under test bypassed."""
+"""Measures the instrument itself, with the unit under test bypassed."""

@@ -1,4 +1,4 @@
-"""Is the UUT really bypassed? Proved with marked frames: they arrive at the sinks while the UUT's NICs stand still."""
+"""Prove with marked frames that the UUT is bypassed: the frames reach the sinks while the UUT's NICs count nothing."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 from labconsole.contracts.driver import Prepared, StreamPath
 from labconsole.contracts.ports import AgentLink
-from labconsole.engine.gather import together
+from labconsole.engine.concurrent_requests import run_concurrently
 from labconsole.engine.trial.forwarding_proof import send_few
 from labconsole.engine.trial.setup import SNAP_BYTES, stream_filter
 from labconsole.errors import MeasurementError
 from labconsole.measure.counts import counter_difference
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.record.envelope import BypassProof
-from labconsole.verdict.observed import Snapshot, parse_snapshot
+from labconsole.verdict.observations import Snapshot, parse_snapshot
 from labconsole.wire.capture import StartCapture, StopCapture
 from labconsole.wire.counters import ReadCounters
 
@@ -23,11 +23,11 @@ ARRIVED_RATIO = 0.9
 """A switch may lose the first frames while it learns an address."""
 
 STANDING_RATIO = 0.1
-"""A switch's own frames (spanning tree, discovery) may reach a NIC that no stream uses, but few of them."""
+"""A NIC that no stream uses may receive a switch's own frames (spanning tree, discovery), but only a few."""
 
 
 def cabling(inventory: Inventory, streams: Sequence[Stream]) -> list[str]:
-    """What an operator has to connect so that these streams bypass the UUT, one sentence per stream."""
+    """The connections that bypass the UUT for these streams, one sentence for the operator per stream."""
     return [
         f"connect {s.source} straight to {s.sink}, taking the cables out of {inventory.uut}/{s.uut_in} and "
         f"{inventory.uut}/{s.uut_out} (or patch both into one switch, without the UUT)"
@@ -44,7 +44,7 @@ async def prove_bypass(
     generator: str,
     buffer_kib: int,
 ) -> tuple[BypassProof, ...]:
-    """Send marked frames of every stream; ``macs`` are those of the sinks' NICs, by stream.
+    """Send marked frames over every stream; ``macs`` are those of the sinks' NICs, by stream.
 
     Raises MeasurementError naming the stream, where its frames went and what to connect.
     """
@@ -68,14 +68,14 @@ async def prove_bypass(
         result = await links[stream.sink.node].ask(StopCapture(capture=f"proof-{stream.name}"))
         counted[stream.name] = result.analysis.packets
 
-    await together(listen(stream) for stream in streams)
+    await run_concurrently(listen(stream) for stream in streams)
     try:
         before = await _uut(inventory, links)
         for node in dict.fromkeys(stream.source.node for stream in streams):
             mine = [s for s in streams if s.source.node == node]
             await send_few(inventory, links[node], prepared, mine, generator, frames=PROOF_FRAMES)
     finally:
-        await together(count(stream) for stream in streams)
+        await run_concurrently(count(stream) for stream in streams)
     after = await _uut(inventory, links)
     proofs = tuple(_proof(inventory.uut, stream, counted[stream.name], before, after) for stream in streams)
     for stream, proof in zip(streams, proofs, strict=True):
@@ -88,7 +88,7 @@ async def _uut(inventory: Inventory, links: Mapping[str, AgentLink]) -> Snapshot
 
 
 def _proof(uut: str, stream: Stream, captured: int, before: Snapshot, after: Snapshot) -> BypassProof:
-    """What one stream's frames showed. Raises MeasurementError where the UUT's NICs cannot be read: that is no 0."""
+    """The result for one stream. Raises MeasurementError if the UUT's NICs cannot be read: unknown is not 0."""
     received = transmitted = 0
     for interface in (stream.uut_in, stream.uut_out):
         first, last = before.get(("", interface)), after.get(("", interface))

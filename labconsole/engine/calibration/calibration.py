@@ -1,8 +1,9 @@
-"""Calibration: the trials that tell what generators, sinks and captures do by themselves, with the UUT bypassed.
+"""Calibration: trials that measure generators, sinks and captures alone, with the UUT bypassed.
 
-Every trial goes through the session, by the very procedure that measures. Per frame size and number of sources: what
-the generator sends flat out, how well it keeps to three slower rates, and, where something was lost without a UUT, how
-far it can be trusted. The time limit cuts the search short, never the rest, and the envelope says so.
+Every trial goes through the session, by the same procedure as a measurement. The trials measure, per frame size and
+number of sources, the generator's maximum rate, its accuracy at three lower rates and, if something was lost without a
+UUT, the rate up to which it can be trusted. The time limit only cuts the search short, and the envelope records that it
+did.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Literal
 from labconsole.contracts.ports import RunSink
 from labconsole.engine.calibration.bypass import cabling, prove_bypass
 from labconsole.engine.session import Session
-from labconsole.engine.trial.order import Take, TrialOrder
+from labconsole.engine.trial.request import Take, TrialRequest
 from labconsole.engine.trial.setup import TrialSettings
 from labconsole.engine.trial.stream_wiring import check_mtu
 from labconsole.errors import Aborted, MeasurementError
@@ -36,21 +37,21 @@ from labconsole.units import format_rate_bps
 from labconsole.verdict.envelope_figures import (
     Purpose,
     TakenTrial,
+    explain_missing,
     honest_pps,
+    split_by_witness,
     stream_envelope,
     trial_counts,
-    why_nothing,
-    witnesses_of,
 )
 from labconsole.wire.version import __version__
 
 RATE_SHARES = (0.1, 0.5, 0.9)
-"""Of the generator's maximum: where its rate error is taken."""
+"""Shares of the generator's maximum at which its rate error is measured."""
 
 DISTURBED_TRIES = 3
 DISTURBANCES = frozenset({"carrier_changed", "mtu_changed", "counter_decreased", "interface_gone"})
-"""What makes a trial say nothing of the instrument, so that it is taken again. Not every invalid one: flat out, the two
-witnesses of a virtual link disagree as a rule."""
+"""Reasons that make a trial useless for judging the instrument, so that it is repeated. Other invalid trials are kept:
+at the maximum rate the two witnesses of a virtual link usually disagree."""
 
 MAXIMUM_TRIALS = 2
 MAX_SEARCH_TRIALS = 10
@@ -58,7 +59,7 @@ MAX_SEARCH_TRIALS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationRequest:
-    """What to calibrate. ``platform`` is the inventory's bypass; ``time_limit_s`` bounds the search."""
+    """The calibration to run. ``platform`` is the inventory's bypass; ``time_limit_s`` bounds the search."""
 
     platform: str
     frames: tuple[FrameSize, ...]
@@ -83,9 +84,10 @@ class CalibrationRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationProgress:
-    """Where a calibration stands. ``left_s`` None: nothing to reckon with yet.
+    """Progress of a calibration. ``left_s`` is None until it can be estimated.
 
-    ``trial`` of ``expected`` is under way, from 1; 0: the bypass is checked before the first. Closer bounds add trials.
+    ``trial`` counts from 1 to ``expected``; it is 0 while the bypass is checked before the first trial. The search for
+    closer bounds adds trials.
     """
 
     trial: int
@@ -105,9 +107,9 @@ async def calibrate(
     bypass: Literal["lab", "patched", "inventory"],
     on_progress: OnProgress,
 ) -> Envelope:
-    """The envelope of the session's testbed, whose own ``fingerprint`` is without the bypass.
+    """Calibrate the session's testbed and return its envelope. ``fingerprint``: the testbed's, without the bypass.
 
-    Raises ConfigError for what cannot be asked, MeasurementError when the UUT is not bypassed, Aborted.
+    Raises ConfigError for an impossible request, MeasurementError if the UUT is not bypassed, and Aborted.
     """
     for frame in wanted.frames:
         for sources in wanted.source_counts:
@@ -204,7 +206,7 @@ class _Calibration:
             self._tell(f"{closer}{frame.bytes} B, {sources} {plural} at {at} each", trial=self._done + 1)
             request = self._wanted.trial(frame, sources, target_bps)
             for _ in range(DISTURBED_TRIES):
-                record = await take(TrialOrder(request=request, settings=self._settings, keep=False))
+                record = await take(TrialRequest(request=request, settings=self._settings, keep=False))
                 if self._session.stopping:
                     raise Aborted("the calibration was stopped by the operator")
                 self._require_bypass(record)
@@ -221,7 +223,7 @@ class _Calibration:
         maxima = [honest_pps(stream) for stream in taken[0].record.streams]
         lowest = min((pps for pps in maxima if pps), default=None)
         if lowest is None:
-            raise MeasurementError(f"no generator sent anything at {frame.bytes} B: {why_nothing(taken[0].record)}")
+            raise MeasurementError(f"no generator sent anything at {frame.bytes} B: {explain_missing(taken[0].record)}")
         for share in RATE_SHARES:
             await one(self._target(frame, sources, share * lowest), "rate")
         for _ in range(MAXIMUM_TRIALS - 1):
@@ -240,15 +242,15 @@ class _Calibration:
         )
 
     def _target(self, frame: FrameSize, sources: int, pps: float) -> int:
-        """A packet rate as bandwidth on the wire, within what the links of these streams carry."""
+        """A packet rate as bandwidth on the wire, at most what the links of these streams carry."""
         bps = frame.rate_bps(pps)
         speeds = [stream.link_speed_bps for stream in self._session.inventory.streams[:sources]]
         return max(1, round(min(bps, *speeds)))
 
     def _search(self, taken: list[TakenTrial], frame: FrameSize, sources: int) -> Iterator[TargetBps]:
-        """Targets that bring the bounds closer, while there is time: first a loss is verified, then halved in."""
+        """Yield targets that tighten the bounds while time is left: first verify a loss, then bisect."""
         for _ in range(MAX_SEARCH_TRIALS):
-            witnesses = [w for index in range(sources) for w in witnesses_of(taken, index)]
+            witnesses = [w for index in range(sources) for w in split_by_witness(taken, index)]
             target: TargetBps | None = None
             doubtful = [found for found in map(unverified, witnesses) if found is not None]
             if doubtful:
@@ -264,11 +266,11 @@ class _Calibration:
                 return
             yield target
         self._cut_short |= any(
-            loss_bounds(trials).wide for index in range(sources) for trials in witnesses_of(taken, index)
+            loss_bounds(trials).wide for index in range(sources) for trials in split_by_witness(taken, index)
         )
 
     def _time_for_search(self) -> bool:
-        """Whether one more trial leaves time for all that is to be done in any case."""
+        """Whether one more search trial still leaves time for all mandatory trials."""
         spent_s = time.monotonic() - self._began_s
         left = self._mandatory - (self._done - self._searched)
         return spent_s + (left + 1) * self._per_trial_s() <= self._wanted.time_limit_s
@@ -277,7 +279,7 @@ class _Calibration:
         return (time.monotonic() - self._trials_began_s) / max(self._done, 1)
 
     def _require_bypass(self, record: RunRecord) -> None:
-        """The cables may be moved back in the middle of it."""
+        """Raises MeasurementError if the UUT is no longer bypassed, because cables may be moved meanwhile."""
         for stream in record.streams:
             seen = max(stream.counters.get(key) or 0 for key in ("uut_in_rx_packets", "uut_out_tx_packets"))
             if stream.offered_packets and seen > 0.1 * stream.offered_packets:
@@ -301,7 +303,7 @@ class _Calibration:
 
 
 def _widest(bounds: list[LossBounds]) -> float:
-    """The next rate of those bounds that are furthest apart."""
+    """The next rate of the bounds that are furthest apart."""
 
     def width(each: LossBounds) -> float:
         return float("inf") if each.clean_pps is None else (each.lossy_pps or 0) / each.clean_pps

@@ -1,20 +1,21 @@
-"""Does watching change what is measured? The same trial quiet and live, in pairs, compared with a confidence interval.
+"""Does watching change what is measured? Compare the same trial, quiet and live, in pairs with a confidence interval.
 
-Within each pair the order is drawn, so that a drift of the machine falls on both. None of these runs is stored: they
-answer a question about the instrument, not about a platform, and must enter no mean.
+The order within each pair is random, so that a drift of the machine affects both. None of these runs is stored: they
+answer a question about the instrument, not about a platform, and must not enter a mean.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from labconsole.contracts.ports import RunSink
 from labconsole.engine.session import Session
-from labconsole.engine.trial.order import TrialOrder
+from labconsole.engine.trial.request import TrialRequest
 from labconsole.errors import Aborted, ConfigError
+from labconsole.measure.statistics.as_json import difference_json
 from labconsole.measure.statistics.repetitions import Difference, difference
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.limits_check import check_request
@@ -38,6 +39,17 @@ class ObserverRun:
     loss_ratio: float | None
     measured_pps: float | None
 
+    def to_json(self) -> dict[str, object]:
+        """The run as plain data."""
+        return {
+            "pair": self.pair,
+            "observe": self.observe,
+            "status": self.status,
+            "reasons": self.reasons,
+            "loss_ratio": self.loss_ratio,
+            "measured_pps": self.measured_pps,
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObserverProgress:
@@ -50,7 +62,7 @@ class ObserverProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObserverEffect:
-    """Live minus quiet, of loss ratio and measured rate; None where too few runs of either kind could be used."""
+    """Live minus quiet for loss ratio and measured rate, or None if too few runs of either kind were usable."""
 
     request: str
     seed: int
@@ -58,7 +70,7 @@ class ObserverEffect:
     loss_ratio: Difference | None
     measured_pps: Difference | None
     left_out: int
-    """Runs that were invalid, which enter no mean."""
+    """Number of invalid runs, which enter no mean."""
 
     @property
     def sentence(self) -> str:
@@ -80,7 +92,15 @@ class ObserverEffect:
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
-        return {**asdict(self), "sentence": self.sentence}
+        return {
+            "request": self.request,
+            "seed": self.seed,
+            "runs": [each.to_json() for each in self.runs],
+            "loss_ratio": difference_json(self.loss_ratio),
+            "measured_pps": difference_json(self.measured_pps),
+            "left_out": self.left_out,
+            "sentence": self.sentence,
+        }
 
 
 def _interval(found: Difference, factor: float, form: str) -> str:
@@ -99,9 +119,9 @@ async def observer_effect(
     seed: int | None = None,
     take_over: bool = False,
 ) -> ObserverEffect:
-    """Take ``pairs`` runs of each kind and compare them. ``seed`` None: drawn, and told in the result.
+    """Take ``pairs`` runs of each kind and compare them. If ``seed`` is None, one is drawn; the result records it.
 
-    Raises ConfigError for a request that cannot be taken, Aborted when it is stopped, and as a batch does.
+    Raises ConfigError for a request that cannot be measured, Aborted when stopped, and whatever a batch raises.
     """
     if not MIN_PAIRS <= pairs <= MAX_PAIRS:
         raise ConfigError(
@@ -120,7 +140,7 @@ async def observer_effect(
         for pair in range(1, pairs + 1):
             for kind in draw.sample(KINDS, k=len(KINDS)):
                 record = await take(
-                    TrialOrder(request=replace(request, observe=kind), repetition=pair, repetitions=pairs, keep=False)
+                    TrialRequest(request=replace(request, observe=kind), repetition=pair, repetitions=pairs, keep=False)
                 )
                 if session.stopping:
                     raise Aborted("the comparison of quiet and live observation was stopped by the operator")
@@ -142,7 +162,7 @@ def _run(pair: int, kind: str, record: RunRecord) -> ObserverRun:
 
 
 def compare(runs: list[ObserverRun], *, request: str, seed: int) -> ObserverEffect:
-    """What the runs say. Pure."""
+    """Compare the runs. Pure."""
     valid = [run for run in runs if run.status != "invalid"]
 
     def live_minus_quiet(name: str) -> Difference | None:

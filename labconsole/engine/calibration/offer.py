@@ -1,4 +1,4 @@
-"""What there is to calibrate on a testbed, and how its UUT gets out of the way: the same for all who ask for it."""
+"""What can be calibrated on a testbed, and how its UUT is bypassed; shared by the command and the console."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from labconsole.model.plan.estimate import TRIAL_OVERHEAD_S
 from labconsole.model.record.envelope import Envelope
 
 Bypass = Literal["lab", "patched", "inventory"]
-"""Wired by the lab itself, by an operator, or by the platform that the inventory has for it."""
+"""Who bypasses the UUT: the lab itself, an operator who moves cables, or a platform of the inventory."""
 
 USUAL_FRAME_SIZES = (64, 500, 1000, 1500)
 USUAL_DURATION_S = 0.5
@@ -25,8 +25,11 @@ DRIVER = "bypass"
 
 @dataclass(frozen=True)
 class CalibrationMeans:
-    """What the engine is handed for it. ``rewire``: wires a testbed around its UUT while its block runs, None where
-    only an operator can; ``save`` keeps an envelope. Both block."""
+    """The functions that the engine needs in order to calibrate; both block.
+
+    ``rewire`` wires a testbed around its UUT for the length of a with block, or returns None if only an operator can.
+    ``save`` stores an envelope.
+    """
 
     rewire: Callable[[Inventory], AbstractContextManager[None] | None]
     save: Callable[[Envelope], None]
@@ -34,17 +37,17 @@ class CalibrationMeans:
 
 @dataclass(frozen=True)
 class CalibrationOffer:
-    """A calibration that can be asked for: of what, how the UUT is bypassed, what to connect before."""
+    """A possible calibration: the request, how the UUT is bypassed, and the cables to move first."""
 
     wanted: CalibrationRequest
     bypass: Bypass
     cables: tuple[str, ...]
     about_s: float
-    """How long its trials take, without those that narrow bounds."""
+    """Estimated duration of its trials, without those that tighten bounds."""
 
 
-def with_bypass(inventory: Inventory) -> tuple[str, Inventory]:
-    """The name of the bypass, and the inventory with it: its own, or one added for this purpose only."""
+def add_bypass(inventory: Inventory) -> tuple[str, Inventory]:
+    """The name of the bypass and the inventory that contains it; the bypass is added if the inventory has none."""
     for name, platform in inventory.platforms.items():
         if platform.driver == DRIVER:
             return name, inventory
@@ -64,7 +67,7 @@ def calibration_request(
     generator: str | None = None,
     take_over: bool = False,
 ) -> CalibrationRequest:
-    """What is given, else what a plan's ``points`` need, else what is usual."""
+    """Build a request from the arguments, then from what a plan's ``points`` need, then from defaults."""
     sizes = tuple(sizes_bytes or dict.fromkeys(r.frame.bytes for r in points)) or USUAL_FRAME_SIZES
     includes_fcs = inventory.defaults.frame(sizes[0], includes_fcs).includes_fcs
     if points and not sizes_bytes:
@@ -74,7 +77,7 @@ def calibration_request(
     if points and not source_counts:
         counts = tuple(sorted({request.sources for request in points}))
     return CalibrationRequest(
-        platform=with_bypass(inventory)[0],
+        platform=add_bypass(inventory)[0],
         frames=tuple(FrameSize(size, includes_fcs) for size in dict.fromkeys(sizes)),
         source_counts=tuple(dict.fromkeys(counts)),
         duration_s=duration_s,
@@ -85,7 +88,7 @@ def calibration_request(
 
 
 def calibration_offer(inventory: Inventory, wanted: CalibrationRequest, *, rewired: bool) -> CalibrationOffer:
-    """What is offered, and how the UUT is bypassed for it; ``rewired``: the testbed does it itself."""
+    """Describe a calibration and how the UUT is bypassed for it; ``rewired``: the testbed does it by itself."""
     trials = len(wanted.frames) * len(wanted.source_counts) * (MAXIMUM_TRIALS + len(RATE_SHARES))
     about_s = trials * (wanted.duration_s + inventory.defaults.drain_s + TRIAL_OVERHEAD_S)
     if rewired:

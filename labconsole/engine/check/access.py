@@ -1,4 +1,4 @@
-"""Access to a node: SSH, its host key, the rights of the agent, the round trip, whose node it is now."""
+"""Access to a node: SSH, host key, the agent's rights, round trip, management path and lease."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from labconsole.errors import AgentError
 from labconsole.wire.lease import TakeLease
 
 SLOW_S = 0.05
-"""A round trip from which on starting sources together and following them live suffers."""
+"""Longer round trips impair starting sources together and following them live."""
 
 LEASE_S = 30.0
-"""How long a check holds a testbed, as it tells who waits."""
+"""Duration that a check announces with its lease, for operators who wait."""
 
 NEEDED = {"source": ("net_admin", "net_raw"), "uut": ("net_admin",), "sink": ("net_raw",), "host": ()}
-"""Capabilities without which a node cannot do its part."""
+"""Capabilities that each role requires."""
 
 EVERY_ROLE = tuple(NEEDED)
 
 
 @check("ssh.login", "SSH session and agent", wave=Wave.FIRST, roles=EVERY_ROLE, without_link=True)
 async def login(bench: CheckContext, node: str) -> CheckFinding:
-    """The session with the agent in it stands."""
+    """The SSH session is open and the agent runs in it."""
     if node not in bench.links:
         return failed(
             bench.why_not(node),
@@ -38,7 +38,7 @@ async def login(bench: CheckContext, node: str) -> CheckFinding:
 
 @check("ssh.host_key", "host key known", wave=Wave.FIRST, roles=EVERY_ROLE, without_link=True)
 async def host_key(bench: CheckContext, node: str) -> CheckFinding:
-    """The node is the one that known_hosts knows: nothing here ever accepts a key that is not there."""
+    """The node has the key in known_hosts. Nothing here ever accepts an unknown key."""
     if node in bench.links:
         return passed("the node's key matches known_hosts")
     reason = bench.why_not(node)
@@ -49,7 +49,7 @@ async def host_key(bench: CheckContext, node: str) -> CheckFinding:
 
 @check("ssh.rights", "root rights without a password", wave=Wave.FIRST, roles=EVERY_ROLE)
 async def rights(bench: CheckContext, node: str) -> CheckFinding:
-    """The agent may do what the node's role needs, without anybody typing a password."""
+    """The agent has the rights that the node's role needs, without a password prompt."""
     facts, become = await bench.facts(node), bench.inventory.nodes[node].become
     way = "through sudo -n" if become else "by login"
     if facts.euid == 0 and facts.capabilities is None:
@@ -69,7 +69,7 @@ async def rights(bench: CheckContext, node: str) -> CheckFinding:
 
 @check("ssh.latency", "round trip", wave=Wave.FIRST, roles=EVERY_ROLE)
 async def latency(bench: CheckContext, node: str) -> CheckFinding:
-    """The round trip to the agent, the fastest of five."""
+    """Round trip to the agent, the fastest of five."""
     link = bench.link(node)
     await link.measure_clock()
     round_trip_s = link.round_trip_s
@@ -98,7 +98,7 @@ async def keep_alive(bench: CheckContext, node: str) -> CheckFinding:
 
 @check("ssh.management", "management path", wave=Wave.FIRST)
 async def management(bench: CheckContext, node: str) -> CheckFinding:
-    """SSH must not come in by a data port: its packets would be measured, and a run could cut the link."""
+    """SSH must not use a data port: its packets would be measured, and a run could cut the connection."""
     ports, way = bench.ports(node), (await bench.survey(node)).management
     interface, addresses = way.interface, way.addresses
     if interface in ports:
@@ -121,7 +121,7 @@ async def management(bench: CheckContext, node: str) -> CheckFinding:
 
 @check("lease", "lease", wave=Wave.FIRST, roles=EVERY_ROLE)
 async def lease(bench: CheckContext, node: str) -> CheckFinding:
-    """Nobody else measures here now. Held from here to the end of the check."""
+    """No other session measures here now. The check keeps this lease until it ends."""
     try:
         await bench.link(node).ask(TakeLease(owner=bench.session.operator, purpose="a check", left_s=LEASE_S))
     except AgentError as exc:

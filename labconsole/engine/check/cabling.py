@@ -1,6 +1,7 @@
-"""Does each cable go where hosts.yaml says? A few marked frames down every cable, and every port of every node listens.
+"""Does each cable go where hosts.yaml says? Send a few marked frames down every cable and listen on every port.
 
-Each cable is tried by itself, the UUT's exits too: the UUT sends those frames, so no platform has to forward anything.
+Each cable is tested by itself, including those at the UUT's exits: the UUT sends those frames, so that no platform has
+to forward anything.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from labconsole.wire.survey import HeardStream, ReadListening, StartListening, S
 MARKED_FRAMES = 5
 MARKED_DELAY_NS = 2_000_000
 FIRST_PORT_IN, FIRST_PORT_OUT = 41_000, 51_000
-"""Ports of their own, so that these frames pass for no trial's and each tells which cable it was sent down."""
+"""UDP ports that no trial uses; each identifies the cable down which a frame was sent."""
 
 ARRIVAL_S = 1.0
 STEP_S = 0.02
@@ -53,13 +54,13 @@ def cables(bench: CheckContext) -> list[Cable]:
 
 
 @dataclass
-class Tried:
-    """What came of the marked frames: the finding on each cable, by stream and side."""
+class CableFindings:
+    """The finding on each cable, by stream and side."""
 
     findings: dict[tuple[str, str], CheckFinding]
 
     def of(self, cables_: list[Cable]) -> CheckFinding:
-        """One finding for several cables of one node: the worst, with the words of all."""
+        """One finding for several cables of one node: the worst status, with the evidence of all."""
         mine = [self.findings[(cable.stream, cable.side)] for cable in cables_]
         order = ("fail", "warn", "skipped", "pass")
         worst = min(mine, key=lambda finding: order.index(finding.status))
@@ -71,9 +72,9 @@ class Tried:
         )
 
 
-async def try_cables(bench: CheckContext) -> Tried:
-    """Send marked frames down every cable both of whose nodes are ours now, and say where each arrived."""
-    tried = Tried({})
+async def try_cables(bench: CheckContext) -> CableFindings:
+    """Send marked frames down every cable between two nodes leased by this console, and find where each arrived."""
+    tried = CableFindings({})
     ready: list[Cable] = []
     for cable in cables(bench):
         reason = _not_ready(bench, cable)
@@ -85,13 +86,13 @@ async def try_cables(bench: CheckContext) -> Tried:
     try:
         await asyncio.gather(*(_listen(bench, node) for node in listeners))
         senders = list(dict.fromkeys(cable.near[0] for cable in ready))
-        refused = await asyncio.gather(*(_send(bench, node, ready) for node in senders))
+        refusals = await asyncio.gather(*(_send(bench, node, ready) for node in senders))
         heard = await _hear(bench, listeners, ready)
     finally:
         await asyncio.gather(*(_stop(bench, node) for node in listeners))
-    told = dict(zip(senders, refused, strict=True))
+    refusal_of = dict(zip(senders, refusals, strict=True))
     for cable in ready:
-        tried.findings[(cable.stream, cable.side)] = _judge(cable, heard, told[cable.near[0]])
+        tried.findings[(cable.stream, cable.side)] = _judge(cable, heard, refusal_of[cable.near[0]])
     return tried
 
 
@@ -131,7 +132,7 @@ async def _stop(bench: CheckContext, node: str) -> None:
 
 
 async def _send(bench: CheckContext, node: str, ready: list[Cable]) -> str | None:
-    """Send one node's marked frames; returns why it could not."""
+    """Send one node's marked frames. Returns why it failed, or None."""
     specs: list[StreamSpec] = []
     for cable in ready:
         if cable.near[0] != node:
@@ -141,7 +142,7 @@ async def _send(bench: CheckContext, node: str, ready: list[Cable]) -> str | Non
             StreamSpec(
                 stream=f"{cable.stream}.{cable.side}",
                 interface=cable.near[1],
-                # pktgen starts whatever anybody has configured; a few frames need no pktgen.
+                # pktgen would start every configured device, also other users'; a few frames do not need it.
                 generator="afpacket",
                 destination_mac=str(far.link.mac),
                 source_ip=cable.source_ip,
@@ -169,7 +170,7 @@ async def _send(bench: CheckContext, node: str, ready: list[Cable]) -> str | Non
 
 
 async def read_heard_streams(link: AgentLink) -> Sequence[HeardStream]:
-    """The test frames that a node's listener has counted. Raises NodeError if it has missed some."""
+    """The test frames counted by a node's listener. Raises NodeError if it has missed some."""
     reply = await link.ask(ReadListening(), timeout_s=8)
     if not reply.complete:
         raise NodeError(
@@ -181,7 +182,7 @@ async def read_heard_streams(link: AgentLink) -> Sequence[HeardStream]:
 
 
 async def close_generator(link: AgentLink) -> None:
-    """Leave no generator armed, whether it was prepared or not."""
+    """Disarm the node's generator, whether or not it was prepared."""
     try:
         await link.ask(CloseGenerator())
     except AgentError as exc:
@@ -190,11 +191,11 @@ async def close_generator(link: AgentLink) -> None:
 
 
 Heard = dict[int, dict[tuple[str, str], int]]
-"""Frames by mark and by (node, interface) at which they arrived."""
+"""Frames by mark and by the (node, interface) at which they arrived."""
 
 
 async def _hear(bench: CheckContext, nodes: list[str], ready: list[Cable]) -> Heard:
-    """What arrived where, once every frame is where it should be or ARRIVAL_S has passed."""
+    """Where frames arrived, as soon as all are where they should be or ARRIVAL_S has passed."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + ARRIVAL_S
     wanted = {(cable.port, cable.source_ip, cable.sink_ip) for cable in ready}
@@ -255,6 +256,6 @@ def _judge(cable: Cable, heard: Heard, refused: str | None) -> CheckFinding:
 
 
 def cable_value(cable: Cable, place: str) -> str:
-    """What hosts.yaml would say if the cable stayed where it is."""
+    """The value in hosts.yaml that matches the present cabling."""
     node, _, interface = place.partition("/")
     return interface if cable.side == "in" and node == cable.far[0] else place

@@ -1,4 +1,4 @@
-"""Room and speed for captures: disk on sinks and for the store, and whether a sink can capture what a plan sends."""
+"""Space and speed for captures: disk on sinks and for the store, and whether sinks can capture a plan's rates."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from labconsole.wire.stream_spec import StreamSpec
 CAPTURE_RECORD_BYTES = SNAP_BYTES + 16
 SPACE_MARGIN_RATIO = 1.1
 SPACE_RESERVE_BYTES = 16 * 1024 * 1024
-"""As the agent reckons before each capture (agent/capture.py)."""
+"""Same rule as the agent applies before each capture (agent/capture.py)."""
 
 USUAL_RUN_S = 10.0
 SELF_TEST_S = 0.3
 RECORD_BYTES = 30_000
 SAMPLE_BYTES = 60
-"""One interface's sample in a run's compressed time series, generously."""
+"""Generous size of one interface's sample in a run's compressed time series."""
 
 REACHED_RATIO = 0.9
 
 
 def capture_bytes(bench: CheckContext, node: str) -> int:
-    """The room that a sink's captures of one trial can take, all its streams together."""
+    """Space needed by a sink's captures of one trial, over all its streams."""
     streams = [stream for stream in bench.streams() if stream.sink.node == node]
     if bench.plan is None:
         packets = sum(FrameSize(MIN_PKT_SIZE_BYTES).rate_pps(s.link_speed_bps) * USUAL_RUN_S for s in streams)
@@ -43,13 +43,13 @@ def capture_bytes(bench: CheckContext, node: str) -> int:
 
 
 def _packets(request: DesignPoint, stream: Stream) -> int:
-    """What one trial can put into one capture, whichever generator sends."""
+    """Maximum number of packets in one capture of a trial, with any generator."""
     return request.intended_packets or most_packets(request, stream, "pktgen")
 
 
 @check("capacity.disk", "room for captures", roles=("sink",))
 async def disk(bench: CheckContext, node: str) -> CheckFinding:
-    """Room for a trial's captures. They are deleted once counted, so one trial's are all there is."""
+    """Space for a trial's captures. Captures are deleted once counted, so only one trial's exist at a time."""
     found = (await bench.survey(node)).disk
     needed = capture_bytes(bench, node)
     key = f"nodes.{node}.capture_dir in hosts.yaml"
@@ -67,7 +67,7 @@ async def disk(bench: CheckContext, node: str) -> CheckFinding:
 
 
 async def store(bench: CheckContext) -> CheckFinding:
-    """Room where runs are saved."""
+    """Space for stored runs."""
     path = getattr(bench.session.store, "path", None)
     if not isinstance(path, Path):
         return skipped("the store does not report where it is")
@@ -94,7 +94,7 @@ async def store(bench: CheckContext) -> CheckFinding:
 
 
 def _run_bytes(bench: CheckContext) -> int:
-    """A generous guess at one run's record and time series."""
+    """Generous estimate of the size of one run's record and time series."""
     assert bench.plan is not None
     interfaces = len(bench.session.telemetry.interfaces) or 2 * len(bench.inventory.nodes)
     duration_s = max(point.request.duration_s for point in bench.plan.points)
@@ -104,7 +104,7 @@ def _run_bytes(bench: CheckContext) -> int:
 
 
 async def capture(bench: CheckContext) -> dict[str, CheckFinding]:
-    """Every sink captures at the plan's top rate; the UUT sends, so that no forwarding is in the way."""
+    """Every sink captures at the plan's top rate. The UUT sends, so that no forwarding is involved."""
     assert bench.plan is not None
     by_sink: dict[str, list[tuple[int, Stream]]] = {}
     for index, stream in enumerate(bench.streams()):
@@ -140,7 +140,7 @@ async def _self_test(
     flat = [(node, index, stream) for node, streams in ready.items() for index, stream in streams]
     request = replace(request, duration_s=SELF_TEST_S, generator="afpacket")
     specs = [_spec(bench, request, stream, index) for _, index, stream in flat]
-    asked_pps = {
+    requested_pps = {
         s.name: min(
             request.intended_pps or request.frame.rate_pps(s.link_speed_bps), request.frame.rate_pps(s.link_speed_bps)
         )
@@ -179,13 +179,13 @@ async def _self_test(
                 captured[stream.name] = reply
     sent = {result.stream: result for result in results}
     return {
-        node: _judge([(s.name, asked_pps[s.name], sent.get(s.name), captured.get(s.name)) for _, s in streams])
+        node: _judge([(s.name, requested_pps[s.name], sent.get(s.name), captured.get(s.name)) for _, s in streams])
         for node, streams in ready.items()
     }
 
 
 def _spec(bench: CheckContext, request: DesignPoint, stream: Stream, index: int) -> StreamSpec:
-    """As a source would send the stream, but from the UUT's exit."""
+    """The stream as a source would send it, but from the UUT's exit."""
     sink = bench.session.telemetry.interfaces[(stream.sink.node, "", stream.sink.interface)]
     return stream_spec(
         Flow(stream, request, index), interface=stream.uut_out, destination_mac=str(sink.link.mac), cpus=None
@@ -193,9 +193,9 @@ def _spec(bench: CheckContext, request: DesignPoint, stream: Stream, index: int)
 
 
 def _judge(rows: list[tuple[str, float, SentStream | None, CaptureResult | None]]) -> CheckFinding:
-    words, dropped_by, short, missing = [], [], [], []
+    counts, dropped_by, short, missing = [], [], [], []
     values: Values = {}
-    for name, asked_pps, sent, captured in rows:
+    for name, requested_pps, sent, captured in rows:
         packets = sent.sent_packets if sent is not None else None
         if not packets or captured is None or not sent or not sent.elapsed_ns:
             missing.append(name)
@@ -203,21 +203,21 @@ def _judge(rows: list[tuple[str, float, SentStream | None, CaptureResult | None]
         pps, counted = packets / sent.elapsed_ns * 1e9, captured.analysis.packets
         dropped = captured.dropped_kernel_packets
         values[name] = {
-            "asked_pps": asked_pps,
+            "asked_pps": requested_pps,
             "sent_pps": pps,
             "sent_packets": packets,
             "captured_packets": counted,
             "dropped_packets": dropped,
         }
-        words.append(
+        counts.append(
             f"{name} {format_count(counted)} of {format_count(packets)} at {format_count(round(pps))} packets/s "
-            f"({format_count(round(asked_pps))} asked)"
+            f"({format_count(round(requested_pps))} asked)"
         )
         if dropped or counted < packets:
             dropped_by.append(f"{name} dropped {dropped}" if dropped else f"{name} missed {packets - counted}")
-        elif pps < REACHED_RATIO * asked_pps:
+        elif pps < REACHED_RATIO * requested_pps:
             short.append(name)
-    evidence = ", ".join(words)
+    evidence = ", ".join(counts)
     if missing:
         return failed(
             f"{evidence + '; ' if evidence else ''}no result for {', '.join(missing)}",

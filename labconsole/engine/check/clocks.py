@@ -1,27 +1,27 @@
-"""Clocks: how far a node's is from ours, whether something keeps it right, and whether reading it is cheap."""
+"""Clocks: offset from this machine, synchronisation, and cost of reading."""
 
 from __future__ import annotations
 
 from labconsole.engine.check.context import CheckContext, check
 from labconsole.engine.check.result import CheckFinding, Values, failed, passed, skipped, warned
-from labconsole.engine.trial.clock_statements import stated_clocks
+from labconsole.engine.trial.clock_statements import read_clock_statements
 from labconsole.engine.trial.saving import node_facts
 from labconsole.measure.clocks import agreement
 from labconsole.model.record.clocks import STATED
 
 OFFSET_S = 0.05
-"""Beyond this, records of different nodes cannot be laid side by side by their wall clocks."""
+"""Larger offsets prevent aligning records of different nodes by their wall clocks."""
 
 WRONG_S = 60.0
 FAST_SOURCES = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "riscv_clocksource")
 
 PACKAGES = {"ptp4l": "linuxptp"}
-"""In which a program that keeps clocks comes, with the one that asks it, where their names differ."""
+"""Package of a program that keeps clocks together with its query tool, if the names differ."""
 
 
 @check("clock.offset", "clock offset")
 async def offset(bench: CheckContext, node: str) -> CheckFinding:
-    """The node's wall clock against ours, with the bound that the round trip sets."""
+    """The node's wall clock against this machine's, with the error bound that the round trip sets."""
     link = bench.link(node)
     offset_ns, bound_ns = link.clock_offset_ns, link.clock_error_ns
     evidence = f"{offset_ns / 1e6:+.3f} ms ± {bound_ns / 1e6:.3f} ms from this machine"
@@ -38,7 +38,7 @@ async def offset(bench: CheckContext, node: str) -> CheckFinding:
 
 @check("clock.sync", "clock synchronised")
 async def discipline(bench: CheckContext, node: str) -> CheckFinding:
-    """Whether NTP or PTP keeps the clock right: one that nobody keeps right may be stepped in the middle of a run."""
+    """Whether NTP or PTP keeps the clock right. A clock that neither keeps right may be stepped during a run."""
     if bench.inventory.emulated:
         return passed("all nodes share one clock: the testbed is emulated on one machine")
     clock = (await bench.survey(node)).clock
@@ -54,31 +54,33 @@ async def discipline(bench: CheckContext, node: str) -> CheckFinding:
 
 @check("clock.stated", "stated clock errors", roles=("source", "sink"))
 async def stated(bench: CheckContext, node: str) -> CheckFinding:
-    """What is stated of the node's clock in hosts.yaml or by what keeps it; at a sink, beside what is measured."""
-    asked = bench.inventory.nodes[node]
-    if asked.clock_error_ns is None and asked.clock_keeper is None:
+    """The clock error stated in hosts.yaml or by the clock's keeper; on a sink, compared with measured offsets."""
+    entry = bench.inventory.nodes[node]
+    if entry.clock_error_ns is None and entry.clock_keeper is None:
         return skipped("nothing is: labconsole compares the clocks itself (clock_error_ns, clock_keeper)")
     sources = {stream.source.node for stream in bench.streams() if stream.sink.node == node}
     links = {node: bench.link(node), **{name: link for name, link in bench.links.items() if name in sources}}
-    said = await stated_clocks(bench.inventory, links)
-    told = said[node]
-    values: Values = {STATED: told.model_dump()}
-    if told.error_ns is None:
-        package = PACKAGES.get(told.by, told.by)
+    statements = await read_clock_statements(bench.inventory, links)
+    statement = statements[node]
+    values: Values = {STATED: statement.model_dump()}
+    if statement.error_ns is None:
+        package = PACKAGES.get(statement.by, statement.by)
         remedy = f"on {node}: apt install {package}, and have it keep the clock; or take clock_keeper out of hosts.yaml"
-        return warned(f"{told.by} tells nothing: {told.refused}", remedy, **values)
-    nodes = node_facts(links, {name: await bench.facts(name) for name in links}, said)
+        return warned(f"{statement.by} tells nothing: {statement.refused}", remedy, **values)
+    nodes = node_facts(links, {name: await bench.facts(name) for name in links}, statements)
     pairs = [(name, agreement((name, node), nodes[name], nodes[node])) for name in sorted(sources & set(links))]
     false = [f"{name}: {each.unused}" for name, each in pairs if each.contradicted]
     if false:
         return warned("; ".join(false), f"state a larger error, or find out what sets the clock of {node}", **values)
-    words = [f"to {name}'s {each.bound_ns} ns ({each.bound_by})" for name, each in pairs]
-    return passed(f"off by at most {told.error_ns} ns ({told.by}); {', '.join(words)}".rstrip("; "), **values)
+    bounds = [f"to {name}'s {each.bound_ns} ns ({each.bound_by})" for name, each in pairs]
+    return passed(
+        f"off by at most {statement.error_ns} ns ({statement.by}); {', '.join(bounds)}".rstrip("; "), **values
+    )
 
 
 @check("clock.source", "clock source")
 async def source(bench: CheckContext, node: str) -> CheckFinding:
-    """A generator reads the clock for every frame; some clocks take microseconds for that."""
+    """A generator reads the clock for every frame, and some clocks take microseconds for that."""
     name = (await bench.facts(node)).clocksource
     if name is None:
         return skipped("the kernel does not report it")

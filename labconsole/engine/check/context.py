@@ -1,7 +1,7 @@
-"""What every check is given: the testbed as the session knows it, what was asked for, and readings shared by checks.
+"""Context shared by all checks: the testbed as the session knows it, the request, and shared readings of nodes.
 
-Several checks look at the same reading of a node. It is asked for once, by whoever needs it first, and its failure is
-the failure of each of them.
+Several checks use the same reading of a node. The first check that needs it requests it, and its failure is the failure
+of each of them.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from labconsole.engine.session import Session
 
 READ_S = 8.0
-"""How long a node may take to answer a reading."""
+"""Time limit for a node's answer to a reading."""
 
 ETHERNET_HEADER_BYTES = 14
 USUAL_PKT_SIZE_BYTES = 1500 + ETHERNET_HEADER_BYTES
 
 NFT = "nft"
-"""Lists the rules of a firewall."""
+"""Program that lists firewall rules."""
 
 STRESS = "stress"
-"""Makes a second guest's load."""
+"""Program that loads a second guest."""
 
 FIX_TOKEN = "check"
-"""Under this name the agents keep what --fix changed, to undo it when the check's session ends."""
+"""The agents keep what --fix changed under this name, and undo it when the check's session ends."""
 
 CheckOfNode = Callable[["CheckContext", str], Awaitable[CheckFinding]]
 
@@ -48,21 +48,21 @@ _BY_MODULE: dict[str, list[Check]] = {}
 
 
 class Wave(IntEnum):
-    """When a check is made: all of a wave on all nodes side by side, one wave after the other."""
+    """When a check is made: a wave runs on all nodes concurrently, one wave after the other."""
 
     FIRST = 0
     FIXES = 1
-    """With --fix, what the others find depends on these."""
+    """With --fix, later checks depend on these."""
     OTHERS = 2
     LINKS = 3
-    """May reset a link, which would spoil what others look at."""
+    """May reset a link, which would spoil other checks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One check: a stable id, a title for people, the code, and how long it may take.
+    """One check: a stable id, a title for people, the code, and a time limit.
 
-    ``roles``: on which nodes. ``without_link``: it has something to say of a node that is not connected.
+    ``roles``: the nodes it runs on. ``without_link``: it also reports on a node that is not connected.
     """
 
     id: str
@@ -75,7 +75,7 @@ class Check:
 
 
 def check(ident: str, title: str, **how: Any) -> Callable[[CheckOfNode], CheckOfNode]:
-    """Enter a coroutine of a context and a node as a check; ``how``: the other fields of Check."""
+    """Register a coroutine of a context and a node as a check; ``how``: the other fields of Check."""
 
     def enter(run: CheckOfNode) -> CheckOfNode:
         entered = Check(id=ident, title=title, run=run, **how)
@@ -85,8 +85,8 @@ def check(ident: str, title: str, **how: Any) -> Callable[[CheckOfNode], CheckOf
     return enter
 
 
-def checks_of(subjects: Iterable[ModuleType]) -> list[Check]:
-    """The checks of these modules in the order of reading: what others depend on, then as they stand in the files."""
+def find_checks(subjects: Iterable[ModuleType]) -> list[Check]:
+    """The checks of these modules in reading order: prerequisites first, then in the order of the files."""
     found = [each for subject in subjects for each in _BY_MODULE.get(subject.__name__, ())]
     return sorted(found, key=lambda each: min(each.wave, Wave.OTHERS))  # sorted() is stable
 
@@ -99,16 +99,16 @@ class CheckContext:
         self.session, self.fix = session, fix
         self.plan = plan.resolved(self.inventory) if plan is not None else None
         self.leased: list[str] = []
-        """Nodes whose lease the check holds."""
+        """Nodes leased by the check."""
         self._readings: dict[tuple[str, str], asyncio.Future[Any]] = {}
 
     @property
     def links(self) -> dict[str, AgentLink]:
-        """The links that stand now."""
+        """The links that are up now."""
         return self.session.links
 
     def link(self, node: str) -> AgentLink:
-        """Raises NodeUnreachable with the reason when the node is not connected."""
+        """A node's link. Raises NodeUnreachable with the reason if the node is not connected."""
         if node not in self.links:
             raise NodeUnreachable(node, self.why_not(node), operation="check")
         return self.links[node]
@@ -118,30 +118,30 @@ class CheckContext:
         return self.session.telemetry.nodes[node].message or "is not connected"
 
     async def facts(self, node: str) -> NodeFacts:
-        """What the node says of itself now: since it was connected, somebody may have logged in or installed a tool."""
+        """The node's facts now; since it was connected, users may have logged in or installed tools."""
         return await self.read(node, ReadFacts())
 
     def roles(self, node: str) -> tuple[str, ...]:
-        """Source, uut, sink."""
+        """The node's roles: source, uut, sink."""
         return tuple(self.inventory.nodes[node].roles)
 
     def streams(self, sources: int | None = None) -> list[Stream]:
-        """The streams under check: all, or as many as the plan uses at most, a second guest's own included."""
+        """The streams under check: as many as the plan uses at most, including a second guest's own, else all."""
         most = sources or (max(self.plan.sources) if self.plan is not None else len(self.inventory.streams))
         if sources is None and self.plan is not None:
-            asked = {(p.request.sources, p.request.background != "none") for p in self.plan.points}
-            own = [self.inventory.second_stream(number) for number, beside in asked if beside]
+            wanted = {(p.request.sources, p.request.background != "none") for p in self.plan.points}
+            own = [self.inventory.second_stream(number) for number, shared in wanted if shared]
             most = max([most, *(self.inventory.streams.index(stream) + 1 for stream in own if stream is not None)])
         return list(self.inventory.streams[:most])
 
     def platforms(self) -> list[str]:
-        """The platforms under check: the plan's, else the inventory's first. None that bypasses the UUT."""
+        """The platforms under check: the plan's, else the inventory's first; never one that bypasses the UUT."""
         named = list(self.plan.platforms) if self.plan is not None else list(self.inventory.platforms)[:1]
         there = self.inventory.platforms
         return [name for name in named if name in there and there[name].driver != "bypass"]
 
     def tools(self) -> dict[str, str]:
-        """What the platforms under check run on the UUT: program to platform."""
+        """Programs that the platforms under check run on the UUT, by name, with the platform."""
         about = {name: self.session.driver_for(name, self.inventory).about for name in self.platforms()}
         needed = {tool: name for name, driver in about.items() for tool in driver.tools}
         points = self.plan.points if self.plan is not None else ()
@@ -152,7 +152,7 @@ class CheckContext:
         return needed
 
     def usable(self) -> tuple[list[Stream], list[str]]:
-        """The streams over which frames can be sent now, and why each of the others cannot."""
+        """The streams over which frames can be sent now, and the reasons why the others are not usable."""
         usable, reasons = [], []
         for stream in self.streams():
             reason = next((r for r in (self.blocked(*place) for place in self.hops(stream)) if r is not None), None)
@@ -163,7 +163,7 @@ class CheckContext:
         return usable, reasons
 
     def blocked(self, node: str, interface: str) -> str | None:
-        """Why no frame of ours can pass a port; None when it can."""
+        """Why this console cannot send frames through a port, or None if it can."""
         if node not in self.links:
             return f"{node} is not connected"
         if node not in self.leased:
@@ -183,7 +183,7 @@ class CheckContext:
         return found
 
     def hops(self, stream: Stream) -> list[tuple[str, str]]:
-        """(node, interface) of every data port on a stream's way, in order."""
+        """(node, interface) of every data port on a stream's path, in order."""
         return [
             (stream.source.node, stream.source.interface),
             (self.inventory.uut, stream.uut_in),
@@ -192,45 +192,45 @@ class CheckContext:
         ]
 
     async def read(self, node: str, request: Request[R]) -> R:
-        """A node's answer, asked for once however many checks want it."""
+        """A node's answer to a request, read once for all checks."""
         key = (node, request.op)
         if key not in self._readings:
             self._readings[key] = asyncio.ensure_future(self.link(node).ask(request, timeout_s=READ_S))
-        # A check that runs out of time must not take the reading from the others.
+        # A check that exceeds its time must not cancel the reading for the others.
         reply: R = await asyncio.shield(self._readings[key])
         return reply
 
     async def settings(self, node: str) -> NodeSettings:
-        """How the node is set."""
+        """The node's settings."""
         return await self.read(node, ReadSettings())
 
     async def survey(self, node: str) -> Survey:
-        """What else is on the node."""
+        """The node's survey: tools, disk, processes, leftovers and more."""
         directory, guests = self.inventory.nodes[node].capture_dir, list(self.session.guest_processes())
         return await self.read(node, TakeSurvey(tools=[NFT, *self.tools()], capture_directory=directory, guests=guests))
 
     def forget(self, node: str) -> None:
-        """Read this node anew from now on: something was changed there."""
+        """Discard readings of this node, because something was changed there."""
         for key in [key for key in self._readings if key[0] == node]:
             self._readings.pop(key).cancel()
 
     def frame_sizes(self) -> tuple[int, int]:
-        """Shortest and longest frame in bytes without FCS: the plan's, else what Ethernet has as a rule."""
+        """Shortest and longest frame in bytes without FCS: the plan's, else the usual Ethernet limits."""
         if self.plan is None:
             return MIN_PKT_SIZE_BYTES, USUAL_PKT_SIZE_BYTES
         sizes = [point.request.frame.pkt_size_bytes for point in self.plan.points]
         return min(sizes), max(sizes)
 
     async def close(self) -> None:
-        """End readings nobody waits for any more."""
+        """Cancel readings that no check awaits."""
         for task in self._readings.values():
             task.cancel()
         await asyncio.gather(*self._readings.values(), return_exceptions=True)
 
 
-def alike(said: dict[str, str]) -> str:
-    """What each of several ports says, those that say the same together: ``"eth1, eth2 up; eth3 down"``."""
+def alike(texts: dict[str, str]) -> str:
+    """Texts by port, with equal ones grouped: ``"eth1, eth2 up; eth3 down"``."""
     groups: dict[str, list[str]] = {}
-    for name, text in said.items():
+    for name, text in texts.items():
         groups.setdefault(text, []).append(name)
     return "; ".join(f"{', '.join(sorted(names))} {text}" for text, names in groups.items())

@@ -1,4 +1,4 @@
-"""Processors, memory, heat: what makes two equal trials come out differently."""
+"""Processors, memory and heat, which can make two equal trials give different results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from labconsole.engine.check.result import CheckFinding, Values, failed, passed,
 
 _CPUS = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
 DEEP_IDLE_US = 200
-"""An idle state that takes longer to leave delays the first frames after a pause."""
+"""Idle states with a longer exit latency delay the first frames after a pause."""
 
 BUSY_RATIO = 0.7
 LOW_MEMORY_BYTES = 64 * 1024 * 1024
@@ -59,14 +59,14 @@ async def idle(bench: CheckContext, node: str) -> CheckFinding:
 
 @check("cpu.interrupts", "interrupts")
 async def interrupts(bench: CheckContext, node: str) -> CheckFinding:
-    """Where the NICs' interrupts go, and whether something moves them."""
+    """CPUs that handle the NICs' interrupts, and whether irqbalance moves them."""
     settings = await bench.settings(node)
-    words = []
+    parts = []
     for name in bench.ports(node):
         found = settings.interfaces[name].irqs if name in settings.interfaces else {}
         if found:
-            words.append(f"{name}: {len(found)} on CPUs {', '.join(sorted(set(map(str, found.values()))))}")
-    evidence = "; ".join(words) or "its data ports have no interrupts of their own"
+            parts.append(f"{name}: {len(found)} on CPUs {', '.join(sorted(set(map(str, found.values()))))}")
+    evidence = "; ".join(parts) or "its data ports have no interrupts of their own"
     if settings.isolated_cpus:
         evidence += f"; CPUs {settings.isolated_cpus} are isolated"
     if settings.irqbalance:
@@ -79,7 +79,7 @@ async def interrupts(bench: CheckContext, node: str) -> CheckFinding:
 
 @check("cpu.load", "load")
 async def load(bench: CheckContext, node: str) -> CheckFinding:
-    """Work that is there already."""
+    """Load that is present already."""
     found, cpus = (await bench.survey(node)).load, (await bench.facts(node)).cpus
     if not found or cpus < 1:
         return skipped("the kernel does not report it")
@@ -93,7 +93,7 @@ async def load(bench: CheckContext, node: str) -> CheckFinding:
 
 @check("cpu.memory", "memory")
 async def memory(bench: CheckContext, node: str) -> CheckFinding:
-    """Room for capture buffers and guests."""
+    """Memory for capture buffers and guests."""
     found = (await bench.survey(node)).memory
     total, free = found.total_bytes, found.available_bytes
     if total is None or free is None:
@@ -114,15 +114,15 @@ async def memory(bench: CheckContext, node: str) -> CheckFinding:
 
 @check("cpu.heat", "heat")
 async def heat(bench: CheckContext, node: str) -> CheckFinding:
-    """Throttling for heat."""
+    """Thermal throttling."""
     found = (await bench.survey(node)).heat
     throttled, hottest = found.throttled, found.hottest_millidegrees
-    words, values = [], found.to_wire()
+    parts, values = [], found.to_wire()
     if hottest is not None:
-        words.append(f"{hottest / 1000:.0f} °C at the hottest place")
+        parts.append(f"{hottest / 1000:.0f} °C at the hottest place")
     if throttled is not None:
-        words.append(f"throttled {throttled} times since boot")
-    evidence = ", ".join(words) or "the kernel reports no sensors here"
+        parts.append(f"throttled {throttled} times since boot")
+    evidence = ", ".join(parts) or "the kernel reports no sensors here"
     if (throttled or 0) > 0 or (hottest or 0) > HOT_MILLIDEGREES:
         return warned(evidence, "check fans and air flow: a throttled processor forwards less", **values)
     return passed(evidence, **values)
@@ -130,7 +130,7 @@ async def heat(bench: CheckContext, node: str) -> CheckFinding:
 
 @check("cpu.generator", "generator's processors", roles=("source",))
 async def generator_cpus(bench: CheckContext, node: str) -> CheckFinding:
-    """The processors that hosts.yaml gives a generator are there."""
+    """The processors that hosts.yaml gives a generator exist."""
     wanted, cpus = bench.inventory.nodes[node].generator_cpus, (await bench.facts(node)).cpus
     if not wanted:
         return passed("not pinned (generator_cpus in hosts.yaml)")
@@ -147,7 +147,7 @@ async def generator_cpus(bench: CheckContext, node: str) -> CheckFinding:
 
 
 def cpu_list(text: str | None) -> set[int] | None:
-    """``"0-3,8"`` to {0, 1, 2, 3, 8}; None for what is no list of processors."""
+    """``"0-3,8"`` to {0, 1, 2, 3, 8}, or None if the text is not a list of processors."""
     found: set[int] = set()
     for part in (text or "").split(","):
         match = _CPUS.fullmatch(part)

@@ -1,4 +1,4 @@
-"""Can a plan be carried out here: rates, the calibrated envelope, time; and whether there is a calibration at all."""
+"""Whether a plan can be measured here: rates, the calibrated envelope, time; and whether a calibration exists."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from labconsole.engine.trial.second_guest import find_reference, is_reference, r
 from labconsole.errors import ConfigError, OtherTestbed, StoreError
 from labconsole.model.design_point import FORWARDING_SHARES
 from labconsole.model.limits_check import check_request
-from labconsole.model.plan.blocks import undrawn_words
+from labconsole.model.plan.blocks import describe_fixed_order
 from labconsole.model.plan.estimate import estimate
-from labconsole.model.plan.loader import lacks, offered_here, platforms_needed
+from labconsole.model.plan.loader import describe_testbed, find_missing_platforms, platforms_needed
 from labconsole.model.plan.plan import PlannedPoint
 from labconsole.model.record.envelope import Envelope, EnvelopePoint, node_versions, parse_envelope
 from labconsole.units import counted, format_count
-from labconsole.verdict.calibrated import CODE, rate_doubts
+from labconsole.verdict.calibration_check import CODE, rate_doubts
 
 OLD_DAYS = 90
 LONG_S = 7 * 86400.0
@@ -26,14 +26,14 @@ MAX_NAMED = 3
 
 
 async def _latest(bench: CheckContext) -> Envelope | None:
-    """The newest calibration of this testbed; None when there is none. Raises StoreError."""
+    """The newest calibration of this testbed, or None if there is none. Raises StoreError."""
     latest = getattr(bench.session.store, "latest_calibration", None)
     found = None if latest is None else await asyncio.to_thread(latest, bench.inventory.fingerprint())
     return None if found is None else parse_envelope(found)
 
 
 async def calibration(bench: CheckContext) -> CheckFinding:
-    """A calibration that still holds: without one, what generator and sinks can do by themselves is not known."""
+    """A valid calibration exists. Without one, the limits of generator and sinks are unknown."""
     try:
         envelope = await _latest(bench)
     except StoreError as exc:
@@ -70,19 +70,19 @@ def _all_are(points: int) -> str:
     return "the only point is" if points == 1 else f"all {points} points are"
 
 
-def _listed(texts: list[str]) -> str:
-    """A few of them, each once."""
+def _format_some(texts: list[str]) -> str:
+    """A few of the texts, without duplicates."""
     different = list(dict.fromkeys(texts))
     more = f"; and {len(different) - MAX_NAMED} more" if len(different) > MAX_NAMED else ""
     return "; ".join(different[:MAX_NAMED]) + more
 
 
 async def points(bench: CheckContext) -> CheckFinding:
-    """Every point can be asked of this testbed: platform, sources, line rate."""
+    """Every point is possible on this testbed: platform, sources, line rate."""
     assert bench.plan is not None
     total = len(bench.plan.points)
-    if lacking := lacks(bench.plan, bench.inventory):
-        other = OtherTestbed([platforms_needed(lacking)], has=offered_here(bench.inventory))
+    if lacking := find_missing_platforms(bench.plan, bench.inventory):
+        other = OtherTestbed([platforms_needed(lacking)], has=describe_testbed(bench.inventory))
         hint = "run it on a testbed that has these platforms, or add them to hosts.yaml"
         return failed(f"the plan {other}", hint, points=total, needs=lacking)
     refused = []
@@ -94,7 +94,7 @@ async def points(bench: CheckContext) -> CheckFinding:
             refused.append(f"point {point.index}: {exc}")
     if refused:
         return failed(
-            f"{len(refused)} of {total} points: {_listed(refused)}",
+            f"{len(refused)} of {total} points: {_format_some(refused)}",
             "remove these values from the plan, or correct link_speed and platforms in hosts.yaml",
             points=total,
             refused=len(refused),
@@ -103,7 +103,7 @@ async def points(bench: CheckContext) -> CheckFinding:
 
 
 async def references(bench: CheckContext) -> CheckFinding:
-    """What a forwarding second guest's rate is a share of has been measured, or the plan measures it before."""
+    """The maximum that defines a forwarding second guest's load is stored, or the plan measures it first."""
     assert bench.plan is not None
     inventory, store = bench.inventory, bench.session.store
     requests = [point.request for point in bench.plan.points]
@@ -126,12 +126,12 @@ async def references(bench: CheckContext) -> CheckFinding:
             "run first: " + "; ".join(missing),
             missing=list(missing),
         )
-    words = ", ".join(f"{name} {format_count(round(pps))} packets/s" for name, pps in found.items())
-    return passed(words or "the plan measures them itself", **found)
+    maxima = ", ".join(f"{name} {format_count(round(pps))} packets/s" for name, pps in found.items())
+    return passed(maxima or "the plan measures them itself", **found)
 
 
 async def envelope(bench: CheckContext) -> CheckFinding:
-    """Every point is within what generator and sinks can do by themselves."""
+    """Every point is within the calibrated limits of generator and sinks."""
     assert bench.plan is not None
     try:
         found = await _latest(bench)
@@ -143,16 +143,16 @@ async def envelope(bench: CheckContext) -> CheckFinding:
     for point in bench.plan.points:
         covering = found.point_for(point.request.frame.pkt_size_bytes, point.request.sources)
         if covering is None:
-            unknown.append(_size_words(point))
+            unknown.append(_format_size(point))
             continue
-        over, untold = _against(point, covering)
+        over, uncovered = _compare_with_envelope(point, covering)
         beyond += over
-        unknown += untold
+        unknown += uncovered
     total = len(bench.plan.points)
-    not_calibrated = f"not calibrated: {_listed(unknown)}" if unknown else ""
+    not_calibrated = f"not calibrated: {_format_some(unknown)}" if unknown else ""
     if beyond:
         return warned(
-            "; ".join(filter(None, (_listed(beyond), not_calibrated))),
+            "; ".join(filter(None, (_format_some(beyond), not_calibrated))),
             "such runs will be marked instrument_limited and enter no mean: remove them from the plan, or use a "
             "faster generator or sink",
             points=total,
@@ -162,14 +162,14 @@ async def envelope(bench: CheckContext) -> CheckFinding:
     return passed(f"{_all_are(total)} within calibration {found.calibration_id}", points=total)
 
 
-def _against(point: PlannedPoint, covering: EnvelopePoint) -> tuple[list[str], list[str]]:
-    """What of a point is beyond the envelope of each stream, and what is unknown, by the rule of a run's verdict."""
+def _compare_with_envelope(point: PlannedPoint, covering: EnvelopePoint) -> tuple[list[str], list[str]]:
+    """Parts of a point beyond the envelope of a stream, and parts it does not cover, by the verdict's rule."""
     request = point.request
     flat_out = " (target max)" if request.intended_pps is None else ""
     beyond, unknown = [], []
     for stream in covering.streams[: request.sources]:
         if request.generator not in ("auto", stream.generator):
-            unknown.append(f"{_size_words(point)} with {request.generator}")
+            unknown.append(f"{_format_size(point)} with {request.generator}")
             continue
         doubts = list(rate_doubts(stream, covering, request, request.intended_pps))
         over = next((evidence for code, _, evidence in doubts if code == CODE), None)
@@ -179,42 +179,42 @@ def _against(point: PlannedPoint, covering: EnvelopePoint) -> tuple[list[str], l
                 f"is above {stream.stream}'s limit, {over['part']} ({format_count(round(over['calibrated_pps']))})"
             )
         elif doubts:
-            unknown.append(f"{_size_words(point)}{flat_out}")
+            unknown.append(f"{_format_size(point)}{flat_out}")
     return beyond, unknown
 
 
-def _size_words(point: PlannedPoint) -> str:
+def _format_size(point: PlannedPoint) -> str:
     sources = point.request.sources
     return f"{point.request.frame.pkt_size_bytes} B from {sources} source{'s' if sources > 1 else ''}"
 
 
 async def order(bench: CheckContext) -> CheckFinding:
-    """A plan in blocks draws its order: without that nothing is compared, however long it took."""
+    """A plan in blocks randomises its order. Without that, no comparison is valid."""
     assert bench.plan is not None
     plan = bench.plan
     if plan.set_ups is None:
         return skipped("the plan has no blocks (set_ups)")
-    undrawn = undrawn_words(plan.set_ups, plan.order)
+    undrawn = describe_fixed_order(plan.set_ups, plan.order)
     return (
         passed(f"{plan.order}, seed {plan.seed}") if undrawn is None else warned(undrawn, "set order: blocked-random")
     )
 
 
 async def time(bench: CheckContext) -> CheckFinding:
-    """How long the plan takes, less what is stored of it already."""
+    """The plan's duration, without what is stored already."""
     assert bench.plan is not None
     todo = await asyncio.to_thread(remaining, bench.plan, bench.session)
-    reckoned = estimate(bench.plan, bench.inventory, bench.session.boots_s, todo)
+    estimated = estimate(bench.plan, bench.inventory, bench.session.boots_s, todo)
     stored = bench.plan.trials - len(todo)
-    hours, minutes = int(reckoned.total_s // 3600), int(reckoned.total_s % 3600 // 60)
+    hours, minutes = int(estimated.total_s // 3600), int(estimated.total_s % 3600 // 60)
     evidence = (
-        f"{counted(reckoned.trials, 'trial')} of {reckoned.per_trial_s:.1f} s on average, about "
-        f"{hours}:{minutes:02d}:{int(reckoned.total_s % 60):02d} h"
+        f"{counted(estimated.trials, 'trial')} of {estimated.per_trial_s:.1f} s on average, about "
+        f"{hours}:{minutes:02d}:{int(estimated.total_s % 60):02d} h"
     )
     if stored:
         evidence += f"; {format_count(stored)} are already stored"
-    values: Values = {"trials": reckoned.trials, "stored_trials": stored, "total_s": reckoned.total_s}
-    if reckoned.total_s > LONG_S:
+    values: Values = {"trials": estimated.trials, "stored_trials": stored, "total_s": estimated.total_s}
+    if estimated.total_s > LONG_S:
         return warned(
             evidence,
             "the plan can be interrupted and resumed; or lower repetitions, which can be raised later",

@@ -1,4 +1,4 @@
-"""End to end: a small flow from every source at once through each platform must come out whole, in order, and once."""
+"""End to end: a small flow from every source at once through each platform must arrive complete, in order and once."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from labconsole.engine.check.context import CheckContext
 from labconsole.engine.check.rehearsal import rehearse
 from labconsole.engine.check.result import CheckFinding, Values, failed, passed, skipped, warned
 from labconsole.errors import LabError
-from labconsole.measure.ledger_picture import hop_words
+from labconsole.measure.ledger_picture import format_hop
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.record.run import RunRecord, StreamRecord
 from labconsole.wire.survey import TakeSurvey
 
 LOAD_RATIO = 0.01
-"""Of the slowest link: what loses frames at this loses them for another reason than load."""
+"""Share of the slowest link's rate. Loss at this rate has another cause than load."""
 
 FLOW_S = 0.5
 FIREWALL_HINT = "look at uut.firewall, uut.routes and the cables above"
@@ -45,17 +45,17 @@ async def _refusals(bench: CheckContext) -> int | None:
 
 
 def judge(record: RunRecord, dark: str | None, refused: int | None, *, left_out: list[str]) -> CheckFinding:
-    """The finding on one rehearsal: what each stream lost and where, what came twice or out of order."""
+    """The finding on one rehearsal: each stream's loss and its place, duplicates and reordering."""
     complaints: list[tuple[str, str]] = []
-    words = []
+    counts_by_stream = []
     for stream in record.streams:
         counts = (stream.measured_packets, stream.offered_packets)
         measured, offered = ("?" if packets is None else packets for packets in counts)
-        words.append(f"{stream.name} {measured} of {offered}")
+        counts_by_stream.append(f"{stream.name} {measured} of {offered}")
         complaints += _complaints(stream)
     if refused:
         complaints.append((f"the UUT sent {refused} ICMP unreachable", "it rejects frames instead of forwarding them"))
-    evidence = f"{', '.join(words)} packets at {LOAD_RATIO:.0%} load"
+    evidence = f"{', '.join(counts_by_stream)} packets at {LOAD_RATIO:.0%} load"
     values: Values = {
         "streams": [
             {
@@ -73,8 +73,8 @@ def judge(record: RunRecord, dark: str | None, refused: int | None, *, left_out:
     }
     reasons = "; ".join(dict.fromkeys(reason.detail for reason in record.verdict.reasons))
     if complaints:
-        said = "; ".join(text for text, _ in complaints)
-        return failed(f"{evidence}: {said}", complaints[0][1] + (f" ({dark})" if dark else ""), **values)
+        problems = "; ".join(text for text, _ in complaints)
+        return failed(f"{evidence}: {problems}", complaints[0][1] + (f" ({dark})" if dark else ""), **values)
     if record.verdict.status == "invalid":
         return failed(f"{evidence}: {reasons}", "a run like this would be invalid for the same reason", **values)
     missing = f"; left out: {'; '.join(left_out)}" if left_out else ""
@@ -89,7 +89,7 @@ def judge(record: RunRecord, dark: str | None, refused: int | None, *, left_out:
 
 
 def _complaints(stream: StreamRecord) -> list[tuple[str, str]]:
-    """(what is wrong, what to do) of one stream."""
+    """(problem, remedy) pairs of one stream."""
     found = []
     offered, measured, lost = stream.offered_packets, stream.measured_packets, stream.loss_packets
     if offered is None:
@@ -103,7 +103,7 @@ def _complaints(stream: StreamRecord) -> list[tuple[str, str]]:
                 f"nothing of {stream.name} reached its sink: {FIREWALL_HINT}",
             )
         )
-    elif lost and lost > 0:  # more than was sent is the verdict's to complain about
+    elif lost and lost > 0:  # a negative loss is left to the verdict
         share = f"{lost / offered:.2%}"
         found.append((f"{stream.name} lost {lost} ({share}){_place(stream)}", f"loss without load: {FIREWALL_HINT}"))
     elif measured is None:
@@ -127,15 +127,15 @@ def _complaints(stream: StreamRecord) -> list[tuple[str, str]]:
 
 
 def _place(stream: StreamRecord) -> str:
-    """Where the ledger puts the greatest loss."""
+    """Where the ledger places the largest loss."""
     worst = max(stream.ledger, key=lambda hop: hop.lost_packets or 0, default=None)
     if worst is None or not worst.lost_packets:
         return ""
-    return f", {worst.lost_packets} of it before {hop_words(worst.hop)} ({worst.node}/{worst.interface})"
+    return f", {worst.lost_packets} of it before {format_hop(worst.hop)} ({worst.node}/{worst.interface})"
 
 
-async def flow_of(bench: CheckContext, platform: str) -> CheckFinding:
-    """As ``flow``; what keeps a platform from being set up is its finding."""
+async def judge_platform_flow(bench: CheckContext, platform: str) -> CheckFinding:
+    """Run ``flow``; a platform that cannot be set up is a finding, too."""
     try:
         return await flow(bench, platform)
     except LabError as exc:

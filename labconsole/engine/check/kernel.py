@@ -1,4 +1,4 @@
-"""What a node's kernel can be asked for beyond counters: why it drops packets, and when each packet came."""
+"""Optional kernel services beyond counters: reasons for drops, and arrival time of each packet."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from labconsole.contracts.ports import AgentLink
 from labconsole.engine.check.context import CheckContext, Wave, check
 from labconsole.engine.check.result import CheckFinding, CheckStatus, passed, skipped, warned
-from labconsole.engine.trial.kernel_asking import begin, refusal
+from labconsole.engine.trial.kernel_probes import begin_probe, parse_refusal
 from labconsole.engine.trial.setup import TIMED_BY, TrialSettings, stream_to_time
 from labconsole.errors import NodeError, NodeLost
 from labconsole.wire.kernel_drops import StartKernelDrops, StopKernelDrops
@@ -28,24 +28,28 @@ from labconsole.wire.packet_times import (
 )
 
 ANSWER_S = 2.5
-"""Of each of three requests: a check has ten seconds. One that resets links has more, on both of two requests."""
+"""Time limit of each of three requests, since a check has ten seconds. A check that resets links has more time for two
+of its requests."""
 
 PORTS_S, POLL_S = 3.0, 0.05
-"""How much longer than the sink's own ports those at the other ends may take, and between two looks at them."""
+"""Extra time for the ports at the other ends to come up, and interval between two looks at them."""
 
 
 @check("kernel.drop_reasons", "reasons for drops", roles=("uut", "host"))
 async def drop_reasons(bench: CheckContext, node: str) -> CheckFinding:
-    """Whether the kernel of the unit under test, and of its host, says why it drops packets."""
-    asked = StartKernelDrops(sinks=[stream.sink_ip for stream in bench.streams()], budget_ns=None, look_every_s=None)
+    """Whether the kernels of the unit under test and of its host report why they drop packets."""
+    start = StartKernelDrops(sinks=[stream.sink_ip for stream in bench.streams()], budget_ns=None, look_every_s=None)
     wanted = TrialSettings.of(bench.inventory, bench.plan).drop_reasons
-    return await _asked(bench.link(node), asked, StopKernelDrops(), "drop_reasons", wanted)
+    return await _try_request(bench.link(node), start, StopKernelDrops(), "drop_reasons", wanted)
 
 
 @check(
-    "kernel.packet_times", "times of packets", roles=("sink",), wave=Wave.LINKS,
+    "kernel.packet_times",
+    "times of packets",
+    roles=("sink",),
+    wave=Wave.LINKS,
     deadline_s=2 * (2 * LINK_S + ANSWER_S) + PORTS_S,
-)  # fmt: skip
+)
 async def packet_times(bench: CheckContext, node: str) -> CheckFinding:
     """Whether a sink's kernel times every packet."""
     ports: dict[str, list[StreamToTime]] = {}
@@ -56,12 +60,12 @@ async def packet_times(bench: CheckContext, node: str) -> CheckFinding:
         return skipped("none of the streams under check ends here")
     wanted = TrialSettings.of(bench.inventory, bench.plan).packet_times
     by = TIMED_BY.get(wanted, SOCKET_FILTER)
-    asked = StartPacketTimes(ports=[TimedPort(interface=name, streams=own) for name, own in ports.items()], by=by)
-    # Where it comes to nothing links are waited for twice.
+    start = StartPacketTimes(ports=[TimedPort(interface=name, streams=own) for name, own in ports.items()], by=by)
+    # If the attempt fails, links are waited for twice.
     answer_s = ANSWER_S + (2 * LINK_S if by == NATIVE_XDP else 0)
     hops = [hop for stream in bench.streams() if stream.sink.node == node for hop in bench.hops(stream)[2:]]
     up = [hop for hop in hops if bench.blocked(*hop) is None] if by == NATIVE_XDP else []
-    found = await _asked(bench.link(node), asked, StopPacketTimes(), "packet_times", wanted, answer_s)
+    found = await _try_request(bench.link(node), start, StopPacketTimes(), "packet_times", wanted, answer_s)
     down = await _down(bench, up)
     if not down:
         return found
@@ -71,7 +75,7 @@ async def packet_times(bench: CheckContext, node: str) -> CheckFinding:
 
 
 async def _down(bench: CheckContext, hops: Sequence[tuple[str, str]]) -> list[str]:
-    """Why each of these ports, which could be used before, cannot be used yet: what comes next sends by them."""
+    """Why each of these ports, which were usable before, is not usable yet; the next check sends through them."""
     until_s = time.monotonic() + PORTS_S
     while True:
         down = [why for hop in hops if (why := bench.blocked(*hop)) is not None]
@@ -80,24 +84,24 @@ async def _down(bench: CheckContext, hops: Sequence[tuple[str, str]]) -> list[st
         await asyncio.sleep(POLL_S)
 
 
-async def _asked(
+async def _try_request(
     link: AgentLink, start: Request[Any], stop: Request[Any], setting: str, wanted: str, answer_s: float = ANSWER_S
 ) -> CheckFinding:
-    """Begin and end at once, within the check's own time."""
-    told: Message | None = None
+    """Start and stop the probe at once, within the check's own time."""
+    stopped: Message | None = None
     lost: NodeError | None = None
     try:
         try:
-            started = await begin(link, start, stop, timeout_s=answer_s)
+            started = await begin_probe(link, start, stop, timeout_s=answer_s)
         finally:
             try:
-                told = await link.ask(stop, timeout_s=answer_s)
+                stopped = await link.ask(stop, timeout_s=answer_s)
             except NodeError as exc:
                 lost = exc
     except NodeLost:
         raise
     except NodeError as exc:
-        code, message = refusal(exc)
+        code, message = parse_refusal(exc)
         if wanted == "off":
             return passed(f"not to be had, and not asked for ({setting}: off): {message}", refused=code)
         hint = "log in as root" if code == "no_permission" else "boot another kernel"
@@ -107,29 +111,29 @@ async def _asked(
         return warned(f"not to be had: {message}", f"{hint}, or leave {setting} off", refused=code)
     taken = getattr(started, "memory_bytes", None)
     memory = "" if taken is None else f", {taken / 1e6:.1f} MB of the kernel's memory while it counts"
-    said = f"to be had ({setting}: {wanted}){memory}"
+    summary = f"to be had ({setting}: {wanted}){memory}"
     if lost is not None:
         unknown = "whether it ended, and what it changed, is not known"
         hint = f"look at the node's ports, then check again; or leave {setting} off"
-        return warned(f"{said}; {unknown}: {lost.message}", hint)
-    changes, as_before = _changes(told)
+        return warned(f"{summary}; {unknown}: {lost.message}", hint)
+    changes, as_before = _changes(stopped)
     if as_before:
-        return passed(said + changes)
-    return warned(said + changes, "set this right at the port (ethtool -K, ip link), or set packet_times: on")
+        return passed(summary + changes)
+    return warned(summary + changes, "set this right at the port (ethtool -K, ip link), or set packet_times: on")
 
 
-def _changes(told: Message | None) -> tuple[str, bool]:
-    """What an XDP program changed at the ports meanwhile, and whether all is as before."""
-    words, as_before = "", True
-    for port in told.ports if isinstance(told, TimedPackets) else ():
+def _changes(stopped: Message | None) -> tuple[str, bool]:
+    """What an XDP program changed at the ports, and whether everything was restored."""
+    text, as_before = "", True
+    for port in stopped.ports if isinstance(stopped, TimedPackets) else ():
         if port.xdp is not None:
             changed = list(port.xdp.features)
             if port.xdp.link_changes:
                 changed.append(f"{port.xdp.link_changes} changes of its link")
-            words += f"; at {port.interface} it brings {', '.join(changed) or 'no change'}"
+            text += f"; at {port.interface} it brings {', '.join(changed) or 'no change'}"
             if port.xdp.left_features:
-                words += f", and could not put back {', '.join(port.xdp.left_features)}"
+                text += f", and could not put back {', '.join(port.xdp.left_features)}"
             if port.xdp.link_is_back is False:
-                words += f", and {LINK_S:g} s after it had gone the link was not up again"
+                text += f", and {LINK_S:g} s after it had gone the link was not up again"
             as_before &= not port.xdp.left_features and port.xdp.link_is_back is not False
-    return words, as_before
+    return text, as_before

@@ -1,15 +1,15 @@
-"""Is the testbed quiet: no frames on data ports, no answers of sinks, no others' generators, captures and leftovers."""
+"""Is the testbed quiet: no foreign frames, answers of sinks, other generators or captures, and no leftovers?"""
 
 from __future__ import annotations
 
 import asyncio
 
 from labconsole.engine.check.context import CheckContext, Wave, alike, check
-from labconsole.engine.check.result import CheckFinding, Values, failed, mended, passed, skipped, warned
-from labconsole.engine.trial.foreign_taps import unheld
+from labconsole.engine.check.result import CheckFinding, Values, failed, passed, repaired, skipped, warned
+from labconsole.engine.trial.foreign_taps import describe_unheld_port
 from labconsole.engine.trial.setup import sink_port
 from labconsole.errors import AgentError
-from labconsole.verdict.observed import parse_snapshot
+from labconsole.verdict.observations import parse_snapshot
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import ReadCounters
 from labconsole.wire.foreign import HoldSinkPorts, ReleaseSinkPorts, SinkPort
@@ -17,7 +17,7 @@ from labconsole.wire.survey import RemoveLeftovers
 
 WINDOW_S = 1.0
 QUIET_PPS = 1.0
-"""Neighbour discovery and spanning tree stay below this; both show in a run as foreign frames."""
+"""Neighbour discovery and spanning tree stay below this rate; a run shows both as foreign frames."""
 
 LOUD_PPS = 10.0
 COUNTED = ("rx_packets", "tx_packets")
@@ -26,7 +26,7 @@ MAX_NAMED = 5
 
 @check("quiet.ports", "data ports quiet")
 async def ports(bench: CheckContext, node: str) -> CheckFinding:
-    """Frames on the data ports while nobody measures."""
+    """Frames on the data ports while no trial runs."""
     link = bench.link(node)
     first = await link.ask(ReadCounters(), timeout_s=8)
     await asyncio.sleep(WINDOW_S)
@@ -53,7 +53,7 @@ async def ports(bench: CheckContext, node: str) -> CheckFinding:
 
 @check("quiet.answers", "answers to test frames", roles=("sink",))
 async def answers(bench: CheckContext, node: str) -> CheckFinding:
-    """A sink that has its sink_ip answers test frames; one that forwards passes them on."""
+    """A sink that has its sink_ip answers test frames; a sink that forwards passes them on."""
     mine = {(s.sink_ip, sink_port(i)): s for i, s in enumerate(bench.inventory.streams) if s.sink.node == node}
     if not mine:
         return skipped("no stream ends at this node")
@@ -64,9 +64,9 @@ async def answers(bench: CheckContext, node: str) -> CheckFinding:
         states = (await link.ask(HoldSinkPorts(ports=wanted), timeout_s=8)).ports
         await link.ask(ReleaseSinkPorts(), timeout_s=8)
     except AgentError as exc:
-        words = f"the streams' UDP ports are not held: {exc.message}"
-        return warned(words, "if the sink has its sink_ip, remove that from its interface (ip address del)")
-    problems = [each for each in map(unheld, wanted, states) if each is not None]
+        problem = f"the streams' UDP ports are not held: {exc.message}"
+        return warned(problem, "if the sink has its sink_ip, remove that from its interface (ip address del)")
+    problems = [each for each in map(describe_unheld_port, wanted, states) if each is not None]
     values: Values = {f"{each.sink_ip}:{each.udp_sink_port}": s.state for each, s in zip(wanted, states, strict=True)}
     if problems:
         return warned("; ".join(text for text, _ in problems[:MAX_NAMED]), problems[0][1], **values)
@@ -89,11 +89,11 @@ async def answers(bench: CheckContext, node: str) -> CheckFinding:
 
 @check("quiet.programs", "captures and generators")
 async def programs(bench: CheckContext, node: str) -> CheckFinding:
-    """Captures and generators of somebody else's."""
+    """Captures and generators of other users."""
     found = [p for p in (await bench.survey(node)).processes if p.kind in ("sniffer", "sender")]
     near = [p for p in found if p.same_network is not False]
-    words = [f"{p.name} (process {p.pid}): {p.command}" for p in (near or found)[:MAX_NAMED]]
-    evidence = "; ".join(words)
+    commands = [f"{p.name} (process {p.pid}): {p.command}" for p in (near or found)[:MAX_NAMED]]
+    evidence = "; ".join(commands)
     if near:
         return failed(
             evidence,
@@ -107,7 +107,7 @@ async def programs(bench: CheckContext, node: str) -> CheckFinding:
 
 @check("quiet.pktgen", "pktgen free", roles=("source",))
 async def pktgen(bench: CheckContext, node: str) -> CheckFinding:
-    """Devices in pktgen: its start would start all of them."""
+    """Other users' devices in pktgen, which would start together with ours."""
     survey = await bench.survey(node)
     ours = {entry.name for entry in survey.leftovers if entry.kind == "pktgen"}
     foreign = [device for device in survey.pktgen_devices if device not in ours]
@@ -122,25 +122,25 @@ async def pktgen(bench: CheckContext, node: str) -> CheckFinding:
 
 @check("quiet.logins", "logins")
 async def logins(bench: CheckContext, node: str) -> CheckFinding:
-    """People who are logged in may do anything at any time."""
+    """Users who are logged in may do anything at any time."""
     found = (await bench.facts(node)).logins
     if found is None:
         return passed("the node does not keep a list of logins")
-    words = []
+    users = []
     for entry in found:
         host = f" from {entry.host}" if entry.host else ""
-        words.append(f"{entry.user} on {entry.line}{host}")
-    if words:
-        return warned(", ".join(words[:MAX_NAMED]), "tell them that you are measuring", logins=len(words))
+        users.append(f"{entry.user} on {entry.line}{host}")
+    if users:
+        return warned(", ".join(users[:MAX_NAMED]), "tell them that you are measuring", logins=len(users))
     return passed("nobody else is logged in")
 
 
 @check("quiet.leftovers", "leftovers of earlier runs", wave=Wave.FIXES)
 async def leftovers(bench: CheckContext, node: str) -> CheckFinding:
-    """What a session that ended badly has left behind."""
+    """Leftovers of a session that did not end properly."""
     found = (await bench.survey(node)).leftovers
     if node not in bench.leased:
-        found = [entry for entry in found if entry.kind != "link"]  # a bridge may be in use by whoever has the lease
+        found = [entry for entry in found if entry.kind != "link"]  # a bridge may be the lease holder's
     if not found:
         return passed("nothing")
     evidence = ", ".join(f"{entry.kind} {entry.name}" for entry in found[:MAX_NAMED])
@@ -150,7 +150,7 @@ async def leftovers(bench: CheckContext, node: str) -> CheckFinding:
         removed = (await bench.link(node).ask(RemoveLeftovers(), timeout_s=20)).removed
         bench.forget(node)
         if not (await bench.survey(node)).leftovers:
-            return mended("for good: " + "; ".join(removed[:MAX_NAMED]), removed=removed)
+            return repaired("for good: " + "; ".join(removed[:MAX_NAMED]), removed=removed)
     return failed(
         evidence, f"remove it on {node}, or use --fix: it is labconsole's own, and no session uses it", fixable=True
     )

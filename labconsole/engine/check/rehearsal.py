@@ -1,4 +1,4 @@
-"""A trial that nobody keeps: the same procedure as a run's, with a store and listeners that do not hear of it."""
+"""A trial that is not kept: a run's procedure without a store or listeners."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from labconsole.engine.live.samples import LiveStreams
 from labconsole.engine.live.telemetry import Telemetry
 from labconsole.engine.trial.forwarding_proof import wait_forwarding
 from labconsole.engine.trial.setup import TrialSettings
-from labconsole.engine.trial.stream_wiring import wiring_of
+from labconsole.engine.trial.stream_wiring import find_wiring
 from labconsole.engine.trial.trial import Trial
 from labconsole.errors import Aborted, NodeError
 from labconsole.model.design_point import DesignPoint
@@ -24,29 +24,28 @@ from labconsole.model.record.run import RunRecord
 from labconsole.verdict.record import build_record
 
 LEARN_S = 4.0
-"""How long a platform that stands may take until it forwards. A stream that does not by then is measured all the same:
-the others must be told from it."""
+"""Time until a platform must forward. A stream that does not forward by then is still measured, to identify it."""
 
 DRAIN_S = 0.3
-"""Where counters are true at every moment, as on a testbed of virtual links. A NIC may renew its own every second or
-two, and what it has not counted yet would pass for a contradiction: elsewhere the testbed's own drain_s holds."""
+"""Drain time on virtual links, whose counters are exact at every moment. A NIC may update its counters only every
+second or two, and packets not counted yet would look like a contradiction, so other testbeds use their own drain_s."""
 
 
-def _nobody(event: Event) -> None:
-    """Hears nothing: a rehearsal is no run."""
+def _ignore_event(event: Event) -> None:
+    """Discard the event: a rehearsal is not a run."""
 
 
 async def rehearse(
     bench: CheckContext, request: DesignPoint, streams: Sequence[Stream]
 ) -> tuple[RunRecord, str | None]:
-    """Take one trial of exactly these streams. Returns its record and why some did not forward at first, if so.
+    """Take one trial of exactly these streams; return its record and why some did not forward at first, or None.
 
-    The platform is set up for it and undone. Raises LabError when no frame could be sent.
+    The platform is set up for the trial and undone afterwards. Raises LabError if no frame could be sent.
     """
     session, uut = bench.session, bench.inventory.uut
     inventory = bench.inventory.model_copy(update={"streams": tuple(streams)})
     driver = session.driver_for(request.platform, bench.inventory)
-    wirings = [wiring_of(stream, bench.inventory, session.telemetry) for stream in streams]
+    wirings = [find_wiring(stream, bench.inventory, session.telemetry) for stream in streams]
     prepared = await driver.prepare(bench.link(uut), wirings)
     try:
         dark = await _learn(bench, inventory, prepared, request)
@@ -61,7 +60,7 @@ async def _learn(bench: CheckContext, inventory: Inventory, prepared: Prepared, 
     deadline = loop.time() + LEARN_S
 
     def enough() -> bool:
-        # Asked to stop, it closes what it opened; cancelled, it might leave a generator armed.
+        # A graceful stop closes what was opened; a cancellation might leave a generator armed.
         return bench.session.stopping or loop.time() > deadline
 
     try:
@@ -92,12 +91,12 @@ async def _take(bench: CheckContext, inventory: Inventory, prepared: Prepared, r
         live=live,
         nodes={},
         guests=bench.session.guest_processes(),
-        emit=_nobody,
+        emit=_ignore_event,
     )
     with session.attending(trial):
-        seen = await trial.execute()
+        observations = await trial.execute()
     return build_record(
-        seen,
+        observations,
         inventory=inventory,
         request=request,
         operator=session.operator,

@@ -1,21 +1,22 @@
-"""What a check says: a status, the evidence for it with numbers and units, and a hint that says what to do.
+"""Result of a check: a status, its evidence with numbers and units, and a hint that says what to do.
 
-``id`` and ``node`` together name a result for good; scripts and screens may rely on them (docs/check.md lists them).
+``id`` and ``node`` together permanently identify a result; scripts and screens may rely on them (docs/check.md lists
+them).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 Values = dict[str, Any]
-"""Figures of a finding for programs, by name: each check has its own."""
+"""A finding's figures for programs, by name; each check has its own."""
 
 
 class CheckStatus(StrEnum):
-    """How a check came out. ``skipped`` means that it could not be asked, and the evidence says why."""
+    """Status of a check. ``skipped`` means that it could not run; the evidence says why."""
 
     PASS = "pass"
     WARN = "warn"
@@ -27,8 +28,8 @@ class CheckStatus(StrEnum):
 class CheckResult:
     """One check on one node, or on the testbed as a whole (``node`` None).
 
-    ``fixable``: ``fix=True`` would put it right; ``fixed``: it did, and the evidence says what was changed and for how
-    long. ``values`` holds the figures of the evidence for machines, with their units in their names.
+    ``fixable``: ``fix=True`` would correct it. ``fixed``: it was corrected; the evidence says what changed and for how
+    long. ``values`` contains the figures of the evidence for programs, with units in their names.
     """
 
     id: str
@@ -43,8 +44,19 @@ class CheckResult:
     values: Values = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
-        return {**asdict(self), "status": str(self.status)}
+        """The result as plain data."""
+        return {
+            "id": self.id,
+            "node": self.node,
+            "title": self.title,
+            "status": str(self.status),
+            "evidence": self.evidence,
+            "hint": self.hint,
+            "fixable": self.fixable,
+            "fixed": self.fixed,
+            "took_s": self.took_s,
+            "values": self.values,
+        }
 
 
 OnResult = Callable[[CheckResult], None]
@@ -52,7 +64,7 @@ OnResult = Callable[[CheckResult], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckFinding:
-    """What a check's own code says; the runner adds which check it was, on which node, and how long it took."""
+    """Finding of a check's code; the runner adds the check's id, the node and the time taken."""
 
     status: CheckStatus
     evidence: str
@@ -63,25 +75,25 @@ class CheckFinding:
 
 
 def passed(evidence: str, **values: Any) -> CheckFinding:
-    """Nothing to complain about."""
+    """A finding without problems."""
     return CheckFinding(status=CheckStatus.PASS, evidence=evidence, values=values)
 
 
 def warned(evidence: str, hint: str, *, fixable: bool = False, **values: Any) -> CheckFinding:
-    """One can measure, and the numbers may suffer from it."""
+    """A finding that allows measuring, but may affect the numbers."""
     return CheckFinding(status=CheckStatus.WARN, evidence=evidence, hint=hint, fixable=fixable, values=values)
 
 
 def failed(evidence: str, hint: str, *, fixable: bool = False, **values: Any) -> CheckFinding:
-    """Measuring like this fails, or gives numbers that nobody can stand behind."""
+    """A finding that makes measuring fail or its numbers indefensible."""
     return CheckFinding(status=CheckStatus.FAIL, evidence=evidence, hint=hint, fixable=fixable, values=values)
 
 
 def skipped(reason: str) -> CheckFinding:
-    """It could not be asked."""
+    """A finding for a check that could not run."""
     return CheckFinding(status=CheckStatus.SKIPPED, evidence=reason)
 
 
-def mended(evidence: str, **values: Any) -> CheckFinding:
-    """It was wrong, and has been put right; the evidence says what was done and for how long it holds."""
+def repaired(evidence: str, **values: Any) -> CheckFinding:
+    """A problem that was corrected; the evidence says what was done and for how long."""
     return CheckFinding(status=CheckStatus.PASS, evidence=evidence, fixed=True, values=values)

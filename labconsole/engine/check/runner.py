@@ -1,4 +1,4 @@
-"""Runs the checks: all nodes side by side, each check bounded and on its own. No failure stops another check."""
+"""Runs the checks on all nodes concurrently, each with its own time limit. A failing check does not stop the others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from labconsole.engine.check import (
     tools,
     uut,
 )
-from labconsole.engine.check.context import Check, CheckContext, Wave, checks_of
+from labconsole.engine.check.context import Check, CheckContext, Wave, find_checks
 from labconsole.engine.check.result import CheckFinding, CheckResult, OnResult, failed, skipped
 from labconsole.engine.live.events import NodeState
 from labconsole.errors import LabError, NodeError
@@ -38,7 +38,7 @@ log = logging.getLogger("labconsole.engine")
 SUBJECTS = (access, tools, kernel, clocks, nics, cpu, uut, quiet, capacity)
 """Modules with checks of single nodes, in the order in which people read their results."""
 
-CHECKS = checks_of(SUBJECTS)
+CHECKS = find_checks(SUBJECTS)
 
 RETRY_S = 5.0
 RETRY_STEP_S = 0.05
@@ -66,23 +66,23 @@ Place = tuple[str, str | None]
 
 
 def catalogue() -> dict[str, str]:
-    """Every check's id and title in the order in which people read them; ``flow.`` stands for one per platform."""
+    """Every check's id and title in reading order; ``flow.`` is the prefix of one check per platform."""
     ids = {check.id: check.title for check in CHECKS}
     return {**ids, **TITLES, FLOW: "flow through a platform"}
 
 
 def family(name: str) -> str:
-    """The catalogue's id of a result's."""
+    """The catalogue's id for a result's id."""
     return FLOW if name.startswith(FLOW) else name
 
 
 async def preflight(
     session: Session[Any], *, plan: Plan | None = None, fix: bool = False, on_result: OnResult | None = None
 ) -> list[CheckResult]:
-    """Check the testbed, with ``plan`` also whether it can be carried out. Each result is told as it comes.
+    """Check the testbed and, with ``plan``, whether it can be measured here; ``on_result`` gets each result at once.
 
-    ``fix`` puts right what can be put right safely, and undoes it at the end except where the result says otherwise.
-    Raises MeasurementError when a run is under way, here or of another session: a check would spoil it.
+    ``fix`` corrects what is safe to correct, and undoes it at the end unless the result says otherwise. Raises
+    MeasurementError if a run is under way in this or another session, because a check would disturb it.
     """
     return await CheckRun(session, plan, fix=fix, on_result=on_result).run()
 
@@ -96,9 +96,9 @@ class CheckRun:
         self._results: list[CheckResult] = []
 
     async def run(self) -> list[CheckResult]:
-        """All results, in the order of the catalogue; on_result had them as they came."""
+        """Return all results in the order of the catalogue; on_result receives them as they are found."""
         await self._connect()
-        # Not before: who holds a node is known once it is connected.
+        # Lease holders are known only once the nodes are connected.
         self._session.refuse_if_others_measure(self._session.inventory.nodes, "a check")
         async with self._session.exclusive():
             try:
@@ -112,7 +112,7 @@ class CheckRun:
         return sorted(self._results, key=lambda result: order.index(family(result.id)))
 
     async def _connect(self) -> None:
-        """Connect to all. A node that could not be reached before is tried now and not after its back-off."""
+        """Connect to all nodes. Retry unreachable ones now, without waiting for their back-off."""
         nodes, session = self._session.telemetry.nodes, self._session
         before = [name for name, live in nodes.items() if live.state in (NodeState.FAILED, NodeState.LOST)]
         await session.connect()
@@ -120,11 +120,11 @@ class CheckRun:
         deadline = time.monotonic() + RETRY_S
         while waiting and time.monotonic() < deadline:
             await asyncio.sleep(RETRY_STEP_S)
-            # It waits again, or never did: this attempt is over.
+            # Done once a node waits again or never waited: this attempt is over.
             waiting = [name for name in waiting if name not in session.links and nodes[name].retry_at_s is None]
 
     def _steps(self) -> list[Callable[[], Awaitable[None]]]:
-        """What is done one after the other; abort() ends it between two of them."""
+        """The steps in order; abort() ends the check between two of them."""
 
         async def look() -> None:
             await asyncio.gather(self._node_checks(Wave.OTHERS), self._whole_checks())
@@ -132,7 +132,7 @@ class CheckRun:
         first, fixes, links = (
             functools.partial(self._node_checks, wave) for wave in (Wave.FIRST, Wave.FIXES, Wave.LINKS)
         )
-        # From the cables on frames are sent, and nothing else is done meanwhile.
+        # From the cables on, frames are sent, and nothing else runs meanwhile.
         return [first, fixes, look, links, self._cables, self._flows, self._captures]
 
     async def _node_checks(self, wave: Wave) -> None:
@@ -145,7 +145,7 @@ class CheckRun:
         await asyncio.gather(*jobs)
 
     async def _whole_checks(self) -> None:
-        """What is asked of the testbed, or of the plan, as a whole."""
+        """Checks of the testbed or of the plan as a whole."""
         wanted: dict[str, Callable[[CheckContext], Awaitable[CheckFinding]]] = {
             "store": capacity.store,
             "calibration": feasibility.calibration,
@@ -186,7 +186,9 @@ class CheckRun:
         node = self._bench.inventory.uut
         for platform in self._bench.platforms():
             name, title = f"{FLOW}{platform}", f"flow through {platform}"
-            await self._bounded(name, node, title, functools.partial(flows.flow_of, self._bench, platform), FLOW_S)
+            await self._bounded(
+                name, node, title, functools.partial(flows.judge_platform_flow, self._bench, platform), FLOW_S
+            )
 
     async def _captures(self) -> None:
         if self._bench.plan is None:
@@ -202,7 +204,7 @@ class CheckRun:
     async def _group(
         self, places: list[Place], work: Callable[[], Awaitable[dict[Place, CheckFinding]]], deadline_s: float
     ) -> None:
-        """Tell what ``work`` finds at several places at once; its error is the finding at each of them."""
+        """Report what ``work`` finds at several places at once; an error counts as the finding at each of them."""
         begun = time.monotonic()
         found: dict[Place, CheckFinding] = {}
 
@@ -224,7 +226,7 @@ class CheckRun:
     async def _bounded(
         self, name: str, node: str | None, title: str, work: Callable[[], Awaitable[CheckFinding]], deadline_s: float
     ) -> None:
-        """Tell what ``work`` finds."""
+        """Report what ``work`` finds."""
         begun = time.monotonic()
         finding = await self._finding(work, node, name, deadline_s)
         self._tell(name, node, title, finding, time.monotonic() - begun)
@@ -233,7 +235,7 @@ class CheckRun:
     async def _finding(
         work: Callable[[], Awaitable[CheckFinding]], node: str | None, name: str, deadline_s: float
     ) -> CheckFinding:
-        """What ``work`` finds; its error or its lateness is a finding too."""
+        """The finding of ``work``; an error or a timeout is a finding, too."""
         try:
             async with asyncio.timeout(deadline_s):
                 return await work()
@@ -271,12 +273,12 @@ class CheckRun:
             self._on_result(result)
 
     async def _let_go(self) -> None:
-        """Give every node back."""
+        """Release every node's lease."""
         await self._bench.close()
         for node in self._bench.leased:
             link = self._bench.links.get(node)
             if link is None:
-                continue  # its agent has let go with it
+                continue  # its agent has released the lease by ending
             try:
                 await link.ask(ReleaseLease(), timeout_s=5)
             except NodeError as exc:
@@ -284,5 +286,5 @@ class CheckRun:
 
 
 def _one_line(text: str) -> str:
-    """Words that may be a node's, without line feeds and anything else that does not print."""
+    """Replace line feeds and other non-printable characters in a text that may be a node's."""
     return "".join(char if char.isprintable() else " " for char in text)

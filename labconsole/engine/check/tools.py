@@ -1,4 +1,4 @@
-"""Programs and kernel parts that a node needs for its role."""
+"""Programs and kernel features that a node needs for its role."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ async def capture(bench: CheckContext, node: str) -> CheckFinding:
 
 @check("tools.generator", "generator", roles=("source",))
 async def generator(bench: CheckContext, node: str) -> CheckFinding:
-    """Which generator a source will send with."""
+    """The generator with which a source will send."""
     facts = await bench.facts(node)
     wanted = (bench.plan.generator if bench.plan is not None else None) or bench.inventory.defaults.generator
     if wanted not in BUILT_IN:
-        return await _plugged_in(bench, node, wanted)
+        return await _check_plugin(bench, node, wanted)
     version, loadable = facts.pktgen, facts.pktgen_loadable
     if version is not None or loadable:
         text = f"pktgen {version}" if version is not None else "pktgen can be loaded"
@@ -44,30 +44,32 @@ async def generator(bench: CheckContext, node: str) -> CheckFinding:
     )
 
 
-async def _plugged_in(bench: CheckContext, node: str, wanted: str) -> CheckFinding:
-    """One of another package: whether it can be shipped, and whether the node has what it runs."""
+async def _check_plugin(bench: CheckContext, node: str, wanted: str) -> CheckFinding:
+    """A plug-in generator: whether it can be shipped, and whether the node has the programs it runs."""
     try:
-        made = load_generator(wanted)
+        plugin = load_generator(wanted)
     except PluginError as exc:
         return failed(str(exc), f"mend or uninstall it, or choose another generator: {', '.join(BUILT_IN)}")
-    needed = list(made.about.programs)
+    needed = list(plugin.about.programs)
     found = (await bench.read(node, TakeSurvey(tools=needed, guests=[]))).tools if needed else {}
     missing = [tool for tool in needed if found.get(tool) is None]
     if missing:
         return failed(f"no {', '.join(missing)} (for generator {wanted})", f"install {', '.join(missing)} on {node}")
-    needs = f"; needs {made.about.needs}" if made.about.needs else ""
-    return passed(f"{wanted}, a plug-in: {made.about.summary}{needs}", generator=wanted, sha256=made.sha256)
+    needs = f"; needs {plugin.about.needs}" if plugin.about.needs else ""
+    return passed(f"{wanted}, a plug-in: {plugin.about.summary}{needs}", generator=wanted, sha256=plugin.sha256)
 
 
 @check("tools.platform", "platform tools", roles=("uut",))
 async def platform(bench: CheckContext, node: str) -> CheckFinding:
-    """What the platforms under check run on the UUT."""
+    """Programs that the platforms under check run on the UUT."""
     needed = bench.tools()
     if not needed:
         return passed(f"{', '.join(bench.platforms())}: only the kernel is needed")
     found = (await bench.survey(node)).tools
     missing = [tool for tool in needed if found.get(tool) is None]
     if missing:
-        words = ", ".join(f"no {tool} (for {needed[tool]})" for tool in missing)
-        return failed(words, f"install {', '.join(missing)} on {node}, or do without these platforms", missing=missing)
+        missing_programs = ", ".join(f"no {tool} (for {needed[tool]})" for tool in missing)
+        return failed(
+            missing_programs, f"install {', '.join(missing)} on {node}, or do without these platforms", missing=missing
+        )
     return passed(", ".join(f"{tool} {found[tool]}" for tool in needed))

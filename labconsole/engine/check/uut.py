@@ -1,4 +1,4 @@
-"""The unit under test, before any platform is set up on it: what already forwards, filters or runs there."""
+"""The unit under test before any platform is set up: what already forwards, filters or runs there."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ipaddress
 from dataclasses import dataclass, field
 
 from labconsole.engine.check.context import FIX_TOKEN, NFT, CheckContext, alike, check
-from labconsole.engine.check.result import CheckFinding, failed, mended, passed, skipped, warned
+from labconsole.engine.check.result import CheckFinding, failed, passed, repaired, skipped, warned
 from labconsole.errors import AgentError
 from labconsole.model.inventory import BENCHMARK_NETWORK
 from labconsole.network.sysctl import Sysctl
@@ -25,7 +25,7 @@ NFT_S = 5.0
 
 @check("uut.forwarding", "forwarding", roles=("uut",))
 async def forwarding(bench: CheckContext, node: str) -> CheckFinding:
-    """Whether it forwards already. Platforms switch forwarding on where they need it, and back afterwards."""
+    """Whether the UUT forwards already. Platforms enable forwarding where they need it, and restore it afterwards."""
     settings = await bench.settings(node)
     ports = {
         name: "on" if found.sysctls.get("forwarding") == "1" else "off"
@@ -41,23 +41,23 @@ async def forwarding(bench: CheckContext, node: str) -> CheckFinding:
 
 @check("uut.reverse_path", "reverse-path filter", roles=("uut",))
 async def reverse_path(bench: CheckContext, node: str) -> CheckFinding:
-    """Strict reverse-path filtering drops frames whose source is not routed back by the port they came in."""
+    """Strict reverse-path filtering drops frames whose source is not routed through the port they came in by."""
     settings = await bench.settings(node)
     machine = settings.sysctls.get("net/ipv4/conf/all/rp_filter")
-    words: dict[str, str] = {}
+    by_port: dict[str, str] = {}
     for name, found in settings.interfaces.items():
         if name in bench.ports(node):
             # The kernel uses the stricter of both.
             numbers = [int(v) for v in (machine, found.sysctls.get("rp_filter")) if v is not None and v.isdigit()]
-            words[name] = str(max(numbers)) if numbers else "unknown"
-    if not words:
+            by_port[name] = str(max(numbers)) if numbers else "unknown"
+    if not by_port:
         return skipped("none of its data ports exists")
-    return passed(f"{alike(words)}; platforms route each stream's source back through the port it arrives on")
+    return passed(f"{alike(by_port)}; platforms route each stream's source back through the port it arrives on")
 
 
 @dataclass
 class Rules:
-    """What of a ruleset a forwarded frame can meet."""
+    """The part of a ruleset that can affect a forwarded frame."""
 
     count: int = 0
     stopping: list[str] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Rules:
 
 
 def read_rules(text: str) -> Rules | None:
-    """The rules of ``nft -j list ruleset`` in tables with a hook on a frame's way; None for what is no such."""
+    """Rules from ``nft -j list ruleset`` in tables hooked into the forwarding path, or None if it cannot be parsed."""
     try:
         entries = read_json(text)["nftables"]
         found = Rules()
@@ -83,11 +83,11 @@ def read_rules(text: str) -> Rules | None:
                 continue
             found.count += 1
             found.tables.add(f"{rule['family']} {rule['table']}")
-            words = {key for part in rule["expr"] if isinstance(part, dict) for key in part}
-            if words & STOPPING:
+            statements = {key for part in rule["expr"] if isinstance(part, dict) for key in part}
+            if statements & STOPPING:
                 place = f"{rule['family']} {rule['table']} {rule['chain']}"
                 found.stopping.append(
-                    f"rule {rule.get('handle')} of {place} has {' and '.join(sorted(words & STOPPING))}"
+                    f"rule {rule.get('handle')} of {place} has {' and '.join(sorted(statements & STOPPING))}"
                 )
         return found
     except (ValueError, TypeError, KeyError, AttributeError):
@@ -96,7 +96,7 @@ def read_rules(text: str) -> Rules | None:
 
 @check("uut.firewall", "firewall", roles=("uut",))
 async def firewall(bench: CheckContext, node: str) -> CheckFinding:
-    """Rules that a forwarded frame meets cost time, and some stop it."""
+    """Rules that a forwarded frame meets cost time, and some of them stop it."""
     survey = await bench.survey(node)
     if survey.tools.get(NFT) is None:
         if survey.iptables:
@@ -135,7 +135,7 @@ async def firewall(bench: CheckContext, node: str) -> CheckFinding:
 
 @check("uut.conntrack", "connection tracking", roles=("uut",))
 async def conntrack(bench: CheckContext, node: str) -> CheckFinding:
-    """Connection tracking costs time per frame, and a full table drops."""
+    """Connection tracking costs time per frame, and drops frames when its table is full."""
     found = (await bench.survey(node)).conntrack
     if found.entries is None:
         return passed("not loaded")
@@ -151,7 +151,7 @@ async def conntrack(bench: CheckContext, node: str) -> CheckFinding:
 
 @check("uut.bridge_calls", "rules for bridged frames", roles=("uut",))
 async def bridge_calls(bench: CheckContext, node: str) -> CheckFinding:
-    """Whether bridged frames are sent through the IP rules as well."""
+    """Whether bridged frames pass the IP rules as well."""
     value = (await bench.settings(node)).sysctls.get(BRIDGE_CALLS)
     if value != "1":
         return passed("bridged frames do not pass the IP rules")
@@ -161,7 +161,7 @@ async def bridge_calls(bench: CheckContext, node: str) -> CheckFinding:
     if bench.fix and node in bench.leased:
         change = Sysctl(name=BRIDGE_CALLS, value="0")
         await bench.link(node).ask(ApplyChanges(token=FIX_TOKEN, changes=[change]))
-        return mended(
+        return repaired(
             f"bridged frames passed the IP rules; this is off until this session ends; to switch it off permanently: "
             f"sysctl -w {BRIDGE_CALLS.replace('/', '.')}=0"
         )
@@ -174,7 +174,7 @@ async def bridge_calls(bench: CheckContext, node: str) -> CheckFinding:
 
 @check("uut.routes", "routes and neighbours", roles=("uut",))
 async def routes(bench: CheckContext, node: str) -> CheckFinding:
-    """Routes and neighbours of somebody else's in the benchmark network lead test frames astray."""
+    """Foreign routes and neighbours in the benchmark network divert test frames."""
     found = await bench.read(node, ReadNetwork(routes=True, neighbours=True))
     neighbours = found.neighbours or []
     mine = {ipaddress.IPv4Address(stream.source_ip): stream.uut_in for stream in bench.inventory.streams}
@@ -184,7 +184,7 @@ async def routes(bench: CheckContext, node: str) -> CheckFinding:
         destination = _network(route.destination)
         if destination is None or not destination.overlaps(BENCHMARK_NETWORK) or destination.prefixlen == 0:
             continue
-        # As a port's own address brings one along: it leads where the streams go.
+        # A port's own address adds such a route, which leads where the streams go.
         if {interface for address, interface in mine.items() if address in destination} != {route.interface}:
             astray.append(f"{destination} by {route.interface}")
     wrong = []
@@ -204,9 +204,9 @@ async def routes(bench: CheckContext, node: str) -> CheckFinding:
             ):
                 wrong.append(f"{stream.sink_ip} is {entry.mac}, and {stream.sink} has {true_mac}")
     if astray or wrong:
-        words = [f"route {text}" for text in astray] + [f"permanent neighbour {text}" for text in wrong]
+        problems = [f"route {text}" for text in astray] + [f"permanent neighbour {text}" for text in wrong]
         return warned(
-            "; ".join(words[:MAX_NAMED]),
+            "; ".join(problems[:MAX_NAMED]),
             "remove what is not labconsole's (ip route del, ip neigh del): platforms set their own entries and "
             "restore these afterwards",
         )
@@ -222,13 +222,13 @@ def _network(text: object) -> ipaddress.IPv4Network | None:
 
 @check("uut.guests", "guests", roles=("uut",))
 async def guests(bench: CheckContext, node: str) -> CheckFinding:
-    """Guests that run before any platform was set up are nobody's plan, and take processor time from one that is."""
+    """Guests that run before any platform was set up take processor time from the one under test."""
     survey = await bench.survey(node)
     running = [entry for entry in survey.processes if entry.kind == "guest"]
-    words = [f"{entry.name} (process {entry.pid})" for entry in running]
-    if words:
+    names = [f"{entry.name} (process {entry.pid})" for entry in running]
+    if names:
         return warned(
-            f"running: {', '.join(words[:MAX_NAMED])}",
+            f"running: {', '.join(names[:MAX_NAMED])}",
             "shut down guests that the plan does not name: they take processor time from the guest under test",
             guests=len(running),
         )

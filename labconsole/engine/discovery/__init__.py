@@ -1,1 +1,1 @@
-"""From machines to a testbed: which of their ports are wired to each other, and the hosts.yaml that follows."""
+"""Discovery of a testbed: finds the cables between machines, and proposes a hosts.yaml."""

@@ -1,4 +1,4 @@
-"""A hosts.yaml to be filled in: every key with its unit and an example."""
+"""A hosts.yaml template: every key with its unit and an example."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _BLANK = Path(__file__).with_name("blank.yaml")
 
 
 def blank_hosts() -> str:
-    """The file, with the platforms that every UUT can be."""
+    """The template, with the platforms that every UUT can provide."""
     return _BLANK.read_text(encoding="utf-8").replace("# PLATFORMS\n", PLATFORMS)
 
 
-def next_words(path: Path) -> list[str]:
-    """What to do with the file, once it is written."""
+def describe_next_steps(path: Path) -> list[str]:
+    """The steps that follow once the file is written."""
     return [
         f"{path} is written. Fill in the blanks, then: labconsole check --hosts {path}",
         "Or let the cables be found, into another file: labconsole discover uut=dut1 src1 snk1 --out FILE",

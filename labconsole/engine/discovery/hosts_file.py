@@ -1,4 +1,4 @@
-"""A hosts.yaml that is made, and never written over."""
+"""Writing a new hosts.yaml, without ever overwriting a file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from labconsole.errors import ConfigError
 
 
 def write_new(path: Path, text: str, *, key: str | None = None) -> None:
-    """All of the text, in a file that did not exist. Raises ConfigError, under the option ``key`` that named it."""
+    """Write all of the text to a new file. Raises ConfigError, naming the option ``key`` or the file."""
 
     def refused(why: str) -> ConfigError:
         return ConfigError(why, file=str(path)) if key is None else ConfigError(why, key=key, value=str(path))

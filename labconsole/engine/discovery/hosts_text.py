@@ -1,4 +1,4 @@
-"""The hosts.yaml that a proposal is written as, with words that say where each line comes from. Pure."""
+"""Writing a proposal as hosts.yaml, with comments that explain each part. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from labconsole.engine.discovery.ports import Port
 from labconsole.engine.discovery.proposal import ProposedStream
-from labconsole.text.harmless import harmless_line
+from labconsole.text.sanitize import sanitize_line
 from labconsole.units import format_target
 
 PLATFORMS = """\
@@ -24,7 +24,7 @@ platforms:
 
 @dataclass(frozen=True, slots=True)
 class HostsNode:
-    """``address``: what one types after `ssh`; ``user``, ``port``: None, as SSH is configured."""
+    """``address``: the argument of `ssh`; ``user``, ``port``: None if SSH's configuration applies."""
 
     name: str
     address: str
@@ -42,7 +42,7 @@ def hosts_text(
     defaults: Mapping[str, object],
     become: bool = False,
 ) -> str:
-    """The file. ``found``: a sentence on how the cables were found; ``defaults``: beside the rests between trials."""
+    """The file. ``found``: how the cables were found, in a sentence; ``defaults``: besides settle and drain times."""
     return "\n".join(_lines(testbed, nodes, streams, found, defaults, become)) + "\n"
 
 
@@ -54,12 +54,12 @@ def _lines(
     defaults: Mapping[str, object],
     become: bool,
 ) -> Iterator[str]:
-    yield harmless_line(f"# A testbed for labconsole. {found}")
+    yield sanitize_line(f"# A testbed for labconsole. {found}")
     yield "# `labconsole check` says whether it is fit to measure on; a mistake here is reported with its line."
     yield "#"
     for number, stream in enumerate(streams, 1):
         ports = (stream.source, stream.uut_in, stream.uut_out, stream.sink)
-        source, uut_in, uut_out, sink = (harmless_line(str(port)) for port in ports)
+        source, uut_in, uut_out, sink = (sanitize_line(str(port)) for port in ports)
         yield f"#     {source} ── {uut_in}   {uut_out} ── {sink}        stream s{number}"
     yield ""
     yield "# A name for this testbed. It stands in every record; a report never averages runs of different testbeds."
@@ -111,5 +111,5 @@ _RESERVED = ("yes", "no", "on", "off", "true", "false", "null", "y", "n", "~")
 
 
 def _word(text: str) -> str:
-    """A word as YAML has it: in quotes where it might be read as something else."""
+    """A YAML scalar, quoted if it could be read as another type."""
     return text if _PLAIN.match(text) and text.lower() not in _RESERVED else json.dumps(text)

@@ -1,4 +1,4 @@
-"""The machines that discovery is asked about, as people name them: ``uut=root@dut1``, ``[2001:db8::7]:2222``. Pure."""
+"""Parses the machines to discover, as typed: ``uut=root@dut1``, ``[2001:db8::7]:2222``. Pure."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from labconsole.model.inventory import NAME, Node
 
 ROLES: Final = ("uut", "source", "sink")
 _NUMBER = re.compile(r"[0-9.]+\Z|.*:")
-"""What is no name for a node: an IP address."""
+"""Matches IP addresses, which are not usable as node names."""
 LOGINS: Final = "[user@]host[:port], an IPv6 address with a port in brackets"
 
 
 @dataclass(frozen=True, slots=True)
-class AskedMachine:
-    """A machine as it was named. ``roles``: empty where none was said; ``user``, ``port``: None, as SSH is configured.
+class MachineSpec:
+    """A machine as typed. ``roles``: empty if not stated; ``user``, ``port``: None if SSH's configuration applies.
 
     A machine that is both source and sink has the two roles.
     """
@@ -33,7 +33,7 @@ class AskedMachine:
     port: int | None = None
 
     def node(self, become: bool) -> Node:
-        """To log in to. Raises ConfigError."""
+        """The node to log in to. Raises ConfigError."""
         try:
             return Node(
                 address=self.address, user=self.user, port=self.port, roles=("uut",), become="sudo" if become else None
@@ -44,63 +44,63 @@ class AskedMachine:
             raise ConfigError(f"is not what one types after ssh: {why}", value=problem["input"]) from None
 
 
-def read_words(words: Sequence[str]) -> list[AskedMachine]:
-    """``uut=dut1``, ``src1``, ``source+sink=lab@tester:2222``, or with a name, ``src1=10.0.0.5``.
+def parse_machines(texts: Sequence[str]) -> list[MachineSpec]:
+    """Parse ``uut=dut1``, ``src1``, ``source+sink=lab@tester:2222`` or, with a name, ``src1=10.0.0.5``.
 
-    Raises ConfigError; exactly one has to be the UUT.
+    Raises ConfigError, also unless exactly one machine is the UUT.
     """
-    found: list[AskedMachine] = []
-    chosen = [name for name in (word.rpartition("=")[0] for word in words) if name not in ROLES and NAME.match(name)]
+    found: list[MachineSpec] = []
+    chosen = [name for name in (text.rpartition("=")[0] for text in texts) if name not in ROLES and NAME.match(name)]
     if len(set(chosen)) < len(chosen):
-        raise ConfigError("gives two machines one name", value=" ".join(words))
+        raise ConfigError("gives two machines one name", value=" ".join(texts))
     wrong: list[ConfigError] = []
-    for word in words:
-        before = word.rpartition("=")[0]
+    for text in texts:
+        before = text.rpartition("=")[0]
         try:
-            machine = _machine(word, before if before in chosen else None, [*chosen, *(each.name for each in found)])
+            machine = _machine(text, before if before in chosen else None, [*chosen, *(each.name for each in found)])
         except ConfigError as exc:
             wrong.append(exc)
         else:
             found.append(machine)
     if len(wrong) > 1:
         allowed = dict.fromkeys(each.allowed for each in wrong if each.allowed)
-        told = "; ".join(f"{each.value!r} {each.message}" for each in wrong)
-        raise ConfigError(told, allowed=" or ".join(allowed) or None)
+        problems = "; ".join(f"{each.value!r} {each.message}" for each in wrong)
+        raise ConfigError(problems, allowed=" or ".join(allowed) or None)
     if wrong:
         raise wrong[0]
     if len({(each.address, each.port) for each in found}) < len(found):
-        raise ConfigError("the same machine is named twice", value=" ".join(words))
+        raise ConfigError("the same machine is named twice", value=" ".join(texts))
     uuts = [each for each in found if "uut" in each.roles]
     if len(uuts) != 1:
         raise ConfigError(
-            "exactly one machine is the unit under test", value=" ".join(words), allowed="such as uut=dut1 src1 snk1"
+            "exactly one machine is the unit under test", value=" ".join(texts), allowed="such as uut=dut1 src1 snk1"
         )
     if len(found) < 2:
-        raise ConfigError("a testbed has more than the unit under test", value=" ".join(words))
+        raise ConfigError("a testbed has more than the unit under test", value=" ".join(texts))
     return found
 
 
-def _machine(word: str, chosen: str | None, taken: Sequence[str]) -> AskedMachine:
-    """One of them. ``chosen``: the name that its word gives it. Raises ConfigError."""
-    before, equals, login = word.rpartition("=")
+def _machine(text: str, chosen: str | None, taken: Sequence[str]) -> MachineSpec:
+    """Parse one machine. ``chosen``: the name given in the text, or None. Raises ConfigError."""
+    before, equals, login = text.rpartition("=")
     roles = tuple(before.split("+")) if equals and chosen is None else ()
     if not login or any(role not in ROLES for role in roles) or ("uut" in roles and len(roles) > 1):
         allowed = "HOST, uut=HOST, source=HOST, sink=HOST, source+sink=HOST or, to name it, NAME=HOST"
-        raise ConfigError("is not a machine", value=word, allowed=allowed)
+        raise ConfigError("is not a machine", value=text, allowed=allowed)
     user, address, port = _login(login)
     roles = tuple(role for role in ROLES if role in roles)
-    machine = AskedMachine(chosen or _name(address, roles, taken), address, roles, user, port)
+    machine = MachineSpec(chosen or _name(address, roles, taken), address, roles, user, port)
     machine.node(False)
     return machine
 
 
-def said_roles(asked: Sequence[AskedMachine]) -> Mapping[str, tuple[str, ...]]:
-    """Of the machines whose roles were said."""
-    return {each.name: each.roles for each in asked if each.roles}
+def find_stated_roles(machines: Sequence[MachineSpec]) -> Mapping[str, tuple[str, ...]]:
+    """The stated roles, by machine; machines without stated roles are left out."""
+    return {each.name: each.roles for each in machines if each.roles}
 
 
 def _login(text: str) -> tuple[str | None, str, int | None]:
-    """User, host and port. An IPv6 address needs brackets only where a port follows it."""
+    """User, host and port. An IPv6 address needs brackets only before a port."""
 
     def refused(why: str) -> ConfigError:
         return ConfigError(f"is not what one types after ssh: {why}", value=text, allowed=LOGINS)
@@ -139,7 +139,7 @@ def _is_ipv6(text: str) -> bool:
 
 
 def _name(address: str, roles: Sequence[str], taken: Sequence[str]) -> str:
-    """The node's name: the machine's own, or after its role where it was called by an address."""
+    """A unique node name: the machine's own, or derived from its role if it was given as an IP address."""
     name = address if NAME.match(address) and not _NUMBER.match(address) else roles[0] if roles else "node"
     if name not in taken and (name == address or name == "uut"):
         return name

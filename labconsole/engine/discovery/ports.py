@@ -11,12 +11,12 @@ from labconsole.wire.links import NodeLinkState
 
 _ETHERNET = re.compile(r"(?!00:00:00:00:00:00)[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}\Z")
 _KINDS = (None, "", "veth")
-"""Of links: a NIC has none. A veth is a NIC of the local lab's nodes."""
+"""Kinds of links that are tried: a NIC has none, and a veth is a NIC of the local lab's nodes."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Port:
-    """A NIC that may be tried. ``speed_bps``: None where it is not known, as while there is no carrier."""
+    """A NIC that may be tried. ``speed_bps`` is None if unknown, for example without a carrier."""
 
     node: str
     interface: str
@@ -25,15 +25,15 @@ class Port:
     speed_bps: int | None
     up: bool
     bridge: str | None = None
-    """That it belongs to."""
+    """The bridge that the NIC belongs to, if any."""
 
     def __str__(self) -> str:
         return f"{self.node}/{self.interface}"
 
 
 @dataclass(frozen=True, slots=True)
-class LeftAlone:
-    """A NIC that nothing is sent on, and why."""
+class ExcludedPort:
+    """A NIC from which nothing is sent, and why."""
 
     node: str
     interface: str
@@ -49,25 +49,27 @@ def sort_ports(
     ssh_interface: str | None,
     addresses: Mapping[str, Sequence[str]],
     routes: Sequence[RouteEntry],
-) -> tuple[list[Port], list[LeftAlone]]:
-    """The ports to try and those to leave alone, each in the order of their names, numbers by value."""
+) -> tuple[list[Port], list[ExcludedPort]]:
+    """The ports to try and those to leave alone, each sorted by name, with numbers by value."""
     ports, alone = [], []
     kinds = {each.name: each.kind for each in links if not each.namespace}
     used = _used(ssh_interface, addresses, routes, [each for each in links if not each.namespace])
-    for link in sorted(links, key=lambda each: natural(each.name)):
+    for link in sorted(links, key=lambda each: natural_sort_key(each.name)):
         if link.namespace or link.kind not in _KINDS or link.mac is None or not _ETHERNET.match(link.mac):
             continue
         if link.name in used:
-            alone.append(LeftAlone(node, link.name, used[link.name].format("it")))
+            alone.append(ExcludedPort(node, link.name, used[link.name].format("it")))
         elif link.master is None:
             ports.append(Port(node, link.name, link.mac, link.driver or "?", link.speed_bps, link.up))
         elif not link.up:
-            alone.append(LeftAlone(node, link.name, f"it is down in {link.master}: setting it up might close a loop"))
+            alone.append(
+                ExcludedPort(node, link.name, f"it is down in {link.master}: setting it up might close a loop")
+            )
         elif kinds.get(link.master) == "bridge":
             port = Port(node, link.name, link.mac, link.driver or "?", link.speed_bps, link.up, link.master)
             ports.append(port)
         else:
-            alone.append(LeftAlone(node, link.name, f"it belongs to {link.master}"))
+            alone.append(ExcludedPort(node, link.name, f"it belongs to {link.master}"))
     return ports, alone
 
 
@@ -77,7 +79,7 @@ def _used(
     routes: Sequence[RouteEntry],
     links: Sequence[NodeLinkState],
 ) -> dict[str, str]:
-    """What each interface is used for, with ``{}`` for its name: also what is below a used one, or a member of it."""
+    """Why each interface is in use, with ``{}`` for its name; includes parents and members of used interfaces."""
     found = {each.interface: f"the route to {each.destination} goes by {{}}" for each in routes if each.interface}
     found |= {name: f"the address {own[0]} is on {{}}" for name, own in addresses.items() if own}
     if ssh_interface is not None:
@@ -93,7 +95,7 @@ def _used(
     return found
 
 
-def natural(name: str) -> tuple[tuple[int, int | str], ...]:
-    """A name to sort by, so that eth10 comes after eth9."""
+def natural_sort_key(name: str) -> tuple[tuple[int, int | str], ...]:
+    """A sort key that puts eth10 after eth9."""
     parts = re.split(r"(\d+)", name)
     return tuple((0, int(part)) if part.isdecimal() else (1, part) for part in parts)

@@ -1,7 +1,7 @@
-"""Marked frames out of every port, and every port of every node listens. Whatever is changed is undone.
+"""Send marked frames from every port while every port of every node listens, then undo all changes.
 
-Each port sends five frames to an address that no NIC has, so that no host takes them in, and bridges and switches pass
-them on to all that they connect. Each discovery draws the IP addresses of its frames; no others are counted.
+Each port sends five frames to an address that no NIC has, so that no host accepts them, and bridges and switches flood
+them. Each discovery draws the IP addresses of its frames; other frames are not counted.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from ipaddress import IPv4Network
 
 from labconsole.contracts.ports import AgentLink
 from labconsole.engine.check.cabling import close_generator, read_heard_streams
-from labconsole.engine.discovery.ports import LeftAlone, Port, sort_ports
-from labconsole.engine.gather import together
+from labconsole.engine.concurrent_requests import run_concurrently
+from labconsole.engine.discovery.ports import ExcludedPort, Port, sort_ports
 from labconsole.engine.trial.setup import UDP_SOURCE_PORT
 from labconsole.errors import LabError, NodeError
 from labconsole.model.design_point import MIN_PKT_SIZE_BYTES
@@ -30,31 +30,31 @@ from labconsole.wire.survey import StartListening, StopListening, TakeSurvey
 FRAMES = 5
 DELAY_NS = 5_000_000
 FIRST_UDP_PORT = 30_000
-"""Frames say by their port which NIC sent them."""
+"""UDP port of the first NIC; a frame's port identifies the NIC that sent it."""
 
 TEST_NETWORK = IPv4Network("198.18.0.0/15")
 
 QUIET_S = 0.5
-"""How long after the last frame nothing new has to be heard, and how long at least is listened."""
+"""Listening ends when nothing new was heard for this long after the last frame."""
 CARRIER_S = 8.0
-"""What a copper link takes to come up, with some to spare."""
+"""Time that a copper link needs to come up, with a margin."""
 STEP_S = 0.1
 TOKEN = "discover"
 
 Tell = Callable[[str, str], None]
-"""A node's name, and what is done on it now."""
+"""Reports progress: a node's name, and what is done on it now."""
 
 Heard = dict[Port, dict[tuple[str, str], int]]
-"""Of each port that sent: how many of its frames were heard, by (node, interface)."""
+"""Number of frames heard, by sending port and by the (node, interface) that heard them."""
 
 
-def tell_nobody(node: str, words: str) -> None:
-    """Where nobody looks."""
+def ignore_progress(node: str, doing: str) -> None:
+    """Discard the progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The addresses in a discovery's frames, none of which a host has."""
+    """The addresses in a discovery's frames, none of which belongs to a host."""
 
     mac: str
     source_ip: str
@@ -62,7 +62,7 @@ class Target:
 
 
 def draw_target() -> Target:
-    """Addresses for one discovery: 40 bits of MAC, and IP addresses in the 2^17 of RFC 2544's network for tests."""
+    """Draw addresses for one discovery: 40 bits of MAC, and IP addresses from the 2^17 of RFC 2544's test network."""
 
     def draw_ip() -> str:
         return str(TEST_NETWORK[1 + secrets.randbelow(TEST_NETWORK.num_addresses - 2)])
@@ -70,19 +70,19 @@ def draw_target() -> Target:
     return Target(bytes([2, *secrets.token_bytes(5)]).hex(":"), draw_ip(), draw_ip())
 
 
-async def read_ports(links: Mapping[str, AgentLink], tell: Tell = tell_nobody) -> tuple[list[Port], list[LeftAlone]]:
-    """The ports of all nodes, in the nodes' order: those that may be tried, and those that are left alone."""
+async def read_ports(
+    links: Mapping[str, AgentLink], tell: Tell = ignore_progress
+) -> tuple[list[Port], list[ExcludedPort]]:
+    """The ports of all nodes, in the order of nodes: those that may be tried, and those that are left alone."""
     ports: list[Port] = []
-    alone: list[LeftAlone] = []
+    alone: list[ExcludedPort] = []
     for node, link in links.items():
         tell(node, "reads its ports")
-        told = await link.ask(ReadLinks())
+        reply = await link.ask(ReadLinks())
         survey = await link.ask(TakeSurvey(tools=[]))
         network = await link.ask(ReadNetwork(routes=True))
         management = survey.management
-        own, rest = sort_ports(
-            node, told.links, management.interface, management.addresses, network.routes or []
-        )  # fmt: skip
+        own, rest = sort_ports(node, reply.links, management.interface, management.addresses, network.routes or [])
         tell(node, f"has {len(own)} {'port' if len(own) == 1 else 'ports'} to try, and {len(rest)} to leave alone")
         ports += own
         alone += rest
@@ -90,9 +90,11 @@ async def read_ports(links: Mapping[str, AgentLink], tell: Tell = tell_nobody) -
 
 
 @dataclass(frozen=True, slots=True)
-class Probed:
-    """``ports`` with the speeds that they had; ``heard``; ``refused``: why a port could not send; ``not_undone``: what
-    the agents could not put back, in sentences.
+class ProbeResult:
+    """The result of a probe.
+
+    ``ports``: with their speeds during the probe. ``refused``: why a port could not send. ``not_undone``: changes that
+    the agents could not undo, in sentences.
     """
 
     ports: list[Port]
@@ -101,25 +103,25 @@ class Probed:
     not_undone: list[str]
 
 
-async def probe(links: Mapping[str, AgentLink], ports: Sequence[Port], tell: Tell = tell_nobody) -> Probed:
-    """Try every port. One that is down is set up, given time for a carrier, and set down again. Raises NodeError."""
+async def probe(links: Mapping[str, AgentLink], ports: Sequence[Port], tell: Tell = ignore_progress) -> ProbeResult:
+    """Probe every port. A port that is down is set up, waited for, and set down again. Raises NodeError."""
     marks = {FIRST_UDP_PORT + number: port for number, port in enumerate(ports)}
     by_node = {node: [port for port in ports if port.node == node] for node in links}
-    by_node = {node: held for node, held in by_node.items() if held}
+    by_node = {node: own for node, own in by_node.items() if own}
     target = draw_target()
     refused: dict[Port, str] = {}
     not_undone: list[str] = []
     problem: NodeError | None = None
     try:
-        await together(_up(links[node], held, tell) for node, held in by_node.items())
+        await run_concurrently(_up(links[node], own, tell) for node, own in by_node.items())
         speeds = await _carriers(links, by_node, any(not port.up for port in ports))
-        await together(
+        await run_concurrently(
             links[node].ask(
-                StartListening(interfaces=[port.interface for port in held], source_ip=target.source_ip), timeout_s=8
+                StartListening(interfaces=[port.interface for port in own], source_ip=target.source_ip), timeout_s=8
             )
-            for node, held in by_node.items()
+            for node, own in by_node.items()
         )
-        await together(_send(links[node], held, marks, target, refused, tell) for node, held in by_node.items())
+        await run_concurrently(_send(links[node], own, marks, target, refused, tell) for node, own in by_node.items())
         for node in by_node:
             tell(node, "listens")
         heard = await _hear({node: links[node] for node in by_node}, marks, target)
@@ -139,9 +141,9 @@ async def probe(links: Mapping[str, AgentLink], ports: Sequence[Port], tell: Tel
                 not_undone.append(f"{node}: {exc.message}: its agent undoes everything when it ends")
         if problem is not None and not_undone:
             raise NodeError(problem.node, f"{problem.message}; not put back: {'; '.join(not_undone)}") from problem
-    told = {(port.node, port.interface): port for port in speeds}
-    refused = {told[port.node, port.interface]: why for port, why in refused.items()}
-    return Probed(speeds, heard, refused, not_undone)
+    updated = {(port.node, port.interface): port for port in speeds}
+    refused = {updated[port.node, port.interface]: why for port, why in refused.items()}
+    return ProbeResult(speeds, heard, refused, not_undone)
 
 
 async def _up(link: AgentLink, ports: Sequence[Port], tell: Tell) -> None:
@@ -152,15 +154,15 @@ async def _up(link: AgentLink, ports: Sequence[Port], tell: Tell) -> None:
 
 
 async def _carriers(links: Mapping[str, AgentLink], by_node: Mapping[str, Sequence[Port]], wait: bool) -> list[Port]:
-    """All ports with the speed that they have now; where some were down, once all have a carrier or time is up."""
+    """All ports with their current speeds; with ``wait``, once all have a carrier or time is up."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + (CARRIER_S if wait else 0.0)
     while True:
         found, lacking = [], False
-        for node, held in by_node.items():
-            told = {each.name: each for each in (await links[node].ask(ReadLinks())).links if not each.namespace}
-            for port in held:
-                link = told.get(port.interface)
+        for node, own in by_node.items():
+            current = {each.name: each for each in (await links[node].ask(ReadLinks())).links if not each.namespace}
+            for port in own:
+                link = current.get(port.interface)
                 lacking = lacking or link is None or not link.carrier
                 found.append(port if link is None else replace(port, speed_bps=link.speed_bps))
         if not lacking or loop.time() > deadline:
@@ -176,16 +178,25 @@ async def _send(
     refused: dict[Port, str],
     tell: Tell,
 ) -> None:
-    """One port after the other: what one of them cannot, the others can."""
+    """Send from one port after the other, so that a failing port does not stop the others."""
     numbers = {port: mark for mark, port in marks.items()}
     for number, port in enumerate(ports, 1):
         tell(port.node, f"sends from {port.interface}, port {number} of {len(ports)}")
         spec = StreamSpec(
-            stream=port.interface, interface=port.interface, generator="afpacket", destination_mac=target.mac,
-            source_ip=target.source_ip, sink_ip=target.sink_ip, udp_source_port=UDP_SOURCE_PORT,
-            udp_sink_port=numbers[port], pkt_size_bytes=MIN_PKT_SIZE_BYTES, delay_ns=DELAY_NS, count=FRAMES,
-            duration_s=1.0, max_count=FRAMES,
-        )  # fmt: skip
+            stream=port.interface,
+            interface=port.interface,
+            generator="afpacket",
+            destination_mac=target.mac,
+            source_ip=target.source_ip,
+            sink_ip=target.sink_ip,
+            udp_source_port=UDP_SOURCE_PORT,
+            udp_sink_port=numbers[port],
+            pkt_size_bytes=MIN_PKT_SIZE_BYTES,
+            delay_ns=DELAY_NS,
+            count=FRAMES,
+            duration_s=1.0,
+            max_count=FRAMES,
+        )
         try:
             try:
                 await link.ask(PrepareGenerator(streams=[spec]), timeout_s=10)
@@ -198,7 +209,7 @@ async def _send(
 
 
 async def _hear(links: Mapping[str, AgentLink], marks: Mapping[int, Port], target: Target) -> Heard:
-    """What arrived where, once nothing has come for a while."""
+    """Where frames arrived, once nothing new has arrived for a while."""
     loop = asyncio.get_running_loop()
     last: Heard = {}
     since = loop.time()

@@ -1,4 +1,4 @@
-"""Which node is what, and which ports make streams, as far as the cables say. Pure."""
+"""Derives roles of nodes and streams from the cables found. Pure."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from labconsole.engine.discovery.ports import Port, natural
+from labconsole.engine.discovery.ports import Port, natural_sort_key
 from labconsole.engine.discovery.wiring import Wiring
 
 SOURCES: Final = ("src", "source", "gen", "tg", "tx", "send")
 SINKS: Final = ("snk", "sink", "cap", "rx", "recv", "dst")
-"""How a part of a node's name begins that says its role, such as ``lab-src1``, where nobody said it."""
+"""Beginnings of a part of a node's name, such as ``lab-src1``, that imply its role if none was stated."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProposedStream:
-    """One path through the UUT. ``link_speed_bps``: of the slowest of its ports, None: not known."""
+    """One path through the UUT. ``link_speed_bps``: of its slowest port, or None if unknown."""
 
     source: Port
     uut_in: Port
@@ -32,7 +32,7 @@ class ProposedStream:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """``roles``: of every node that has a cable to the UUT; ``spare``: ports wired to the UUT that no stream uses."""
+    """``roles``: of every node with a cable to the UUT; ``spare``: ports wired to the UUT that no stream uses."""
 
     uut: str
     roles: Mapping[str, tuple[str, ...]]
@@ -40,16 +40,16 @@ class Proposal:
     spare: tuple[Port, ...]
 
 
-def propose(nodes: Sequence[str], said: Mapping[str, tuple[str, ...]], wiring: Wiring) -> Proposal:
-    """``nodes`` in the order in which they were named; ``said``: the roles that were, exactly one of them uut."""
-    uut = next(node for node, roles in said.items() if "uut" in roles)
+def propose(nodes: Sequence[str], stated: Mapping[str, tuple[str, ...]], wiring: Wiring) -> Proposal:
+    """Propose roles and streams. ``nodes``: in the order given; ``stated``: their stated roles, with one uut."""
+    uut = next(node for node, roles in stated.items() if "uut" in roles)
     ends: list[tuple[Port, Port]] = []
     for wire in wiring.wires:
         for near, far in ((wire.one, wire.other), (wire.other, wire.one)):
             if far.node == uut and near.node != uut:
                 ends.append((near, far))
-    ends.sort(key=lambda end: (nodes.index(end[0].node), natural(end[0].interface)))
-    roles = _roles(nodes, said, uut, ends)
+    ends.sort(key=lambda end: (nodes.index(end[0].node), natural_sort_key(end[0].interface)))
+    roles = _roles(nodes, stated, uut, ends)
     sides: dict[str, list[tuple[Port, Port]]] = {"source": [], "sink": []}
     for node in nodes:
         own = [end for end in ends if end[0].node == node]
@@ -72,25 +72,25 @@ def propose(nodes: Sequence[str], said: Mapping[str, tuple[str, ...]], wiring: W
 
 def _roles(
     nodes: Sequence[str],
-    said: Mapping[str, tuple[str, ...]],
+    stated: Mapping[str, tuple[str, ...]],
     uut: str,
     ends: Sequence[tuple[Port, Port]],
 ) -> dict[str, tuple[str, ...]]:
-    """As said; else by the name; else one after the other to the side that has fewer ports, sources first.
+    """Roles as stated, else by name, else assigned to the side with fewer ports, sources first.
 
-    A single node at the UUT is both.
+    A single node next to the UUT is both source and sink.
     """
     wired = [node for node in nodes if node != uut and any(near.node == node for near, _ in ends)]
     count = {node: sum(near.node == node for near, _ in ends) for node in wired}
-    if len(wired) == 1 and wired[0] not in said:
+    if len(wired) == 1 and wired[0] not in stated:
         return {wired[0]: ("source", "sink")}
-    found: dict[str, tuple[str, ...]] = {node: said[node] for node in wired if node in said}
+    found: dict[str, tuple[str, ...]] = {node: stated[node] for node in wired if node in stated}
     for node in wired:
         for part in re.split(r"[-_.]", node.lower()):
             if node not in found and part.startswith((*SOURCES, *SINKS)):
                 found[node] = ("source",) if part.startswith(SOURCES) else ("sink",)
     rest = [node for node in wired if node not in found]
-    # The first of them send and the last of them capture, so that neighbours in the list stay together.
+    # The first nodes send and the last ones capture, so that neighbours in the list stay together.
     total = sum(count.values())
     sending = sum(count[node] for node, roles in found.items() if roles == ("source",))
     for node in rest:

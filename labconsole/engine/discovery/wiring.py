@@ -1,8 +1,8 @@
-"""From what was heard to cables. Pure.
+"""Derives cables from the frames that were heard. Pure.
 
-A cable joins two ports of which each hears the other, and one hears nobody else's frames but that one's: what the UUT's
-bridge passes on is heard in more places, but comes in by the cable too. Ports that hear several and are heard by
-several are on a switch, or on one cable with more than two ends: which of them belong together cannot be told.
+A cable joins two ports that hear each other, one of which hears only the other's frames. Frames that the UUT's bridge
+passes on are heard in more places, but they arrive through the cable too. Ports that hear several and are heard by
+several are on a switch, or on a cable with more than two ends; which of them belong together is unknown.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from labconsole.engine.discovery.probing import FRAMES, Heard
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """A cable between two ports. ``also_heard``: ports behind a bridge of either end, which heard the frames, too."""
+    """A cable between two ports. ``also_heard``: ports behind a bridge at either end, which heard the frames, too."""
 
     one: Port
     other: Port
@@ -30,9 +30,11 @@ class Wire:
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """``wires``: cables; ``shared``: ports that hear each other in more than pairs; ``one_way``: heard, and hears not
-    back; ``silent``: neither; ``refused``: why a port could not send; ``elsewhere``: at which ports that are left alone
-    a silent one was heard.
+    """The cables found and the ports that are not explained by them.
+
+    ``wires``: cables. ``shared``: groups of more than two ports that hear each other. ``one_way``: pairs of which only
+    the second hears the first. ``silent``: ports that hear nothing and are not heard. ``refused``: why a port could not
+    send. ``elsewhere``: the ports left alone that heard a silent port.
     """
 
     wires: tuple[Wire, ...]
@@ -42,13 +44,13 @@ class Wiring:
     refused: Mapping[Port, str]
     elsewhere: Mapping[Port, tuple[str, ...]]
 
-    def wire_of(self, port: Port) -> Wire | None:
-        """The cable in a port."""
+    def find_wire(self, port: Port) -> Wire | None:
+        """The cable in a port, or None."""
         return next((wire for wire in self.wires if port in (wire.one, wire.other)), None)
 
 
 def find_wiring(ports: Sequence[Port], heard: Heard, refused: Mapping[Port, str]) -> Wiring:
-    """``ports``: all that sent or listened."""
+    """Derive the wiring. ``ports``: all that sent or listened."""
     at = {(port.node, port.interface): port for port in ports}
     reach = {
         port: {at[place]: count for place, count in heard.get(_same(heard, port), {}).items() if place in at}
@@ -57,7 +59,7 @@ def find_wiring(ports: Sequence[Port], heard: Heard, refused: Mapping[Port, str]
     wires = []
     taken: set[Port] = set()
     for port in ports:
-        # Only one hears it, and is heard by it: whatever else hears that one is behind a bridge.
+        # Only one port hears it and is heard by it: any other port that hears that one is behind a bridge.
         if port in taken or len(reach[port]) != 1:
             continue
         ((far, count),) = reach[port].items()
@@ -70,11 +72,13 @@ def find_wiring(ports: Sequence[Port], heard: Heard, refused: Mapping[Port, str]
     shared = _components(left, reach)
     in_shared = {port for group in shared for port in group}
     one_way = [
-        (port, far) for port in left for far in reach[port]
+        (port, far)
+        for port in left
+        for far in reach[port]
         if port not in reach[far] and port not in in_shared and far not in taken
-    ]  # fmt: skip
-    told = {port for pair in one_way for port in pair} | in_shared
-    silent = [port for port in left if port not in told]
+    ]
+    explained = {port for pair in one_way for port in pair} | in_shared
+    silent = [port for port in left if port not in explained]
     elsewhere = {}
     for port in silent:
         places = ["/".join(place) for place in heard.get(_same(heard, port), {}) if place not in at]
@@ -84,12 +88,12 @@ def find_wiring(ports: Sequence[Port], heard: Heard, refused: Mapping[Port, str]
 
 
 def _same(heard: Heard, port: Port) -> Port:
-    """The port as it sent: its speed may have been read since."""
+    """The port as it was when it sent; its speed may have been read since."""
     return next((each for each in heard if (each.node, each.interface) == (port.node, port.interface)), port)
 
 
 def _components(ports: Sequence[Port], reach: Mapping[Port, Mapping[Port, int]]) -> list[tuple[Port, ...]]:
-    """Groups of ports that hear each other, both ways, of more than one."""
+    """Groups of at least two ports that hear each other in both directions."""
     left = list(ports)
     found = []
     while left:

@@ -1,1 +1,1 @@
-"""Plans carried out: what is left, what is taken again, when it stops."""
+"""Executes plans: the trials left, repetitions, stop conditions."""

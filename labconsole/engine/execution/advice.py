@@ -1,8 +1,8 @@
-"""How many set-ups and repetitions a plan needs, from its own stored blocks: by Kalibera and Jones' components.
+"""How many set-ups and repetitions a plan needs, by Kalibera and Jones' components of its own stored blocks.
 
-Reckoned for each platform beside each background, whose points share a set-up: one more repetition costs a trial of
-each. Variances are pooled over the points at which maxima are read, because it is those that a report compares, and
-far below its maximum a platform hardly varies. Seconds are those that the records tell.
+The advice is per platform and background, whose points share a set-up: one more repetition costs a trial of each.
+Variances are pooled over the points at which maxima are read, because a report compares those, and because a platform
+hardly varies far below its maximum. Durations are those of the records.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from datetime import datetime
 from math import sqrt
 
 from labconsole.errors import MeasurementError
+from labconsole.measure.statistics.as_json import advice_json, components_json
 from labconsole.measure.statistics.components import (
     MINIMUM_REPETITIONS,
     MINIMUM_SET_UPS,
@@ -31,11 +32,11 @@ from labconsole.model.record.run import RunRecord
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """So many set-ups with so many repetitions: what they show and take.
+    """A number of set-ups and repetitions, with the resulting sensitivity and duration.
 
-    ``smallest_ratio``: the smallest change between two platforms that they show with 80 % power, taken alone;
-    ``of_family_ratio``: with 0.05 shared among all claims (the hardest step of Holm's). None: fewer than three set-ups,
-    or nothing varied.
+    ``smallest_ratio``: the smallest change between two platforms that is detected with 80 % power in a single
+    comparison. ``of_family_ratio``: the same with 0.05 shared among all claims (the hardest step of Holm's method).
+    Both are None with fewer than three set-ups, or if nothing varied.
     """
 
     set_ups: int
@@ -44,10 +45,20 @@ class Dimension:
     of_family_ratio: float | None
     total_s: float
 
+    def to_json(self) -> dict[str, object]:
+        """As plain data."""
+        return {
+            "set_ups": self.set_ups,
+            "repetitions": self.repetitions,
+            "smallest_ratio": self.smallest_ratio,
+            "of_family_ratio": self.of_family_ratio,
+            "total_s": self.total_s,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationAdvice:
-    """For one platform beside one background. ``left_out``: points that could not be reckoned with, and why."""
+    """Advice for one platform with one background. ``left_out``: points that could not be used, and why."""
 
     platform: str
     background: str
@@ -59,12 +70,26 @@ class ConfigurationAdvice:
     as_planned: Dimension
     left_out: tuple[tuple[int, str], ...]
 
+    def to_json(self) -> dict[str, object]:
+        """As plain data."""
+        return {
+            "platform": self.platform,
+            "background": self.background,
+            "spread": components_json(self.spread),
+            "setup_s": self.setup_s,
+            "trial_s": self.trial_s,
+            "advised": advice_json(self.advised),
+            "as_advised": self.as_advised.to_json(),
+            "as_planned": self.as_planned.to_json(),
+            "left_out": self.left_out,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class PlanAdvice:
-    """``set_ups``, ``repetitions``: of the configuration that needs most. ``claims``: in the family, at most.
+    """``set_ups``, ``repetitions``: those of the most demanding configuration. ``claims``: maximum size of the family.
 
-    ``total_s``: of all blocks so dimensioned, without the pilot.
+    ``total_s``: duration of all blocks with these numbers, without the pilot.
     """
 
     accuracy_ratio: float
@@ -75,25 +100,37 @@ class PlanAdvice:
     total_s: float
     refused: tuple[str, ...]
 
+    def to_json(self) -> dict[str, object]:
+        """As ``plan advise --json`` prints it."""
+        return {
+            "accuracy_ratio": self.accuracy_ratio,
+            "claims": self.claims,
+            "each": [each.to_json() for each in self.each],
+            "set_ups": self.set_ups,
+            "repetitions": self.repetitions,
+            "total_s": self.total_s,
+            "refused": self.refused,
+        }
+
 
 def plan_advice(plan: Plan, records: Iterable[RunRecord], accuracy_ratio: float, claims: int) -> PlanAdvice:
-    """``records``: the runs of whole set-ups, one for each place. Raises MeasurementError where they are too few."""
+    """Dimension a plan from the runs of whole set-ups, one per place. Raises MeasurementError if there are too few."""
     if plan.set_ups is None:
         raise MeasurementError(f"plan {plan.name} has no blocks: {_FIRST}, {APART}")
-    held: dict[Configuration, list[RunRecord]] = {}
+    by_configuration: dict[Configuration, list[RunRecord]] = {}
     for record in records:
         if record.set_up is not None and record.plan is not None and record.plan.block:
-            held.setdefault((record.requested.platform, record.requested.background), []).append(record)
+            by_configuration.setdefault((record.requested.platform, record.requested.background), []).append(record)
     each: list[ConfigurationAdvice] = []
     refused: dict[str, list[str]] = {}
-    for (platform, background), runs in held.items():
+    for (platform, background), runs in by_configuration.items():
         try:
-            each.append(_of_configuration(plan, platform, background, runs, accuracy_ratio, claims))
+            each.append(_advise_configuration(plan, platform, background, runs, accuracy_ratio, claims))
         except MeasurementError as exc:
             refused.setdefault(str(exc), []).append(f"{platform} with background {background}")
-    told = tuple(f"{', '.join(names)}: {why}" for why, names in refused.items())
+    refusals = tuple(f"{', '.join(names)}: {why}" for why, names in refused.items())
     if not each:
-        why = "; ".join(told) or "no block of it is stored for this testbed"
+        why = "; ".join(refusals) or "no block of it is stored for this testbed"
         raise MeasurementError(f"plan {plan.name} cannot be dimensioned yet ({why}): {_FIRST}, {APART}")
     set_ups = max(advice.advised.set_ups for advice in each)
     repetitions = max(advice.advised.repetitions for advice in each)
@@ -104,7 +141,7 @@ def plan_advice(plan: Plan, records: Iterable[RunRecord], accuracy_ratio: float,
         set_ups=set_ups,
         repetitions=repetitions,
         total_s=set_ups * sum(advice.setup_s + repetitions * advice.trial_s for advice in each),
-        refused=told,
+        refused=refusals,
     )
 
 
@@ -112,7 +149,7 @@ _FIRST = f"take set_ups: {MINIMUM_SET_UPS}, repetitions: {MINIMUM_REPETITIONS} f
 APART = "replay it into a store of its own (--store), and ask again of that"
 
 
-def _of_configuration(
+def _advise_configuration(
     plan: Plan, platform: str, background: str, runs: list[RunRecord], accuracy_ratio: float, claims: int
 ) -> ConfigurationAdvice:
     by_point: dict[int, list[RunRecord]] = {}
@@ -124,7 +161,7 @@ def _of_configuration(
         if not _is_maximum(taken[0]):
             continue
         try:
-            parts.append(components(_by_set_up(taken)))
+            parts.append(components(_group_by_set_up(taken)))
         except MeasurementError as exc:
             left_out.append((point, str(exc)))
     if not parts:
@@ -146,14 +183,14 @@ def _of_configuration(
 
 
 def _is_maximum(record: RunRecord) -> bool:
-    """Whether the maximum of its setting is read at this load, or its setting has this load only."""
+    """Whether the maximum of the run's setting is read at this load, or the setting has this load only."""
     fixed = record.plan.fixed if record.plan is not None else None
     load = None if fixed is None else fixed.maximum_target_bps
     return load is None or load == record.requested.target_bps
 
 
-def _by_set_up(runs: Iterable[RunRecord]) -> dict[Hashable, list[float]]:
-    """Rates by set-up. A set-up in which fewer than two trials stand says nothing of what varies within it."""
+def _group_by_set_up(runs: Iterable[RunRecord]) -> dict[Hashable, list[float]]:
+    """Rates by set-up. A set-up with fewer than two usable trials says nothing of the variation within it."""
     found: dict[Hashable, list[float]] = {}
     for record in runs:
         rate = record.total.measured_pps if record.total.forwarding_pps is None else record.total.forwarding_pps
@@ -166,7 +203,7 @@ def _by_set_up(runs: Iterable[RunRecord]) -> dict[Hashable, list[float]]:
 def _dimension(
     advised: Advice, set_ups: int, repetitions: int, setup_s: float, trial_s: float, claims: int
 ) -> Dimension:
-    """By the same upper bound of the stored blocks' variance as the advice."""
+    """The dimension, by the same upper bound of the stored blocks' variance as the advice."""
     upper = upper_variance_of_mean(advised.components, repetitions)
     return dimension(upper, set_ups, repetitions, setup_s, trial_s, claims)
 
@@ -174,7 +211,7 @@ def _dimension(
 def dimension(
     variance: float, set_ups: int, repetitions: int, setup_s: float, trial_s: float, claims: int
 ) -> Dimension:
-    """``variance``: of a set-up's mean over so many repetitions."""
+    """The dimension for ``variance``, that of a set-up's mean over ``repetitions``."""
     sd = sqrt(2 * variance)
     return Dimension(
         set_ups=set_ups,
@@ -186,7 +223,7 @@ def dimension(
 
 
 def _setup_s(runs: Iterable[RunRecord]) -> float:
-    """From the beginning of a setting-up to its first trial, its warm-up included: the mean."""
+    """Mean time from the beginning of a set-up to its first trial, including the warm-up."""
     took: dict[str, float] = {}
     for record in runs:
         if record.set_up is not None:
@@ -197,7 +234,7 @@ def _setup_s(runs: Iterable[RunRecord]) -> float:
 
 
 def _trial_s(runs: list[RunRecord]) -> float:
-    """From the beginning of a trial to the end of its pause: the mean."""
+    """Mean time from the beginning of a trial to the end of its pause."""
     took = [
         seconds_between(record.started_at, record.finished_at)
         + (record.in_force.settle_s or 0.0 if record.in_force is not None else 0.0)
@@ -207,7 +244,7 @@ def _trial_s(runs: list[RunRecord]) -> float:
 
 
 def seconds_between(begin: str, end: str) -> float:
-    """Never below zero. Raises MeasurementError for what are no times."""
+    """Seconds between two times, at least 0. Raises MeasurementError for invalid times."""
     try:
         return max(0.0, (datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds())
     except (ValueError, TypeError):

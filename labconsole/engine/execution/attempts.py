@@ -1,4 +1,4 @@
-"""One trial of a plan, from warm-up to the attempt that counts: taken again while it comes out invalid."""
+"""Takes one trial of a plan, from the warm-up to the attempt that counts; repeats it while it is invalid."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from labconsole.engine.execution.grid import Grid
 from labconsole.engine.execution.pending import ExecutionSession
 from labconsole.engine.execution.pilot import Pilot
 from labconsole.engine.execution.progress import Outcome
-from labconsole.engine.execution.set_up_course import SetUpBroke, SetUpCourse
-from labconsole.engine.trial.order import Take, TrialOrder
-from labconsole.engine.trial.platform import breaks
+from labconsole.engine.execution.set_up_tracker import SetUpFailure, SetUpTracker
+from labconsole.engine.trial.platform import has_broken_platform
+from labconsole.engine.trial.request import Take, TrialRequest
 from labconsole.errors import (
     Aborted,
     ConfigError,
@@ -31,11 +31,11 @@ from labconsole.model.record.run import PlanRef, Role, RunRecord
 from labconsole.model.tolerances import Tolerances
 
 ENDS_ALL = (NodeLost, NodeUnreachable, LeaseHeld, LeaseTaken, StoreError, Aborted)
-"""What no other trial would fare better with. Anything else keeps one platform, or one point, from being measured."""
+"""Errors that affect every other trial, too. Any other error only prevents measuring one platform or one point."""
 
 
-class Running(Protocol):
-    """What is needed of the execution that a trial belongs to."""
+class ExecutionContext(Protocol):
+    """The part of an execution that its trials need."""
 
     @property
     def plan(self) -> Plan: ...
@@ -49,12 +49,12 @@ class Running(Protocol):
     async def hold(self) -> None: ...
 
 
-class Asked(Protocol):
-    """A trial to take, its place, and who is told how it goes. ``in_set_up``: in one of a block, which may break."""
+class ExecutableTrial(Protocol):
+    """A trial to take, its place, and its observer. ``in_set_up``: it is in a block's set-up, which may break off."""
 
     request: DesignPoint
     numbers: tuple[int, int]
-    """Repetition, of how many: in its block, where the plan has blocks."""
+    """Repetition and number of repetitions; in its block, if the plan has blocks."""
     tolerances: Tolerances
     role: Role
     in_set_up: bool
@@ -63,11 +63,11 @@ class Asked(Protocol):
     def reference(self) -> StoredMaximum | None: ...
 
     def place(self, *, warm_ups: int, attempt: int, without_run: int) -> PlanRef:
-        """What its record says about it."""
+        """The record's reference to the trial's place in the plan."""
         ...
 
     def warms_up(self) -> None:
-        """A trial that is thrown away begins."""
+        """A warm-up, which is not kept, begins."""
         ...
 
     def begins(self) -> None:
@@ -75,7 +75,7 @@ class Asked(Protocol):
         ...
 
     def saw(self, record: RunRecord) -> None:
-        """A run, also of a warm-up, was taken. Raises SetUpBroke when that was in another setting-up."""
+        """A run, possibly a warm-up, was taken. Raises SetUpFailure if it was in another set-up."""
         ...
 
     def ended(self, record: RunRecord) -> None:
@@ -91,13 +91,13 @@ class Asked(Protocol):
         ...
 
 
-class GridRunning(Running, Protocol):
-    """What is needed besides for a trial of the grid."""
+class GridContext(ExecutionContext, Protocol):
+    """The additional part of an execution that trials of the grid need."""
 
     @property
     def grid(self) -> Grid: ...
     @property
-    def course(self) -> SetUpCourse: ...
+    def course(self) -> SetUpTracker: ...
     @property
     def pilot(self) -> Pilot: ...
 
@@ -107,7 +107,7 @@ class GridRunning(Running, Protocol):
 class GridTrial:
     """A trial of a plan's grid."""
 
-    def __init__(self, execution: GridRunning, trial: Trial) -> None:
+    def __init__(self, execution: GridContext, trial: Trial) -> None:
         plan, (point, number) = execution.plan, trial
         self._execution, self._trial = execution, trial
         self.request = plan.every_point[point].request
@@ -154,30 +154,30 @@ class GridTrial:
 
 
 class Attempts:
-    """Takes trials of one execution; knows whether what stands is warm."""
+    """Takes trials of one execution, and knows whether the current set-up is warm."""
 
-    def __init__(self, execution: Running, session: ExecutionSession) -> None:
+    def __init__(self, execution: ExecutionContext, session: ExecutionSession) -> None:
         self._execution, self._session = execution, session
         self._warm: SetUpKey | None = None
         self._warm_ups = 0
-        self._anew = False
+        self._fresh = False
         self._without_run = 0
         self.attempt = 1
-        """Of the trial that is being taken; one that gave no run is none."""
+        """Number of the current trial's attempt; attempts without a run are not counted."""
 
     def cold(self) -> None:
-        """Nothing stands any more: the next trial is warmed up for."""
+        """Nothing is set up any more: the next trial needs a warm-up."""
         self._warm = None
 
-    def set_up_anew(self) -> None:
-        """What stands is not used again: the next trial begins a set-up of its own."""
+    def require_fresh_set_up(self) -> None:
+        """Do not reuse the current set-up: the next trial begins its own."""
         self.cold()
-        self._anew = True
+        self._fresh = True
 
-    async def take(self, take: Take, asked: Asked) -> RunRecord | None:
-        """The last attempt's record, None when stopped before it.
+    async def take(self, take: Take, trial: ExecutableTrial) -> RunRecord | None:
+        """Return the last attempt's record, or None if stopped before it.
 
-        Raises LabError when it cannot be taken, SetUpBroke when its set-up has to be taken again whole.
+        Raises LabError if the trial cannot be taken, and SetUpFailure if its whole set-up must be repeated.
         """
         execution, session = self._execution, self._session
         plan = execution.plan
@@ -190,59 +190,59 @@ class Attempts:
             problem: LabError | None = None
             record: RunRecord | None = None
             try:
-                await self._warm_up(take, asked)
+                await self._warm_up(take, trial)
                 if execution.stopping:
                     return None
-                asked.begins()
+                trial.begins()
                 await session.renew_lease(execution.left_s)
-                record = await self._ask(take, asked, asked.request)
-            except (*ENDS_ALL, ConfigError, SetUpBroke):
+                record = await self._ask(take, trial, trial.request)
+            except (*ENDS_ALL, ConfigError, SetUpFailure):
                 raise
             except LabError as exc:
-                if asked.in_set_up:
-                    raise SetUpBroke(str(exc), exc) from exc
+                if trial.in_set_up:
+                    raise SetUpFailure(str(exc), exc) from exc
                 problem = exc
                 self.cold()
-                asked.gave_none(str(exc))
+                trial.gave_none(str(exc))
             last = execution.stopping or attempt == plan.max_redo
             if record is not None:
-                asked.ended(record)
-                if record.verdict.status == "invalid" and (not asked.in_set_up or breaks(record)):
-                    self.cold()  # the session sets the platform up anew
+                trial.ended(record)
+                if record.verdict.status == "invalid" and (not trial.in_set_up or has_broken_platform(record)):
+                    self.cold()  # the session sets the platform up again
                 if last or not self._retries(record):
                     return record
-                if asked.in_set_up and breaks(record):
-                    raise SetUpBroke("; ".join(reason.detail for reason in record.verdict.reasons))
+                if trial.in_set_up and has_broken_platform(record):
+                    raise SetUpFailure("; ".join(reason.detail for reason in record.verdict.reasons))
                 self.attempt += 1
             elif problem is not None:
                 if last:
                     raise problem
                 self._without_run += 1
             attempt += 1
-            asked.again()
+            trial.again()
             await session.settle(max(plan.settle_s or 0, plan.retry.pause_s))
 
-    async def _ask(self, take: Take, asked: Asked, request: DesignPoint, *, keep: bool = True) -> RunRecord:
+    async def _ask(self, take: Take, trial: ExecutableTrial, request: DesignPoint, *, keep: bool = True) -> RunRecord:
         plan, session = self._execution.plan, self._session
-        place = asked.place(warm_ups=self._warm_ups, attempt=self.attempt, without_run=self._without_run)
-        anew, self._anew = self._anew, False
-        repetition, repetitions = asked.numbers
+        place = trial.place(warm_ups=self._warm_ups, attempt=self.attempt, without_run=self._without_run)
+        fresh, self._fresh = self._fresh, False
+        repetition, repetitions = trial.numbers
         record = await take(
-            TrialOrder(
+            TrialRequest(
                 request=request,
                 plan=place,
                 repetition=repetition,
                 repetitions=repetitions,
                 settings=session.settings(plan),
-                tolerances=asked.tolerances,
+                tolerances=trial.tolerances,
                 settle_s=plan.settle_s,
-                role=asked.role,
-                reference=asked.reference,
-                anew=anew,
+                role=trial.role,
+                reference=trial.reference,
+                anew=fresh,
                 keep=keep,
             )
         )
-        asked.saw(record)
+        trial.saw(record)
         return record
 
     def _retries(self, record: RunRecord) -> bool:
@@ -251,24 +251,24 @@ class Attempts:
             codes is None or any(reason.code in codes for reason in record.verdict.reasons)
         )
 
-    async def _warm_up(self, take: Take, asked: Asked) -> None:
-        """A trial that is thrown away, when the platform or a second guest was just set up."""
+    async def _warm_up(self, take: Take, trial: ExecutableTrial) -> None:
+        """Take a trial that is not kept, if the platform or a second guest was just set up."""
         execution = self._execution
-        request, how = asked.request, execution.plan.warm_up
+        request, how = trial.request, execution.plan.warm_up
         stands = set_up_key(request, self._session.inventory)
         if how is None or self._warm == stands:
             return
         self._warm_ups = 0
-        asked.warms_up()
+        trial.warms_up()
         warmed = replace(
             request,
             target="max" if how.target == "max" else request.target,
             duration_s=how.duration_s or request.duration_s,
         )
         await self._session.renew_lease(execution.left_s)
-        record = await self._ask(take, asked, warmed, keep=False)
-        if asked.in_set_up and breaks(record):
-            raise SetUpBroke("the warm-up: " + "; ".join(reason.detail for reason in record.verdict.reasons))
+        record = await self._ask(take, trial, warmed, keep=False)
+        if trial.in_set_up and has_broken_platform(record):
+            raise SetUpFailure("the warm-up: " + "; ".join(reason.detail for reason in record.verdict.reasons))
         execution.outcome.warm_ups += 1
         self._warm_ups = 1
         self._warm = stands

@@ -1,7 +1,7 @@
-"""What the store holds of a plan in blocks: its pilot, the set-ups that are whole, and what is left to take.
+"""The stored part of a plan in blocks: its pilot, the complete set-ups, and the trials that are left.
 
-A set-up is whole when each of its places has a run of this setting-up that stands, or whose last attempt stayed
-invalid. One that broke off is taken again whole: which trials it lost is no accident, and its guest is gone.
+A set-up is complete when each of its places has a usable run of this set-up, or one whose last attempt stayed invalid.
+A set-up that broke off is repeated completely: the lost trials are not a random sample, and its guest is gone.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from labconsole.model.plan.plan import Plan
 from labconsole.model.record.run import Fixed
 
 Key = tuple[int, Configuration]
-"""Block, and what is set up in it."""
+"""Block number, and the configuration that is set up in it."""
 
 Runs = dict[Trial, StoredTrial]
-"""By point and number, the last attempt."""
+"""The last attempt, by point and number."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredBlocks:
-    """``done``: the trials that count, the pilot's too; ``left``: those to be taken, in order, of which ``broken`` are
-    stored in set-ups that broke off.
+    """The stored state of a plan in blocks.
 
-    ``pilot``: what it fixed; ``refusal``: why this plan cannot go on from what is stored.
+    ``done``: the trials that count, including the pilot's. ``left``: the trials to take, in order; ``broken`` of them
+    are stored in set-ups that broke off. ``pilot``: its results. ``refusal``: why this plan cannot continue from what
+    is stored.
     """
 
     pilot: Pilot
@@ -39,8 +40,8 @@ class StoredBlocks:
     broken: int = 0
 
 
-def telling_runs(plan: Plan, stored: Iterable[StoredTrial]) -> dict[int, str]:
-    """By point, one for each setting for which a pilot fixes something, the first run of a block, which says what."""
+def find_defining_runs(plan: Plan, stored: Iterable[StoredTrial]) -> dict[int, str]:
+    """By point, the first block run of each setting for which a pilot fixes values; it records them."""
     if plan.set_ups is None:
         return {}
     first: dict[int, str] = {}
@@ -48,10 +49,10 @@ def telling_runs(plan: Plan, stored: Iterable[StoredTrial]) -> dict[int, str]:
         if trial.block is not None and trial.block > PILOT:
             first[trial.point] = min(first.get(trial.point, trial.run_id), trial.run_id)
     found: dict[int, str] = {}
-    for asked, points in settings([point.request for point in plan.points]).items():
-        held = [point for point in points if point in first]
-        if held and (len(points) > 1 or forwards(asked.background)):
-            point = min(held, key=lambda each: first[each])
+    for setting, points in settings([point.request for point in plan.points]).items():
+        in_blocks = [point for point in points if point in first]
+        if in_blocks and (len(points) > 1 or forwards(setting.background)):
+            point = min(in_blocks, key=lambda each: first[each])
             found[point] = first[point]
     return found
 
@@ -60,11 +61,11 @@ def stored_blocks(
     plan: Plan,
     stored: Iterable[StoredTrial],
     only: frozenset[int] | None = None,
-    said: Mapping[int, Fixed] | None = None,
+    stated: Mapping[int, Fixed] | None = None,
 ) -> StoredBlocks:
-    """``only``: set-ups of these points, and what of the pilot they need, are left to take. ``said``: see Pilot."""
+    """Derive the stored state. ``only``: take set-ups of these points and their pilot trials; ``stated``: see Pilot."""
     stored = list(stored)
-    pilot, taken = Pilot(plan, said, only), _by_set_up(plan, stored)
+    pilot, taken = Pilot(plan, stated, only), _group_by_set_up(plan, stored)
     for trial in stored:
         if trial.block == PILOT:
             pilot.note(trial)
@@ -75,25 +76,26 @@ def stored_blocks(
     for set_up in plan.planned_set_ups():
         if set_up.block == PILOT:
             left += [
-                trial for trial in set_up.trials
+                trial
+                for trial in set_up.trials
                 if trial[0] in wanted and not pilot.done(trial[0]) and pilot.left_out(trial) is None
-            ]  # fmt: skip
+            ]
             continue
         needed = [trial for trial in set_up.trials if pilot.left_out(trial) is None]
-        held = taken.get((set_up.block, set_up.configuration), [])
-        whole = next((runs for each in held if (runs := _final(plan, each)).keys() >= set(needed)), None)
+        attempts = taken.get((set_up.block, set_up.configuration), [])
+        whole = next((runs for each in attempts if (runs := _final(plan, each)).keys() >= set(needed)), None)
         if whole is not None:
             done += [whole[trial] for trial in needed]
         elif only is None or any(point in only for point, _ in set_up.trials):
             left += needed
-            broken += len({trial for each in held for trial in _final(plan, each)} & set(needed))
-            if any(_whole_by_itself(each) for each in held):
+            broken += len({trial for each in attempts for trial in _final(plan, each)} & set(needed))
+            if any(_is_complete(each) for each in attempts):
                 outgrown.add(set_up.block)
-    return StoredBlocks(pilot, done, left, _outgrown(plan, outgrown) if outgrown else None, broken)
+    return StoredBlocks(pilot, done, left, _build_outgrown_error(plan, outgrown) if outgrown else None, broken)
 
 
-def trials_in(plan: Plan, pilot: Pilot) -> dict[Key, int]:
-    """How many trials every block's set-up holds after what the pilot leaves out."""
+def count_block_trials(plan: Plan, pilot: Pilot) -> dict[Key, int]:
+    """Number of trials in every block's set-up, without those that the pilot excludes."""
     return {
         (each.block, each.configuration): sum(pilot.left_out(trial) is None for trial in each.trials)
         for each in plan.planned_set_ups()
@@ -102,14 +104,14 @@ def trials_in(plan: Plan, pilot: Pilot) -> dict[Key, int]:
 
 
 def first_block(plan: Plan, left: list[Trial]) -> list[Trial]:
-    """What is left of the pilot and of the first block that is not whole."""
+    """The trials left of the pilot and of the first incomplete block."""
     blocks = [plan.place_of(trial)[0] or PILOT for trial in left]
     first = min((block for block in blocks if block != PILOT), default=PILOT)
     return [trial for trial, block in zip(left, blocks, strict=True) if block <= first]
 
 
-def _by_set_up(plan: Plan, stored: Iterable[StoredTrial]) -> dict[Key, list[list[StoredTrial]]]:
-    """The settings-up of every block's platform and background, in their order, of what is the plan's."""
+def _group_by_set_up(plan: Plan, stored: Iterable[StoredTrial]) -> dict[Key, list[list[StoredTrial]]]:
+    """The plan's set-ups of every block and configuration, in the order in which they were made."""
     found: dict[Key, dict[str, list[StoredTrial]]] = {}
     for trial in stored:
         if trial.block is None or trial.set_up is None or not 0 <= trial.point < len(plan.points):
@@ -117,11 +119,11 @@ def _by_set_up(plan: Plan, stored: Iterable[StoredTrial]) -> dict[Key, list[list
         if trial.block > PILOT < trial.repetition:
             key = (trial.block, configuration(plan.points[trial.point].request))
             found.setdefault(key, {}).setdefault(trial.set_up, []).append(trial)
-    return {key: [held[each] for each in sorted(held)] for key, held in found.items()}
+    return {key: [by_id[each] for each in sorted(by_id)] for key, by_id in found.items()}
 
 
 def _final(plan: Plan, trials: Iterable[StoredTrial]) -> Runs:
-    """The places of one setting-up that are filled: each with its last attempt."""
+    """The filled places of one set-up, each with its last attempt."""
     last: Runs = {}
     for trial in trials:
         if trial.repetition <= plan.repetitions_of(trial.point):
@@ -132,13 +134,13 @@ def _final(plan: Plan, trials: Iterable[StoredTrial]) -> Runs:
     return {place: trial for place, trial in last.items() if trial.final}
 
 
-def _whole_by_itself(trials: list[StoredTrial]) -> bool:
-    """Whether a setting-up holds all that it was to hold when it was taken."""
+def _is_complete(trials: list[StoredTrial]) -> bool:
+    """Whether a set-up contains all the trials that were planned for it when it was made."""
     places = {(trial.point, trial.repetition) for trial in trials if trial.final}
     return bool(places) and len(places) == trials[0].set_up_trials
 
 
-def _outgrown(plan: Plan, blocks: set[int]) -> ConfigError:
+def _build_outgrown_error(plan: Plan, blocks: set[int]) -> ConfigError:
     named = f"block{'s' if len(blocks) > 1 else ''} {', '.join(str(block) for block in sorted(blocks))}"
     return ConfigError(
         f"plan {plan.name} asks for more trials in a set-up than {named} had, and "

@@ -1,16 +1,16 @@
-"""When a plan ends before all of it is measured: its ``stop`` conditions that look at the clock and at verdicts."""
+"""A plan's ``stop`` conditions on time and verdicts, which end it early."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
 from labconsole.engine.execution.stopwatch import Stopwatch
-from labconsole.model.plan.conduct import Stop
+from labconsole.model.plan.execution_options import Stop
 from labconsole.units import counted
 
 
 class StopConditions:
-    """Of one execution: ``begin`` it, tell the verdict of every trial that came to its last attempt, ask ``met``."""
+    """The stop conditions of one execution: call ``begin``, report every trial's final verdict, then read ``met``."""
 
     def __init__(self, stop: Stop, watch: Stopwatch) -> None:
         self._stop, self._watch = stop, watch
@@ -18,16 +18,16 @@ class StopConditions:
         self._in_a_row = 0
 
     def begin(self) -> None:
-        """A time of day is the next one from now on."""
+        """Start; a time of day is its next occurrence from now on."""
         self._deadline = self._stop.deadline(datetime.now().astimezone())
 
     def saw(self, status: str) -> None:
-        """A trial of this verdict stands, or stays invalid."""
+        """Note the verdict of a trial's last attempt."""
         self._in_a_row = self._in_a_row + 1 if status == "invalid" else 0
 
     @property
     def met(self) -> str:
-        """Which of them says to begin no further trial; empty when none does."""
+        """The condition that forbids a further trial, or an empty string."""
         stop = self._stop
         if stop.invalid_in_a_row is not None and self._in_a_row >= stop.invalid_in_a_row:
             return f"{counted(self._in_a_row, 'trial')} in a row came out invalid"

@@ -1,9 +1,9 @@
-"""One execution of a plan: what is done already is skipped, what comes out invalid is redone, every run is stored.
+"""One execution of a plan: skip what is done, repeat what is invalid, store every run.
 
-Resume is by meaning: the plan's hash and the testbed's fingerprint say which stored runs belong to it. A pause keeps
-the testbed, with lease and platform, between two trials: it is for looking at something and going on. Whoever wants to
-let others have the testbed aborts; running the plan again goes on where it was. Holding the testbed, for one plan or
-several, is runner.py's.
+Resuming goes by content: the plan's hash and the testbed's fingerprint identify the stored runs that belong to it. A
+pause keeps the testbed, with lease and platform, between two trials, so that the operator can look at something and
+continue. To release the testbed, abort; running the plan again continues where it was. runner.py leases the testbed for
+one or several plans.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from labconsole.engine.execution.pending import (
     Dependency,
     ExecutionSession,
     PlanState,
-    asked_for,
+    count_requested,
     dependencies,
-    is_asked_for,
-    look_up,
+    is_requested,
+    load_plan_state,
 )
 from labconsole.engine.execution.pilot import Pilot, stored_trial
 from labconsole.engine.execution.progress import ENDED, ExecutionStatus, Outcome, Progress, StepProgress
-from labconsole.engine.execution.set_up_blocks import InBlocks
-from labconsole.engine.execution.set_up_course import SetUpBroke, SetUpCourse
+from labconsole.engine.execution.set_up_blocks import BlockExecution
+from labconsole.engine.execution.set_up_tracker import SetUpFailure, SetUpTracker
 from labconsole.engine.execution.steps import Steps
 from labconsole.engine.execution.stop_rules import TargetLimits
 from labconsole.engine.execution.stopwatch import Stopwatch
 from labconsole.engine.execution.time_limit import room_refusal
-from labconsole.engine.execution.todo import Todo
-from labconsole.engine.trial.order import Take
-from labconsole.engine.trial.platform import breaks
+from labconsole.engine.execution.trial_queue import TrialQueue
+from labconsole.engine.trial.platform import has_broken_platform
+from labconsole.engine.trial.request import Take
 from labconsole.errors import ConfigError, LabError
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.plan.blocks import PILOT
@@ -46,16 +46,16 @@ from labconsole.model.plan.plan import Plan
 from labconsole.model.record.run import RunRecord
 
 RENEW_EVERY_S = 30.0
-"""How often others are told anew until when a paused plan holds the testbed."""
+"""Interval between two announcements of how long a paused plan keeps the testbed."""
 
 
-class PlanExecution(InBlocks):
-    """How far a plan is, what went wrong on the way, pause, resume, finish, abort.
+class PlanExecution(BlockExecution):
+    """Progress of a plan, its problems, and the operations pause, resume, finish and abort.
 
-    ``detail`` is the sentence that goes with the status (which node is waited for, why it failed), ``waits_until_s``
-    when it is no longer waited for (monotonic). ``estimate`` is of what was left to take when the store was looked
-    at. ``only``: these points of the plan and no others. ``salt``: its steps are not resumed. ``refusal``: why
-    begin() would refuse. ``pilot``, ``course``: what the pilot of a plan in blocks fixed, and its set-ups.
+    ``detail`` is the sentence that explains the status (which node is awaited, why it failed), ``waits_until_s`` the
+    end of the waiting (monotonic). ``estimate`` covers the trials left when the store was read. ``only``: the points to
+    measure, or None for all. ``salt``: its steps are not resumed. ``refusal``: why begin() would refuse. ``pilot``,
+    ``course``: the pilot's results of a plan in blocks, and its set-ups.
     """
 
     def __init__(
@@ -76,13 +76,13 @@ class PlanExecution(InBlocks):
         self.waits_until_s: float | None = None
         self.refusal: ConfigError | None = None
         self.pilot = Pilot(plan)
-        self.course = SetUpCourse(plan)
+        self.course = SetUpTracker(plan)
         self.current: Trial | None = None
         self.outcome = Outcome()
         self.estimate: Estimate | None = None
         self.dependencies: list[Dependency] = []
         self._session, self._on_progress = session, on_progress
-        self._todo = Todo()
+        self._todo = TrialQueue()
         self._total = plan.trials
         self._limits = TargetLimits(plan)
         self._attempts = Attempts(self, session)
@@ -98,92 +98,91 @@ class PlanExecution(InBlocks):
 
     @property
     def revision(self) -> int:
-        """Moves with every change of a cell or of the status."""
+        """Changes with every change of a cell or of the status."""
         return self.grid.revision
 
     @property
     def running(self) -> bool:
-        """True from begin() until its end, also while paused."""
+        """True from begin() until the end, also while paused."""
         return self._begun and self.status not in ENDED
 
     @property
     def spent_s(self) -> float:
-        """Time spent measuring so far: pauses not counted."""
+        """Time spent measuring so far, without pauses."""
         return self._watch.spent_s
 
     @property
     def left_s(self) -> float | None:
-        """Time left without pauses: of the grid by its trials taken so far, before the first by the plan's estimate; of
-        the steps by theirs."""
+        """Estimated time left without pauses, from the trials so far or the plan's estimate, and from the steps."""
         if self.status in ENDED or self.estimate is None:
             return None
         if self._todo.exhausted:
             return self.steps.left_s
         if not self.outcome.taken:
             return max(0.0, self.estimate.total_s - self.spent_s) + self.steps.left_s
-        return self.spent_s / self.outcome.taken * len(self._todo.rest) + self.steps.left_s
+        return self.spent_s / self.outcome.taken * len(self._todo.remaining) + self.steps.left_s
 
     @property
     def trials_per_s(self) -> float | None:
-        """How fast trials are taken, over all so far; None before the first has ended."""
+        """Mean trials per second so far, or None before the first has ended."""
         taken = self.outcome.taken + self.steps.trials
         return taken / self.spent_s if taken and self.spent_s > 0 else None
 
     @property
     def total(self) -> int:
-        """How many trials were asked for, stored ones included."""
+        """Number of requested trials, including stored ones."""
         return self._total
 
     @property
     def place(self) -> int:
-        """How many trials that were left to take are dealt with, in the grid and in steps, also if a node is lost."""
+        """Number of trials left to take that are finished, in the grid and in steps, also if a node is lost."""
         return self._todo.done + self.steps.lasting
 
     @property
     def open_requests(self) -> list[DesignPoint]:
-        """What is still to be asked."""
-        return [self.plan.every_point[index].request for index, _ in self._todo.rest] + self.steps.requests
+        """The requests of trials that are left."""
+        return [self.plan.every_point[index].request for index, _ in self._todo.remaining] + self.steps.requests
 
     def pause(self) -> None:
-        """Begin no further trial; the running one ends. The testbed stays held and set up."""
+        """Begin no further trial; the running one ends. The testbed stays leased and set up."""
         if self.running and self.status is not ExecutionStatus.STOPPING:
             self._resumed.clear()
             if self.status is ExecutionStatus.RUNNING:
                 self.say(ExecutionStatus.PAUSING)
 
     def resume(self) -> None:
-        """Go on after a pause."""
+        """Continue after a pause."""
         self._resumed.set()
         if self.status is ExecutionStatus.PAUSING:
             self.say(ExecutionStatus.RUNNING)
 
     def finish(self) -> None:
-        """Let the running trial end, begin no other, and let the testbed go."""
+        """Let the running trial end, begin no other, and release the testbed."""
         self._finishing = True
         self._resumed.set()
         if self.running:
             self.say(ExecutionStatus.STOPPING)
 
     async def abort(self) -> None:
-        """Stop the running trial and end; what was measured is kept, and the same plan goes on from there."""
+        """Stop the running trial and end. Results so far are kept, and the same plan continues from there."""
         self._aborted = True
         if self.running:
             self.say(ExecutionStatus.STOPPING)
         await self._session.abort()
 
     async def look(self) -> None:
-        """Learn from the store what is measured already; begin() asks for it. Raises StoreError."""
+        """Read from the store what is measured already; begin() calls it. Raises StoreError."""
         state, self.dependencies = await asyncio.to_thread(self._look)
         try:
-            self.steps.start_from(*await asyncio.to_thread(self.steps.look))
+            self.steps.load_steps(*await asyncio.to_thread(self.steps.look))
             refusal = None
         except ConfigError as exc:
             refusal = exc
         self.grid.stored(state.done)
         for trial in state.done:
             self._limits.note(trial.point, trial.repetition, trial.lost_ratio)
-        chosen = [trial for trial in state.done if is_asked_for(self.plan, trial, self.only)]
-        self._total = asked_for(self.plan, self.only)
+        chosen = [trial for trial in state.done if is_requested(self.plan, trial, self.only)]
+        self._total = count_requested(self.plan, self.only)
         self.pilot, self._todo.trials = state.pilot, state.left
         self.outcome.skipped, self.outcome.broken_before = len(chosen), state.broken
         self.outcome.invalid_before = sum(trial.status == "invalid" for trial in chosen)
@@ -193,13 +192,13 @@ class PlanExecution(InBlocks):
         self.refusal = refusal or state.refusal or room_refusal(self.plan, state.left, inventory, boots_s)
 
     def _look(self) -> tuple[PlanState, list[Dependency]]:
-        state = look_up(self.plan, self._session, self.only)
+        state = load_plan_state(self.plan, self._session, self.only)
         return state, dependencies(self.plan, state.left, self._session, state.pilot)
 
-    # What the runner calls
+    # Called by the runner
 
     async def begin(self) -> None:
-        """From now on it runs, or waits for those before it. Raises StoreError, ConfigError where it must not begin."""
+        """Start, or wait for the plans before it. Raises StoreError, and ConfigError if it must not begin."""
         self._begun = True
         self.conditions.begin()
         self.say(ExecutionStatus.RUNNING)
@@ -208,7 +207,7 @@ class PlanExecution(InBlocks):
             raise self.refusal
 
     def end(self, problem: BaseException | None = None) -> None:
-        """It has ended: with this problem, by the operator, or done. Raises LabError when nothing could be measured."""
+        """End with this problem, by the operator, or done. Raises LabError if nothing could be measured."""
         if self.status in ENDED:
             return
         steps = self.outcome.steps
@@ -223,37 +222,38 @@ class PlanExecution(InBlocks):
             self.grid.give_up(self.current, detail or "stopped before it had ended")
         if isinstance(problem, LabError) and problem is not self.first_refusal:
             self.outcome.problem = problem
-        steps.cut = (self._over or self.outcome.problem is not None) and self._todo.exhausted and bool(self.steps.rest)
+        steps.cut = (
+            (self._over or self.outcome.problem is not None) and self._todo.exhausted and bool(self.steps.remaining)
+        )
         self.steps.interrupted(detail)
-        self.current, self.outcome.to_retake, steps.to_retake = None, self._to_retake(), self.steps.to_retake
+        self.current, self.outcome.to_retake, steps.to_retake = None, self._count_to_repeat(), self.steps.to_retake
         self._watch.stop()
         self.say(status, detail)
         if problem is self.first_refusal and isinstance(problem, LabError):
             raise problem
 
     def moved(self) -> None:
-        """Something that is shown of it changed."""
+        """Note that something displayed has changed."""
         self.grid.revision += 1
 
     def refused(self, problem: LabError) -> None:
-        """Something of it cannot be measured at all."""
+        """Note that a part of the plan cannot be measured at all."""
         self.first_refusal = self.first_refusal or problem
 
     def say(self, status: ExecutionStatus, detail: str = "") -> None:
-        """Where it stands now."""
+        """Set the status and its explanation."""
         self.status, self.detail = status, detail
         self.moved()
 
-    def say_again(self) -> None:
-        """It goes on after a lost node came back."""
+    def report_recovery(self) -> None:
+        """Continue after a lost node came back."""
         self.steps.back()
         self._watch.go_on()
         self.waits_until_s = None
         self.say(ExecutionStatus.RUNNING if self._resumed.is_set() else ExecutionStatus.PAUSING)
 
     def lost(self, reason: str, *, within_s: float) -> None:
-        """A node went away: the current trial, or step, is taken again if it is back ``within_s``. Waiting is no
-        measuring: its time does not count."""
+        """A node went away: repeat the current trial or step if it is back ``within_s``, not counting the wait."""
         self._watch.hold()
         self.waits_until_s = time.monotonic() + within_s
         if not self.steps.lost(reason) and not self._todo.exhausted:
@@ -262,31 +262,31 @@ class PlanExecution(InBlocks):
             self.grid.redo(self.current)
             self.grid.give_up(self.current, reason)
         if self.course.begun:
-            self._broke(SetUpBroke(reason))
+            self._broke(SetUpFailure(reason))
         self.course.leave()
         self.say(ExecutionStatus.WAITING, reason)
 
     @property
-    def told_to_stop(self) -> bool:
-        """Whether this execution was told to begin no further trial."""
+    def is_stop_requested(self) -> bool:
+        """Whether this execution was requested to begin no further trial."""
         return self._aborted or self._finishing
 
     @property
     def stopping(self) -> bool:
-        """Whether to begin no further trial: it was told so, or what the session does now is being aborted."""
-        return self.told_to_stop or self._session.stopping
+        """Whether to begin no further trial, by request or because the session's current work is being aborted."""
+        return self.is_stop_requested or self._session.stopping
 
     @property
     def exhausted(self) -> bool:
-        """Whether there is no further trial to take, for whatever reason."""
-        return self._over or (self._todo.exhausted and not self.steps.rest)
+        """Whether there is no further trial to take, for any reason."""
+        return self._over or (self._todo.exhausted and not self.steps.remaining)
 
     @property
     def _over(self) -> bool:
         return self.outcome.stopped or bool(self.outcome.ended_by)
 
     async def take_all(self, take: Take) -> None:
-        """Take trial after trial, then steps, while the testbed is held. Raises what a trial, or pre, cannot do."""
+        """Take trial after trial, then steps, on the leased testbed. Raises errors of trials or pre commands."""
         self._attempts.cold()
         self.course.leave()
         self._watch.start()
@@ -307,11 +307,11 @@ class PlanExecution(InBlocks):
             await self.steps.take_all(take)
 
     def _left_out(self, trial: Trial) -> str | None:
-        """Why this trial is not worth taking: in blocks by what the pilot lost, else by all that is known."""
+        """Why this trial is not worth taking, or None. In blocks the pilot's losses decide, else all known losses."""
         return self.pilot.left_out(trial) if self.plan.set_ups is not None else self._limits.left_out(*trial)
 
     async def clean_up(self) -> None:
-        """Run the plan's post commands if its pre commands were begun. What fails is told in the outcome."""
+        """Run the plan's post commands if its pre commands were begun. The outcome records failures."""
         problems = await self._hooks.after("stopped" if self._over else "done" if self.exhausted else "failed")
         if self.plan.grid:
             self.outcome.refused += [(problem, 0) for problem in problems]
@@ -325,9 +325,9 @@ class PlanExecution(InBlocks):
             record = await self._attempts.take(take, GridTrial(self, trial))
         except ENDS_ALL:
             raise
-        except SetUpBroke as exc:
+        except SetUpFailure as exc:
             outcome.stopped = self.stopping
-            await self._set_up_again(exc)
+            await self._repeat_set_up(exc)
             return
         except LabError as exc:
             self._refuse(trial, exc)
@@ -335,7 +335,7 @@ class PlanExecution(InBlocks):
             return
         if record is None or (self.stopping and record.verdict.status == "invalid"):
             outcome.stopped = True
-            if record is not None:  # stored, so told, but not counted: the trial is taken again
+            if record is not None:  # stored, so reported, but not counted: it is repeated
                 self.tell(trial, record, attempt=self._attempts.attempt)
             return
         self._todo.done += 1
@@ -350,24 +350,24 @@ class PlanExecution(InBlocks):
         if trial[1] == PILOT:
             self.pilot.note(stored_trial(record))
         self.tell(trial, record, attempt=self._attempts.attempt)
-        if self.course.key is not None and breaks(record) and not self._whole():
-            await self._set_up_again(SetUpBroke("; ".join(reason.detail for reason in record.verdict.reasons)))
+        if self.course.key is not None and has_broken_platform(record) and not self._whole():
+            await self._repeat_set_up(SetUpFailure("; ".join(reason.detail for reason in record.verdict.reasons)))
         if not self.exhausted and not self.stopping:
             await session.settle(self.plan.settle_s or 0)
         if self.stopping:
             outcome.stopped = not self.exhausted
 
     async def hold(self) -> None:
-        """Wait while paused; an abort ends it."""
+        """Wait while paused; an abort ends the waiting."""
         if self._resumed.is_set() or self.stopping:
             return
-        with self._watch.held():
+        with self._watch.paused():
             self.say(ExecutionStatus.PAUSED)
             waits = [asyncio.ensure_future(self._resumed.wait()), asyncio.ensure_future(self._session.wait_stopping())]
             try:
                 done: set[asyncio.Future[Any]] = set()
                 while not done:
-                    # Others are told until when the testbed is held; while the plan is held, that moves with the clock.
+                    # Announce how long the testbed is leased; while the plan is paused, that moves with the clock.
                     await self._session.renew_lease(self.left_s)
                     done, _ = await asyncio.wait(waits, timeout=RENEW_EVERY_S, return_when=asyncio.FIRST_COMPLETED)
             finally:
@@ -378,7 +378,7 @@ class PlanExecution(InBlocks):
     def tell(
         self, trial: Trial, last: RunRecord | None, *, warm_up: bool = False, attempt: int = 1, broke: str = ""
     ) -> None:
-        """Tell whoever listens that a trial begins, has ended with ``last``, or that its set-up broke off."""
+        """Report to the listener that a trial begins, has ended with ``last``, or that its set-up broke off."""
         block, repetition = self.plan.place_of(trial)
         self._on_progress(
             Progress(

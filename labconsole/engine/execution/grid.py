@@ -1,4 +1,4 @@
-"""Where every trial of a plan stands: what the console's grid of points and repetitions, or blocks, shows.
+"""State of every trial of a plan, for the console's grid of points and repetitions, or blocks.
 
 Only trials that are not simply pending have an entry, because a plan may have a million of them.
 """
@@ -16,9 +16,9 @@ from labconsole.model.record.verdict_codes import title
 
 
 class TrialState(StrEnum):
-    """Where one trial stands. STORED: measured before, so not measured again; ``Cell.verdict`` says how it was.
+    """State of one trial. STORED: measured before, so skipped; ``Cell.verdict`` has its verdict.
 
-    LEFT_OUT: by the plan's stop conditions, in view of what others lost.
+    LEFT_OUT: excluded by the plan's stop conditions, in view of other trials' losses.
     """
 
     PENDING = "pending"
@@ -32,7 +32,7 @@ class TrialState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One trial. ``redone`` counts the attempts before the last one, ``why`` has the reasons of the last."""
+    """One trial. ``redone`` counts the attempts before the last one; ``why`` contains the reasons of the last."""
 
     state: TrialState
     run_id: str | None = None
@@ -45,7 +45,7 @@ PENDING = Cell(state=TrialState.PENDING)
 
 
 class Grid:
-    """The trials of one plan, by point (from 0) and number. ``revision`` moves with every change."""
+    """The trials of one plan, by point (from 0) and number. ``revision`` changes with every change."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -58,15 +58,15 @@ class Grid:
         return self._cells.get(trial, PENDING)
 
     def count(self, *states: TrialState) -> int:
-        """How many trials are in one of these states."""
+        """Number of trials in one of these states."""
         return sum(self._counts[state] for state in states)
 
     def failing(self) -> list[tuple[tuple[int, int], Cell]]:
-        """Trials that did not simply come out valid, or took more than one attempt, in the order of points."""
+        """Trials that are not simply valid, or took more than one attempt, in the order of points."""
         return [(trial, self._cells[trial]) for trial in sorted(self._failing)]
 
     def stored(self, trials: list[StoredTrial]) -> None:
-        """Take what the store holds of this plan, in place of what it held before."""
+        """Replace the stored trials by these."""
         for trial_at in [at for at, cell in self._cells.items() if cell.state is TrialState.STORED]:
             self._put(trial_at, PENDING)
         for trial in trials:
@@ -76,7 +76,7 @@ class Grid:
             )
 
     def begin(self, trial: tuple[int, int]) -> None:
-        """An attempt begins; what is known of the one before stays."""
+        """An attempt begins; the reasons of the previous one stay."""
         self._put(trial, replace(self[trial], state=TrialState.RUNNING))
 
     def finish(self, trial: tuple[int, int], record: RunRecord) -> None:
@@ -94,15 +94,15 @@ class Grid:
         )
 
     def redo(self, trial: tuple[int, int]) -> None:
-        """The attempt counted for nothing; another one follows."""
+        """The attempt does not count; another one follows."""
         self._put(trial, replace(self[trial], redone=self[trial].redone + 1))
 
     def give_up(self, trial: tuple[int, int], why: str) -> None:
-        """An attempt ended without a run: the trial is pending again, and says why."""
+        """An attempt ended without a run: the trial is pending again, with the reason."""
         self._put(trial, replace(self[trial], state=TrialState.PENDING, why=(why,)))
 
     def leave_out(self, trial: tuple[int, int], why: str) -> None:
-        """It will not be taken, for this reason."""
+        """Exclude the trial, for this reason."""
         self._put(trial, replace(self[trial], state=TrialState.LEFT_OUT, why=(why,)))
 
     def _put(self, trial: tuple[int, int], cell: Cell) -> None:
@@ -110,8 +110,8 @@ class Grid:
         self._counts[cell.state] += 1
         self._cells[trial] = cell
         stayed = cell.state is TrialState.STORED and cell.verdict == "invalid"
-        told = stayed or (cell.why and cell.state is not TrialState.LEFT_OUT)
-        if cell.redone or told or cell.state in (TrialState.INVALID, TrialState.SUSPECT):
+        has_reason = stayed or (cell.why and cell.state is not TrialState.LEFT_OUT)
+        if cell.redone or has_reason or cell.state in (TrialState.INVALID, TrialState.SUSPECT):
             self._failing.add(trial)
         else:
             self._failing.discard(trial)

@@ -1,4 +1,4 @@
-"""What executing a plan needs of a session and a store, and what the store holds of a plan already."""
+"""The interfaces that executing a plan needs, and the trials of a plan that are stored or left."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 from labconsole.contracts.experiment import Experiment, Stage
 from labconsole.contracts.ports import RunSink, StoredMaximum, StoredTrial
-from labconsole.engine.execution.blocks import stored_blocks, telling_runs
+from labconsole.engine.execution.blocks import find_defining_runs, stored_blocks
 from labconsole.engine.execution.pilot import Pilot
 from labconsole.engine.execution.stop_rules import TargetLimits
-from labconsole.engine.trial.order import Take
+from labconsole.engine.trial.request import Take
 from labconsole.engine.trial.second_guest import find_reference, reference_command
 from labconsole.errors import ConfigError
 from labconsole.model.design_point import DesignPoint
@@ -23,8 +23,8 @@ from labconsole.model.plan.plan import Plan
 from labconsole.model.record.run import Fixed
 
 
-class Stored(Protocol):
-    """What can be asked about a plan without touching the testbed."""
+class OfflineSession(Protocol):
+    """The part of a session that answers questions about a plan without the testbed."""
 
     @property
     def inventory(self) -> Inventory: ...
@@ -33,7 +33,7 @@ class Stored(Protocol):
 
 
 class ExecutionSession(Protocol):
-    """What an execution needs of the session."""
+    """The part of a session that an execution needs."""
 
     @property
     def inventory(self) -> Inventory: ...
@@ -61,7 +61,7 @@ class ExecutionSession(Protocol):
         nodes: Iterable[str] | None = None,
     ) -> AbstractAsyncContextManager[Take]: ...
     async def renew_lease(self, left_s: float | None) -> None: ...
-    def announce_guest_trial(self, request: DesignPoint, words: str, plan: str | None) -> None: ...
+    def announce_guest_trial(self, request: DesignPoint, description: str, plan: str | None) -> None: ...
     def nodes_of(self, request: DesignPoint) -> list[str]: ...
     async def settle(self, seconds: float) -> None: ...
     async def wait_connected(self, nodes: Iterable[str], *, within_s: float) -> None: ...
@@ -71,10 +71,10 @@ class ExecutionSession(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PlanState:
-    """Where a plan stands by the store: the trials that count as done, and what is left to take, in order.
+    """The stored state of a plan: the trials that count as done, and those that are left, in order.
 
-    ``pilot``: what it fixed; ``refusal``: why the plan cannot go on from there. ``broken``: how many of the trials left
-    are stored in set-ups that broke off.
+    ``pilot``: its results. ``refusal``: why the plan cannot continue from there. ``broken``: how many of the trials
+    left are stored in set-ups that broke off.
     """
 
     done: list[StoredTrial]
@@ -84,59 +84,62 @@ class PlanState:
     broken: int = 0
 
 
-def standing_of(
+def derive_plan_state(
     plan: Plan,
     stored: Iterable[StoredTrial],
     only: frozenset[int] | None = None,
-    said: Mapping[int, Fixed] | None = None,
+    stated: Mapping[int, Fixed] | None = None,
 ) -> PlanState:
-    """The schedule less what is stored, less what the stored runs rule out already; ``only`` these points.
+    """The schedule without stored trials and those that stored runs rule out; only these points, if ``only`` is set.
 
-    ``said``: by point what stored blocks say was fixed for them.
+    ``stated``: the values fixed by the pilot, as stored blocks state them, by point.
     """
     if plan.set_ups is not None:
-        blocks = stored_blocks(plan, stored, only, said)
+        blocks = stored_blocks(plan, stored, only, stated)
         return PlanState(blocks.done, blocks.left, blocks.pilot, blocks.refusal, blocks.broken)
     limits = TargetLimits(plan)
-    # A plan's repetitions may have been lowered since: what is more than it asks for is none of its trials.
+    # The plan's repetitions may have been lowered since; excess ones do not belong to it any more.
     done = [
-        trial for trial in stored
-        if trial.block is None and trial.point < len(plan.points)
+        trial
+        for trial in stored
+        if trial.block is None
+        and trial.point < len(plan.points)
         and 1 <= trial.repetition <= plan.repetitions_of(trial.point)
-    ]  # fmt: skip
+    ]
     for trial in done:
         limits.note(trial.point, trial.repetition, trial.lost_ratio)
     completed = {(trial.point, trial.repetition) for trial in done}
     left = [
-        trial for trial in plan.schedule()
+        trial
+        for trial in plan.schedule()
         if trial not in completed and (only is None or trial[0] in only) and limits.left_out(*trial) is None
-    ]  # fmt: skip
+    ]
     return PlanState(done, left, Pilot(plan))
 
 
-def look_up(plan: Plan, session: Stored, only: frozenset[int] | None = None) -> PlanState:
-    """Where the plan stands on this testbed. Blocking: reads the store."""
+def load_plan_state(plan: Plan, session: OfflineSession, only: frozenset[int] | None = None) -> PlanState:
+    """The plan's state on this testbed. Blocking: reads the store."""
     stored = session.store.plan_runs(plan.hash(), session.inventory.fingerprint())
-    telling = telling_runs(plan, stored)
-    fixed = session.store.fixed(list(telling.values())) if telling else {}
-    said = {point: fixed[run_id] for point, run_id in telling.items() if run_id in fixed}
-    return standing_of(plan, stored, only, said)
+    defining = find_defining_runs(plan, stored)
+    fixed = session.store.fixed(list(defining.values())) if defining else {}
+    stated = {point: fixed[run_id] for point, run_id in defining.items() if run_id in fixed}
+    return derive_plan_state(plan, stored, only, stated)
 
 
-def remaining(plan: Plan, session: Stored) -> list[Trial]:
-    """What of the plan is left to take. Blocking: reads the store."""
-    return look_up(plan, session).left
+def remaining(plan: Plan, session: OfflineSession) -> list[Trial]:
+    """The trials of the plan that are left. Blocking: reads the store."""
+    return load_plan_state(plan, session).left
 
 
-def asked_for(plan: Plan, only: frozenset[int] | None) -> int:
-    """How many trials that is in all: of the chosen points, and of the pilot that they need."""
+def count_requested(plan: Plan, only: frozenset[int] | None) -> int:
+    """Number of requested trials: of the chosen points, and of the pilot that they need."""
     if only is None:
         return plan.trials
     return sum(plan.numbers_of(point) for point in only) + len(plan.needed_pilot(only))
 
 
-def is_asked_for(plan: Plan, trial: StoredTrial, only: frozenset[int] | None) -> bool:
-    """Whether a trial that is done is one of them."""
+def is_requested(plan: Plan, trial: StoredTrial, only: frozenset[int] | None) -> bool:
+    """Whether a stored trial is one of the requested ones."""
     if only is None:
         return True
     return trial.point in (plan.needed_pilot(only) if trial.block == PILOT else only)
@@ -144,9 +147,9 @@ def is_asked_for(plan: Plan, trial: StoredTrial, only: frozenset[int] | None) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependency:
-    """Where the maximum comes from that a platform's trials beside a forwarding guest are a share of.
+    """The source of the maximum that defines the load of a platform's forwarding second guest.
 
-    ``given_by``: points of this plan that are still to be measured; ``reference``: what the store has.
+    ``given_by``: points of this plan that are still to be measured; ``reference``: the stored maximum.
     """
 
     platform: str
@@ -157,12 +160,14 @@ class Dependency:
 
     @property
     def missing(self) -> bool:
-        """Neither stored nor measured by this plan: these points will be refused."""
+        """Whether the maximum is neither stored nor measured by this plan, so that these points will be refused."""
         return self.reference is None and not self.given_by
 
 
-def dependencies(plan: Plan, todo: Iterable[Trial], session: Stored, pilot: Pilot | None = None) -> list[Dependency]:
-    """For every platform that has trials beside a forwarding guest to take. Blocking: reads the store."""
+def dependencies(
+    plan: Plan, todo: Iterable[Trial], session: OfflineSession, pilot: Pilot | None = None
+) -> list[Dependency]:
+    """The dependencies of platforms with open trials next to a forwarding guest. Blocking: reads the store."""
     open_points = {index for index, _ in todo}
     found = []
     for need in plan.needs():
@@ -175,23 +180,23 @@ def dependencies(plan: Plan, todo: Iterable[Trial], session: Stored, pilot: Pilo
         else:
             reference = pilot.reference(waiting[0]) if pilot is not None else None
         first = tuple(index for index in need.given_by if index in open_points)
-        words = f"points {_numbers(waiting)} need the maximum of {need.platform} beside an idle guest: "
+        text = f"points {_numbers(waiting)} need the maximum of {need.platform} beside an idle guest: "
         if plan.set_ups is not None and reference is None:
-            words += "the pilot measures it first"
+            text += "the pilot measures it first"
         elif first and plan.set_ups is None:
-            words += f"points {_numbers(first)} of this plan measure it first"
+            text += f"points {_numbers(first)} of this plan measure it first"
         elif reference is not None:
-            words += f"run {reference.run_id} has it, {reference.measured_pps:.0f} packets/s"
+            text += f"run {reference.run_id} has it, {reference.measured_pps:.0f} packets/s"
         else:
-            words += f"it is not stored and not in this plan; {reference_command(request)}"
+            text += f"it is not stored and not in this plan; {reference_command(request)}"
         found.append(
-            Dependency(platform=need.platform, points=waiting, given_by=first, reference=reference, words=words)
+            Dependency(platform=need.platform, points=waiting, given_by=first, reference=reference, words=text)
         )
     return found
 
 
 def _numbers(points: Sequence[int]) -> str:
-    """``3, 8-11``."""
+    """Numbers as text: ``3, 8-11``."""
     parts: list[list[int]] = []
     for point in sorted(points):
         if parts and point == parts[-1][-1] + 1:

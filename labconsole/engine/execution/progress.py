@@ -1,4 +1,4 @@
-"""What is told of a plan's execution: what it does now, where it stands, how it ended."""
+"""Reports on a plan's execution: its current activity, its progress, and how it ended."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from labconsole.model.record.run import RunRecord
 
 
 class ExecutionStatus(StrEnum):
-    """What an execution does now. PAUSING: a pause was asked for and the running trial has to end first."""
+    """Current activity of an execution. PAUSING: a pause was requested, and the running trial has to end first."""
 
     READY = "ready"
     RUNNING = "running"
@@ -31,11 +31,11 @@ ENDED = frozenset({ExecutionStatus.DONE, ExecutionStatus.STOPPED, ExecutionStatu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Where an execution stands, told at both ends of every trial: ``last`` is None when one begins.
+    """Progress of an execution, reported at the beginning and end of every trial: ``last`` is None at the beginning.
 
-    ``left_s`` is estimated from the trials taken so far; None before the first. ``warm_up``: what begins is not kept.
-    ``block`` 0 is the pilot, None: the plan has no blocks. ``broke``: why its set-up broke off, which is taken
-    again whole.
+    ``left_s`` is estimated from the trials taken so far, or None before the first. ``warm_up``: the beginning trial is
+    not kept. ``block`` is 0 in the pilot, or None if the plan has no blocks. ``broke``: why its set-up broke off, which
+    is then repeated completely.
     """
 
     plan: Plan
@@ -56,9 +56,11 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepProgress:
-    """A step of a plan begins (neither ``last`` nor ``record``), an attempt of one of its trials has ended (``last``),
-    or it has ended itself (``record``), or has come out invalid and is taken ``again``, for that reason. ``number``
-    from 1 of the ``total`` that were left. ``broke``: why its guests broke off, all of whose trials are taken again.
+    """Progress of a plan's step, numbered from 1 of the ``total`` steps that were left.
+
+    The step begins (neither ``last`` nor ``record``), an attempt of one of its trials has ended (``last``), the step
+    has ended (``record``), or it was invalid and is repeated for the reason ``again``. ``broke``: why its guests broke
+    off, all of whose trials are repeated.
     """
 
     plan: Plan
@@ -74,11 +76,12 @@ class StepProgress:
 
 @dataclass(slots=True)
 class StepsOutcome:
-    """How a plan's steps ended. ``skipped`` were finished before; ``refused``: what could not be run at all, in a
-    sentence for each reason, ``not_measured``: how many steps those are; ``trials``: attempts that gave a run;
-    ``redone``: what was repeated. ``cut``: the plan ended among its steps, and not in its grid. ``to_retake``: of those
-    made, how many are of guests that broke off before their last trial, and are taken again when the plan is.
-    ``exit_code``: the highest of what kept steps from being run, 0: nothing did.
+    """How a plan's steps ended.
+
+    ``skipped``: finished before. ``refused``: what could not be run at all, one sentence per reason; ``not_measured``:
+    the number of these steps. ``trials``: attempts that gave a run. ``redone``: number of repetitions. ``cut``: the
+    plan ended within its steps, not in its grid. ``to_retake``: finished steps whose guests broke off before their last
+    trial, which are repeated with the plan. ``exit_code``: the highest one of what prevented steps, or 0.
     """
 
     made: list[StepRecord] = field(default_factory=list)
@@ -93,30 +96,30 @@ class StepsOutcome:
 
     @property
     def verdicts(self) -> dict[str, int]:
-        """Of those that are trials themselves, how many came to each verdict."""
+        """Number of steps by verdict, of those that are single trials."""
         verdicts = [getattr(record, "verdict", None) for record in self.made]
         return dict(sorted(Counter(str(each.status) for each in verdicts if each is not None).items()))
 
     @property
     def doubtful(self) -> int:
-        """How many of those are not simply valid."""
+        """Number of those that are not simply valid."""
         return sum(number for word, number in self.verdicts.items() if word != "valid")
 
     @property
     def failed(self) -> list[StepRecord]:
-        """Those that did not come to their end."""
+        """The steps that did not finish."""
         return [record for record in self.made if record.status == "failed"]
 
 
 @dataclass(slots=True)
 class Outcome:
-    """How an execution ended. ``invalid`` counts trials that stayed invalid after all their redos.
+    """How an execution ended. ``invalid`` lists trials that stayed invalid after all their repetitions.
 
     ``left_out``: trials that the plan's stop conditions made needless. ``refused``: what could not be measured at all,
-    in a sentence each, with how many trials that are. ``stopped``: by the operator; ``ended_by``: by which condition.
-    ``to_retake``: of those taken, how many are of a set-up that the end broke off, which is taken again whole.
-    ``invalid_before``: trials that stayed invalid in stored set-ups, which are over. ``broken_before``: trials stored
-    in set-ups that had broken off, which are taken again whole. ``problem``: what ended it, where it could not go on.
+    one sentence each, with the number of trials. ``stopped``: by the operator; ``ended_by``: the condition that ended
+    it. ``to_retake``: taken trials of a set-up that the end broke off, which is repeated completely.
+    ``invalid_before``: trials that stayed invalid in stored, completed set-ups. ``broken_before``: trials stored in
+    set-ups that broke off, which are repeated completely. ``problem``: the error after which it could not continue.
     """
 
     taken: int = 0
@@ -137,26 +140,26 @@ class Outcome:
 
     @property
     def cut_short(self) -> bool:
-        """Whether it ended before its end, and no condition of the plan's was why."""
+        """Whether it ended early for another reason than a condition of the plan."""
         return self.stopped or self.problem is not None
 
     @property
     def doubtful(self) -> int:
-        """How many trials were taken that are not simply valid."""
+        """Number of taken trials that are not simply valid."""
         return self.taken - self.verdicts["valid"]
 
     @property
     def complete(self) -> bool:
-        """Whether all that was asked for is there, or was needless."""
+        """Whether every requested trial and step exists, or was needless."""
         return self.grid_complete and self.steps_complete
 
     @property
     def grid_complete(self) -> bool:
-        """Whether every trial of the grid is there, or was needless."""
+        """Whether every trial of the grid exists, or was needless."""
         over = (self.cut_short or self.ended_by) and not self.steps.cut
         return not (over or self.refused or self.invalid or self.invalid_before)
 
     @property
     def steps_complete(self) -> bool:
-        """Whether every step that was asked for is there."""
+        """Whether every requested step exists."""
         return not (self.cut_short or self.ended_by or self.steps.refused or self.steps.failed)

@@ -1,7 +1,7 @@
-"""Plans executed one after the other on a testbed that is held for all of them by one lease.
+"""Executes plans one after the other on a testbed, under one lease for all of them.
 
-A node that is lost is waited for and the plan goes on; that ends the batch and its lease, because the agents undid what
-they did, and takes the testbed again.
+If a node is lost, the runner waits for it and then continues. The loss ends the batch and its lease, because the agents
+have undone their changes, so the testbed is leased again.
 """
 
 from __future__ import annotations
@@ -15,16 +15,20 @@ from labconsole.engine.execution.progress import Outcome
 from labconsole.errors import Aborted, LabError, NodeLost, NodeUnreachable
 
 BACK_WITHIN_S = 120.0
-"""How long a lost node is waited for: a reboot takes about that."""
+"""Time to wait for a lost node; a reboot takes about that long."""
 
 
 class PlanRunner:
-    """Executions on one session. ``run`` once only. ``purpose``: what others are told, None: which plans."""
+    """Executions on one session; ``run`` them once only. ``purpose``: shown to others; if None, names the plans."""
 
     def __init__(
-        self, executions: Sequence[PlanExecution], session: ExecutionSession, *, take_over: bool = False,
+        self,
+        executions: Sequence[PlanExecution],
+        session: ExecutionSession,
+        *,
+        take_over: bool = False,
         purpose: str | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.executions = list(executions)
         self.current: PlanExecution | None = None
         self._session, self._take_over, self._purpose = session, take_over, purpose
@@ -36,17 +40,18 @@ class PlanRunner:
 
     @property
     def left_s(self) -> float | None:
-        """Until all plans are through; None while one of them cannot tell."""
+        """Time until all plans have ended, or None while one of them has no estimate."""
         each = [execution.left_s for execution in self.executions if execution.running]
         return None if any(left is None for left in each) else sum(left for left in each if left is not None)
 
     async def run(self) -> list[Outcome]:
-        """Take what is left of every plan, holding the testbed meanwhile.
+        """Take what is left of every plan under one lease of the testbed.
 
-        A node that is lost is waited for and the trial taken again, max_redo times at most, and once at least. What
-        cannot be measured (a guest that does not boot) is left out and told in the plan's outcome. Ends early, with
+        If a node is lost, wait for it and repeat the trial, max_redo times at most, and at least once. What cannot be
+        measured (a guest that does not boot) is left out and reported in the plan's outcome. Ends early, with
         ``stopped`` set, when the session is aborted.
-        Raises LabError when a plan cannot go on: then none after it is begun.
+
+        Raises LabError if a plan cannot continue; later plans are then not begun.
         """
         problem: BaseException | None = None
         try:
@@ -62,7 +67,7 @@ class PlanRunner:
         return [execution.outcome for execution in self.executions]
 
     async def _end(self, problem: BaseException | None) -> None:
-        """Every plan has a status that tells how it ended, and its post commands have run, whatever happened."""
+        """Give every plan a final status and run its post commands, in all cases."""
         later: list[LabError] = []
         for execution in self.executions:
             mine = problem if execution is self.current or self.current is None else None
@@ -77,12 +82,12 @@ class PlanRunner:
             raise later[0]
 
     async def _batches(self) -> None:
-        """Batch after batch: a batch ends when all is done, or when a node is lost."""
+        """Run one batch after the other; a batch ends when all is done, or when a node is lost."""
         session = self._session
         setbacks, stuck_at = 0, -1
         while (open_plans := [c for c in self.executions if not c.exhausted]) and not self._stopped():
-            # The lease names one request and takes the nodes of it: those of the widest.
-            # A second guest's own stream may be none of theirs.
+            # The lease names one request and covers its nodes: take the widest, plus the nodes of a second guest's own
+            # stream.
             requests = list({(r.sources, r.background): r for c in open_plans for r in c.open_requests}.values())
             widest = max(requests, key=lambda request: len(session.nodes_of(request)))
             nodes = list(dict.fromkeys(node for request in requests for node in session.nodes_of(request)))
@@ -93,7 +98,7 @@ class PlanRunner:
                 async with session.batch(
                     widest, purpose=purpose, take_over=self._take_over, left_s=self.left_s, nodes=nodes
                 ) as take:
-                    self._take_over = False  # meant for who had it then, not for who takes it while a node is away
+                    self._take_over = False  # applies to the first holder, not to one that comes while a node is away
                     for execution in open_plans:
                         self.current = execution
                         await execution.take_all(take)
@@ -115,19 +120,19 @@ class PlanRunner:
                 place = sum(each.place for each in self.executions)
                 setbacks = setbacks + 1 if stuck_at == place else 1
                 stuck_at = place
-                if setbacks > max(1, execution.plan.max_redo):  # it is waited for once in any case
+                if setbacks > max(1, execution.plan.max_redo):  # wait for it at least once
                     raise
                 execution.lost(str(exc), within_s=BACK_WITHIN_S)
                 await session.wait_connected(nodes, within_s=BACK_WITHIN_S)
                 if execution.stopping:
                     execution.outcome.stopped = True
                 else:
-                    execution.say_again()
+                    execution.report_recovery()
 
     def _stopped(self) -> bool:
-        """Whether the operator wants it to end: then plans that were not begun are stopped as well."""
+        """Whether the operator wants it to end. Plans that were not begun are then stopped as well."""
         stopped = any(execution.outcome.stopped for execution in self.executions)
         for execution in self.executions:
-            if not execution.exhausted and (stopped or execution.told_to_stop):
+            if not execution.exhausted and (stopped or execution.is_stop_requested):
                 execution.outcome.stopped = stopped = True
         return stopped

@@ -1,8 +1,8 @@
-"""What a plan asks for beside its grid: steps, each an experiment of several trials, carried out one after the other.
+"""The steps of a plan outside its grid: each is an experiment of several trials, carried out one after the other.
 
-A step's trials are taken as the grid's are, with the same pause, stop conditions, warm-ups and retries. A step that
-cannot come to its end is stored as failed, and the next begins. One that is interrupted, by the operator or by a lost
-node, is taken again, and goes on from its stored trials.
+A step's trials are taken like those of the grid, with the same pause, stop conditions, warm-ups and retries. A step
+that cannot finish is stored as failed, and the next one begins. A step that is interrupted, by the operator or by a
+lost node, is repeated and continues from its stored trials.
 """
 
 from __future__ import annotations
@@ -13,14 +13,20 @@ from typing import Protocol
 from labconsole.contracts.experiment import Stage, StepRecord, TrialPlace
 from labconsole.contracts.picture import StepPicture, drawable
 from labconsole.contracts.ports import StoredMaximum
-from labconsole.engine.crew_step import in_broken_blocks, in_whole_blocks, of_broken_blocks, refusal_words, trials_of
-from labconsole.engine.execution.attempts import ENDS_ALL, Attempts, Running
+from labconsole.engine.crew_step import (
+    count_steps_in_broken_blocks,
+    count_trials,
+    describe_refusals,
+    drop_incomplete_blocks,
+    find_steps_in_broken_blocks,
+)
+from labconsole.engine.execution.attempts import ENDS_ALL, Attempts, ExecutionContext
 from labconsole.engine.execution.conditions import StopConditions
 from labconsole.engine.execution.pending import ExecutionSession
 from labconsole.engine.execution.progress import StepProgress
-from labconsole.engine.execution.step_seen import StepSeen, StepState
+from labconsole.engine.execution.step_view import StepState, StepView
 from labconsole.engine.execution.steps_estimate import estimate_steps
-from labconsole.engine.trial.order import Take
+from labconsole.engine.trial.request import Take
 from labconsole.errors import Aborted, ConfigError, LabError
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
@@ -28,8 +34,8 @@ from labconsole.model.plan.order import configuration
 from labconsole.model.record.run import PlanRef, Role, RunRecord, Status
 
 
-class HasExperiments(Running, Protocol):
-    """What is needed of the execution that the steps belong to."""
+class HasExperiments(ExecutionContext, Protocol):
+    """The part of an execution that its steps need."""
 
     @property
     def only(self) -> frozenset[int] | None: ...
@@ -47,32 +53,35 @@ class HasExperiments(Running, Protocol):
 
 
 class Steps:
-    """The steps of one execution of a plan, in their order."""
+    """The steps of one execution of a plan, in order."""
 
     def __init__(
-        self, execution: HasExperiments, session: ExecutionSession, attempts: Attempts,
+        self,
+        execution: HasExperiments,
+        session: ExecutionSession,
+        attempts: Attempts,
         on_step: Callable[[StepProgress], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.execution, self.session, self.attempts = execution, session, attempts
-        self.seen: list[StepSeen] = []
+        self.seen: list[StepView] = []
         self.reckoned_trials = 0
         self.trials = 0
-        """How many trials came to their last attempt in this execution."""
+        """Number of trials that ended their last attempt in this execution."""
         self.stage: Stage | None = None
-        """Where crews stand, once a step has asked for it."""
+        """Manages crews; None until a step has requested it."""
         self._on_step = on_step
-        self._asked: list[StepSeen] = []
-        self._broke, self._broken = "", list[StepSeen]()
+        self._requested: list[StepView] = []
+        self._broke, self._broken = "", list[StepView]()
 
-    # What is left
+    # Open steps
 
-    def look(self) -> tuple[list[StepSeen], int]:
-        """What the store holds of them, and how many trials the others take on units that behave. Blocking.
+    def look(self) -> tuple[list[StepView], int]:
+        """Load the stored steps, and estimate the number of trials of the others. Blocking.
 
-        Raises ConfigError for what this testbed cannot be asked.
+        Raises ConfigError for what this testbed cannot do.
         """
         plan, session = self.execution.plan, self.session
-        seen: list[StepSeen] = []
+        seen: list[StepView] = []
         fingerprint = session.inventory.fingerprint()
         for experiment in session.experiments:
             steps = experiment.steps(plan, self.execution.only, self.execution.salt)
@@ -80,90 +89,91 @@ class Steps:
             askable = [each for each in steps if each.hash not in refusals]
             stored = experiment.stored(askable, fingerprint)
             if self.execution.retake:
-                stored = in_whole_blocks(askable, stored)
+                stored = drop_incomplete_blocks(askable, stored)
             for step in steps:
                 record, problem = stored.get(step.hash), refusals.get(step.hash)
                 if record is None and problem is not None:
-                    seen.append(StepSeen(step, StepState.FAILED, why=str(problem), refusal=problem))
+                    seen.append(StepView(step, StepState.FAILED, why=str(problem), refusal=problem))
                     continue
                 state = StepState.PENDING if record is None else StepState.STORED
-                seen.append(StepSeen(step, state, record))
+                seen.append(StepView(step, state, record))
         left = [each for each in seen if each.state is StepState.PENDING]
-        reckoned = estimate_steps(plan, [each.step for each in left], session.inventory, session.boots_s)
-        for each, took_s in zip(left, reckoned.each_s, strict=True):
+        estimate = estimate_steps(plan, [each.step for each in left], session.inventory, session.boots_s)
+        for each, took_s in zip(left, estimate.each_s, strict=True):
             each.estimate_s = took_s
-        return seen, reckoned.trials
+        return seen, estimate.trials
 
-    def start_from(self, seen: list[StepSeen], reckoned_trials: int) -> None:
-        """Take what was looked up."""
-        self.seen, self.reckoned_trials = seen, reckoned_trials
-        self._asked = [each for each in seen if each.state is StepState.PENDING]
+    def load_steps(self, seen: list[StepView], estimated_trials: int) -> None:
+        """Take over what ``look`` found."""
+        self.seen, self.reckoned_trials = seen, estimated_trials
+        self._requested = [each for each in seen if each.state is StepState.PENDING]
         self.execution.outcome.steps.skipped = sum(each.state is StepState.STORED for each in seen)
         refusals = {each.step.hash: each.refusal for each in seen if each.refusal is not None}
-        self.execution.outcome.steps.refused = refusal_words((each.step for each in seen), refusals)
+        self.execution.outcome.steps.refused = describe_refusals((each.step for each in seen), refusals)
         self.execution.outcome.steps.not_measured = self.refusals
 
     @property
-    def rest(self) -> list[StepSeen]:
-        """Those that are not dealt with, the one under way among them."""
-        return [each for each in self._asked if each.state in (StepState.PENDING, StepState.RUNNING)]
+    def remaining(self) -> list[StepView]:
+        """The steps that are not finished, including the current one."""
+        return [each for each in self._requested if each.state in (StepState.PENDING, StepState.RUNNING)]
 
     @property
     def asked(self) -> int:
-        """How many there were to carry out."""
-        return len(self._asked)
+        """Number of steps to carry out."""
+        return len(self._requested)
 
-    def number_of(self, seen: StepSeen) -> int:
-        """The place of one of these, from 1."""
-        return next(number for number, each in enumerate(self._asked, 1) if each is seen)
+    def number_of(self, seen: StepView) -> int:
+        """The place of one of these steps, from 1."""
+        return next(number for number, each in enumerate(self._requested, 1) if each is seen)
 
     @property
     def refusals(self) -> int:
-        """How many this testbed cannot be asked."""
+        """Number of steps that this testbed cannot run."""
         return sum(each.refusal is not None for each in self.seen)
 
     def count(self, *states: StepState) -> int:
-        """How many of all are in one of these states."""
+        """Number of steps in one of these states."""
         return sum(each.state in states for each in self.seen)
 
     @property
-    def current(self) -> StepSeen | None:
-        """The one under way."""
-        return next((each for each in self._asked if each.state is StepState.RUNNING), None)
+    def current(self) -> StepView | None:
+        """The current step, or None."""
+        return next((each for each in self._requested if each.state is StepState.RUNNING), None)
 
     @property
     def left_s(self) -> float:
-        """By the estimate, at the pace of those that are done; of one under way that tells how many trials it still
-        takes, by how long these have taken.
+        """Estimated time left, at the pace of the finished steps.
+
+        If the current step reports how many trials it has left, the duration of its trials so far applies.
         """
         pace = self._pace
-        return sum(self._left_of_s(seen, pace) for seen in self.rest)
+        return sum(self._estimate_left_s(seen, pace) for seen in self.remaining)
 
     @property
     def _pace(self) -> float:
-        """How long those that are done took, of what was reckoned."""
-        done = [each for each in self._asked if each.took_s is not None and each.estimate_s > 0]
+        """Actual duration of the finished steps relative to their estimate."""
+        done = [each for each in self._requested if each.took_s is not None and each.estimate_s > 0]
         return sum(each.took_s or 0.0 for each in done) / sum(each.estimate_s for each in done) if done else 1.0
 
-    def _left_of_s(self, seen: StepSeen, pace: float) -> float:
+    def _estimate_left_s(self, seen: StepView, pace: float) -> float:
         spent_s, taken, left = self.spent_s(seen), len(seen.picture.trials), seen.picture.left_trials
         if spent_s > 0 and taken and left is not None:
             return spent_s / taken * left
         return max(0.0, pace * seen.estimate_s - spent_s)
 
-    def spent_s(self, seen: StepSeen) -> float:
-        """On one of them, since it was first begun."""
+    def spent_s(self, seen: StepView) -> float:
+        """Time spent on a step since it first began."""
         return 0.0 if seen.begun_s is None else self.execution.spent_s - seen.begun_s
 
     @property
     def requests(self) -> list[DesignPoint]:
-        """What has to stand for those that are left."""
-        return [each.step.request for each in self.rest]
+        """The requests whose platforms the remaining steps need."""
+        return [each.step.request for each in self.remaining]
 
-    # Carrying them out
+    # Carrying out
 
     async def take_all(self, take: Take) -> None:
-        """Step after step, while the testbed is held. Raises what no other step would fare better with."""
+        """Take step after step while the testbed is leased. Raises errors that affect every other step, too."""
         try:
             await self._take_each(take)
         finally:
@@ -172,10 +182,10 @@ class Steps:
 
     async def _take_each(self, take: Take) -> None:
         execution, outcome = self.execution, self.execution.outcome
-        while (seen := next(iter(self.rest), None)) is not None and not (outcome.stopped or outcome.ended_by):
+        while (seen := next(iter(self.remaining), None)) is not None and not (outcome.stopped or outcome.ended_by):
             bench = StepBench(self, seen, take)
             try:
-                self.refuse_when_over()
+                self.raise_if_over()
                 if seen.begun_s is None:
                     seen.begun_s = execution.spent_s
                 self._say(seen, StepState.RUNNING)
@@ -201,15 +211,15 @@ class Steps:
     def _over(self) -> bool:
         return self.execution.stopping or bool(self.execution.outcome.ended_by)
 
-    def refuse_when_over(self) -> None:
-        """Raises Aborted when no further trial is to be begun."""
+    def raise_if_over(self) -> None:
+        """Raises Aborted if no further trial may begin."""
         if not self.execution.stopping:
             self.execution.outcome.ended_by = self.execution.conditions.met
         if self._over:
             raise Aborted("the plan was ended")
 
     def interrupted(self, reason: str) -> bool:
-        """The step under way, where there is one, is to be taken again: a node was lost, or the plan ends here."""
+        """Make an interrupted current step pending again; return whether there is one."""
         seen = self.current
         if seen is not None:
             seen.why = reason
@@ -217,17 +227,17 @@ class Steps:
         return seen is not None
 
     def lost(self, reason: str) -> bool:
-        """A node was lost: the step under way, where there is one, is to be taken again."""
-        self._broke, self._broken = reason, self._with_it
+        """A node was lost: make the current step pending again; return whether there is one."""
+        self._broke, self._broken = reason, self._steps_sharing_guests
         self.execution.outcome.steps.redone += self.current is not None
         return self.interrupted(reason)
 
     def back(self) -> None:
-        """It is there again: what was made with the guests that went with it is to be taken again as well."""
+        """The node is back: finished steps whose guests were lost with it become pending, too."""
         outcome, again, self._broken = self.execution.outcome.steps, self._broken, []
         for seen in again:
             outcome.made[:] = [record for record in outcome.made if record is not seen.record]
-            self.trials -= trials_of(seen.step, seen.record)
+            self.trials -= count_trials(seen.step, seen.record)
             seen.record, seen.took_s, seen.begun_s, seen.why = None, None, None, self._broke
             seen.shown = StepPicture()
             self._say(seen, StepState.PENDING)
@@ -236,47 +246,60 @@ class Steps:
             self.tell(again[0], broke=self._broke)
 
     @property
-    def _with_it(self) -> list[StepSeen]:
-        """Those that were made with the guests of the one under way."""
-        made = [each for each in self._asked if each.record is not None]
+    def _steps_sharing_guests(self) -> list[StepView]:
+        """The finished steps that share guests with the current one."""
+        made = [each for each in self._requested if each.record is not None]
         lacking = [] if self.current is None else [self.current.step]
-        broken = {each.hash for each in of_broken_blocks((each.step for each in made), lacking)}
+        broken = {each.hash for each in find_steps_in_broken_blocks((each.step for each in made), lacking)}
         return [each for each in made if each.step.hash in broken]
 
     @property
     def lasting(self) -> int:
-        """How many of ``trials`` a node that is lost now leaves as they are."""
-        return self.trials - sum(trials_of(each.step, each.record) for each in self._with_it)
+        """Number of ``trials`` that stay valid if a node is lost now."""
+        return self.trials - sum(count_trials(each.step, each.record) for each in self._steps_sharing_guests)
 
     @property
     def to_retake(self) -> int:
-        """How many of those that were made are of guests that broke off, if nothing follows."""
-        made = [each.step for each in self._asked if each.record is not None]
-        return in_broken_blocks(made, [each.step for each in self._asked if each.record is None])
+        """Number of finished steps whose guests broke off, if nothing follows."""
+        made = [each.step for each in self._requested if each.record is not None]
+        return count_steps_in_broken_blocks(made, [each.step for each in self._requested if each.record is None])
 
     def tell(
-        self, seen: StepSeen, *, last: RunRecord | None = None, record: StepRecord | None = None, warm_up: bool = False,
-        again: str = "", broke: str = "",
-    ) -> None:  # fmt: skip
-        """Tell whoever listens."""
+        self,
+        seen: StepView,
+        *,
+        last: RunRecord | None = None,
+        record: StepRecord | None = None,
+        warm_up: bool = False,
+        again: str = "",
+        broke: str = "",
+    ) -> None:
+        """Report to the listener."""
         self._on_step(
             StepProgress(
-                plan=self.execution.plan, number=self.number_of(seen), total=self.asked, step=seen.step, last=last,
-                record=record, warm_up=warm_up, again=again, broke=broke,
+                plan=self.execution.plan,
+                number=self.number_of(seen),
+                total=self.asked,
+                step=seen.step,
+                last=last,
+                record=record,
+                warm_up=warm_up,
+                again=again,
+                broke=broke,
             )
-        )  # fmt: skip
+        )
 
-    def _say(self, seen: StepSeen, state: StepState) -> None:
+    def _say(self, seen: StepView, state: StepState) -> None:
         seen.state = state
         self.execution.moved()
 
-    def _refuse(self, seen: StepSeen, problem: LabError, *, alone: bool) -> None:
-        """Leave out what cannot be measured: this step, or with a platform that cannot be set up all that need it."""
+    def _refuse(self, seen: StepView, problem: LabError, *, alone: bool) -> None:
+        """Leave out what cannot be measured: this step or, if a platform cannot be set up, all that need it."""
         self.execution.refused(problem)
         outcome = self.execution.outcome.steps
         outcome.exit_code = max(outcome.exit_code, problem.exit_code)
         needs = configuration(seen.step.request)
-        for each in [seen] if alone else self.rest:
+        for each in [seen] if alone else self.remaining:
             if configuration(each.step.request) == needs:
                 each.why = str(problem)
                 outcome.refused.append(f"{each.step.describe()}: {problem}")
@@ -285,14 +308,14 @@ class Steps:
 
 
 class StepTrial:
-    """A trial that a step asks for."""
+    """A trial that a step requests."""
 
     reference: StoredMaximum | None = None
     role: Role = "measured"
     numbers = (1, 1)
     in_set_up = False
 
-    def __init__(self, steps: Steps, seen: StepSeen, request: DesignPoint, place: TrialPlace) -> None:
+    def __init__(self, steps: Steps, seen: StepView, request: DesignPoint, place: TrialPlace) -> None:
         plan = steps.execution.plan
         self.request = request
         self.tolerances = dict(plan.platform_tolerances).get(request.platform, plan.tolerances)
@@ -306,10 +329,10 @@ class StepTrial:
         self._steps.tell(self._seen, warm_up=True)
 
     def begins(self) -> None:
-        """A step is told at its own beginning."""
+        """Nothing to report: a step is reported at its own beginning."""
 
     def saw(self, record: RunRecord) -> None:
-        """Outside blocks every setting-up will do."""
+        """Accept any set-up, because there are no blocks."""
 
     def ended(self, record: RunRecord) -> None:
         self._steps.execution.outcome.steps.trials += 1
@@ -323,12 +346,12 @@ class StepTrial:
 
 
 class StepBench:
-    """The testbed in the hands of one step: contracts.experiment.Bench."""
+    """The testbed as one step uses it: contracts.experiment.Bench."""
 
-    def __init__(self, steps: Steps, seen: StepSeen, take: Take) -> None:
+    def __init__(self, steps: Steps, seen: StepView, take: Take) -> None:
         self._steps, self._seen, self._take = steps, seen, take
         self.problem: LabError | None = None
-        """Why a trial could not be taken."""
+        """The error that prevented a trial."""
 
     @property
     def inventory(self) -> Inventory:
@@ -349,9 +372,9 @@ class StepBench:
 
     async def begin(self) -> None:
         steps, execution = self._steps, self._steps.execution
-        steps.refuse_when_over()
+        steps.raise_if_over()
         await execution.hold()
-        steps.refuse_when_over()
+        steps.raise_if_over()
         await steps.session.renew_lease(execution.left_s)
         step = self._seen.step
         steps.session.announce_guest_trial(
@@ -363,7 +386,7 @@ class StepBench:
         plan, settle_s = execution.plan, execution.plan.settle_s or 0
         execution.outcome.steps.trials += 1
         if again and execution.stopping:
-            return  # no further trial is begun
+            return  # no further trial begins
         self._seen.why = again
         if again:
             execution.outcome.steps.redone += 1
@@ -377,7 +400,7 @@ class StepBench:
 
     async def trial(self, request: DesignPoint, place: TrialPlace) -> RunRecord:
         steps, execution = self._steps, self._steps.execution
-        steps.refuse_when_over()
+        steps.raise_if_over()
         try:
             record = await steps.attempts.take(self._take, StepTrial(steps, self._seen, request, place))
         except LabError as exc:

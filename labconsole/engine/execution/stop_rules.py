@@ -1,7 +1,7 @@
-"""Which targets of a plan are left out because of what others lost: RFC 2544's loss sweep, and no overload in vain.
+"""Which targets of a plan are left out in view of known losses: RFC 2544's loss sweep, and no needless overload.
 
-Decided from results alone, never from when they were taken: a plan that was interrupted leaves out what it would have
-left out unbroken.
+The rules use results alone, never the times of trials: an interrupted plan leaves out the same trials as an
+uninterrupted one.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from labconsole.units import format_target
 
 
 def rate(target: Target) -> float:
-    """For ordering: max is above every rate."""
+    """A sort key for targets; max is above every rate."""
     return math.inf if target == "max" else float(target)
 
 
 class TargetLimits:
-    """``note`` what a trial lost, ask ``left_out`` before one is begun. ``passes``: how often each point is taken at
-    most, as by a pilot; None: as often as the plan repeats it.
+    """Collects losses by ``note``, and answers ``left_out`` before a trial begins.
+
+    ``passes``: maximum number of trials per point, as in a pilot; None means the plan's repetitions.
     """
 
     def __init__(self, plan: Plan, passes: int | None = None) -> None:
@@ -35,8 +36,7 @@ class TargetLimits:
                 indexes.sort(key=lambda index: rate(plan.points[index].request.target))
 
     def note(self, point: int, repetition: int, loss_ratio: float | None) -> None:
-        """A trial stands in place of what was noted before; ``loss_ratio`` is what its platform lost. One of which that
-        is not known says nothing."""
+        """Note a trial's loss on its platform, replacing an earlier one. An unknown loss has no influence."""
         if not self._active:
             return
         if loss_ratio is None:
@@ -45,7 +45,7 @@ class TargetLimits:
             self._losses[point, repetition] = loss_ratio
 
     def left_out(self, point: int, repetition: int) -> str | None:
-        """Why this trial is not worth taking, None while it is."""
+        """Why this trial is not worth taking, or None."""
         if not self._active:
             return None
         ladder = self._settings[self._plan.points[point].request.setting()]
@@ -66,14 +66,14 @@ class TargetLimits:
         return None
 
     def _nothing_more(self, higher: list[int], repetition: int) -> str | None:
-        """Somewhere above, ``lossless`` neighbouring targets lost nothing in this repetition."""
+        """Applies if ``lossless`` neighbouring targets above lost nothing in this repetition."""
         rule = self._plan.stop.lowering
         if rule is None:
             return None
         in_a_row = 0
         for index in higher:
             lost = self._losses.get((index, repetition))
-            # Below 0: a few frames of the unit under test's own left it by the same port.
+            # Negative if a few frames of the unit under test itself left by the same port.
             in_a_row = in_a_row + 1 if lost is not None and lost <= 0 else 0
             if in_a_row >= rule.lossless:
                 return f"left out: {rule.lossless} higher targets in a row lost nothing"

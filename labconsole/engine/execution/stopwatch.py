@@ -1,4 +1,4 @@
-"""How long something went on, less the time for which it was held."""
+"""A stopwatch that can be paused."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ from contextlib import contextmanager
 
 
 class Stopwatch:
-    """``start`` once, ``stop`` once; ``hold`` and ``go_on`` around what does not count, or ``held`` for both."""
+    """Call ``start`` and ``stop`` once each; time within ``hold`` and ``go_on``, or ``paused``, does not count."""
 
     def __init__(self) -> None:
         self._started: float | None = None
         self._ended: float | None = None
-        self._held_s = 0.0
-        self._held_since: float | None = None
+        self._paused_s = 0.0
+        self._paused_since: float | None = None
 
     def start(self) -> None:
-        """From now on, unless it was started before."""
+        """Start, unless it was started before."""
         if self._started is None:
             self._started = time.monotonic()
 
     def stop(self) -> None:
-        """It is over."""
+        """Stop for good."""
         self._ended = time.monotonic()
 
     def hold(self) -> None:
-        """Time does not count from now on."""
-        if self._held_since is None:
-            self._held_since = time.monotonic()
+        """Stop counting time until ``go_on``."""
+        if self._paused_since is None:
+            self._paused_since = time.monotonic()
 
     def go_on(self) -> None:
-        """Time counts again, if it did not."""
-        if self._held_since is not None:
-            self._held_s += time.monotonic() - self._held_since
-            self._held_since = None
+        """Count time again, if it was on hold."""
+        if self._paused_since is not None:
+            self._paused_s += time.monotonic() - self._paused_since
+            self._paused_since = None
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Time that does not count."""
+    def paused(self) -> Iterator[None]:
+        """Context in which time does not count."""
         self.hold()
         try:
             yield
@@ -47,9 +47,9 @@ class Stopwatch:
 
     @property
     def spent_s(self) -> float:
-        """Until now, or its end."""
+        """Counted time until now or, after ``stop``, until then."""
         if self._started is None:
             return 0.0
         now = self._ended if self._ended is not None else time.monotonic()
-        held_s = self._held_s + (max(0.0, now - self._held_since) if self._held_since is not None else 0.0)
-        return now - self._started - held_s
+        paused_s = self._paused_s + (max(0.0, now - self._paused_since) if self._paused_since is not None else 0.0)
+        return now - self._started - paused_s

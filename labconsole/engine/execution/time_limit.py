@@ -1,4 +1,4 @@
-"""Whether a plan in blocks has time for a block before it is to stop: one that breaks off is taken again whole."""
+"""Whether a plan in blocks has time for another block before it is to stop; an incomplete block would be lost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from labconsole.model.plan.plan import Plan
 def room_refusal(
     plan: Plan, left: list[Trial], inventory: Inventory, boots_s: Mapping[str, float]
 ) -> ConfigError | None:
-    """Why not to begin: not one block, with what is left of the pilot, fits before the plan is to stop."""
+    """The error if no block, with the rest of the pilot, fits before the plan is to stop; None if one fits."""
     if plan.set_ups is None or not left:
         return None
     now = datetime.now().astimezone()
@@ -28,14 +28,14 @@ def room_refusal(
     ):
         if room_s is not None and room_s < needed_s:
             return ConfigError(
-                f"leaves {_words(max(0.0, room_s))} to plan {plan.name}, and its next block takes about "
-                f"{_words(needed_s)} with what is left of the pilot: stop later, or make a block shorter (fewer "
-                "repetitions, points or platforms; --platforms takes some of them)",
+                f"leaves {_format_duration(max(0.0, room_s))} to plan {plan.name}, and its next block takes about "
+                f"{_format_duration(needed_s)} with what is left of the pilot: stop later, or make a block shorter "
+                "(fewer repetitions, points or platforms; --platforms takes some of them)",
                 key=key,
                 value=value,
             )
     return None
 
 
-def _words(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     return f"{int(seconds // 3600)}:{int(seconds % 3600 // 60):02d}:{int(seconds % 60):02d}"

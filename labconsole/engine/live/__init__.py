@@ -1,1 +1,1 @@
-"""What is seen of a testbed while it runs: events, samples, history."""
+"""Live view of a running testbed: events, samples, history."""

@@ -1,6 +1,6 @@
-"""What the engine tells whoever listens. Events are for things that happen; samples live in telemetry.py.
+"""The engine's events for listeners. Events report what happens; samples are in telemetry.py.
 
-Nothing here knows that a screen exists: the console and the headless commands get the same objects.
+The module knows nothing of screens: the console and the headless commands get the same objects.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from labconsole.model.record.run import PlanRef, RunRecord
 
 
 class NodeState(StrEnum):
-    """Where one node stands."""
+    """Connection state of one node."""
 
     IDLE = "not connected"
     CONNECTING = "connecting"
@@ -35,12 +35,12 @@ class Phase(StrEnum):
     SAVED = "saved"
     SETTLING = "settling"
     MEASURING = "measuring"
-    """Guests do what is measured: a trial of an experiment with guests has no further phases."""
+    """Guests run the measured work: a trial of an experiment with guests has no further phases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeChanged:
-    """A node was connected, lost, could not be reached."""
+    """A node was connected, was lost, or could not be reached."""
 
     node: str
     state: NodeState
@@ -60,9 +60,9 @@ class TrialStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestTrialStarted:
-    """A trial of an experiment with guests begins. ``words`` describe it; ``plan`` is the plan's name, if it has one.
+    """A trial of an experiment with guests begins. ``words`` describe it; ``plan`` is the plan's name or None.
 
-    ``request`` is the testbed that it needs, as a design point at no particular load.
+    ``request`` is the testbed that it needs, as a design point without a load.
     """
 
     run_id: str
@@ -73,7 +73,7 @@ class GuestTrialStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseChanged:
-    """A trial enters a phase that lasts about ``expected_s`` seconds (None: not known)."""
+    """A trial enters a phase that lasts about ``expected_s`` seconds, or None if unknown."""
 
     run_id: str
     phase: Phase
@@ -83,9 +83,9 @@ class PhaseChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialFinished:
-    """A trial ended, well or badly; the record says which. ``saved`` is False when the store refused it.
+    """A trial ended; the record says how. ``saved`` is False if the store refused it.
 
-    ``kept`` False: it was never meant to be saved, a warm-up or a check.
+    ``kept`` is False for trials that are not to be saved: warm-ups and checks.
     """
 
     record: RunRecord
@@ -95,7 +95,7 @@ class TrialFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """Something an operator should read. ``severity``: information, warning or error.
+    """A message for the operator. ``severity``: information, warning or error.
 
     ``is_raised``: the same sentence is raised as an error when the batch ends.
     """

@@ -1,6 +1,6 @@
-"""What was asked of each node: a bounded ring per node, written in one place, which every request passes.
+"""The requests to each node, in a bounded ring per node, recorded at the one place that every request passes.
 
-Heartbeats and clock pings are not in it: they are sent below this, by the link itself, and would bury the rest.
+Heartbeats and clock pings are not recorded: the link itself sends them below this layer, and they would bury the rest.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from labconsole.wire.message import R, Request
 KEPT = 500
 """Commands kept per node."""
 
-WORDS = 400
+MAX_CHARACTERS = 400
 """Characters kept of a command's arguments."""
 
 
 @dataclass(slots=True)
 class LoggedRequest:
-    """One thing asked of a node. ``outcome`` is "" until it has ended, then "ok" or what went wrong.
+    """One request to a node. ``outcome`` is "" until it has ended, then "ok" or the problem.
 
-    ``argv`` is True where ``words`` is the command line of a program that ran on the node.
+    ``argv`` is True if ``words`` is the command line of a program that ran on the node.
     """
 
     number: int
@@ -47,7 +47,7 @@ class LoggedRequest:
 
 
 class CommandHistory:
-    """The newest commands of one node, oldest first. ``total`` counts all there ever were."""
+    """The newest commands of one node, oldest first. ``total`` counts all commands so far."""
 
     def __init__(self) -> None:
         self.commands: deque[LoggedRequest] = deque(maxlen=KEPT)
@@ -55,43 +55,43 @@ class CommandHistory:
         self.revision = 0
 
     def begin(self, request: Request[Any]) -> LoggedRequest:
-        """Something is asked for."""
-        return self._begin(request.op, *in_short(request))
+        """Record the beginning of a request."""
+        return self._begin(request.op, *summarize_request(request))
 
-    def _begin(self, op: str, words: str, argv: bool = False) -> LoggedRequest:
+    def _begin(self, op: str, text: str, argv: bool = False) -> LoggedRequest:
         self.total += 1
         self.revision += 1
-        command = LoggedRequest(self.total, time.time(), op, words, argv)
+        command = LoggedRequest(self.total, time.time(), op, text, argv)
         self.commands.append(command)
         return command
 
     def end(self, command: LoggedRequest, outcome: str, took_s: float) -> None:
-        """It was answered, refused, or nobody is there any more."""
+        """Record the end of a request: answered, refused, or given up because the node is gone."""
         command.outcome, command.took_s = outcome, took_s
         self.revision += 1
 
     def tried_to_connect(self, address: str, outcome: str, took_s: float) -> None:
-        """An attempt to reach the node. The same failure again replaces the one before: a node may be off for days."""
+        """Record an attempt to connect. A repeated failure replaces the last one: a node may be off for days."""
         last = self.commands[-1] if self.commands else None
         if last is None or (last.op, last.outcome) != ("connect", outcome):
-            last = self._begin("connect", f"address={address}"[:WORDS])
+            last = self._begin("connect", f"address={address}"[:MAX_CHARACTERS])
         last.at_wall_s = time.time() - took_s
         self.end(last, outcome, took_s)
 
 
-def in_short(request: Request[Any]) -> tuple[str, bool]:
-    """What is asked in one line, and whether that is a program's command line."""
+def summarize_request(request: Request[Any]) -> tuple[str, bool]:
+    """The request in one line, and whether that is a program's command line."""
     if isinstance(request, Execute):
-        return shlex.join(request.argv)[:WORDS], True
+        return shlex.join(request.argv)[:MAX_CHARACTERS], True
     parts = []
     for key, value in request.arguments().items():
         text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), default=str)
         parts.append(f"{key}={text}")
-    return " ".join(parts)[:WORDS], False
+    return " ".join(parts)[:MAX_CHARACTERS], False
 
 
 class RecordedLink:
-    """An AgentLink of which every request is written down."""
+    """An AgentLink that records every request."""
 
     def __init__(self, link: AgentLink, history: CommandHistory) -> None:
         self._link, self._history = link, history
@@ -119,7 +119,7 @@ class RecordedLink:
         return self._link.awaits_answer
 
     async def ask(self, request: Request[R], *, timeout_s: float = 30.0) -> R:
-        """Ask the agent; see AgentLink."""
+        """Send a request to the agent; see AgentLink."""
         command = self._history.begin(request)
         began = time.monotonic()
         outcome = "ended by an internal error"
@@ -134,8 +134,8 @@ class RecordedLink:
             raise
         finally:
             self._history.end(command, outcome, time.monotonic() - began)
-        if isinstance(answer, CaptureStarted):  # what the agent ran to do it
-            command.words, command.argv = shlex.join(answer.argv)[:WORDS], True
+        if isinstance(answer, CaptureStarted):  # the command line that the agent ran for it
+            command.words, command.argv = shlex.join(answer.argv)[:MAX_CHARACTERS], True
         elif isinstance(answer, Executed) and answer.exit_status:
             command.outcome = f"exit status {answer.exit_status}"
         return answer

@@ -1,9 +1,9 @@
-"""A stream's way through the testbed while it is measured: what passed each counter so far, at one instant for all.
+"""A stream's path through the testbed during a trial: the packets counted so far at each counter, at one instant.
 
-The counters are those of the ledger that the run's record will have (verdict/hops.py), read from the samples that come
-anyway: nothing more is asked of any node. Nodes sample at different instants by clocks of their own, so each count is
-carried back, at its present rate, to the oldest of these instants; what is missing between two hops is an estimate,
-until the record says what it was. A node that is quiet says nothing until its window is over.
+The counters are those of the ledger in the run's record (verdict/hops.py), read from regular samples, so that no node
+gets an additional request. Nodes sample at different instants by their own clocks, so each count is extrapolated back,
+at its current rate, to the oldest of these instants. The number missing between two hops is therefore an estimate until
+the record has the final one. A quiet node reports nothing until its window is over.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from labconsole.engine.live.telemetry import FollowedHop, Telemetry
 from labconsole.measure.counts import CounterSample
 from labconsole.verdict.hops import RX_DETAILS, TX_DETAILS
-from labconsole.verdict.way import Place
+from labconsole.verdict.stream_path import CountingPoint
 from labconsole.wire.codec import STAT_NAMES
 
 _DROPS = {"rx": ("rx_dropped", "rx_errors", *RX_DETAILS), "tx": ("tx_dropped", "tx_errors", *TX_DETAILS)}
@@ -22,12 +22,12 @@ _DROPS = {"rx": ("rx_dropped", "rx_errors", *RX_DETAILS), "tx": ("tx_dropped", "
 
 @dataclass(frozen=True, slots=True)
 class HopNow:
-    """``packets`` since the trial began; ``lost_packets`` between the hop before and this one, an estimate.
+    """``packets`` since the trial began; ``lost_packets`` between the previous hop and this one, an estimate.
 
-    ``drops``: counters of this interface that moved meanwhile. ``quiet``: its node says nothing just now.
+    ``drops``: counters of this interface that have increased since. ``quiet``: its node reports nothing now.
     """
 
-    place: Place
+    place: CountingPoint
     packets: float | None = None
     pps: float | None = None
     lost_packets: float | None = None
@@ -35,8 +35,10 @@ class HopNow:
     quiet: bool = False
 
 
-def follow(places: Sequence[Place], telemetry: Telemetry, offsets_ns: Mapping[str, int]) -> tuple[FollowedHop, ...]:
-    """Note where every counter on the way stands now."""
+def follow(
+    places: Sequence[CountingPoint], telemetry: Telemetry, offsets_ns: Mapping[str, int]
+) -> tuple[FollowedHop, ...]:
+    """Note the current value of every counter on the path."""
     found = []
     for place in places:
         live = telemetry.interfaces.get((place.node, place.namespace, place.interface))
@@ -45,7 +47,7 @@ def follow(places: Sequence[Place], telemetry: Telemetry, offsets_ns: Mapping[st
 
 
 def hops_now(hops: Sequence[FollowedHop], telemetry: Telemetry) -> list[HopNow]:
-    """What passed each of them so far."""
+    """The packets counted at each hop so far."""
     samples = [_latest(hop, telemetry) for hop in hops]
     instants = [
         sample.monotonic_ns - hop.offset_ns for hop, sample in zip(hops, samples, strict=True) if sample is not None
@@ -71,9 +73,7 @@ def _latest(hop: FollowedHop, telemetry: Telemetry) -> CounterSample | None:
     return live.last
 
 
-def _grown(
-    hop: FollowedHop, sample: CounterSample, telemetry: Telemetry, at_ns: int, before: float | None
-) -> HopNow:  # fmt: skip
+def _grown(hop: FollowedHop, sample: CounterSample, telemetry: Telemetry, at_ns: int, before: float | None) -> HopNow:
     place, base = hop.place, hop.base
     live = telemetry.interfaces[(place.node, place.namespace, place.interface)]
     grown = _growth(base, sample, place.statistic)

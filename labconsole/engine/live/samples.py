@@ -1,12 +1,14 @@
-"""The running trial as telemetry and as a time series: what each source has sent, what each sink has received so far.
+"""The running trial as telemetry and as a time series: packets sent by each source and received by each sink so far.
 
-Both by the nodes' own clocks, brought to the console's: when a report arrives here says nothing about the traffic.
-Estimates until the record is there: the offset of a clock is known to half a round trip, and packets are on their way.
+Both use the nodes' own clocks, converted to the console's, because the arrival time of a report says nothing about the
+traffic. The numbers are estimates until the record exists: the offset of a clock is known to half a round trip, and
+packets are on their way.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from labconsole.contracts.ports import Series
@@ -16,16 +18,17 @@ from labconsole.measure.alignment import EndCounts, StreamAlignment
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.record.run import RunRecord
-from labconsole.verdict.way import Place
+from labconsole.verdict.stream_path import CountingPoint
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import CountersSampled
 from labconsole.wire.generator import GeneratorProgress, SentStream
 
 MAX_SERIES_ROWS = 500_000
-"""Rows of interface samples kept per run (about 100 MB in memory); what is beyond is counted, not kept."""
+"""Rows of interface samples kept per run (about 100 MB in memory), and of both ends of each stream: 13 hours at
+ten per second; further rows are only counted."""
 
 MAX_SINK_SAMPLES = 200_000
-"""Samples of one sink's counter kept for the window of arrivals: five hours of ten a second."""
+"""Samples of one sink's counter kept for the window of arrivals: five hours at ten per second."""
 
 _RX_PACKETS = STAT_NAMES.index("rx_packets")
 
@@ -33,8 +36,8 @@ _RX_PACKETS = STAT_NAMES.index("rx_packets")
 class LiveStreams:
     """Feeds one trial's progress into telemetry and collects its time series.
 
-    ``offsets_ns``: of each node, its monotonic clock minus the console's. They stay what they are for the trial: a
-    better estimate in the middle of it would be a jump.
+    ``offsets_ns``: each node's monotonic clock minus the console's. They stay fixed during the trial, because a better
+    estimate within it would cause a jump.
     """
 
     def __init__(self, telemetry: Telemetry, inventory: Inventory, offsets_ns: Mapping[str, int]) -> None:
@@ -44,22 +47,35 @@ class LiveStreams:
         self._begun_ns = 0
         self._base: dict[str, EndCounts] = {}
         self._last: dict[str, EndCounts] = {}
+        self._rows_of: Counter[str] = Counter()
         self._sink_samples: dict[str, list[tuple[int, int]]] = {}
         self._stream_rows: dict[str, list[int | float | None]] = {
-            "seconds": [], "stream": [], "offered_packets": [], "measured_packets": [], "sink_monotonic_ns": []
-        }  # fmt: skip
+            "seconds": [],
+            "stream": [],
+            "offered_packets": [],
+            "measured_packets": [],
+            "sink_monotonic_ns": [],
+        }
         self._interface_rows: dict[str, list[int | float | None]] = {
-            "monotonic_ns": [], "wall_ns": [], "interface": [], **{name: [] for name in STAT_NAMES}
-        }  # fmt: skip
+            "monotonic_ns": [],
+            "wall_ns": [],
+            "interface": [],
+            **{name: [] for name in STAT_NAMES},
+        }
         self.interface_names: list[str] = []
         self._interface_index: dict[tuple[str, str, int], int] = {}
         self.rows_not_kept = 0
 
     def begin(
-        self, stream: Stream, request: DesignPoint, generator: str, places: Sequence[Place] = (), *,
+        self,
+        stream: Stream,
+        request: DesignPoint,
+        generator: str,
+        places: Sequence[CountingPoint] = (),
+        *,
         of_second_guest: bool = False,
-    ) -> None:  # fmt: skip
-        """A stream joins the trial, counted at these ``places``; ``of_second_guest``: it is the second guest's."""
+    ) -> None:
+        """Add a stream, counted at these ``places``; ``of_second_guest``: it is the second guest's."""
         if not self._streams:
             self._telemetry.streams.clear()
         self._streams[stream.name] = stream
@@ -77,19 +93,20 @@ class LiveStreams:
         self._telemetry.revision += 1
 
     def begin_sending(self, at_ns: int) -> None:
-        """All sources begin at this instant of the console's monotonic clock."""
+        """Note the time when all sources begin, by the console's monotonic clock."""
         self._begun_ns = at_ns
         for alignment in self._alignments.values():
             alignment.begin(at_ns)
 
     def add_progress(self, node: str, event: GeneratorProgress) -> None:
-        """A source says how much it has sent."""
+        """Take a source's report of its packets sent so far."""
         for entry in event.streams:
             stream = self._streams.get(entry.stream)
             if stream is None or stream.source.node != node or entry.sent_packets is None:
                 continue
             alignment, offset_ns = self._alignments[stream.name], self._offsets_ns[node]
-            # The sender's own stamp is of its last frame; where that has not moved, nothing was sent until the report.
+            # The sender's own stamp belongs to its last frame; if that has not moved, nothing was sent until the
+            # report.
             counted_ns = event.monotonic_ns if entry.monotonic_ns is None else entry.monotonic_ns
             if not alignment.sent(counted_ns - offset_ns, entry.sent_packets):
                 alignment.sent(event.monotonic_ns - offset_ns, entry.sent_packets)
@@ -97,7 +114,7 @@ class LiveStreams:
         self._telemetry.revision += 1
 
     def finished(self, node: str, results: Iterable[SentStream]) -> None:
-        """A source has finished: its own report is the last of its counts."""
+        """Take the final report of a source as the last of its counts."""
         for result in results:
             stream = self._streams.get(result.stream)
             if stream is None or stream.source.node != node:
@@ -109,7 +126,7 @@ class LiveStreams:
             self._show(stream)
 
     def add_counters(self, node: str, event: CountersSampled) -> None:
-        """A node's counters: kept for the series; those of a sink's NIC also move the live stream."""
+        """Keep a node's counters for the series; those of a sink's NIC also update the live stream."""
         self._keep(node, event)
         for stream in self._streams.values():
             if stream.sink.node == node:
@@ -117,7 +134,7 @@ class LiveStreams:
                 self._show(stream)
 
     def add_times(self, name: str, delays: LiveDelays | None) -> None:
-        """How long a stream's packets took so far, by the sink's kernel."""
+        """Set the delays of a stream's packets so far, as timed by the sink's kernel."""
         live = self._telemetry.streams.get(name)
         if live is not None and not live.final:
             live.delays = delays
@@ -144,11 +161,18 @@ class LiveStreams:
             offered = None if now.sent is None or base.sent is None else round(now.sent - base.sent)
             measured = now.received - base.received
             row = (
-                seconds, list(self._streams).index(stream.name), offered, measured,
+                seconds,
+                list(self._streams).index(stream.name),
+                offered,
+                measured,
                 now.at_ns + self._offsets_ns[stream.sink.node],
-            )  # fmt: skip
-            for column, value in zip(self._stream_rows.values(), row, strict=True):
-                column.append(value)
+            )
+            if self._rows_of[stream.name] < MAX_SERIES_ROWS:
+                self._rows_of[stream.name] += 1
+                for column, value in zip(self._stream_rows.values(), row, strict=True):
+                    column.append(value)
+            else:
+                self.rows_not_kept += 1
             if live.final:
                 continue
             live.offered_packets, live.measured_packets = offered, measured
@@ -184,7 +208,7 @@ class LiveStreams:
                     rows[name].append(values[position] if position < len(values) else None)
 
     def sink_samples(self, name: str) -> list[tuple[int, int]]:
-        """(monotonic ns, received packets) of the sink's NIC of a stream, in order; empty where they were too many."""
+        """(monotonic ns, received packets) of the sink's NIC of a stream, in order; empty if there were too many."""
         samples = self._sink_samples.get(name, [])
         return samples if len(samples) < MAX_SINK_SAMPLES else []
 
@@ -193,7 +217,7 @@ class LiveStreams:
         return Series({"streams": self._stream_rows, "interfaces": self._interface_rows})
 
     def settle(self, record: RunRecord) -> None:
-        """The record is there: its numbers replace the estimates."""
+        """Replace the estimates by the numbers of the record."""
         for stream in (*record.streams, *(record.background.streams if record.background is not None else ())):
             live = self._telemetry.streams.get(stream.name)
             if live is not None:

@@ -1,7 +1,7 @@
-"""The live picture of a testbed: one store of ring buffers that the sampler writes and screens read.
+"""The live state of a testbed: one store of ring buffers that the sampler writes and screens read.
 
-Readers compare ``revision`` and paint when it moved. Samples are never sent as messages: at 100 nodes x 8 interfaces
-and 10 Hz that alone would take a third of a core; an append here costs well under a microsecond.
+Readers compare ``revision`` and repaint when it has changed. Samples are never sent as messages: with 100 nodes, 8
+interfaces each and 10 Hz, that alone would take a third of a core; an append here takes well under a microsecond.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from labconsole.engine.live.events import NodeState
 from labconsole.engine.live.history import CommandHistory
 from labconsole.errors import CounterInconsistency
 from labconsole.measure.counts import CounterSample, decreases, interval_rate, interval_rates
-from labconsole.verdict.way import Place
+from labconsole.verdict.stream_path import CountingPoint
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import CountersSampled
 from labconsole.wire.facts import NodeFacts
@@ -22,10 +22,10 @@ from labconsole.wire.links import NodeLinkState
 from labconsole.wire.processors import ProcessorsSampled
 
 HISTORY = 600
-"""Samples kept per stream: a minute at 10 Hz. Bounded, so that memory stays flat over hours."""
+"""Samples kept per stream: a minute at 10 Hz. Bounded, so that memory use stays constant over hours."""
 
 INTERFACE_HISTORY = 240
-"""Samples kept per interface: there may be a thousand of them, and no sparkline is wider."""
+"""Samples kept per interface: there may be a thousand interfaces, and no sparkline is wider."""
 
 _POSITION = {name: index for index, name in enumerate(STAT_NAMES)}
 _RX_PACKETS, _TX_PACKETS = _POSITION["rx_packets"], _POSITION["tx_packets"]
@@ -33,7 +33,7 @@ _RX_PACKETS, _TX_PACKETS = _POSITION["rx_packets"], _POSITION["tx_packets"]
 
 @dataclass(slots=True)
 class InterfaceLive:
-    """One interface: its last two samples, histories for sparklines. All else is worked out when somebody looks."""
+    """One interface: its last two samples, and histories for sparklines. Everything else is computed on demand."""
 
     node: str
     namespace: str
@@ -46,7 +46,7 @@ class InterfaceLive:
 
     @property
     def label(self) -> str:
-        """The interface's name, with its namespace where it is not the node's own."""
+        """The interface's name, with its namespace unless that is the node's own."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     @property
@@ -68,7 +68,7 @@ class InterfaceLive:
         return ""
 
     def add(self, sample: CounterSample) -> None:
-        """Take a sample, and packet rates over the interval from the one before unless packets then went backwards."""
+        """Add a sample, and the packet rates since the previous one unless a packet counter decreased."""
         previous, self.last = self.last, sample
         if previous is None:
             return
@@ -80,14 +80,14 @@ class InterfaceLive:
             return
         self._previous = previous
         if min(len(old), len(new)) <= _TX_PACKETS:
-            return  # no kernel counts as little; a node may claim to
+            return  # no kernel has so few counters, but a node may claim it
         received, sent = new[_RX_PACKETS] - old[_RX_PACKETS], new[_TX_PACKETS] - old[_TX_PACKETS]
         if received >= 0 and sent >= 0:
             self.rx_pps.append(received * 1e9 / elapsed_ns)
             self.tx_pps.append(sent * 1e9 / elapsed_ns)
 
     def rate(self, name: str) -> float | None:
-        """A statistic's rate in 1/s over the last interval, None where there is none."""
+        """A statistic's rate in 1/s over the last interval, or None without one."""
         before = self.before
         if before is None or self.last is None:
             return None
@@ -98,14 +98,14 @@ class InterfaceLive:
 class FollowedHop:
     """``base``: the sample before any traffic; ``offset_ns``: the node's monotonic clock minus the console's."""
 
-    place: Place
+    place: CountingPoint
     offset_ns: int
     base: CounterSample | None
 
 
 @dataclass(frozen=True, slots=True)
 class LiveDelays:
-    """Quantiles of the one-way delay of every packet so far; None: it would take more packets."""
+    """Quantiles of the one-way delay of all packets so far, or None if too few packets support the quantile."""
 
     p50_ns: int
     p99_ns: int | None
@@ -113,14 +113,15 @@ class LiveDelays:
 
 
 UNSETTLED_S = 1.0
-"""So long the few milliseconds by which two clocks may be off are too large a part of what was sent."""
+"""Within this time, an error of a few milliseconds between two clocks is too large relative to what was sent."""
 
 
 @dataclass(slots=True)
 class StreamLive:
     """One stream of the running or last trial: packets so far and rates, at one instant for both ends.
 
-    ``seconds`` are since sending began; a rate is over the time since the sample before, NaN where it is not known.
+    ``seconds`` count from the start of sending; a rate covers the time since the previous sample, and is NaN if
+    unknown.
     """
 
     name: str
@@ -132,7 +133,7 @@ class StreamLive:
     offered_pps: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
     measured_pps: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
     missing_packets: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY + 1))
-    """At each of these instants, and the one before the first: what had been sent and had not arrived; NaN: unknown."""
+    """Packets sent but not arrived, at each of these instants and the one before the first; NaN if unknown."""
 
     seconds: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
     final: bool = False
@@ -140,17 +141,17 @@ class StreamLive:
 
     generator: str = ""
     of_second_guest: bool = False
-    """The second guest's, which enters no total."""
+    """True for the second guest's stream, which enters no total."""
 
     hops: tuple[FollowedHop, ...] = ()
-    """The counters on its way (hops.py)."""
+    """The counters on its path (hops.py)."""
 
     delays: LiveDelays | None = None
-    """Of every packet so far; None: nobody times them, or the clocks are not shown to agree."""
+    """Delays of all packets so far, or None if they are not timed, or the clocks are not proved to agree."""
 
     @property
     def loss_packets(self) -> int | None:
-        """Offered minus measured; None while it is not known well enough to be shown."""
+        """Offered minus measured, or None until it is precise enough to be shown."""
         if self.offered_packets is None or self.measured_packets is None:
             return None
         if not self.final and (not self.seconds or self.seconds[-1] < UNSETTLED_S):
@@ -159,14 +160,14 @@ class StreamLive:
 
     @property
     def loss_ratio(self) -> float | None:
-        """Lost of offered; None where that is not known or nothing was offered."""
+        """Lost packets relative to offered ones, or None if unknown or nothing was offered."""
         lost = self.loss_packets
         return lost / self.offered_packets if lost is not None and self.offered_packets else None
 
 
 @dataclass(slots=True)
 class NodeLive:
-    """One node: state in words, round trip, clock offset with its bound."""
+    """One node: state and its explanation, round trip, clock offset with its bound."""
 
     name: str
     roles: tuple[str, ...]
@@ -181,26 +182,26 @@ class NodeLive:
     """True while the node samples into its own memory and sends nothing (docs/decisions/0009-quiet-uut.md)."""
 
     processors: ProcessorsSampled | None = None
-    """What its processors were busy with lately; None while that is not known."""
+    """Recent load of its processors, or None if unknown."""
 
     facts: NodeFacts | None = None
-    """What the agent said of the node when it was connected."""
+    """The agent's facts about the node when it was connected."""
 
     history: CommandHistory = field(default_factory=CommandHistory)
-    """What was asked of the node."""
+    """The requests to the node."""
 
     retry_at_s: float | None = None
-    """When it is tried again, by the monotonic clock; None while it is connected or being tried."""
+    """Time of the next attempt by the monotonic clock, or None while it is connected or an attempt is under way."""
 
     def enter(self, state: NodeState, message: str) -> None:
-        """The node is in this state now: where it is not connected, nothing that lives is known."""
+        """Set the state; unless it is connected, forget all live values."""
         self.state, self.message = state, message
         if state is not NodeState.CONNECTED:
             self.round_trip_s = self.clock_offset_ns = self.clock_error_ns = self.processors = None
 
 
 class Telemetry:
-    """Everything live. One writer (the event loop), any number of readers on the same loop."""
+    """All live state. One writer (the event loop), any number of readers on the same loop."""
 
     def __init__(self) -> None:
         self.revision = 0
@@ -210,17 +211,17 @@ class Telemetry:
         self._indexed: dict[str, dict[str, dict[int, InterfaceLive]]] = {}
 
     def mark_quiet(self, node: str, quiet: bool) -> None:
-        """Say whether a node samples into its own memory and sends nothing."""
+        """Note whether a node samples into its own memory and sends nothing."""
         self.nodes[node].quiet = quiet
         self.revision += 1
 
     def set_processors(self, node: str, event: ProcessorsSampled) -> None:
-        """Take what a node's processors were busy with."""
+        """Set the load of a node's processors."""
         self.nodes[node].processors = event
         self.revision += 1
 
     def set_links(self, node: str, links: Iterable[NodeLinkState]) -> None:
-        """Take a node's list of links: new ones appear, vanished ones go."""
+        """Set a node's links: new ones are added, missing ones removed."""
         present = set()
         indexed = self._indexed[node] = {}
         for link in links:
@@ -234,12 +235,12 @@ class Telemetry:
         self.revision += 1
 
     def interface_name(self, node: str, namespace: str, index: int) -> str | None:
-        """Name of the interface with this index, or None while its link is not known yet."""
+        """Name of the interface with this index, or None while its link is unknown."""
         live = self._indexed.get(node, {}).get(namespace, {}).get(index)
         return live.name if live is not None else None
 
     def add_counters(self, node: str, event: CountersSampled) -> None:
-        """Take one checked ``counters`` event of a node."""
+        """Add one checked ``counters`` event of a node."""
         at_ns, indexed = event.monotonic_ns, self._indexed.get(node, {})
         for namespace, rows in event.namespaces.items():
             known = indexed.get(namespace, {})
@@ -251,6 +252,6 @@ class Telemetry:
 
 
 def stat(values: tuple[int, ...], name: str) -> int | None:
-    """One statistic of a sample, or None where the node's kernel is too old to count it."""
+    """One statistic of a sample, or None if the node's kernel is too old to count it."""
     index = _POSITION[name]
     return values[index] if index < len(values) else None

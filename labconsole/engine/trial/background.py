@@ -1,7 +1,7 @@
-"""The background load of one trial: started in the second guest, looked at at both ends of the counted window, ended.
+"""The background load of one trial: started in the second guest, sampled at both ends of the counted window, ended.
 
-What is recorded is what was seen, from inside and from outside, never what was asked for. The second guest's own stream
-is no business of this module: it is sent, captured and counted as any other (trial.py).
+The record contains what was observed, from inside and from outside the guest, never what was requested. The second
+guest's own stream does not belong here: it is sent, captured and counted like any other (trial.py).
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any
 
 from labconsole.contracts.driver import SecondGuest
 from labconsole.contracts.ports import AgentLink
-from labconsole.engine.gather import together
-from labconsole.engine.trial import stress
+from labconsole.engine.concurrent_requests import run_concurrently
+from labconsole.engine.trial import guest_load
+from labconsole.engine.trial.guest_load import ImplausibleAnswer, LoadSample
 from labconsole.engine.trial.second_guest import SecondGuestSetup
-from labconsole.engine.trial.stress import LoadSample, Unbelievable
 from labconsole.errors import CapabilityMissing, NodeError, NodeLost, NodeUnreachable
 from labconsole.model.record.run import Background, Figures
 from labconsole.wire.usage import ProcessUsage, Usage
 
 UP_S = 20.0
-"""How long the workers may take to be there: a guest may be an emulated machine."""
+"""Time for the workers to start; a guest may be an emulated machine."""
 
 DOWN_S = 5.0
 LOOK_S = 0.02
@@ -33,7 +33,7 @@ MIB = 2**20
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """One end of the window: what the guest said, what the UUT said of the guest's processes. None: it did not say."""
+    """One end of the window: the guest's own sample, and the UUT's of the guest's processes, or None if missing."""
 
     at_s: float
     inside: LoadSample | None
@@ -41,7 +41,7 @@ class _Moment:
 
 
 class BackgroundLoad:
-    """Of one trial. ``notes`` go into the trial's: what could not be seen, and why."""
+    """The background load of one trial. ``notes`` are added to the trial's: what could not be observed, and why."""
 
     def __init__(
         self,
@@ -57,72 +57,72 @@ class BackgroundLoad:
         self._kind = setup.kind
         self._leader: int | None = None
         self._workers: list[int] = []
-        self._facts: stress.GuestFacts | None = None
+        self._facts: guest_load.GuestFacts | None = None
         self._begin: _Moment | None = None
         self._end: _Moment | None = None
 
     async def start(self) -> None:
-        """Start the load, if this kind has one, and wait until all of its workers are there, or nobody wants them.
+        """Start the load, if this kind has one; wait until all of its workers run, or until the trial is stopped.
 
-        Raises CapabilityMissing or NodeError naming the guest and what it lacks; then nothing of it is left.
+        Raises CapabilityMissing or NodeError naming the guest and what it lacks; then nothing of the load is left.
         """
-        if self._kind not in stress.ARGUMENTS:
+        if self._kind not in guest_load.ARGUMENTS:
             return
         if self._guest.ask is None:
             raise self._complaint(self._guest.cannot or "no program can be run inside it", missing=True)
-        self._facts = stress.parse_facts(await self._ask(stress.FACTS_LINE))
+        self._facts = guest_load.parse_facts(await self._ask(guest_load.FACTS_LINE))
         self._refuse_too_small()
-        answer = await self._ask(stress.start_line(self._kind))
-        for word, program in ((stress.NO_STRESS, "stress"), (stress.NO_SETSID, "setsid")):
+        answer = await self._ask(guest_load.start_line(self._kind))
+        for word, program in ((guest_load.NO_STRESS, "stress"), (guest_load.NO_SETSID, "setsid")):
             if answer.strip() == word:
                 package = "stress" if program == "stress" else "util-linux"
                 where = self._uut.name if self._guest.same_pids else "it"
                 message = f"does not have {program}: install the package {package} in {where}"
                 raise self._complaint(message, missing=True)
         try:
-            self._leader = stress.parse_started(answer)
+            self._leader = guest_load.parse_started(answer)
             await self._wait_up()
-        except Unbelievable as exc:
+        except ImplausibleAnswer as exc:
             raise self._complaint(str(exc)) from exc
 
     def _refuse_too_small(self) -> None:
-        needed, there = stress.MEMORY_BYTES[self._kind], self._facts.available_bytes if self._facts else None
+        needed, there = guest_load.MEMORY_BYTES[self._kind], self._facts.available_bytes if self._facts else None
         if there is not None and there < needed:
             raise self._complaint(
                 f"has {there // MIB} MiB of memory to spare, and background {self._kind} (stress "
-                f"{stress.ARGUMENTS[self._kind]}) writes to {needed // MIB} MiB: give the guest more"
+                f"{guest_load.ARGUMENTS[self._kind]}) writes to {needed // MIB} MiB: give the guest more"
             )
 
     async def _wait_up(self) -> None:
         assert self._leader is not None
-        wanted = stress.WORKERS[self._kind]
+        wanted = guest_load.WORKERS[self._kind]
         deadline = time.monotonic() + UP_S
         while True:
-            self._workers = stress.parse_found(await self._ask(stress.FIND_LINE), self._leader)
+            self._workers = guest_load.parse_workers(await self._ask(guest_load.FIND_LINE), self._leader)
             if len(self._workers) == wanted or self._stopping():
                 return
             if time.monotonic() > deadline:
-                said = f"{len(self._workers)} of {wanted} processes after {UP_S:g} s"
-                raise self._complaint(f"stress {stress.ARGUMENTS[self._kind]} did not come up: {said}")
+                running = f"{len(self._workers)} of {wanted} processes after {UP_S:g} s"
+                raise self._complaint(f"stress {guest_load.ARGUMENTS[self._kind]} did not come up: {running}")
             await asyncio.sleep(LOOK_S)
 
     async def begin(self) -> None:
-        """The begin of the window."""
+        """Take the sample at the beginning of the window."""
         self._begin = await self._look()
 
     async def end(self) -> None:
-        """The end of the window. What cannot be read is unknown, not an error: traffic was counted all the same."""
+        """Take the sample at the end of the window. Unreadable values are unknown, which is not an error."""
         self._end = await self._look()
 
     async def stop(self) -> None:
-        """End the load and see that it has ended. Safe to call twice, and when it never began. Raises NodeError."""
+        """End the load and wait until it has ended. Safe to call twice or before a start. Raises NodeError."""
         if self._leader is None:
             return
         leader, deadline = self._leader, time.monotonic() + DOWN_S
         while True:
             try:
-                left = stress.parse_left(await self._ask(stress.end_line(leader)), leader)
-            except Unbelievable as exc:
+                left = guest_load.parse_group_members(await self._ask(guest_load.end_line(leader)), leader)
+            except ImplausibleAnswer as exc:
                 raise self._complaint(str(exc)) from exc
             if not left:
                 self._leader = None
@@ -132,19 +132,19 @@ class BackgroundLoad:
             await asyncio.sleep(LOOK_S)
 
     def result(self) -> Background:
-        """What is recorded of it, but for the second guest's own stream."""
+        """The record of the load, without the second guest's own stream."""
         requested: dict[str, int | float] = {}
         achieved: dict[str, int | float | None] = {}
         begin, end = self._begin, self._end
         inside = (begin.inside, end.inside) if begin is not None and end is not None else (None, None)
-        if self._kind in stress.WORKERS:
-            requested = {"workers": stress.WORKERS[self._kind], "demand_ratio": 1.0}
+        if self._kind in guest_load.WORKERS:
+            requested = {"workers": guest_load.WORKERS[self._kind], "demand_ratio": 1.0}
             achieved = dict.fromkeys(requested)
             if inside[0] is not None and inside[1] is not None:
                 page_bytes = self._facts.page_bytes if self._facts is not None else None
-                achieved |= stress.figures(self._kind, inside[0], inside[1], page_bytes)
+                achieved |= guest_load.figures(self._kind, inside[0], inside[1], page_bytes)
         if inside[0] is not None and inside[1] is not None:
-            achieved["steal_ratio"] = stress.steal_ratio(inside[0], inside[1])
+            achieved["steal_ratio"] = guest_load.steal_ratio(inside[0], inside[1])
         achieved |= self._outside()
         if begin is not None and end is not None:
             achieved["window_s"] = end.at_s - begin.at_s
@@ -160,7 +160,7 @@ class BackgroundLoad:
         )
 
     def _outside(self) -> dict[str, int | float | None]:
-        """The UUT's view: what the guest's processes had of the processor and how long they waited for it."""
+        """The UUT's view: processor time of the guest's processes, and their time waiting for a processor."""
         first, last = (moment.outside if moment is not None else None for moment in (self._begin, self._end))
         if first is None or last is None:
             return {}
@@ -180,9 +180,9 @@ class BackgroundLoad:
             if self._guest.ask is None:
                 return
             try:
-                answer = await self._ask(stress.sample_line(self._workers))
-                inside.append(stress.parse_sample(answer, self._workers))
-            except Unbelievable as exc:
+                answer = await self._ask(guest_load.sample_line(self._workers))
+                inside.append(guest_load.parse_sample(answer, self._workers))
+            except ImplausibleAnswer as exc:
                 self._note(str(exc))
 
         async def ask_outside() -> None:
@@ -196,12 +196,12 @@ class BackgroundLoad:
             try:
                 await work
             except (NodeLost, NodeUnreachable):
-                return  # the trial hears of that by itself
+                return  # the trial learns that by itself
             except NodeError as exc:
                 self._note(exc.message)
 
         at_s = time.monotonic()
-        await together([noted(ask_inside()), noted(ask_outside())])
+        await run_concurrently([noted(ask_inside()), noted(ask_outside())])
         return _Moment(at_s, inside[0] if inside else None, outside[0] if outside else None)
 
     async def _ask(self, line: str) -> str:

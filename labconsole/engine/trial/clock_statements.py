@@ -1,11 +1,11 @@
-"""What is stated of nodes' clocks: declared in hosts.yaml, or asked of the program that keeps a node's clock."""
+"""Statements on nodes' clocks: declared in hosts.yaml, or read from the program that keeps a node's clock."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from labconsole.contracts.ports import AgentLink
-from labconsole.engine.gather import together
+from labconsole.engine.concurrent_requests import run_concurrently
 from labconsole.errors import NodeError
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.clocks import ClockStatement
@@ -16,8 +16,8 @@ TIMEOUT_S = 10.0
 Statements = dict[str, ClockStatement]
 
 
-async def stated_clocks(inventory: Inventory, links: Mapping[str, AgentLink]) -> Statements:
-    """Of those of these nodes of which hosts.yaml has anything stated. A node that does not tell ends nothing."""
+async def read_clock_statements(inventory: Inventory, links: Mapping[str, AgentLink]) -> Statements:
+    """Statements on clocks that hosts.yaml declares or names a keeper for. A missing answer ends nothing."""
     found: Statements = {}
 
     async def ask(name: str) -> None:
@@ -26,24 +26,24 @@ async def stated_clocks(inventory: Inventory, links: Mapping[str, AgentLink]) ->
             found[name] = ClockStatement(by="declared", error_ns=node.clock_error_ns)
         elif node.clock_keeper is not None:
             try:
-                told = await links[name].ask(ReadClockKeeper(keeper=node.clock_keeper), timeout_s=TIMEOUT_S)
+                reply = await links[name].ask(ReadClockKeeper(keeper=node.clock_keeper), timeout_s=TIMEOUT_S)
             except NodeError as exc:
                 found[name] = ClockStatement(by=node.clock_keeper, refused=exc.message)
             else:
                 found[name] = ClockStatement(
                     by=node.clock_keeper,
-                    error_ns=told.error_ns,
-                    reference=told.reference,
-                    is_reference=told.is_reference,
+                    error_ns=reply.error_ns,
+                    reference=reply.reference,
+                    is_reference=reply.is_reference,
                 )
 
-    await together(ask(name) for name in links)
+    await run_concurrently(ask(name) for name in links)
     return found
 
 
 def worse(before: Statements, after: Statements) -> Statements:
-    """What was stated before and after a trial, as one: nothing where one is missing or the reference changed."""
-    return {name: _worse(said, after.get(name)) for name, said in before.items()}
+    """The statements before and after a trial combined: none if one is missing or the reference changed."""
+    return {name: _worse(statement, after.get(name)) for name, statement in before.items()}
 
 
 def _worse(before: ClockStatement, after: ClockStatement | None) -> ClockStatement:
@@ -55,4 +55,4 @@ def _worse(before: ClockStatement, after: ClockStatement | None) -> ClockStateme
     if after.reference != before.reference:
         changed = f"{before.by} followed {before.reference} before the trial and {after.reference} after it"
         return ClockStatement(by=before.by, refused=changed)
-    return max(before, after, key=lambda said: said.error_ns or 0)
+    return max(before, after, key=lambda statement: statement.error_ns or 0)

@@ -1,13 +1,13 @@
-"""Does the platform forward yet? Proved with frames that come out at each sink, never with a sleep.
+"""Does the platform forward yet? Proved by frames that arrive at each sink, never by a sleep.
 
-These are RFC 2544's learning frames too (section 23 b): after them, bridges and neighbours know the way.
+They also serve as RFC 2544's learning frames (section 23 b): afterwards, bridges and neighbour tables know the path.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from labconsole.contracts.driver import Prepared
@@ -18,7 +18,7 @@ from labconsole.model.design_point import MIN_PKT_SIZE_BYTES
 from labconsole.model.generator import generator_options
 from labconsole.model.generator_names import BUILT_IN
 from labconsole.model.inventory import Inventory, Stream
-from labconsole.verdict.observed import parse_snapshot
+from labconsole.verdict.observations import parse_snapshot
 from labconsole.wire.counters import ReadCounters
 from labconsole.wire.generator import CloseGenerator, PrepareGenerator, StartGenerator, WaitForGenerator
 from labconsole.wire.stream_spec import StreamSpec
@@ -31,15 +31,19 @@ LIMIT_S = 15.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForwardingProof:
-    """What it took until the platform forwarded: part of the record, because these packets crossed the UUT too."""
+    """The effort until the platform forwarded. Recorded, because these packets crossed the UUT too."""
 
     duration_s: float
     sent_packets: int
     received_packets: int
 
     def to_json(self) -> dict[str, Any]:
-        """As plain data."""
-        return asdict(self)
+        """The proof as plain data."""
+        return {
+            "duration_s": self.duration_s,
+            "sent_packets": self.sent_packets,
+            "received_packets": self.received_packets,
+        }
 
 
 async def wait_forwarding(
@@ -52,10 +56,11 @@ async def wait_forwarding(
     stopping: Callable[[], bool],
     apart: bool = False,
 ) -> ForwardingProof:
-    """Send a few frames per stream until every sink has received some. ``apart``: by other UDP ports than the streams',
-    so that who counts these already does not count them.
+    """Send a few frames per stream until every sink has received some.
 
-    Raises NodeError naming the streams whose frames never came through, Aborted once ``stopping`` says so.
+    ``apart``: use other UDP ports than the streams', so that witnesses that count already do not count these frames.
+
+    Raises NodeError naming the streams whose frames never came through, and Aborted once ``stopping`` returns True.
     """
     loop = asyncio.get_running_loop()
     begun = loop.time()
@@ -81,13 +86,13 @@ async def wait_forwarding(
                 "check cabling, the stream's interfaces in hosts.yaml and the UUT's firewall",
                 operation="learning",
             )
-    last = await _standing(links, streams)
+    last = await _read_steady_counters(links, streams)
     received = sum(last[s.name] - first[s.name] for s in streams)
     return ForwardingProof(duration_s=loop.time() - begun, sent_packets=sent_packets, received_packets=received)
 
 
-async def _standing(links: dict[str, AgentLink], streams: Sequence[Stream]) -> dict[str, int]:
-    """The sinks' counters once two reads in a row agree."""
+async def _read_steady_counters(links: dict[str, AgentLink], streams: Sequence[Stream]) -> dict[str, int]:
+    """The sinks' counters, once two readings in a row agree."""
     before = await _received(links, streams)
     while True:
         await asyncio.sleep(0.01)
@@ -98,7 +103,7 @@ async def _standing(links: dict[str, AgentLink], streams: Sequence[Stream]) -> d
 
 
 async def _received(links: dict[str, AgentLink], streams: Sequence[Stream]) -> dict[str, int]:
-    """Packets each stream's sink NIC has received."""
+    """Packets received by each stream's sink NIC."""
     counts: dict[str, int] = {}
     for node in dict.fromkeys(stream.sink.node for stream in streams):
         snapshot = parse_snapshot(await links[node].ask(ReadCounters(), timeout_s=10))
@@ -122,9 +127,9 @@ async def send_few(
     frames: int = LEARNING_FRAMES,
     apart: bool = False,
 ) -> int:
-    """Send a few frames of each of these streams, all of one source; returns how many were sent.
+    """Send a few frames of each of these streams, all of one source; return how many were sent.
 
-    Raises NodeError with the words of a plug-in's generator that failed: cabling is not to be blamed for it.
+    If a plug-in's generator failed, raises NodeError with its message, so that cabling is not blamed.
     """
     first = len(inventory.streams) if apart else 0
     specs = [

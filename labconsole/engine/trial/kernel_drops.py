@@ -1,6 +1,6 @@
-"""Having the unit under test's kernel, and its host's, say where and why it drops test packets while a trial counts.
+"""Makes the kernels of the unit under test and its host report where and why they drop test packets during a trial.
 
-Nothing of it is needed to count packets: a kernel that does not say it does not end a trial, and its word why is kept.
+Counting packets does not depend on it: a kernel that cannot report does not end a trial, and its reason is recorded.
 """
 
 from __future__ import annotations
@@ -9,23 +9,23 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
 from labconsole.contracts.ports import AgentLink
-from labconsole.engine.gather import together
-from labconsole.engine.trial.kernel_asking import TIMEOUT_S, begin, refusal
+from labconsole.engine.concurrent_requests import run_concurrently
+from labconsole.engine.trial.kernel_probes import TIMEOUT_S, begin_probe, parse_refusal
 from labconsole.errors import NodeError, NodeLost, NodeUnreachable
 from labconsole.model.inventory import DropReasons, Inventory
-from labconsole.verdict.observed import KernelWitness, TrialObservations
+from labconsole.verdict.observations import KernelWitness, TrialObservations
 from labconsole.wire.kernel_drops import GuestInside, StartKernelDrops, StopKernelDrops
 
 BUDGET_RATIO = 0.01
-"""Of one processor for the time of the traffic, what counting may take where it was not asked for."""
+"""Share of one processor, during traffic, that the drop counting may use if it was not requested explicitly."""
 
 LOOKS = 150
 SHORTEST_LOOK_S, LONGEST_LOOK_S = 0.01, 0.25
-"""How often in a trial it is looked what counting took."""
+"""Number of checks of the counting's processor use per trial."""
 
 
 class KernelDropWatch:
-    """The counting of one trial, on the unit under test and its host; what it found is in ``seen`` afterwards."""
+    """Drop counting of one trial, on the unit under test and its host; afterwards the results are in ``seen``."""
 
     def __init__(
         self,
@@ -44,13 +44,13 @@ class KernelDropWatch:
         self._counting: list[tuple[AgentLink, KernelWitness]] = []
 
     async def start(self) -> None:
-        """Begin to count: before the counters are read the first time."""
+        """Start counting, before the counters are read for the first time."""
         if self._wanted == "off":
             return
         budget_ns = round(BUDGET_RATIO * self._duration_s * 1e9) if self._wanted == "auto" else None
         uut, host = self._inventory.uut, self._inventory.host
         self._seen.kernel = KernelWitness(asked=self._wanted, budget_ns=budget_ns)
-        # Also when an answer comes late or nobody waits for it any more: stop ends it.
+        # Set first, so that stop ends it even if an answer comes too late or is no longer awaited.
         self._counting = [(self._links[uut], self._seen.kernel)]
         if host is not None:
             carries = self._inventory.nodes[host].carries or {}
@@ -58,30 +58,30 @@ class KernelDropWatch:
             self._seen.host_kernel = below
             self._counting.append((self._links[host], below))
         if self._inside is not None:
-            with suppress(NodeError):  # without them it is asked of the node's own namespaces
+            with suppress(NodeError):  # without them only the node's own namespaces are covered
                 found = await self._inside(self._links[uut])
                 self._guests = [GuestInside(name=name, pid=pid) for name, pid in found.items()]
-        await together([self._begin(*each) for each in self._counting])
+        await run_concurrently([self._begin(*each) for each in self._counting])
 
     async def _begin(self, link: AgentLink, witness: KernelWitness) -> None:
         look_s = min(max(self._duration_s / LOOKS, SHORTEST_LOOK_S), LONGEST_LOOK_S)
-        asked = StartKernelDrops(
+        request = StartKernelDrops(
             sinks=self._sinks,
             budget_ns=witness.budget_ns,
             look_every_s=look_s,
             guests=self._guests if witness.host is None else [],
         )
         try:
-            witness.started = await begin(link, asked, StopKernelDrops())
+            witness.started = await begin_probe(link, request, StopKernelDrops())
         except (NodeLost, NodeUnreachable):
-            return  # the trial hears of that by itself
+            return  # the trial learns that by itself
         except NodeError as exc:
             self._counting.remove((link, witness))
-            witness.refused = refusal(exc)
+            witness.refused = parse_refusal(exc)
 
     async def stop(self) -> None:
-        """Take what was counted: after the counters were read the last time. Safe to call twice."""
-        await together([self._end(*each) for each in self._counting])
+        """Collect the counts, after the counters were read for the last time. Safe to call twice."""
+        await run_concurrently([self._end(*each) for each in self._counting])
 
     async def _end(self, link: AgentLink, witness: KernelWitness) -> None:
         try:
@@ -90,5 +90,5 @@ class KernelDropWatch:
             return
         except NodeError as exc:
             if witness.started is not None:
-                witness.refused = refusal(exc)
+                witness.refused = parse_refusal(exc)
         self._counting.remove((link, witness))

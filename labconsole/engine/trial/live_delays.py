@@ -1,4 +1,4 @@
-"""How long a stream's packets took so far, for whoever looks on while a trial runs. Pure."""
+"""Delays of a stream's packets so far, for display while a trial runs. Pure."""
 
 from __future__ import annotations
 
@@ -11,22 +11,25 @@ from labconsole.measure.clocks import agreement
 from labconsole.measure.packet_times import CLOCK_SET_NS
 from labconsole.measure.time_histogram import TimeHistogram
 from labconsole.measure.timing import one_way_doubt
-from labconsole.verdict.observed import StreamObservations
+from labconsole.verdict.observations import StreamObservations
 from labconsole.wire.packet_times import DelaysSoFar
 
 
 def live_delays(
-    seen: StreamObservations, flow: Flow, told: DelaysSoFar, clock_moved_ns: int, nodes: Mapping[str, Any]
+    seen: StreamObservations, flow: Flow, so_far: DelaysSoFar, clock_moved_ns: int, nodes: Mapping[str, Any]
 ) -> LiveDelays | None:
-    """None without packets, and where the clocks are not shown to agree well enough. ``nodes``: what each says of
-    itself and how its clocks stand to ours.
+    """The delays, or None without packets or if the clocks are not proved to agree well enough.
+
+    ``nodes``: each node's facts, and its clocks' relation to ours.
     """
-    if not told.delay or told.negative_packets or abs(clock_moved_ns) > CLOCK_SET_NS:
+    if not so_far.delay or so_far.negative_packets or abs(clock_moved_ns) > CLOCK_SET_NS:
         return None
     ends = flow.stream.source.node, flow.stream.sink.node
     clocks_ns = agreement(ends, nodes.get(ends[0]), nodes.get(ends[1])).bound_ns
     paced = seen.prepared is not None and seen.prepared.generator == "pktgen"
-    delays = TimeHistogram.of(told.delay)
+    delays = TimeHistogram.of(so_far.delay)
     median_ns = delays.quantile_ns(0.5)
     _, doubt = one_way_doubt(clocks_ns, flow.request.delay_ns if paced else 0, median_ns)
-    return None if doubt is not None else LiveDelays(median_ns, delays.told_ns(0.99), delays.quantile_ns(1))
+    return (
+        None if doubt is not None else LiveDelays(median_ns, delays.supported_quantile_ns(0.99), delays.quantile_ns(1))
+    )

@@ -1,7 +1,7 @@
-"""The platform that stands on the UUT: set up for the first trial that needs it, kept for the next, then undone.
+"""The platform on the UUT: set up for the first trial that needs it, kept for the next ones, then undone.
 
-Every setting-up has an id of its own, which the records of its trials carry: trials of one set-up share what that one
-boot of a guest happened to be, so that they are no replicates of each other (Kalibera and Jones, ISMM 2013).
+Every set-up has an id, which the records of its trials contain: trials of one set-up share the peculiarities of one
+boot of a guest, so they are not replicates of each other (Kalibera and Jones, ISMM 2013).
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from datetime import UTC, datetime
 
 from labconsole.contracts.driver import Driver, DriverFor, Prepared
 from labconsole.contracts.ports import AgentLink
+from labconsole.engine.deferred_cleanup import DeferredCleanup
 from labconsole.engine.links import LinkPool
 from labconsole.engine.live.events import Event, Phase, PhaseChanged
 from labconsole.engine.live.telemetry import Telemetry
-from labconsole.engine.owed import OwedRestores
 from labconsole.engine.trial.forwarding_proof import ForwardingProof, wait_forwarding
 from labconsole.engine.trial.second_guest import SecondGuestSetup
-from labconsole.engine.trial.stream_wiring import wiring_of
+from labconsole.engine.trial.stream_wiring import find_wiring
 from labconsole.errors import NodeError, NodeLost
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.identity import new_run_id, utc_now
@@ -28,26 +28,33 @@ from labconsole.model.record.run import RunRecord, SetUp
 
 BREAKING = frozenset(
     {
-        "aborted", "link_lost", "lease_taken", "failed", "interface_gone", "carrier_changed", "mtu_changed",
-        "counter_decreased", "guest_changed",
+        "aborted",
+        "link_lost",
+        "lease_taken",
+        "failed",
+        "interface_gone",
+        "carrier_changed",
+        "mtu_changed",
+        "counter_decreased",
+        "guest_changed",
     }
-)  # fmt: skip
-"""Reasons after which what stands is not trusted: it was interrupted, or is not what was set up.
+)
+"""Reasons after which the current set-up is not trusted: it was interrupted, or is not what was set up.
 
-The first four end a trial before its time, and nobody knows in which state; the others say that a guest, an interface
-or its settings changed beneath the trial.
+The first four end a trial early, in an unknown state; the others mean that a guest, an interface or its settings
+changed during the trial.
 """
 
 
-def breaks(record: RunRecord) -> bool:
-    """Whether a trial ended so that the platform has to be set up anew."""
+def has_broken_platform(record: RunRecord) -> bool:
+    """Whether a trial ended in a way that requires setting the platform up again."""
     return record.verdict.status == "invalid" and any(each.code in BREAKING for each in record.verdict.reasons)
 
 
 class UutPlatform:
-    """``forwarding_proof`` is what it took until the platform that stands forwarded; None before one does.
+    """``forwarding_proof``: the effort until the current platform forwarded, or None before one is set up.
 
-    ``set_up``: which setting-up stands, and how many trials were begun in it; None while none does.
+    ``set_up``: the current set-up and the number of trials begun in it, or None without one.
     """
 
     def __init__(
@@ -64,8 +71,8 @@ class UutPlatform:
         self.set_up: SetUp | None = None
         self.inventory, self._telemetry, self._pool = inventory, telemetry, pool
         self._driver_for, self._emit, self._stopping = driver_for, emit, stopping
-        self._stands: tuple[SetUpKey, Prepared, Driver] | None = None
-        self._owed = OwedRestores(inventory, pool, emit)
+        self._current: tuple[SetUpKey, Prepared, Driver] | None = None
+        self._owed = DeferredCleanup(inventory, pool, emit)
 
     async def require(
         self,
@@ -75,24 +82,24 @@ class UutPlatform:
         *,
         second_guest: SecondGuestSetup | None = None,
     ) -> Prepared:
-        """Set the platform up for all streams whose nodes are connected, unless it stands already.
+        """Set the platform up for all streams whose nodes are connected, unless it is up already.
 
-        ``second_guest``: with one, which gets its own stream, where one is free, and none of the others.
+        ``second_guest``: set it up, too; it gets its own stream, if one is free, and no other.
         """
         wanted = {stream.name for stream in self.inventory.streams[: request.sources]}
         own = second_guest.stream if second_guest is not None else None
         key = SetUpKey(request.platform, second_guest is not None, own.name if own is not None else None)
-        if self._stands is not None:
-            stood, prepared, _ = self._stands
-            if stood == key and wanted <= set(prepared.paths):
+        if self._current is not None:
+            current, prepared, _ = self._current
+            if current == key and wanted <= set(prepared.paths):
                 return prepared
         await self.restore()
         begun, started_at = time.monotonic(), utc_now()
         driver = self._driver_for(request.platform, self.inventory)
-        # As they are now: one that is lost meanwhile answers with NodeLost, where a name that is gone would be a bug.
+        # A copy: a node that is lost meanwhile answers with NodeLost, while a missing name would be a bug.
         there = dict(self._pool.links)
         streams = [s for s in self.inventory.streams if s.source.node in there and s.sink.node in there]
-        wirings = {s: wiring_of(s, self.inventory, self._telemetry) for s in streams}
+        wirings = {s: find_wiring(s, self.inventory, self._telemetry) for s in streams}
         first, uut = [wiring for s, wiring in wirings.items() if s != own], links[self.inventory.uut]
         try:
             if second_guest is None:
@@ -100,9 +107,9 @@ class UutPlatform:
             else:
                 prepared = await driver.prepare(uut, first, second=[wirings[s] for s in streams if s == own])
         except NodeLost:
-            self._owed.owe(driver)
+            self._owed.defer(driver)
             raise
-        self._stands = (key, prepared, driver)
+        self._current = (key, prepared, driver)
         if second_guest is not None and prepared.second is None:
             await self.restore()
             raise NodeError(uut.name, f"platform {request.platform} was set up without its second guest")
@@ -125,21 +132,21 @@ class UutPlatform:
         return prepared
 
     def begin_trial(self) -> SetUp:
-        """Count one more trial in what stands."""
+        """Count one more trial in the current set-up."""
         assert self.set_up is not None
         self.set_up = self.set_up.model_copy(update={"trial": self.set_up.trial + 1})
         return self.set_up
 
     async def restore(self) -> None:
-        """Undo what stands, if anything does, and what was left when the UUT was lost, if it is back."""
+        """Undo the current set-up, if any, and the clean-up that a lost UUT left, if it is back."""
         self.set_up = None
-        stood = [] if self._stands is None else [self._stands[2]]
-        self._stands = None
-        await self._owed.settle(*stood)
+        drivers = [] if self._current is None else [self._current[2]]
+        self._current = None
+        await self._owed.settle(*drivers)
 
     def forget(self) -> None:
-        """The UUT's agent is gone, and has undone what was its own to undo."""
+        """The UUT's agent is gone, and has undone its own changes."""
         self.set_up = None
-        if self._stands is not None:
-            self._owed.owe(self._stands[2])
-            self._stands = None
+        if self._current is not None:
+            self._owed.defer(self._current[2])
+            self._current = None

@@ -1,19 +1,20 @@
-"""Having the unit under test tell what its processors did while a trial's traffic ran: in trials for telemetry only."""
+"""Makes the unit under test report the work of its processors during a trial's traffic, in telemetry trials only."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from labconsole.contracts.ports import AgentLink
-from labconsole.engine.trial.kernel_asking import TIMEOUT_S, refusal
+from labconsole.engine.trial.kernel_probes import TIMEOUT_S, parse_refusal
 from labconsole.errors import NodeError, NodeLost, NodeUnreachable
-from labconsole.verdict.observed import TrialObservations, WorkWitness
+from labconsole.verdict.observations import TrialObservations, WorkWitness
 from labconsole.wire.processor_work import BeginProcessorWork, EndProcessorWork
 
 
 class ProcessorWatch:
-    """Of one trial, on the unit under test; what it found is in ``seen.work``. Nothing of it is needed to count
-    packets: a node that cannot say it does not end a trial, and its word why is kept.
+    """Records the processors' work in one trial on the unit under test; the result is in ``seen.work``.
+
+    Counting packets does not depend on it: a node that cannot report does not end a trial, and its reason is recorded.
     """
 
     def __init__(
@@ -23,7 +24,7 @@ class ProcessorWatch:
         self._open = False
 
     async def begin(self) -> None:
-        """Right before traffic."""
+        """Start, right before traffic."""
         if not self._wanted:
             return
         self._seen.work = witness = WorkWitness(self._node)
@@ -31,12 +32,12 @@ class ProcessorWatch:
             await self._link.ask(BeginProcessorWork(interfaces=self._ports), timeout_s=TIMEOUT_S)
             self._open = True
         except (NodeLost, NodeUnreachable):
-            return  # the trial hears of that by itself
+            return  # the trial learns that by itself
         except NodeError as exc:
-            witness.refused = refusal(exc)
+            witness.refused = parse_refusal(exc)
 
     async def end(self) -> None:
-        """Right after traffic."""
+        """Stop, right after traffic."""
         witness = self._seen.work
         if witness is None or not self._open:
             return
@@ -46,4 +47,4 @@ class ProcessorWatch:
         except (NodeLost, NodeUnreachable):
             return
         except NodeError as exc:
-            witness.refused = refusal(exc)
+            witness.refused = parse_refusal(exc)

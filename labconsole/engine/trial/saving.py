@@ -1,4 +1,4 @@
-"""What is kept of a trial besides what it saw: its surroundings in the record, its time series in the store."""
+"""Saves a trial: its environment in the record, its time series in the store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def environment(
     forwarding_proof: ForwardingProof | None,
     live: LiveStreams,
 ) -> Environment:
-    """Facts and clock of each node of the trial, how the platform learned, what the series hold."""
+    """Facts and clocks of the trial's nodes, the learning phase, and the contents of the series."""
     return {
         "nodes": node_facts(links, facts, stated),
         "learning": forwarding_proof.to_json() if forwarding_proof is not None else None,
@@ -36,22 +36,22 @@ def environment(
 def node_facts(
     links: Mapping[str, AgentLink], facts: Mapping[str, NodeFacts], stated: Mapping[str, ClockStatement] | None = None
 ) -> Environment:
-    """Of each node what it says of itself, how its clocks stand to ours, and what is ``stated`` of them."""
-    said = {name: {STATED: each.model_dump()} for name, each in (stated or {}).items()}
+    """Each node's facts, its clocks' relation to ours, and the statements ``stated`` about them."""
+    statements = {name: {STATED: each.model_dump()} for name, each in (stated or {}).items()}
     return {
         name: {
             "facts": facts[name].to_wire() if name in facts else {},
             "round_trip_s": link.round_trip_s,
             "clock_offset_ns": link.clock_offset_ns,
             "clock_error_ns": link.clock_error_ns,
-            **said.get(name, {}),
+            **statements.get(name, {}),
         }
         for name, link in links.items()
     }
 
 
 async def save(store: RunSink, record: RunRecord, live: LiveStreams, emit: Callable[[Event], None]) -> None:
-    """Store the run. A store that refuses is told, and the record still reaches every listener; raises StoreError."""
+    """Store the run. If the store refuses, report it, still pass the record to every listener, and raise StoreError."""
     try:
         await asyncio.to_thread(store.save, record, live.series())
     except StoreError as exc:

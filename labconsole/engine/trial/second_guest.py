@@ -1,7 +1,7 @@
-"""What stands beside the guest under test in one trial, decided before anything is changed.
+"""The second guest of one trial, determined before anything is changed.
 
-A platform says by itself which background it cannot have. A load that forwards is a share of what this platform was
-measured to forward with an idle second guest, so that must have been measured first.
+A platform's driver says which backgrounds it cannot provide. A forwarding load is a share of the maximum that this
+platform forwarded next to an idle second guest, so that maximum must have been measured first.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from labconsole.contracts.driver import Driver, DriverFor
 from labconsole.contracts.ports import RunSink, StoredMaximum
-from labconsole.errors import ConfigError, LackingHere
+from labconsole.errors import ConfigError, MissingOnTestbed
 from labconsole.model.design_point import BACKGROUND_FRAME_BYTES, BACKGROUNDS, FORWARDING_SHARES, DesignPoint
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.plan.blocks import REFERENCE_SOURCES
@@ -21,9 +21,10 @@ from labconsole.units import format_rate_bps
 
 @dataclass(frozen=True, slots=True)
 class SecondGuestSetup:
-    """``stream``: the second guest's, None where none is free. ``request``: what is sent through it, None: nothing.
+    """The set-up of a second guest.
 
-    ``offered_pps``: the rate that the request stands for, before a generator's delay is a whole number.
+    ``stream``: its stream, or None if none is free. ``request``: what is sent through the stream, or None.
+    ``offered_pps``: the rate of the request, before a generator's delay is rounded to a whole number.
     """
 
     kind: str
@@ -34,20 +35,20 @@ class SecondGuestSetup:
 
 
 def refusal(driver: Driver, platform: str, background: str) -> str | None:
-    """Why a platform cannot have this background, in one sentence; None: it can. Asks nobody."""
+    """Why a platform cannot provide this background, in one sentence, or None if it can. Sends no request."""
     if background == "none":
         return None
-    said = getattr(driver, "refusal", None)  # a driver from elsewhere may know nothing of second guests
-    return f"platform {platform} has no second guest" if said is None else said(background)
+    driver_refusal = getattr(driver, "refusal", None)  # a plug-in driver may know nothing of second guests
+    return f"platform {platform} has no second guest" if driver_refusal is None else driver_refusal(background)
 
 
 def check_background(request: DesignPoint, inventory: Inventory, driver_for: DriverFor, *, where: str = "") -> None:
-    """Refuse a background that the platform cannot have. Raises ConfigError with those that it can."""
+    """Refuse a background that the platform cannot provide. Raises ConfigError naming those that it can."""
     driver = driver_for(request.platform, inventory)
     sentence = refusal(driver, request.platform, request.background)
     if sentence is not None:
         can = [kind for kind in BACKGROUNDS if refusal(driver, request.platform, kind) is None]
-        raise LackingHere(
+        raise MissingOnTestbed(
             f"is not available on platform {request.platform}: {sentence}",
             need=f"a platform {request.platform} that can have the load {request.background}",
             key=f"{where}background",
@@ -63,9 +64,9 @@ async def second_guest_setup(
     store: RunSink,
     reference: StoredMaximum | None = None,
 ) -> SecondGuestSetup | None:
-    """What the request asks to have beside the guest; None: nothing. Raises ConfigError, StoreError.
+    """The requested second guest, or None. Raises ConfigError, StoreError.
 
-    ``reference``: the maximum that a plan's pilot fixed; None: the newest that is stored.
+    ``reference``: the maximum fixed by a plan's pilot, or None for the newest stored one.
     """
     check_background(request, inventory, driver_for)
     if request.background == "none":
@@ -81,7 +82,7 @@ async def second_guest_setup(
 
 
 def forwarding(request: DesignPoint, stream: Stream, found: StoredMaximum) -> SecondGuestSetup:
-    """The second guest's stream at its share of the maximum that was found. Raises ConfigError."""
+    """A second guest whose stream carries its share of the maximum. Raises ConfigError."""
     share = FORWARDING_SHARES[request.background]
     offered_pps = share * found.measured_pps
     frame = replace(request.frame, bytes=BACKGROUND_FRAME_BYTES)
@@ -92,7 +93,7 @@ def forwarding(request: DesignPoint, stream: Stream, found: StoredMaximum) -> Se
             key="background",
             value=request.background,
         )
-    asked = replace(request, frame=frame, sources=1, target=target_bps)
+    second_request = replace(request, frame=frame, sources=1, target=target_bps)
     reference = {
         "share_ratio": share,
         "measured_pps": found.measured_pps,
@@ -103,11 +104,11 @@ def forwarding(request: DesignPoint, stream: Stream, found: StoredMaximum) -> Se
         "frame_size_bytes": BACKGROUND_FRAME_BYTES,
         "sources": REFERENCE_SOURCES,
     }
-    return SecondGuestSetup(request.background, stream, asked, offered_pps, reference)
+    return SecondGuestSetup(request.background, stream, second_request, offered_pps, reference)
 
 
 def find_reference(request: DesignPoint, inventory: Inventory, store: RunSink) -> StoredMaximum | None:
-    """The stored maximum that a forwarding load is a share of. Blocking."""
+    """The stored maximum that defines a forwarding load, or None. Blocking."""
     return store.maximum(
         platform=request.platform,
         testbed_fingerprint=inventory.fingerprint(),
@@ -118,7 +119,7 @@ def find_reference(request: DesignPoint, inventory: Inventory, store: RunSink) -
 
 
 def check_reference(request: DesignPoint, inventory: Inventory, store: RunSink) -> None:
-    """Refuse a load that is a share of what was not measured yet, or too much for its link. Blocking.
+    """Refuse a load defined by a maximum that is not stored, or too high for its link. Blocking.
 
     Raises ConfigError, StoreError.
     """
@@ -131,7 +132,7 @@ def check_reference(request: DesignPoint, inventory: Inventory, store: RunSink) 
 
 
 def missing_reference(request: DesignPoint) -> ConfigError:
-    """What to run first."""
+    """The error for a missing maximum, with the command to run first."""
     others = ", ".join(kind for kind in BACKGROUNDS if kind not in FORWARDING_SHARES)
     return ConfigError(
         f"needs a stored maximum of platform {request.platform} with an idle second guest",
@@ -151,7 +152,7 @@ def reference_command(request: DesignPoint) -> str:
 
 
 def is_reference(request: DesignPoint, of: DesignPoint) -> bool:
-    """Whether a run of ``request`` says what the forwarding load of ``of`` is a share of."""
+    """Whether a run of ``request`` measures the maximum that defines the forwarding load of ``of``."""
     return (
         request.platform == of.platform
         and request.background == "idle"

@@ -1,4 +1,4 @@
-"""What generators and captures are told about a stream. Pure: design points in, requests to agents out."""
+"""Requests to generators and captures for a stream. Pure: design points in, requests to agents out."""
 
 from __future__ import annotations
 
@@ -20,45 +20,45 @@ SNAP_BYTES = 64
 """Ethernet, IPv4, UDP and pktgen's 16 bytes are 58; a multiple of four keeps counting fast."""
 
 CEILING_PPS = {"afpacket": 3_000_000, "pktgen": 20_000_000}
-"""More than one thread of either generator has been seen to send. Only for the room that a capture may need."""
+"""More than one thread of either generator has ever sent. Only used for the space that a capture may need."""
 
 COUNT_SLACK_RATIO = 0.02
 COUNT_SLACK_S = 0.05
-"""How much longer than asked a generator may take to send its count before it is stopped by time."""
+"""Tolerance for a generator to send its count, relative and absolute, before it is stopped by time."""
 
 MAX_COUNT = 4_000_000_000
 
 
 TIMED_BY: dict[PacketTiming, str] = {"on": SOCKET_FILTER, "xdp-generic": GENERIC_XDP, "xdp-native": NATIVE_XDP}
-"""By what a sink's kernel times packets; off: by nothing."""
+"""The timing method of a sink's kernel by setting; off has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialSettings:
-    """What the testbed's defaults or a plan say about how to take a trial."""
+    """The settings for taking a trial, from the testbed's defaults or a plan."""
 
     drain_s: float
     sample_interval_s: float
     capture_buffer_kib: int
     capture_directories: dict[str, str | None] = field(default_factory=dict)
     nic_stamps: frozenset[str] = frozenset()
-    """Sinks whose NICs stamp what is captured."""
+    """Sinks whose NICs stamp captured frames."""
 
     drop_reasons: DropReasons = "off"
-    """Whether the unit under test's kernel is asked why it drops packets; auto: as far as it costs next to nothing."""
+    """Whether the unit under test's kernel reports why it drops packets; auto: as far as the cost is negligible."""
 
     packet_times: PacketTiming = "off"
-    """Whether the sinks' kernels time every packet, and by what."""
+    """Whether the sinks' kernels time every packet, and how."""
 
     telemetry: bool = False
-    """Whether the unit under test tells what its processors did while traffic ran."""
+    """Whether the unit under test reports its processors' work during traffic."""
 
     spacing: bool = False
-    """Look at how evenly frames arrive, too: in calibrations."""
+    """Whether captures also examine how evenly frames arrive; used in calibrations."""
 
     @classmethod
     def of(cls, inventory: Inventory, plan: Plan | None = None) -> TrialSettings:
-        """The testbed's defaults, and what a plan says instead."""
+        """The testbed's defaults, overridden by a plan."""
         defaults = inventory.defaults
         drain_s, drops, times = (None,) * 3 if plan is None else (plan.drain_s, plan.drop_reasons, plan.packet_times)
         return cls(
@@ -72,13 +72,13 @@ class TrialSettings:
         )
 
     def of_role(self, role: Role) -> TrialSettings:
-        """As a trial of this role is taken: one for telemetry is asked everything, since it enters no mean."""
+        """The settings for a trial of this role: a telemetry trial uses every probe, since it enters no mean."""
         return replace(self, telemetry=True, drop_reasons="on") if role == "telemetry" else self
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What is sent over one stream in a trial: ``index`` is the stream's place in the inventory."""
+    """The packets sent over one stream in a trial; ``index`` is the stream's place in the inventory."""
 
     stream: Stream
     request: DesignPoint
@@ -86,12 +86,12 @@ class Flow:
 
 
 def sink_port(index: int) -> int:
-    """UDP destination port of the stream with this index in the inventory: tells streams apart in a capture."""
+    """UDP destination port of the stream with this index in the inventory; identifies the stream in a capture."""
     return FIRST_UDP_SINK_PORT + index
 
 
 def stream_to_time(stream: Stream, index: int, request: DesignPoint | None = None) -> StreamToTime:
-    """By what a sink's kernel knows this stream's packets; with a request also when each is due."""
+    """How a sink's kernel recognises this stream's packets; with a request, also when each packet is due."""
     return StreamToTime(
         source_ip=stream.source_ip,
         sink_ip=stream.sink_ip,
@@ -109,7 +109,7 @@ def stream_filter(stream: Stream, index: int) -> str:
 
 
 def longest_s(request: DesignPoint) -> float:
-    """How long a generator may send: its count ends it before, unless it is held back."""
+    """Maximum sending time: the generator's count ends it earlier, unless the generator is slowed down."""
     if request.intended_packets is None:
         return request.duration_s
     return request.duration_s * (1 + COUNT_SLACK_RATIO) + COUNT_SLACK_S
@@ -118,7 +118,7 @@ def longest_s(request: DesignPoint) -> float:
 def stream_spec(
     flow: Flow, *, interface: str, destination_mac: str, cpus: Sequence[int] | None, options: str | None = None
 ) -> StreamSpec:
-    """What the flow's stream sends from this interface."""
+    """The generator's specification for the flow, sent from this interface."""
     request, stream = flow.request, flow.stream
     line_packets = int(request.frame.rate_pps(stream.link_speed_bps) * request.duration_s) + 1
     return StreamSpec(
@@ -134,7 +134,7 @@ def stream_spec(
         delay_ns=request.delay_ns,
         count=request.intended_packets,
         duration_s=longest_s(request),
-        # Never endless: if every stop fails, traffic ends by itself at twice what the link can carry.
+        # Never endless: if every stop fails, traffic ends by itself after twice what the link can carry.
         max_count=min(2 * max(line_packets, request.intended_packets or 0), MAX_COUNT),
         cpus=list(cpus) if cpus else None,
         options=options,
@@ -142,7 +142,7 @@ def stream_spec(
 
 
 def most_packets(request: DesignPoint, stream: Stream, generator: str) -> int:
-    """What a stream at target max can bring at most: the line rate, or what its generator can do."""
+    """Maximum number of packets of a stream at target max: the line rate's, or the generator's if lower."""
     ceiling_pps = CEILING_PPS.get(generator, max(CEILING_PPS.values()))
     return int(min(request.frame.rate_pps(stream.link_speed_bps), ceiling_pps) * request.duration_s) + 1
 
@@ -158,9 +158,9 @@ def capture_request(
     spacing: bool = False,
     nic_stamps: bool = False,
 ) -> StartCapture:
-    """Capture the flow's stream at its sink. ``spacing``: look at how evenly frames arrive, too.
+    """Capture the flow's stream at its sink. ``spacing``: also examine how evenly frames arrive.
 
-    Whose delays are sampled is drawn anew for every run and stream, and known from their names.
+    The sample of frames whose delays are kept is drawn for every run and stream, seeded by their names.
     """
     request, stream = flow.request, flow.stream
     return StartCapture(

@@ -1,4 +1,4 @@
-"""The sources of one trial: started together, waited for, their reports collected whatever became of them."""
+"""The sources of one trial: started together and awaited; their reports are always collected."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from labconsole.contracts.ports import AgentLink
-from labconsole.engine.gather import together
+from labconsole.engine.concurrent_requests import run_concurrently
 from labconsole.engine.live.samples import LiveStreams
 from labconsole.errors import NodeLost
-from labconsole.verdict.observed import StreamObservations
+from labconsole.verdict.observations import StreamObservations
 from labconsole.wire.generator import SentStream, StartGenerator
 
 START_LEAD_S = 0.05
-"""Senders are told to start this much later, so that the word reaches all of them before."""
+"""Delay between the command and the start of sending, so that the command reaches all sources in time."""
 
 COLLECT_S = 5.0
-"""How long a source that was stopped may take to report."""
+"""Time that a stopped source may take to report."""
 
 
 class Sources:
-    """``nodes``: those that send, each once."""
+    """Manages the sources of a trial. ``nodes``: the sending nodes, each once."""
 
     def __init__(self, streams: Sequence[StreamObservations], links: dict[str, AgentLink], live: LiveStreams) -> None:
         self.nodes = list(dict.fromkeys(seen.stream.source.node for seen in streams))
@@ -30,18 +30,18 @@ class Sources:
         self._done: dict[str, asyncio.Future[list[SentStream]]] = {}
 
     def finished(self, node: str, results: list[SentStream]) -> None:
-        """A node says that its streams have ended."""
+        """Take a node's report that its streams have ended."""
         self._live.finished(node, results)
         if node in self._done and not self._done[node].done():
             self._done[node].set_result(results)
 
     def lost(self, node: str, reason: str, operation: str) -> None:
-        """A node will not say anything any more."""
+        """Give up waiting for a lost node."""
         if node in self._done and not self._done[node].done():
             self._done[node].set_exception(NodeLost(node, reason, operation=operation))
 
     async def start(self, progress_interval_s: float) -> float:
-        """Give all of them the word; returns in how many seconds they begin."""
+        """Send the start command to all sources; return the seconds until they begin."""
         loop = asyncio.get_running_loop()
         self._done = {node: loop.create_future() for node in self.nodes}
         for future in self._done.values():
@@ -55,11 +55,11 @@ class Sources:
             at_its_ns = at_ns + link.monotonic_offset_ns
             await link.ask(StartGenerator(at_monotonic_ns=at_its_ns, progress_interval_s=progress_interval_s))
 
-        await together(begin(node) for node in self.nodes)
+        await run_concurrently(begin(node) for node in self.nodes)
         return lead_s
 
     async def wait(self, limit_s: float, interrupt: asyncio.Future[str]) -> bool:
-        """Until all have ended or ``interrupt`` comes; False when the time was up before."""
+        """Wait until all have ended or ``interrupt`` comes; return False if the time was up before."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + limit_s
         while not all(f.done() for f in self._done.values()) and not interrupt.done():
@@ -71,7 +71,7 @@ class Sources:
         return True
 
     async def collect(self, stop: Callable[[str], Awaitable[None]]) -> float | None:
-        """Put every report into its stream; those still sending are stopped first.
+        """Put every report into its stream, after stopping sources that still send.
 
         Returns the seconds between the first and the last source to start, clocks reconciled; None with one source.
         """
@@ -86,7 +86,7 @@ class Sources:
                 continue
             for result in future.result():
                 for seen in self._streams:
-                    # A node speaks for its own streams only.
+                    # A node reports for its own streams only.
                     if seen.stream.name == result.stream and seen.stream.source.node == node:
                         seen.generated = result
                 if result.started_monotonic_ns is not None:

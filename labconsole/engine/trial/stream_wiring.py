@@ -1,4 +1,4 @@
-"""How a testbed's streams are wired, by what its nodes say of their interfaces."""
+"""The wiring of a testbed's streams, from its nodes' reports of their interfaces."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory, Stream
 
 ETHERNET_HEADER_BYTES = 14
-"""An interface's MTU counts the payload of the frame, the frame size counts this as well."""
+"""An interface's MTU counts the frame's payload only; the frame size includes this header."""
 
 
-def wiring_of(stream: Stream, inventory: Inventory, telemetry: Telemetry) -> StreamWiring:
-    """A stream with the MAC addresses of its interfaces. Raises ConfigError for an interface that is not there."""
+def find_wiring(stream: Stream, inventory: Inventory, telemetry: Telemetry) -> StreamWiring:
+    """A stream with the MAC addresses of its interfaces. Raises ConfigError for a missing interface."""
     uut, place = inventory.uut, inventory.streams.index(stream)
 
     def mac(key: str, node: str, interface: str) -> str:
@@ -40,7 +40,7 @@ def wiring_of(stream: Stream, inventory: Inventory, telemetry: Telemetry) -> Str
 
 
 def check_mtu(request: DesignPoint, inventory: Inventory, telemetry: Telemetry) -> None:
-    """Refuse a frame that an interface on its way would not carry. Raises ConfigError."""
+    """Refuse a frame that an interface on its path would not carry. Raises ConfigError."""
     for stream in inventory.streams[: request.sources]:
         ends = [
             (stream.source.node, stream.source.interface),

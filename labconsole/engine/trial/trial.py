@@ -1,8 +1,8 @@
-"""One trial (docs/method.md, "The course of a trial"): the only procedure by which a number is taken.
+"""One trial (docs/method.md, "The course of a trial"): the only procedure by which a number is measured.
 
-counters before, captures listening, sources started together, traffic, stop, drain until counters stand still, captures
-closed and counted, counters after. One stop path for success, error, abort and lost link: everything a trial starts on
-a node is pushed on an exit stack and closed in reverse order, and whatever was seen until then is kept.
+Read counters, open captures, start sources together, wait for the traffic, stop, drain until counters are steady, close
+and count captures, read counters again. There is one stop path for success, error, abort and lost link: everything that
+a trial starts on a node is pushed on an exit stack and closed in reverse order. Earlier observations are kept.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from labconsole.contracts.driver import Prepared
 from labconsole.contracts.ports import AgentLink
-from labconsole.engine.gather import together
+from labconsole.engine.concurrent_requests import run_concurrently
 from labconsole.engine.live.events import Event, Phase, PhaseChanged
 from labconsole.engine.live.samples import LiveStreams
 from labconsole.engine.trial.background import BackgroundLoad
@@ -35,20 +35,20 @@ from labconsole.model.generator import generator_options
 from labconsole.model.identity import utc_now
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.run import Failure
-from labconsole.verdict.observed import Snapshot, StreamObservations, TrialObservations, parse_snapshot
-from labconsole.verdict.way import data_ports, places
+from labconsole.verdict.observations import Snapshot, StreamObservations, TrialObservations, parse_snapshot
+from labconsole.verdict.stream_path import counting_points, data_ports
 from labconsole.wire import capture, counters, generator, message, session
 from labconsole.wire.packet_times import DelaysSoFar
 from labconsole.wire.stream_spec import StreamSpec
 
 DRAIN_CAP_S = 10.0
-"""The longest wait, beyond drain_s, for counters to stand still (slow NICs update theirs every 1-2 s)."""
+"""Maximum wait beyond drain_s for counters to become steady (slow NICs update theirs every 1-2 s)."""
 
 STILL_S = 0.1
-"""Counters that do not move for this long stand still; the shortest drain_s that an inventory may ask for."""
+"""Counters that do not change for this long are steady; also the smallest drain_s that an inventory may have."""
 
 OVERDUE_S = 5.0
-"""How long beyond its time a generator is waited for."""
+"""Time beyond its sending time that a generator is waited for."""
 
 
 class _Interrupted(Exception):
@@ -56,7 +56,7 @@ class _Interrupted(Exception):
 
 
 class Trial:
-    """One execution of a request on connected nodes. Once traffic has begun, failures are in what it has seen."""
+    """One execution of a request on connected nodes. After traffic has begun, failures are part of the observations."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Trial:
     ) -> None:
         self._inventory, self._request, self._links = inventory, request, links
         self._prepared, self._settings, self._live, self._emit = prepared, settings, live, emit
-        self._told_by_nodes = nodes
+        self._node_facts = nodes
         self._flows = [Flow(s, request, index) for index, s in enumerate(inventory.streams[: request.sources])]
         if second_guest is not None and second_guest.request is not None and second_guest.stream is not None:
             place = inventory.streams.index(second_guest.stream)
@@ -107,16 +107,16 @@ class Trial:
         self._sources = Sources(self.seen.flows, links, live)
         self._captures = TrialCaptures(self.seen, self._flows, links, settings, self._let_go)
 
-    # What may happen to a trial from outside
+    # External events
 
     def abort(self) -> None:
-        """Stop at the next possible moment; what was measured is kept. Safe to call at any time, twice too."""
+        """Stop as soon as possible, keeping observations. Safe to call at any time, also twice."""
         self.seen.aborted = True
         if not self._interrupt.done():
             self._interrupt.set_result("aborted by the operator")
 
     def node_lost(self, node: str, reason: str) -> None:
-        """A link is gone. A node that this trial uses ends it."""
+        """A link is gone; if this trial uses the node, the trial ends."""
         if node not in self._nodes():
             return
         if self.seen.failure is None:
@@ -128,7 +128,7 @@ class Trial:
             self._interrupt.set_result(reason)
 
     def lease_taken(self, lost: LeaseTaken) -> None:
-        """Another operator took the testbed over: what comes after this is not ours to count."""
+        """Another operator took the testbed over: end the trial, because later counts are not ours."""
         if self.seen.failure is None:
             self.seen.failure = Failure(
                 failure=lost.failure, operation=self._operation, node=lost.node, message=lost.message
@@ -148,12 +148,12 @@ class Trial:
             self.seen.samples += 1
             self.seen.missed_samples += event.missed
         elif isinstance(event, capture.CaptureDied):
-            self.seen.notes.append({"node": node, "kind": "capture_died", "detail": event.message})
+            self._captures.note_death(node, event)
 
     # The procedure
 
     async def execute(self) -> TrialObservations:
-        """Run the trial to whatever end it comes. Raises LabError only if no packet was sent yet."""
+        """Run the trial to its end. Raises LabError only if no packet was sent yet."""
         started = time.monotonic()
         try:
             async with AsyncExitStack() as stack:
@@ -163,7 +163,7 @@ class Trial:
                 self._refuse()
         except LabError as exc:
             if not self._began:
-                raise  # nothing was sent: this is no run that failed, but none at all
+                raise  # nothing was sent: this is not a failed run, but none at all
             self._note_failure(exc)
         for seen in self.seen.flows:
             seen.sink_samples = self._live.sink_samples(seen.stream.name)
@@ -178,11 +178,11 @@ class Trial:
         self._phase(Phase.ARMING)
         self._operation = "arm"
         taps = ForeignTaps(self.seen, self._links, self._flows)
-        await taps.open(stack)  # stops after the counters: what they count, the taps have seen
+        await taps.open(stack)  # stops after the counters, so that the taps have seen all that those count
         stack.push_async_callback(self._timers.stop)
         await self._timers.start()
         self.seen.notes += await self._timers.prove(self._inventory, self._prepared, self._request, self._interrupt)
-        await together([self._readings.open(), taps.start(), self._arm(stack)])
+        await run_concurrently([self._readings.open(), taps.start(), self._arm(stack)])
         if self._load is not None:
             self._operation = "background"
             stack.push_async_callback(self._end_load)
@@ -190,7 +190,7 @@ class Trial:
             self._operation = "arm"
         stack.push_async_callback(self._kernel.stop)
         await self._kernel.start()
-        await together([self._count_before(), self._readings.drops(begin=True)])
+        await run_concurrently([self._count_before(), self._readings.drops(begin=True)])
         if self._request.observe == "quiet":
             await self._quiet(stack)
         clock.lap("arm_s")
@@ -206,16 +206,16 @@ class Trial:
         clock.lap("drain_s")
         self._phase(Phase.COUNTING)
         self._operation = "capture.stop"
-        await together([self._captures.stop(), self._readings.close(), self._attest()])
+        await run_concurrently([self._captures.stop(), self._readings.close(), self._attest()])
         await self._timers.stop()
-        # After the captures, so that nothing the NIC counted while they were open is missing from the difference.
-        await together([self._count_after(), self._readings.drops(begin=False)])
+        # After the captures, so that the difference includes everything that the NIC counted while they were open.
+        await run_concurrently([self._count_after(), self._readings.drops(begin=False)])
         await self._kernel.stop()
         clock.lap("count_s")
 
-    def _tell_delays(self, place: int, told: DelaysSoFar, clock_moved_ns: int) -> None:
+    def _tell_delays(self, place: int, so_far: DelaysSoFar, clock_moved_ns: int) -> None:
         seen, flow = self.seen.flows[place], self._flows[place]
-        self._live.add_times(seen.stream.name, live_delays(seen, flow, told, clock_moved_ns, self._told_by_nodes))
+        self._live.add_times(seen.stream.name, live_delays(seen, flow, so_far, clock_moved_ns, self._node_facts))
 
     async def _count_before(self) -> None:
         self.seen.before = await self._read_counters()
@@ -224,7 +224,7 @@ class Trial:
         self.seen.after = await self._read_counters(surviving=True)
 
     async def _end_load(self) -> None:
-        """Whatever became of the trial, its load must not be there in the next."""
+        """End the background load, also after a failure, so that it does not run in the next trial."""
         assert self._load is not None
         try:
             await self._load.stop()
@@ -235,15 +235,15 @@ class Trial:
 
     async def _arm(self, stack: AsyncExitStack) -> None:
         if self._request.intended_packets is None:
-            # How much a capture may have to hold depends on which generator runs.
+            # The space that a capture may need depends on the generator.
             await self._prepare_generators(stack)
             await self._captures.start(stack)
         else:
-            # Neither needs the other, and both take their time.
-            await together([self._prepare_generators(stack), self._captures.start(stack)])
+            # Neither needs the other, and both take time.
+            await run_concurrently([self._prepare_generators(stack), self._captures.start(stack)])
 
     async def _attest(self) -> None:
-        """Ask again what runs on the UUT: a guest that was restarted in between is not the one that was measured."""
+        """Attest the UUT again: a guest that was restarted meanwhile is not the one that was measured."""
         if self._prepared.attest is None:
             return
         try:
@@ -261,7 +261,7 @@ class Trial:
             raise _Interrupted
 
     def _refuse(self) -> NoReturn:
-        """Interrupted before the first packet: no run, so no record either."""
+        """Raise the error of an interruption before the first packet: there is no run, so no record either."""
         failure = self.seen.failure
         if failure is not None and failure.failure == LeaseTaken.failure:
             raise MeasurementError(failure.message)
@@ -285,7 +285,7 @@ class Trial:
         return list(dict.fromkeys(names))
 
     async def _read_counters(self, *, surviving: bool = False) -> dict[str, Snapshot]:
-        """Counters of every node of the trial now; with ``surviving``, of those that still answer."""
+        """Current counters of every node of the trial; with ``surviving``, of those that still answer."""
         snapshots: dict[str, Snapshot] = {}
 
         async def read(node: str) -> None:
@@ -296,7 +296,7 @@ class Trial:
                     raise
                 self._note_failure(exc)
 
-        await together(read(node) for node in self._nodes())
+        await run_concurrently(read(node) for node in self._nodes())
         return snapshots
 
     def _specs(self, node: str) -> list[StreamSpec]:
@@ -305,8 +305,9 @@ class Trial:
         mine = [(flow, flow.stream.source, paths[flow.stream.name].destination_mac) for flow in self._flows]
         return [
             stream_spec(flow, interface=source.interface, destination_mac=mac, cpus=cpus, options=options)
-            for flow, source, mac in mine if source.node == node
-        ]  # fmt: skip
+            for flow, source, mac in mine
+            if source.node == node
+        ]
 
     async def _prepare_generators(self, stack: AsyncExitStack) -> None:
         by_name: dict[str, generator.PreparedStream] = {}
@@ -317,16 +318,16 @@ class Trial:
 
         for node in self._sources.nodes:
             stack.push_async_callback(self._let_go, node, generator.CloseGenerator())
-        await together(prepare(node) for node in self._sources.nodes)
+        await run_concurrently(prepare(node) for node in self._sources.nodes)
         for seen, flow in zip(self.seen.flows, self._flows, strict=True):
             seen.prepared = by_name.get(seen.stream.name)
             sender = seen.prepared.generator if seen.prepared is not None else ""
             second = flow.request is not self._request
-            way = places(seen, self._uut)
+            way = counting_points(seen, self._uut)
             self._live.begin(seen.stream, flow.request, sender, way, of_second_guest=second)
 
     async def _quiet(self, stack: AsyncExitStack) -> None:
-        """The UUT samples into its own memory while traffic runs: watching it can cause the loss one measures."""
+        """Let the UUT sample into its own memory during traffic, because watching it can cause loss."""
         await self._links[self._uut].ask(counters.KeepQuiet(on=True))
         stack.push_async_callback(self._let_go, self._uut, counters.KeepQuiet(on=False))
 
@@ -346,15 +347,15 @@ class Trial:
             self._operation = "generator.stop"
         self.seen.start_skew_s = await self._sources.collect(lambda node: self._let_go(node, generator.StopGenerator()))
         if self._load is not None:
-            await self._end_load()  # now: counting its packets is none of the guest's work
+            await self._end_load()  # now, because counting the second guest's packets is not the guest's work
 
     async def _drain(self) -> bool:
-        """Wait at least drain_s, then until the counters of UUT and sinks stand still. True if they did.
+        """Wait at least drain_s, then until the counters of UUT and sinks are steady. Returns True if they are.
 
         Sinks count their captures meanwhile, so that closing them is quick.
         """
         begun_s = time.monotonic()
-        await together([self._captures.drain(), asyncio.sleep(self._settings.drain_s - STILL_S)])
+        await run_concurrently([self._captures.drain(), asyncio.sleep(self._settings.drain_s - STILL_S)])
         previous = await self._still_counts()
         while True:
             await asyncio.sleep(STILL_S)
@@ -366,7 +367,7 @@ class Trial:
                 return False
 
     async def _still_counts(self) -> dict[str, list[int]]:
-        """The packet counters whose standing still means that nothing is on its way any more."""
+        """The packet counters that are steady once no packet is on its way any more."""
         snapshots = await self._read_counters(surviving=True)
         points: dict[str, list[tuple[str, str]]] = {}
         for seen in self.seen.flows:
@@ -379,17 +380,17 @@ class Trial:
         }
 
     async def _let_go(self, node: str, request: message.Request[Any]) -> None:
-        """Ask a node to end something. A node that cannot answer ends it by itself when its link ends."""
+        """Request a node to end something. A node that cannot answer ends it by itself when its link ends."""
         try:
-            told = await self._links[node].ask(request, timeout_s=20)
-            left = told.failed if isinstance(told, session.Undone) else []
+            reply = await self._links[node].ask(request, timeout_s=20)
+            left = reply.failed if isinstance(reply, session.Undone) else []
         except NodeError as exc:
             left = [] if getattr(exc, "code", None) in ("no_such_capture", "not_prepared") else [exc.message]
         self.seen.notes += [{"node": node, "kind": "cleanup", "detail": f"{request.op}: {what}"} for what in left]
 
 
 class _Stopwatch:
-    """Names how long each part of a trial took, for the record's timeline."""
+    """Records how long each part of a trial took, for the record's timeline."""
 
     def __init__(self, timeline: dict[str, float]) -> None:
         self._timeline, self._last = timeline, time.monotonic()

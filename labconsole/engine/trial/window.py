@@ -1,8 +1,7 @@
-"""What is read on every node at the begin and at the end of a trial, beside the counters: how it is set, what else goes
-on there, what its drop counters say.
+"""Readings on every node at the beginning and end of a trial, in addition to the counters.
 
-None of it is needed to count packets, so a node that cannot say one of these does not end the trial: what is missing
-is told, and the verdict says that it was not observed.
+They cover settings, other activity, and drop counters. Counting packets does not depend on them, so a node that cannot
+answer one does not end the trial: the gap is noted, and the verdict says that it was not observed.
 """
 
 from __future__ import annotations
@@ -12,25 +11,27 @@ import time
 from collections.abc import Iterable, Sequence
 
 from labconsole.contracts.ports import AgentLink
-from labconsole.engine.gather import together
+from labconsole.engine.concurrent_requests import run_concurrently
 from labconsole.errors import NodeError, NodeUnreachable
 from labconsole.model.inventory import Inventory
-from labconsole.verdict.node_settings import ports_of
-from labconsole.verdict.observed import NodeReading, TrialObservations
-from labconsole.wire import place
+from labconsole.verdict.node_settings import find_stream_ports
+from labconsole.verdict.observations import NodeReading, TrialObservations
+from labconsole.wire import process_location
 from labconsole.wire.drops import ReadDrops
+from labconsole.wire.host_activity import ProcessPlace, ReadSurroundings
 from labconsole.wire.message import R, Request
 from labconsole.wire.settings import ReadSettings
-from labconsole.wire.surroundings import ProcessPlace, ReadSurroundings
 
 TIMEOUT_S = 10.0
 
 
 class ConsoleUse:
-    """This process, which may run on a machine that is measured: where it is, and what it uses of the processors."""
+    """This process, which may run on a measured machine: its location, and its processor use."""
 
     def __init__(self) -> None:
-        self.place = ProcessPlace(boot_id=place.boot_id(), pid_namespace=place.pid_namespace(), pid=os.getpid())
+        self.place = ProcessPlace(
+            boot_id=process_location.boot_id(), pid_namespace=process_location.pid_namespace(), pid=os.getpid()
+        )
         self._begun_s = time.process_time()
 
     def begin(self) -> None:
@@ -38,15 +39,16 @@ class ConsoleUse:
         self._begun_s = time.process_time()
 
     def used_s(self) -> float:
-        """Since then, in all threads."""
+        """Processor time since ``begin``, over all threads."""
         return time.process_time() - self._begun_s
 
 
 class Readings:
-    """Of the nodes of one trial; ``interfaces``: per node, those whose drivers are asked. ``own``: per node, processes
-    that are ours though the agent did not start them: a guest's, under a hypervisor that runs by itself. ``guests``:
-    what the processes of guests are called (DriverInfo.processes). ``inventory``: its streams' ports are asked how they
-    are set, too.
+    """The readings on the nodes of one trial.
+
+    ``interfaces``: those whose drivers are read, by node. ``own``: processes that belong to the trial although the
+    agent did not start them, by node, such as a guest's under an independent hypervisor. ``guests``: names of guests'
+    processes (DriverInfo.processes). ``inventory``: the settings of its streams' ports are read, too.
     """
 
     def __init__(
@@ -61,9 +63,9 @@ class Readings:
         self._guests, self._own = list(guests), own
         self._seen, self._links, self._interfaces = seen, links, interfaces
         self._nodes = list(interfaces)
-        # A host may have hundreds of others, its guests' and ours.
+        # A host may have hundreds of other interfaces, of its guests and ours.
         self._ports = {
-            node: list(dict.fromkeys((*ports_of(inventory, node), *own_ports)))
+            node: list(dict.fromkeys((*find_stream_ports(inventory, node), *own_ports)))
             for node, own_ports in interfaces.items()
         }
         self._console_ns: int | None = None
@@ -71,14 +73,14 @@ class Readings:
         self._silent: set[tuple[str, str]] = set()
 
     async def open(self) -> None:
-        """The begin: settings and surroundings of every node. Needs a few milliseconds, all nodes at once."""
+        """Read settings and surroundings of all nodes concurrently at the beginning, in a few milliseconds."""
         self._console_ns = time.time_ns() - time.monotonic_ns()
         self._console.begin()
         self._seen.begin = {node: NodeReading() for node in self._nodes}
         await self._read(self._seen.begin, begin=True)
 
     async def close(self) -> None:
-        """The end: the same again, of those that still answer."""
+        """Read the same again at the end, on nodes that still answer."""
         if self._console_ns is not None:
             self._seen.console_clock_moved_ns = time.time_ns() - time.monotonic_ns() - self._console_ns
             self._seen.console_cpu_s = self._console.used_s()
@@ -86,7 +88,7 @@ class Readings:
         await self._read(self._ending(), begin=False)
 
     async def drops(self, *, begin: bool) -> None:
-        """Drop counters: right before traffic, and once it stands still."""
+        """Read drop counters: right before traffic, and once it has ended."""
         side = self._seen.begin if begin else self._ending()
 
         async def read(node: str) -> None:
@@ -96,7 +98,7 @@ class Readings:
                     detail = f"{interface} has more statistics that may tell of trouble than are kept"
                     self._seen.notes.append({"node": node, "kind": "not_observed", "detail": detail})
 
-        await together(read(node) for node in self._nodes)
+        await run_concurrently(read(node) for node in self._nodes)
 
     def _ending(self) -> dict[str, NodeReading]:
         if not self._seen.end:
@@ -108,19 +110,19 @@ class Readings:
             side[node].settings = await self._ask(node, ReadSettings(ports=self._ports[node]))
 
         async def others(node: str) -> None:
-            asked = ReadSurroundings(
+            request = ReadSurroundings(
                 begin=begin, guests=self._guests, own=self._own.get(node) or None, console=self._console.place
             )
-            side[node].surroundings = await self._ask(node, asked)
+            side[node].surroundings = await self._ask(node, request)
 
-        await together([*(settings(node) for node in self._nodes), *(others(node) for node in self._nodes)])
+        await run_concurrently([*(settings(node) for node in self._nodes), *(others(node) for node in self._nodes)])
 
     async def _ask(self, node: str, request: Request[R]) -> R | None:
         try:
             return await self._links[node].ask(request, timeout_s=TIMEOUT_S)
         except NodeUnreachable:
-            return None  # the trial hears of that by itself
-        except NodeError as exc:  # a node that is lost, too: it may have been slow only, and nobody else hears of it
+            return None  # the trial learns that by itself
+        except NodeError as exc:  # also a lost node: it may only have been slow, which nothing else would report
             if (node, request.op) not in self._silent:
                 self._silent.add((node, request.op))
                 self._seen.notes.append(
@@ -130,7 +132,7 @@ class Readings:
 
 
 def ports_by_node(names: Iterable[str], ports: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Per node, its interfaces among ``ports``, each once."""
+    """Interfaces among ``ports`` by node, each once."""
     found: dict[str, list[str]] = {name: [] for name in names}
     for node, interface in dict.fromkeys(ports):
         found.setdefault(node, []).append(interface)

@@ -1,1 +1,1 @@
-"""Starts of guests: how long they take, cold and hot, and how much memory all of them need."""
+"""Boot trials: how long guests take to start, cold and hot, and how much memory they all need."""

@@ -1,6 +1,6 @@
-"""What a start of guests measures, for comparisons: how long it takes and what it uses, as in a report (summary.py).
+"""The quantities of a boot trial for comparisons: start-up time and memory, as in a report (summary.py).
 
-Every start has guests of its own, so that its block is the replicate. Pure.
+Every boot trial has its own guests, so the block is the replicate. Pure.
 """
 
 from __future__ import annotations
@@ -13,27 +13,30 @@ from labconsole.model.plan.boots import BootPoint
 from labconsole.model.record.boot import BootRecord
 from labconsole.model.record.kinds.boot import KIND
 from labconsole.model.record.summary import RunSummary
-from labconsole.report.measured_guests import TrialSaid, measured_of_guests
+from labconsole.report.guest_trials import TrialFacts, build_guest_trials
 
 STARTUP = Quantity(name="start-up time", unit="s", better="lower", shown_unit="s", places=3)
 MEMORY = Quantity(name="memory used", unit="bytes", better="lower", shown_unit="MiB", scale=2.0**20)
 
 
 def _trials(records: Sequence[BootRecord], runs: Mapping[str, RunSummary]) -> list[MeasuredTrial]:
-    return measured_of_guests(KIND.name, records, _said)
+    return build_guest_trials(KIND.name, records, _build_trial)
 
 
-def _said(record: BootRecord) -> TrialSaid:
-    asked = record.requested
-    memory = "" if asked.memory_mib is None else f", {asked.memory_mib} MiB each"
+def _build_trial(record: BootRecord) -> TrialFacts:
+    requested = record.requested
+    memory = "" if requested.memory_mib is None else f", {requested.memory_mib} MiB each"
     known = {STARTUP: record.startup_s, MEMORY: None if record.memory is None else record.memory.used_bytes}
     known_to = {STARTUP: resolution_s(record.guests, record.clock_error_s)}
-    return TrialSaid(
+    return TrialFacts(
         id=record.boot_id,
         factors={
-            "platform": asked.platform, "start": asked.start, "guests": asked.guests, "memory_mib": asked.memory_mib,
+            "platform": requested.platform,
+            "start": requested.start,
+            "guests": requested.guests,
+            "memory_mib": requested.memory_mib,
         },
-        words=BootPoint(0, asked.platform, asked.guests, asked.start).words() + memory,
+        words=BootPoint(0, requested.platform, requested.guests, requested.start).words() + memory,
         values={
             quantity: MeasuredValue(float(value), resolution=known_to.get(quantity))
             for quantity, value in known.items()
@@ -41,7 +44,7 @@ def _said(record: BootRecord) -> TrialSaid:
         },
         set_up=None,
         anew=True,
-    )  # fmt: skip
+    )
 
 
 MEASURED = MeasuredKind(kind=KIND, compared=("platform", "start", "guests", "memory_mib"), trials=_trials)

@@ -1,6 +1,4 @@
-"""What guests use of the UUT's memory, by four witnesses: what is available, their processes, their control groups, and
-the hypervisor's own word.
-"""
+"""The guests' use of the UUT's memory, by four witnesses: available memory, processes, control groups, hypervisor."""
 
 from __future__ import annotations
 
@@ -24,9 +22,10 @@ for file in run pages_sharing; do echo "ksm_$file $(cat /sys/kernel/mm/ksm/$file
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryLook:
-    """The UUT at one moment. None: it does not say. ``swapped_pages``: moved since it was started. ``word``: its
-    hypervisor's.
+class MemoryReading:
+    """The UUT's memory at one moment, with None for what it does not report.
+
+    ``swapped_pages``: pages moved since the UUT started. ``word``: the report of its hypervisor.
     """
 
     available_bytes: int | None = None
@@ -38,26 +37,28 @@ class MemoryLook:
 
 @dataclass(frozen=True, slots=True)
 class GuestsMemory:
-    """Process to what it and its descendants use, in bytes, and to why its control group is not known."""
+    """The memory of each process with its descendants, in bytes, or why that of its control group is unknown. By
+    PID.
+    """
 
     pss_bytes: dict[int, int] = field(default_factory=dict)
     group_bytes: dict[int, int] = field(default_factory=dict)
     group_reason: dict[int, str] = field(default_factory=dict)
 
 
-async def look(uut: AgentLink) -> MemoryLook:
-    """Raises NodeError."""
-    return parse_look(
+async def read_memory(uut: AgentLink) -> MemoryReading:
+    """Read the UUT's memory. Raises NodeError."""
+    return parse_memory_reading(
         (await uut.ask(Execute(argv=["sh", "-c", _LOOK], timeout_s=_ASK_S), timeout_s=_ASK_S + 10)).stdout
     )
 
 
-async def look_at_guests(uut: AgentLink, pids: Iterable[int]) -> GuestsMemory:
-    """Raises NodeError."""
-    if not (asked := list(pids)):
+async def read_guest_memory(uut: AgentLink, pids: Iterable[int]) -> GuestsMemory:
+    """Read the memory of guests by their processes. Raises NodeError."""
+    if not (wanted_pids := list(pids)):
         return GuestsMemory()
     found = GuestsMemory()
-    for each in (await uut.ask(ReadMemory(pids=asked), timeout_s=_ASK_S)).processes:
+    for each in (await uut.ask(ReadMemory(pids=wanted_pids), timeout_s=_ASK_S)).processes:
         if each.pss_bytes is not None:
             found.pss_bytes[each.pid] = each.pss_bytes
         if each.group_bytes is not None:
@@ -67,12 +68,12 @@ async def look_at_guests(uut: AgentLink, pids: Iterable[int]) -> GuestsMemory:
     return found
 
 
-def parse_look(text: str) -> MemoryLook:
-    """Pure."""
+def parse_memory_reading(text: str) -> MemoryReading:
+    """Parse the output of read_memory()'s command. Pure."""
     found = {key: int(value) for key, value in _FIGURE.findall(text)}
     swapped = [found.get("pswpin"), found.get("pswpout")]
     available = found.get("MemAvailable")
-    return MemoryLook(
+    return MemoryReading(
         available_bytes=None if available is None else available * KIB,
         swapped_pages=sum_known(swapped),
         ksm_run=found.get("ksm_run"),
@@ -81,6 +82,6 @@ def parse_look(text: str) -> MemoryLook:
 
 
 def sum_known(values: Sequence[int | None]) -> int | None:
-    """None where one of them is not known, or there are none."""
+    """Return the sum, or None if a value is unknown or there are none."""
     known = [each for each in values if each is not None]
     return sum(known) if known and len(known) == len(values) else None

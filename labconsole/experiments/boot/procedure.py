@@ -1,4 +1,4 @@
-"""One start of guests as a step of a plan."""
+"""One boot trial as a step of a plan."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from labconsole.contracts.crew import CrewMember
 from labconsole.contracts.experiment import Bench, ExperimentStore, StepRecord
 from labconsole.contracts.picture import StepPicture
+from labconsole.engine.crew_measurement import build_empty_observations
 from labconsole.engine.crew_stage import guest_address, guest_mac
-from labconsole.engine.crew_step import CrewStep, failure_of
-from labconsole.engine.crew_taking import nothing_seen
+from labconsole.engine.crew_step import CrewStep, describe_failure
 from labconsole.errors import MeasurementError, TooLittleMemory
-from labconsole.experiments.boot.figures import clock_error_s, deviation_s, latest_s, mark_zero_ns
-from labconsole.experiments.boot.live import guests_started
+from labconsole.experiments.boot.derived_values import clock_error_s, deviation_s, latest_s, mark_zero_ns
+from labconsole.experiments.boot.live_view import guests_started
+from labconsole.experiments.boot.measurement import QUIET_S, BootMeasurement, BootObservation
 from labconsole.experiments.boot.resolution import clock_allowed_s, coarse_notes
-from labconsole.experiments.boot.taking import QUIET_S, BootSeen, BootTaking
 from labconsole.experiments.boot.verdict import judge
 from labconsole.model.identity import utc_now
 from labconsole.model.inventory import Inventory
@@ -28,22 +28,22 @@ from labconsole.verdict.reasons import reason
 from labconsole.wire.version import __version__
 
 USUAL_START_S = 5.0
-"""What a guest is reckoned with: nobody knows beforehand how fast one starts."""
+"""The assumed start-up time of a guest, for estimates."""
 
 BootStore = ExperimentStore[BootRecord]
-"""Where starts are kept."""
+"""The store for boot trials."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BootStep(CrewStep[BootPoint, BootRecord]):
-    """One trial of a plan: a step."""
+    """One boot trial of a plan: a step."""
 
     kind = BOOT
     set_up_shared = False
     factors: BootFactors
 
     def durations_s(self, inventory: Inventory) -> Sequence[float]:
-        """By a guess. It is quiet twice: before the start, and once all stand."""
+        """Return an estimate. The trial has two quiet times: before the start, and once all guests are up."""
         thrown_away = 1 if self.trial.point.start == "hot" else 0
         return [min(self.factors.limit_s, USUAL_START_S * (self.trial.point.guests + thrown_away)) + 2 * QUIET_S]
 
@@ -51,32 +51,42 @@ class BootStep(CrewStep[BootPoint, BootRecord]):
         return record.verdict
 
     async def attempt(self, bench: Bench, attempt: int) -> BootRecord:
-        """See CrewStep. Raises NodeError for what the platform cannot be asked."""
+        """Take one attempt, see CrewStep. Raises NodeError for what the platform does not support."""
         members = boot_members(self.trial.point, self.factors)
         turn = f"{self.hash}/{attempt}"
         try:
-            seen = await BootTaking(self.trial.point, self.factors.limit_s, members, bench, turn).take()
+            seen = await BootMeasurement(self.trial.point, self.factors.limit_s, members, bench, turn).take()
         except TooLittleMemory as exc:
             return self._void(reason("no_memory", exc.message), bench, attempt)
         return self._record(seen, bench, attempt)
 
-    def stood(self, record: BootRecord) -> bool:
+    def has_started_guests(self, record: BootRecord) -> bool:
         return "no_memory" not in {each.code for each in record.verdict.reasons}
 
     def unmeasured(self, problem: MeasurementError, bench: Bench, attempt: int) -> BootRecord:
         return self._void(reason("not_measured", str(problem)), bench, attempt)
 
     def _void(self, why: Reason, bench: Bench, attempt: int) -> BootRecord:
-        """The record of a start of which nothing was seen."""
+        """Return the record of a boot trial without observations."""
         stage = bench.stage
-        seen = BootSeen(
-            observations=nothing_seen(why), set_up=None, clocks=None, guests=(), file_system=None, files=None,
-            memory=None, idle=None, swapped_pages=None, timekeeper=None, missing=(), attestation={},
+        seen = BootObservation(
+            observations=build_empty_observations(why),
+            set_up=None,
+            clocks=None,
+            guests=(),
+            file_system=None,
+            files=None,
+            memory=None,
+            idle=None,
+            swapped_pages=None,
+            timekeeper=None,
+            missing=(),
+            attestation={},
             environment=stage.environment((stage.uut, stage.timekeeper)),
-        )  # fmt: skip
+        )
         return self._record(seen, bench, attempt)
 
-    def _record(self, seen: BootSeen, bench: Bench, attempt: int) -> BootRecord:
+    def _record(self, seen: BootObservation, bench: Bench, attempt: int) -> BootRecord:
         factors, inventory, point = self.factors, bench.inventory, self.trial.point
         error_s = None if seen.clocks is None else clock_error_s(seen.clocks)
         marks_s = [each.mark_s for each in seen.guests]
@@ -94,8 +104,8 @@ class BootStep(CrewStep[BootPoint, BootRecord]):
             limits=self.tolerances,
             inventory=inventory,
         )
-        told: list[Figures] = [*influences(seen.observations, (), inventory.uut)]
-        told += coarse_notes(seen.guests, inventory.uut)
+        notes: list[Figures] = [*influences(seen.observations, (), inventory.uut)]
+        notes += coarse_notes(seen.guests, inventory.uut)
         first_ns = min((each.started_ns for each in seen.guests if each.started_ns is not None), default=None)
         return BootRecord(
             boot_id=seen.observations.run_id,
@@ -132,21 +142,21 @@ class BootStep(CrewStep[BootPoint, BootRecord]):
             in_force=self.in_force,
             verdict=verdict,
             attestation=seen.attestation,
-            influences=tuple(told),
+            influences=tuple(notes),
             environment=seen.environment,
             status="failed" if verdict.status == "invalid" else "done",
-            failure=failure_of(verdict),
+            failure=describe_failure(verdict),
         )
 
     def picture(self, record: StepRecord) -> StepPicture:
-        """What it came to, in words."""
+        """Return the trial's result as text and guests."""
         if not isinstance(record, BootRecord):
             return StepPicture()
-        return StepPicture(found=tuple(result_words(record)), guests=guests_started(record.guests))
+        return StepPicture(found=tuple(describe_result(record)), guests=guests_started(record.guests))
 
 
-def result_words(record: BootRecord) -> list[str]:
-    """How long it took, and what the guests use, in a line each."""
+def describe_result(record: BootRecord) -> list[str]:
+    """Return the start-up time and the guests' memory, a line each."""
     took = "not all guests came" if record.startup_s is None else f"all up after {record.startup_s:.3f} s"
     spread = "" if record.sd_s is None else f", sd between guests {record.sd_s:.3f} s"
     used = None if record.memory is None else record.memory.used_bytes
@@ -156,7 +166,7 @@ def result_words(record: BootRecord) -> list[str]:
 
 
 def boot_members(point: BootPoint, factors: BootFactors) -> tuple[CrewMember, ...]:
-    """The guests of a point."""
+    """Return the guests of a point."""
     return tuple(
         CrewMember(
             name=f"g{number + 1}",

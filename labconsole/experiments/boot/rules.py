@@ -1,6 +1,6 @@
-"""When a start of guests has which reason, stated a second time: code to condition over its record. Pure.
+"""The rules for each reason of a boot trial, written a second time: code to condition on its record. Pure.
 
-Shares no code with verdict.py, which judged it. docs/boot.md and docs/data-format.md explain the codes.
+They share no code with verdict.py, which judged it. docs/boot.md and docs/data-format.md explain the codes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from labconsole.model.record.boot import BootRecord
 from labconsole.model.tolerances import Tolerances
 
 WITNESSES_S, WITNESSES_RATIO = 0.1, 0.02
-"""Mark and word of one guest differ by this, a share of the time, and the error of the clocks."""
+"""Mark and ready time of one guest may differ by this, plus a share of the time, plus the error of the clocks."""
 
 
 def _is_mark_lost(record: BootRecord, limits: Tolerances) -> bool:
@@ -28,7 +28,7 @@ def _is_disagreeing(record: BootRecord, limits: Tolerances) -> bool:
 
 
 def _pages(record: BootRecord) -> tuple[int, int]:
-    """Of all files, and of them in memory."""
+    """Return the pages of all files, and how many of them were in memory."""
     files = record.files or ()
     return sum(each.pages for each in files), sum(each.cached_pages for each in files)
 

@@ -1,4 +1,4 @@
-"""Starts of guests as steps of a plan: one trial each, in the order that the plan draws."""
+"""Boot trials as steps of a plan: one trial each, in the order that the plan draws."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from labconsole.contracts.experiment import Stage
-from labconsole.engine.crew_step import of_plan, refused, stored_by_hash, trials_at
+from labconsole.engine.crew_step import build_step, filter_trials, find_refusals, load_by_hash
 from labconsole.errors import ConfigError
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.boots import BootPoint, BootTrial, boot_hash
@@ -25,7 +25,9 @@ class Boots:
         self._store = store
 
     def steps(self, plan: Plan, only: frozenset[int] | None = None, salt: str = "") -> Sequence[BootStep]:
-        """Every trial of a plan that is resolved for its testbed; ``only`` on the platforms that these points have."""
+        """Return every trial of a plan that is resolved for its testbed, or ``only`` on the platforms of these
+        points.
+        """
         if plan.boots is None:
             return []
         from labconsole.experiments.boot.procedure import BootStep
@@ -36,25 +38,25 @@ class Boots:
             return boot_hash(boots.factors, trial, salt or boots.salt)
 
         return [
-            of_plan(BootStep, plan, trial, hash_of, factors=boots.factors, store=self._store)
-            for trial in trials_at(plan, boots.trials, only)
+            build_step(BootStep, plan, trial, hash_of, factors=boots.factors, store=self._store)
+            for trial in filter_trials(plan, boots.trials, only)
         ]
 
     def stored(self, steps: Sequence[BootStep], testbed_fingerprint: str) -> Mapping[str, BootRecord]:
-        """The newest of each trial that can be stood behind: each is a set-up of its own."""
+        """Return the newest usable record of each trial. Each trial is a set-up of its own."""
         hashes = [each.hash for each in steps]
-        found = stored_by_hash(self._store, BOOT, hashes, testbed_fingerprint)
+        found = load_by_hash(self._store, BOOT, hashes, testbed_fingerprint)
         newest = {each.plan.hash: each for each in found if each.format == BOOT_FORMAT and each.status == "done"}
         return newest
 
     def earlier(self, testbed_fingerprint: str) -> Sequence[tuple[BootStep, BootRecord]]:
-        """None: a start of an earlier time is shown among its results."""
+        """Empty: earlier boot trials are shown with the results."""
         return []
 
     def refuse(
         self, steps: Sequence[BootStep], plan: Plan, inventory: Inventory, stage: Stage
     ) -> Mapping[str, ConfigError]:
-        """See refused(): what a platform's guests cannot do."""
+        """Return the steps whose guests the platform cannot start as requested, with reasons."""
         if plan.boots is None:
             return {}
         from labconsole.experiments.boot.procedure import boot_members
@@ -69,10 +71,12 @@ class Boots:
                 raise ConfigError(
                     f"platform {point.platform} names no files that its guests start from, so nothing can be cold"
                     + ("; name them as `guest_files` in hosts.yaml" if offer.installed else ""),
-                    key="boot.start", value="cold", allowed="hot",
-                )  # fmt: skip
+                    key="boot.start",
+                    value="cold",
+                    allowed="hot",
+                )
 
-        return refused(steps, refuse)
+        return find_refusals(steps, refuse)
 
 
 EXPERIMENT = Boots

@@ -1,9 +1,9 @@
-"""What starts of guests come to: times and memory of each point, lines over the number of guests, what differs.
+"""Summary of boot trials: times and memory per point, lines over the number of guests, and differences.
 
-Only valid trials enter, of each the newest. Each one starts its guests anew; those of one block share its boot of the
-unit under test and its moment, so that the block is one replicate, the mean of its trials (docs/statistics.md). Cold is
-held against hot, and platform against platform, in pairs of blocks (measure/trials_of_guests.py), on the logarithm; all
-that is compared is one family (Holm). Pure.
+Only valid trials enter, with the newest record of each. Each starts its own guests. Those of one block share a boot of
+the unit under test and a period of time, so the block is one replicate, the mean of its trials (docs/statistics.md).
+Cold is compared with hot, and platform with platform, in pairs of blocks (measure/paired_blocks.py), on the logarithm.
+All comparisons form one family (Holm). Pure.
 """
 
 from __future__ import annotations
@@ -14,20 +14,21 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
 
-from labconsole.experiments.boot.figures import latest_s
+from labconsole.experiments.boot.derived_values import latest_s
 from labconsole.experiments.boot.resolution import resolution_s
-from labconsole.measure.hypervisors import hypervisor, told_hypervisor
+from labconsole.measure.hypervisors import disambiguate_hypervisor, hypervisor
+from labconsole.measure.paired_blocks import Blocks, adjusted, assign_points, newest_trials, uut_kernel
 from labconsole.measure.statistics.effects import Effect, Word, equivalence_p, word
 from labconsole.measure.statistics.line_in_blocks import LineInBlocks
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
-from labconsole.measure.trials_of_guests import Blocks, adjusted, newest_trials, uut_kernel, with_points
 from labconsole.model.record.boot import BootRecord
 
 
 class SeriesKey(NamedTuple):
-    """What a line over the number of guests is of. ``crew``: what every guest has, where that is not the platform's.
-    ``kernel``: of the unit under test, ``hypervisor``: with its version and the image's; a start under another is
-    another point.
+    """The identity of a line over the number of guests.
+
+    ``crew``: what every guest has, where that differs from the platform. ``kernel``: of the unit under test.
+    ``hypervisor``: with its version and the image's. A start under another kernel or hypervisor is another point.
     """
 
     testbed_fingerprint: str
@@ -39,12 +40,14 @@ class SeriesKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BootPointFound:
-    """A point. ``startup_s`` by the clock outside, ``ready_s`` by the UUT's, ``first_s`` of the first guest; ``sd_s``:
-    the deviation between the guests of a trial; ``resolution_s``: how far off the time of the coarsest trial may be,
-    None: of one that is not known; ``*_bytes``: of all guests, by each witness. ``*_switches_per_s``: context switches
-    of the UUT's kernel before the start, while all stand idle, and by how many more for each guest, of trials that know
-    both. ``left_out``: trials that do not enter, by the code that keeps them out. ``boot_ids``: of those that enter.
+class BootPointResult:
+    """The results of one point.
+
+    ``startup_s``: by the clock outside. ``ready_s``: by the UUT's clock. ``first_s``: of the first guest. ``sd_s``: the
+    deviation between the guests of a trial. ``resolution_s``: the error bound of the coarsest trial's time, or None if
+    one is unknown. ``*_bytes``: of all guests, by each witness. ``*_switches_per_s``: context switches of the UUT's
+    kernel before the start, while all guests are idle, and the increase per guest, for trials that report both.
+    ``left_out``: the number of excluded trials by reason code. ``boot_ids``: the included ones.
     """
 
     key: SeriesKey
@@ -67,9 +70,10 @@ class BootPointFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BootLines:
-    """Over the number of guests: start-up time, and memory by each witness. Of memory the constant is what the tool
-    needs however many guests there are, the slope what each guest needs. None: there is no line, for want of numbers
-    of guests or of a block that has them all.
+    """Lines over the number of guests: start-up time, and memory by each witness.
+
+    The constant of memory is what the tool needs however many guests there are, the slope is what each guest needs. A
+    line is None if there are too few numbers of guests or no block has them all.
     """
 
     key: SeriesKey
@@ -81,10 +85,10 @@ class BootLines:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartsCompared:
-    """By how much longer so many guests take to start at one point (``key``) than at another (``than``).
+class StartComparison:
+    """The increase in start-up time at one point (``key``) over another (``than``), with as many ``guests``.
 
-    ``adjusted_p``: by Holm over all that is compared; ``word``: what that says.
+    ``adjusted_p``: by Holm over all comparisons. ``word``: the conclusion.
     """
 
     key: SeriesKey
@@ -97,20 +101,22 @@ class StartsCompared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BootsSummary:
-    """Everything that follows from these trials. ``cold_against_hot``, ``between_platforms``: one family of claims.
-    ``testbeds``: fingerprint to name. ``superseded``: trials of which a newer one is stored.
+    """The results of a set of boot trials.
+
+    ``cold_against_hot``, ``between_platforms``: one family of claims. ``testbeds``: fingerprint to name.
+    ``superseded``: the number of trials that have a newer record.
     """
 
-    points: tuple[BootPointFound, ...]
+    points: tuple[BootPointResult, ...]
     lines: tuple[BootLines, ...]
-    cold_against_hot: tuple[StartsCompared, ...]
-    between_platforms: tuple[StartsCompared, ...]
+    cold_against_hot: tuple[StartComparison, ...]
+    between_platforms: tuple[StartComparison, ...]
     testbeds: Mapping[str, str]
     superseded: int
 
     @property
     def names(self) -> dict[SeriesKey, str]:
-        """What each series is called beside the others, without its start: its platform, and what tells it apart."""
+        """The name of each series among the others, without its start: its platform, and what distinguishes it."""
         keys = {each.key for each in self.points}
         kernels, testbeds = {key.kernel for key in keys}, {key.testbed_fingerprint for key in keys}
         return {
@@ -119,7 +125,7 @@ class BootsSummary:
                     key.platform,
                     *(f"{mib} MiB" for mib in key.crew),
                     *([f"Linux {key.kernel or 'not known'}"] if len(kernels) > 1 else []),
-                    *told_hypervisor(key, keys),
+                    *disambiguate_hypervisor(key, keys),
                     *([f"on {self.testbeds[key.testbed_fingerprint]}"] if len(testbeds) > 1 else []),
                 ]
             )
@@ -129,17 +135,19 @@ class BootsSummary:
 
 Take = Callable[[BootRecord], float | None]
 Place = tuple[SeriesKey, int]
-"""A series, and a number of guests."""
+"""A series and a number of guests."""
 
 
 def summarize_boots(records: Iterable[BootRecord], family: Sequence[float] = ()) -> BootsSummary:
-    """By platform, start and number of guests. ``family``: p values of all that is claimed where these are shown; else
-    comparisons of starts are a family of their own.
+    """Summarize by platform, start and number of guests.
+
+    ``family``: p values of all claims in the place where these are shown. Without it, comparisons of starts are a
+    family of their own.
     """
     every = sorted(records, key=lambda each: (each.started_at, each.boot_id))
     newest = newest_trials(every)
     by_point: dict[Place, list[BootRecord]] = {}
-    for key, record in with_points(newest, series_key):
+    for key, record in assign_points(newest, series_key):
         by_point.setdefault((key, record.requested.guests), []).append(record)
     entered = {at: [each for each in group if each.verdict.status == "valid"] for at, group in by_point.items()}
     places = sorted(by_point)
@@ -149,7 +157,7 @@ def summarize_boots(records: Iterable[BootRecord], family: Sequence[float] = ())
     pairs = [(key, than) for key, than in cold if than in entered]
     blocks = Blocks(every)
     found = _compared(
-        [*pairs, *_of_platforms(places)], entered, blocks, margins.pop() if len(margins) == 1 else None, family
+        [*pairs, *_pair_platforms(places)], entered, blocks, margins.pop() if len(margins) == 1 else None, family
     )
     return BootsSummary(
         points=tuple(_point(*at, by_point[at], entered[at], blocks) for at in places),
@@ -161,8 +169,8 @@ def summarize_boots(records: Iterable[BootRecord], family: Sequence[float] = ())
     )
 
 
-def _of_platforms(places: Sequence[Place]) -> list[tuple[Place, Place]]:
-    """Places that differ in nothing but the platform, each two once."""
+def _pair_platforms(places: Sequence[Place]) -> list[tuple[Place, Place]]:
+    """Return each pair of places that differ only in the platform, once."""
     alike: dict[tuple[SeriesKey, int], list[Place]] = {}
     for key, guests in places:
         alike.setdefault((key._replace(platform="", hypervisor=""), guests), []).append((key, guests))
@@ -180,12 +188,12 @@ def _compared(
     blocks: Blocks[BootRecord],
     margin_ratio: float | None,
     family: Sequence[float],
-) -> list[StartsCompared]:
+) -> list[StartComparison]:
     effects = [blocks.effect(entered[ours], entered[theirs], _startup) for ours, theirs in pairs]
     different = adjusted([effect.p for effect in effects], family)
     equal = adjusted([None if margin_ratio is None else equivalence_p(effect, margin_ratio) for effect in effects])
     return [
-        StartsCompared(
+        StartComparison(
             key=ours[0], than=theirs[0], guests=ours[1], effect=effect, adjusted_p=p, word=word(p, equivalent)
         )
         for (ours, theirs), effect, p, equivalent in zip(pairs, effects, different, equal, strict=True)
@@ -193,11 +201,11 @@ def _compared(
 
 
 def series_key(record: BootRecord) -> SeriesKey:
-    """Which line a trial belongs to."""
-    asked = record.requested
-    crew = () if asked.memory_mib is None else (asked.memory_mib,)
+    """Return the series that a trial belongs to."""
+    requested = record.requested
+    crew = () if requested.memory_mib is None else (requested.memory_mib,)
     return SeriesKey(
-        record.testbed_fingerprint, asked.platform, asked.start, crew, uut_kernel(record), hypervisor(record)
+        record.testbed_fingerprint, requested.platform, requested.start, crew, uut_kernel(record), hypervisor(record)
     )
 
 
@@ -234,24 +242,24 @@ def _hypervisor(record: BootRecord) -> float | None:
     return None if record.memory is None else record.memory.hypervisor_bytes
 
 
-def _before(record: BootRecord) -> float | None:
+def _idle_switches(record: BootRecord) -> float | None:
     quiet = None if record.idle is None else record.idle.before
     return None if quiet is None else quiet.switches_per_s
 
 
-def _standing(record: BootRecord) -> float | None:
+def _guest_switches(record: BootRecord) -> float | None:
     quiet = None if record.idle is None else record.idle.standing
     return None if quiet is None else quiet.switches_per_s
 
 
 def _more_a_guest(record: BootRecord) -> float | None:
-    before, standing = _before(record), _standing(record)
+    before, standing = _idle_switches(record), _guest_switches(record)
     return None if before is None or standing is None else (standing - before) / record.requested.guests
 
 
 def _point(
     key: SeriesKey, guests: int, every: Sequence[BootRecord], entered: Sequence[BootRecord], blocks: Blocks[BootRecord]
-) -> BootPointFound:
+) -> BootPointResult:
     def mean(take: Take) -> SetUpMean | None:
         values: dict[Hashable, list[float]] = {}
         for each in entered:
@@ -262,7 +270,7 @@ def _point(
     left_out = Counter(
         each.verdict.reasons[0].code for each in every if each.verdict.status != "valid" and each.verdict.reasons
     )
-    return BootPointFound(
+    return BootPointResult(
         key=key,
         guests=guests,
         startup_s=mean(_startup),
@@ -274,8 +282,8 @@ def _point(
         pss_bytes=mean(_pss),
         cgroup_bytes=mean(_cgroup),
         hypervisor_bytes=mean(_hypervisor),
-        before_switches_per_s=mean(_before),
-        standing_switches_per_s=mean(_standing),
+        before_switches_per_s=mean(_idle_switches),
+        standing_switches_per_s=mean(_guest_switches),
         guest_switches_per_s=mean(_more_a_guest),
         left_out=dict(left_out),
         boot_ids=tuple(each.boot_id for each in entered),

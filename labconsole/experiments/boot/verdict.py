@@ -1,62 +1,69 @@
-"""The verdict on one start of guests: which came, whether both witnesses agree, what was in the page cache. Pure."""
+"""The verdict on one boot trial: which guests started, whether both witnesses agree, the page cache. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from labconsole.experiments.boot.own_files import cached_of
+from labconsole.experiments.boot.disk_images import sum_cached_pages
 from labconsole.experiments.boot.resolution import clock_reasons
 from labconsole.model.inventory import Inventory
-from labconsole.model.record.boot import CachedFiles, GuestBooted
-from labconsole.model.record.crew_trial import TimekeeperSeen
+from labconsole.model.record.boot import CachedFiles, GuestBootRecord
+from labconsole.model.record.crew_trial import TimekeeperRecord
 from labconsole.model.record.run import Reason, Verdict
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.crew_trial import judged
-from labconsole.verdict.observed import TrialObservations
+from labconsole.verdict.observations import TrialObservations
 from labconsole.verdict.reasons import reason
 from labconsole.verdict.timekeeper import swap_reasons, timekeeper_reasons
 
 APART_S, APART_RATIO = 0.1, 0.02
-"""A guest says that it is up right after its mark was answered: both witnesses agree within this, and the error of the
-clocks between them."""
+"""A guest reports that it is up right after the reply to its mark. Both witnesses agree within this tolerance plus the
+error between their clocks.
+"""
 
 
 def judge(
     seen: TrialObservations,
-    guests: Sequence[GuestBooted],
+    guests: Sequence[GuestBootRecord],
     *,
     start: str,
     clock_error_s: float | None,
     clock_error_allowed_s: float | None,
     files: Sequence[CachedFiles] | None,
-    timekeeper: TimekeeperSeen | None,
+    timekeeper: TimekeeperRecord | None,
     swapped_pages: int | None,
     missing: Sequence[str],
     limits: Tolerances,
     inventory: Inventory,
 ) -> Verdict:
-    """``missing``: a sentence for every guest that did not come, or is not what was set up."""
-    shown = shown_reasons(
-        guests, start=start, clock_error_s=clock_error_s, clock_error_allowed_s=clock_error_allowed_s, files=files,
-        timekeeper=timekeeper, swapped_pages=swapped_pages, limits=limits,
-    )  # fmt: skip
-    # The UUT's is made ready for the guests meanwhile.
+    """Judge a trial. ``missing``: a sentence for every guest that did not start or does not match its set-up."""
+    shown = derive_reasons(
+        guests,
+        start=start,
+        clock_error_s=clock_error_s,
+        clock_error_allowed_s=clock_error_allowed_s,
+        files=files,
+        timekeeper=timekeeper,
+        swapped_pages=swapped_pages,
+        limits=limits,
+    )
+    # The UUT's port is reconfigured for the guests during the trial, so only the timekeeper's is compared.
     ports = [] if timekeeper is None else [(timekeeper.node, timekeeper.interface)]
     return judged(seen, shown, missing, limits=limits, inventory=inventory, ports=ports)
 
 
-def shown_reasons(
-    guests: Sequence[GuestBooted],
+def derive_reasons(
+    guests: Sequence[GuestBootRecord],
     *,
     start: str,
     clock_error_s: float | None,
     clock_error_allowed_s: float | None,
     files: Sequence[CachedFiles] | None,
-    timekeeper: TimekeeperSeen | None,
+    timekeeper: TimekeeperRecord | None,
     swapped_pages: int | None,
     limits: Tolerances,
 ) -> list[Reason]:
-    """Those that follow from what a record holds, so that whoever has it can judge again."""
+    """Return the reasons derived from the record alone, so that anyone can re-evaluate it."""
     found = [*_marks(guests, clock_error_s), *clock_reasons(clock_error_s, clock_error_allowed_s)]
     if files is not None:
         found += _cached(start, files)
@@ -66,20 +73,20 @@ def shown_reasons(
     return [*found, *swap_reasons(swapped_pages)]
 
 
-def apart_s(guest: GuestBooted) -> float | None:
-    """By how much its two witnesses differ; None: one is missing."""
+def apart_s(guest: GuestBootRecord) -> float | None:
+    """Return the difference between a guest's two witnesses, or None if one is missing."""
     return None if guest.mark_s is None or guest.ready_s is None else guest.ready_s - guest.mark_s
 
 
-def too_far_apart(guest: GuestBooted, clock_error_s: float | None) -> bool:
-    """Whether the two witnesses contradict each other."""
+def too_far_apart(guest: GuestBootRecord, clock_error_s: float | None) -> bool:
+    """Return whether the two witnesses contradict each other."""
     difference_s = apart_s(guest)
     if difference_s is None or guest.mark_s is None:
         return False
     return abs(difference_s) > APART_S + APART_RATIO * abs(guest.mark_s) + (clock_error_s or 0.0)
 
 
-def _marks(guests: Sequence[GuestBooted], clock_error_s: float | None) -> Iterator[Reason]:
+def _marks(guests: Sequence[GuestBootRecord], clock_error_s: float | None) -> Iterator[Reason]:
     for each in guests:
         if each.ready_ns is not None and each.mark_ns is None:
             detail = f"{each.guest}: said that it was up, but the timekeeper did not see its mark"
@@ -90,7 +97,7 @@ def _marks(guests: Sequence[GuestBooted], clock_error_s: float | None) -> Iterat
 
 
 def _cached(start: str, files: Sequence[CachedFiles]) -> Iterator[Reason]:
-    pages, cached = cached_of(files)
+    pages, cached = sum_cached_pages(files)
     if not pages:
         detail = f"of what the guests start from no page is known, so that nothing shows that it was a {start} start"
         yield reason("not_cold" if start == "cold" else "not_hot", detail, pages=pages)

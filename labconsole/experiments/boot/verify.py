@@ -1,27 +1,27 @@
-"""A stored start of guests computed again: its times from marks and clocks, its sums, its verdict from what is seen."""
+"""Recompute a stored boot trial: its times from marks and clocks, its sums, its verdict from the observations."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
 
-from labconsole.experiments.boot.bounds import bound_problems
+from labconsole.experiments.boot.plausibility import find_implausible
 from labconsole.experiments.boot.resolution import clock_allowed_s
 from labconsole.experiments.boot.rules import RULES
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against, same
-from labconsole.measure.recompute.verdict_check import codes_of, judge_again, unjudged_reasons
+from labconsole.measure.recompute.verdict_check import codes_of, recompute_verdict, unjudged_reasons
 from labconsole.model.record.boot import BootRecord
 
 SEEN_NOTHING = frozenset({"not_measured", "no_memory"})
-"""Codes of a trial that came to nothing, and has no guests."""
+"""Codes of a trial without a measurement, which has no guests."""
 
 
 def recompute_boot(record: BootRecord) -> list[Discrepancy]:
-    """What of a trial does not follow, or contradicts itself."""
-    found = [*_differences(record), *_guests(record), *bound_problems(record)]
+    """Return what of a trial does not follow from its data, or contradicts itself."""
+    found = [*_differences(record), *_guests(record), *find_implausible(record)]
     if record.requested.start == "cold" and record.files is None and record.memory is not None:
         found.append(against("files", "says nothing of the page cache, but the start is cold"))
-    return [*found, *judge_again(record, RULES)]
+    return [*found, *recompute_verdict(record, RULES)]
 
 
 def _differences(record: BootRecord) -> Iterator[Discrepancy]:
@@ -33,14 +33,14 @@ def _differences(record: BootRecord) -> Iterator[Discrepancy]:
             moved_ns = clocks.timekeeper_offset_ns - clocks.uut_offset_ns
             zero_ns = first_ns + moved_ns + (clocks.timekeeper_wall_ns - clocks.timekeeper_monotonic_ns)
     marks = [_since(each.mark_ns, zero_ns) for each in record.guests]
-    words = [_since(each.ready_ns, first_ns) for each in record.guests]
+    ready_s = [_since(each.ready_ns, first_ns) for each in record.guests]
     known = [each for each in marks if each is not None]
     whole = len(known) == len(marks)
     wanted: dict[str, tuple[Number, Number]] = {
         "mark_zero_ns": (record.mark_zero_ns, zero_ns),
         "clock_error_s": (record.clock_error_s, error_s),
         "startup_s": (record.startup_s, max(known, default=None) if whole else None),
-        "ready_s": (record.ready_s, None if None in words else max((each or 0.0 for each in words), default=None)),
+        "ready_s": (record.ready_s, None if None in ready_s else max((each or 0.0 for each in ready_s), default=None)),
         "sd_s": (record.sd_s, statistics.stdev(known) if whole and len(known) > 1 else None),
     }
     if record.clock_error_allowed_s is not None:
@@ -52,7 +52,7 @@ def _differences(record: BootRecord) -> Iterator[Discrepancy]:
         if marks[index] is not None and guest.started_ns is not None and first_ns is not None:
             own_s = (marks[index] or 0.0) - (guest.started_ns - first_ns) / 1e9
         wanted[f"{where}.mark_s"] = guest.mark_s, marks[index]
-        wanted[f"{where}.ready_s"] = guest.ready_s, words[index]
+        wanted[f"{where}.ready_s"] = guest.ready_s, ready_s[index]
         wanted[f"{where}.own_s"] = guest.own_s, own_s
     memory = record.memory
     if memory is not None:
@@ -106,5 +106,5 @@ RECOMPUTE = recompute_boot
 
 
 def UNJUDGED(record: BootRecord) -> Iterator[str]:
-    """What of its verdict cannot be judged again."""
+    """Return what of its verdict cannot be judged again."""
     return unjudged_reasons(record, RULES)

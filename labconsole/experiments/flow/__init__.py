@@ -1,1 +1,1 @@
-"""Flows out of guests that share one NIC: who gets what of it, and whether one can take it from another."""
+"""Flows from guests that share one NIC: the throughput of each, and whether one can starve another."""

@@ -1,4 +1,4 @@
-"""What processors did for what guests sent: seconds for each gigabyte, from what a record says of its machine. Pure."""
+"""Processor seconds per gigabyte that guests sent, from what a record says of its machine. Pure."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from labconsole.experiments.flow.ring import said_bytes
+from labconsole.experiments.flow.ring import reported_bytes
 from labconsole.model.record.flow import FlowRecord
 
 GIGA = 1e9
 SAID_ERROR = 0.1
-"""Of a ring only iperf says how much was sent all the time: it is believed where the sum of its rates is that of the
-interfaces, up to this share.
+"""Largest relative difference from the interfaces' rates at which iperf's report is believed. In a ring, only iperf
+reports how much was sent over the whole time.
 """
 
 NOT_RECORDED = "no time of the processors was recorded"
 
 
 def machine_cpu_s_per_gb(record: FlowRecord) -> float | None:
-    """Of the machine that the unit under test runs on, with all else that runs there, other nodes too, while the trial
-    was watched: for 10^9 bytes of payload that arrived. None: not known.
+    """Processor seconds of the UUT's machine per 10^9 bytes of payload that arrived, or None if not known. They include
+    all else that runs there, other nodes too, while the trial was watched.
     """
     busy_s, carried_bytes = _busy_s(record), payload_bytes(record)
     return None if busy_s is None or not carried_bytes else busy_s / (carried_bytes / GIGA)
 
 
 def unknown_because(record: FlowRecord) -> str | None:
-    """Why that is not known; None: it is."""
+    """Why machine_cpu_s_per_gb() is not known, or None if it is."""
     if _busy_s(record) is None:
         return NOT_RECORDED
     if payload_bytes(record):
@@ -42,18 +42,18 @@ def unknown_because(record: FlowRecord) -> str | None:
 
 
 def cpu_s_per_gb(record: FlowRecord) -> float | None:
-    """The same of the unit under test; None also where its machine hosts other nodes: whose time it was is not told."""
+    """Like machine_cpu_s_per_gb(), but None if the machine also hosts other nodes, whose time cannot be separated."""
     seen = _processors(record)
     return machine_cpu_s_per_gb(record) if seen is not None and seen.get("nodes") == [seen.get("node")] else None
 
 
 def payload_bytes(record: FlowRecord) -> float | None:
-    """What arrived in all, or in a ring was sent. None: somebody's is not known."""
+    """Payload in bytes that arrived in total, or that a ring sent; None if it is not known of one guest."""
     if record.ring:
         said, seen = _ring_rates(record)
         if said is None or seen is None or abs(said - seen) > SAID_ERROR * seen:
             return None
-        return float(sum(said_bytes(each.output) or 0 for each in record.ring))
+        return float(sum(reported_bytes(each.output) or 0 for each in record.ring))
     if record.receivers:
         read = [one.udp_packets for one in record.receivers if one.udp_packets is not None]
         return float(sum(read) * record.requested.payload_bytes) if len(read) == len(record.receivers) else None
@@ -61,9 +61,9 @@ def payload_bytes(record: FlowRecord) -> float | None:
 
 
 def _ring_rates(record: FlowRecord) -> tuple[float | None, float | None]:
-    """The sum of the rates by iperf, and by the interfaces; None: one guest's, or how much it sent, is not known."""
+    """The sums of the rates by iperf and by the interfaces; both are None if a guest's rate or bytes are not known."""
     rates = [(each.said_bps, each.out_bps) for each in record.ring]
-    if any(None in both for both in rates) or None in [said_bytes(each.output) for each in record.ring]:
+    if any(None in both for both in rates) or None in [reported_bytes(each.output) for each in record.ring]:
         return None, None
     said, seen = (math.fsum(both[place] or 0.0 for both in rates) for place in (0, 1))
     return said, seen
@@ -80,7 +80,7 @@ def _busy_s(record: FlowRecord) -> float | None:
 
 
 def _processors(record: FlowRecord) -> Mapping[str, Any] | None:
-    """What is told of the processors of the unit under test's machine."""
+    """What the record says of the processors of the UUT's machine, or None."""
     uut = record.environment.get("uut")
     for each in record.influences:
         nodes = each.get("nodes")

@@ -1,6 +1,6 @@
-"""A guest that works on its disk beside others that send: its line, its marks, and what became of the others. Pure.
+"""A guest that works on its disk while others send: its command, its marks and its effect on the others. Pure.
 
-Its marks are datagrams of ports of their own, so that the sink's capture stamps them by the clock that the bins have.
+Its marks are datagrams from ports of their own, so that the sink's capture stamps them by the clock of the bins.
 """
 
 from __future__ import annotations
@@ -9,22 +9,22 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from labconsole.experiments.flow.figures import begins, bin_rates, ends
+from labconsole.experiments.flow.rates import begins, bin_rates, ends
 from labconsole.experiments.flow.script import (
     FIRST_SOURCE_PORT,
     PORTS_PER_GUEST,
     SINK_ADDRESS,
     SINK_PORT,
     SenderAnswer,
+    build_shell_line,
     read_answer,
-    said_line,
 )
 from labconsole.experiments.flow.window import FlowWindow
-from labconsole.measure.sharing import during_ratio, recovery_bins, whole_bins
-from labconsole.model.disk_beside import DiskBeside
-from labconsole.model.record.flow import DiskBesideSeen, FlowRequested, FlowSeen
+from labconsole.measure.fairness import during_ratio, recovery_bins, whole_bins
+from labconsole.model.background_disk_job import DiskBeside
+from labconsole.model.record.flow import BackgroundDiskRecord, FlowRequested, SinkFlowRecord
 from labconsole.model.record.run import Reason
-from labconsole.platforms.base.disk_work import on_disk
+from labconsole.platforms.base.disk_work import build_disk_command
 from labconsole.verdict.reasons import reason
 from labconsole.wire.flows import CountedFlow
 
@@ -33,7 +33,7 @@ MARK_BYTES = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskWorker:
-    """The guest that works, counted from 0. ``disk``: where in it its disk is, and of how many MiB."""
+    """The guest that works, numbered from 0. ``disk``: where its disk is in the guest, and its size in MiB."""
 
     name: str
     address: str
@@ -44,24 +44,24 @@ class DiskWorker:
 
     @property
     def ports(self) -> tuple[int, int]:
-        """The UDP ports that its marks come from: before its work, and after it."""
+        """The UDP source ports of its marks, before and after its work."""
         first = FIRST_SOURCE_PORT + PORTS_PER_GUEST * self.number
         return first + PORTS_PER_GUEST - 2, first + PORTS_PER_GUEST - 1
 
-    def line(self, beside: DiskBeside) -> str:
-        """What its shell runs."""
+    def line(self, background: DiskBeside) -> str:
+        """The command for its shell."""
         before, after = (
             f"iperf -c {SINK_ADDRESS} -p {SINK_PORT} -u -l {MARK_BYTES} -n {MARK_BYTES} -B {self.address}:{port} "
             "--no-udp-fin >/dev/null 2>&1"
             for port in self.ports
         )
-        work = f"sh -c {shlex.quote(on_disk(self.disk, 1, beside.command()))}"
+        work = f"sh -c {shlex.quote(build_disk_command(self.disk, 1, background.command()))}"
         both = f"{before}; {work}; s=$?; {after}; (exit $s)"
-        return said_line(both, after_s=beside.from_s, neighbour=self.neighbour)
+        return build_shell_line(both, after_s=background.from_s, neighbour=self.neighbour)
 
 
-def marks_of(worker: DiskWorker, window: FlowWindow) -> tuple[CountedFlow | None, CountedFlow | None]:
-    """What came of its marks; None: nothing."""
+def find_marks(worker: DiskWorker, window: FlowWindow) -> tuple[CountedFlow | None, CountedFlow | None]:
+    """The counted marks before and after the work, each None if it did not arrive."""
     counted: Mapping[int, CountedFlow] = {}
     if window.capture is not None and window.capture.flows is not None:
         counted = {
@@ -73,41 +73,41 @@ def marks_of(worker: DiskWorker, window: FlowWindow) -> tuple[CountedFlow | None
     return counted.get(before), counted.get(after)
 
 
-def disk_seen(
+def build_disk_observation(
     worker: DiskWorker,
-    beside: DiskBeside,
+    background: DiskBeside,
     window: FlowWindow,
-    flows: Sequence[FlowSeen],
+    flows: Sequence[SinkFlowRecord],
     guests: Sequence[str],
     requested: FlowRequested,
-) -> DiskBesideSeen:
-    """What is known of the work, and what the others brought before, during and after it."""
+) -> BackgroundDiskRecord:
+    """Build the record of the work, with the others' rates before, during and after it."""
     said = window.said(worker.name)
     answer = SenderAnswer() if said is None or said.printed is None else read_answer(said.printed)
-    before, after = marks_of(worker, window)
-    found = DiskBesideSeen(
+    before, after = find_marks(worker, window)
+    found = BackgroundDiskRecord(
         guest=worker.name,
         address=worker.address,
         mac=worker.mac,
-        job=beside.job,
-        size=beside.size,
+        job=background.job,
+        size=background.size,
         exit_status=answer.exit_status,
         output=answer.output,
         mark_packets=sum(each.packets for each in (before, after) if each is not None),
         start_ns=None if before is None else before.last_at_ns,
         end_ns=None if after is None else after.first_at_ns,
     )
-    return found.model_copy(update=beside_work(found, flows, guests, window.origin_ns, requested))
+    return found.model_copy(update=derive_rates_around(found, flows, guests, window.origin_ns, requested))
 
 
-def beside_work(
-    seen: DiskBesideSeen,
-    flows: Sequence[FlowSeen],
+def derive_rates_around(
+    seen: BackgroundDiskRecord,
+    flows: Sequence[SinkFlowRecord],
     guests: Sequence[str],
     origin_ns: int | None,
     requested: FlowRequested,
 ) -> dict[str, object]:
-    """What the others brought before it, meanwhile, and after it, as fields of the record."""
+    """The others' rates before, during and after the work, as fields of the record."""
     bin_ns, begun, ended = round(requested.bin_s * 1e9), begins(flows, guests), ends(flows, guests)
     if origin_ns is None or seen.start_ns is None or seen.end_ns is None or None in begun or None in ended:
         return {}
@@ -117,7 +117,7 @@ def beside_work(
     after, stop = whole_bins(seen.end_ns, last_ns, origin_ns, bin_ns)
     counted = max((len(flow.bin_packets) for flow in flows), default=0)
     if max(stop, during[1]) > counted + 1:
-        return {}  # beyond the bins nothing is known
+        return {}  # no counts exist beyond the bins
     rates = [0.0] * max(stop, during[1])
     for guest in guests:
         own = bin_rates(flows, guest, len(rates), requested.payload_bytes, requested.bin_s)
@@ -131,8 +131,8 @@ def beside_work(
     }
 
 
-def disk_reasons(requested: FlowRequested, seen: DiskBesideSeen | None) -> Iterator[Reason]:
-    """What speaks against a trial in which a guest was to work on its disk."""
+def disk_reasons(requested: FlowRequested, seen: BackgroundDiskRecord | None) -> Iterator[Reason]:
+    """Reasons against a trial in which a guest was to work on its disk."""
     if requested.disk is None:
         return
     if seen is None:

@@ -1,4 +1,4 @@
-"""Guests held to a rate for as long as a trial lasts, and what their limiters say of it, read back."""
+"""Rate limits of guests for the length of a trial, and their limiters' settings and counts, read back."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ from collections.abc import Mapping
 from typing import Any
 
 from labconsole.contracts.ports import AgentLink
-from labconsole.model.record.flow import LimiterSeen
-from labconsole.network.credit import Credit
+from labconsole.model.record.flow import LimiterRecord
 from labconsole.network.rate_limits import RateLimit
+from labconsole.network.xen_rate_limit import XenRateLimit
 from labconsole.wire.clean import read_json
 from labconsole.wire.execution import Execute
 
 TOKEN = "flow"
 BURST_S = 0.001
-"""What may come at once after a rest, but two frames at least: timers that are later than this cost rate."""
+"""Burst after a pause, in seconds at the limit, but at least two frames. Timers that are later than this cost rate."""
 
 QUEUE_S = 0.05
-"""How long a frame waits at most."""
+"""Longest wait of a frame in the queue."""
 
 SOCKET_FRAMES, FULL_PAYLOAD_BYTES = 78, 1024
-"""Of a guest that is on the UUT's own kernel: with 92 frames on their way each of its sockets has it wait until one of
-them is gone. A queue that holds fewer drops the rest instead, so that it is seen whether the guest wanted more. Of
-smaller frames a socket has more.
+"""Queue bound in frames for a guest on the UUT's own kernel, and the least payload for which it applies. Each of the
+guest's sockets waits once 92 frames are on their way. A shorter queue drops the excess instead, which shows whether the
+guest wanted more. Smaller frames give a socket more than 92.
 """
 
 LEAST_BURST_BYTES, LEAST_QUEUE_BYTES = 3028, 10 * 1514
 KIND, CREDIT = "tbf on ifb", "netback credit"
 CREDIT_RATIO = 0.1
-"""Xen's back end gives up to so much less than its limit: its timer is late by a tick in every interval of 50 ms."""
+"""Largest part of its limit that Xen's back end leaves unused: its timer is a tick late in every interval of 50 ms."""
 
 CREDIT_STEP_BPS = 160
-"""A byte in each interval."""
+"""One byte in each interval."""
 
 RING_BYTES, SOCKET_BYTES = 256 * 1514, 212_992
-"""What waits for credit at most: the ring between guest and back end, and each socket's buffer in the guest."""
+"""Most bytes that wait for credit: in the ring between guest and back end, and in each socket's buffer in the guest."""
 
 _MOST = 2**63
 
@@ -51,17 +51,19 @@ for interface; do
     done
 done
 """
-"""For sh: of each queue of these interfaces a line. The kernel's directory has the name that an interface had when its
-back end was connected.
+"""Shell script that prints a line for each queue of these interfaces. The kernel's directory has the name that an
+interface had when its back end was connected.
 """
 
 _NICS, _BACK_ENDS = "/sys/class/net", "/sys/kernel/debug/xen-netback"
 _QUEUE = re.compile(r"^(\S+) (\d{1,20}), usec: (\d{1,20})\s*$", re.MULTILINE)
 
 
-def limit_of(host_interface: str, number: int, rate_bps: int, most_frames_bytes: int | None = None) -> RateLimit:
-    """The change that limits a guest, counted from 1, behind this interface; its queue holds no more than
-    ``most_frames_bytes``.
+def build_rate_limit(
+    host_interface: str, number: int, rate_bps: int, most_frames_bytes: int | None = None
+) -> RateLimit:
+    """The change that limits a guest, numbered from 1, behind this interface. ``most_frames_bytes``: upper bound of its
+    queue, if any.
     """
     queue_bytes = round(rate_bps / 8 * QUEUE_S)
     if most_frames_bytes is not None:
@@ -75,18 +77,18 @@ def limit_of(host_interface: str, number: int, rate_bps: int, most_frames_bytes:
     )
 
 
-def credit_of(host_interface: str, rate_bps: int) -> Credit:
-    """The change that limits a guest whose NIC's back end does it."""
-    return Credit(interface=host_interface, rate_bps=rate_bps)
+def build_credit(host_interface: str, rate_bps: int) -> XenRateLimit:
+    """The change that limits a guest through its NIC's back end."""
+    return XenRateLimit(interface=host_interface, rate_bps=rate_bps)
 
 
-def waits_for_credit(limiter: LimiterSeen | None) -> bool:
-    """Whether a guest over its limit has to wait, so that no more comes out of it; else the rest is dropped."""
+def waits_for_credit(limiter: LimiterRecord | None) -> bool:
+    """Whether a guest over its limit has to wait, so that it sends no more; otherwise the excess is dropped."""
     return limiter is not None and limiter.kind == CREDIT
 
 
 def credit_queue_s(rate_bps: int, flows: int) -> float:
-    """For how long credit goes on to let through what so many flows of a guest sent, when they have stopped."""
+    """Time for which credit still lets through the backlog of a guest's flows after they stop."""
     return (RING_BYTES + flows * SOCKET_BYTES) * 8 / ((1 - CREDIT_RATIO) * rate_bps)
 
 
@@ -94,11 +96,11 @@ def queue_name(number: int) -> str:
     return f"lcq{number}"
 
 
-async def read_credit(uut: AgentLink, interfaces: Mapping[str, str]) -> dict[str, LimiterSeen]:
-    """Guest to what the back end of its NIC holds it to, by the kernel's own word (debugfs), given guest to interface.
+async def read_credit(uut: AgentLink, interfaces: Mapping[str, str]) -> dict[str, LimiterRecord]:
+    """Read the limit of each guest's NIC back end from the kernel (debugfs), given guest to interface.
 
-    Every queue of a NIC has the whole credit, so a guest may send their sum. What cannot be read is None, and so is
-    what may come at once after a rest, which the kernel does not say.
+    Every queue of a NIC has the whole credit, so a guest may send their sum. What cannot be read is None. So is the
+    burst, which the kernel does not report.
     """
     if not interfaces:
         return {}
@@ -111,9 +113,9 @@ async def read_credit(uut: AgentLink, interfaces: Mapping[str, str]) -> dict[str
     return {guest: _credit(interface, queues.get(interface, [])) for guest, interface in interfaces.items()}
 
 
-def _credit(interface: str, queues: list[tuple[int, int]]) -> LimiterSeen:
+def _credit(interface: str, queues: list[tuple[int, int]]) -> LimiterRecord:
     limited = bool(queues) and all(every_us and credit * 8_000_000 < _MOST for credit, every_us in queues)
-    return LimiterSeen(
+    return LimiterRecord(
         kind=CREDIT,
         interface=interface,
         rate_bps=sum(credit * 8_000_000 // every_us for credit, every_us in queues) if limited else None,
@@ -123,16 +125,16 @@ def _credit(interface: str, queues: list[tuple[int, int]]) -> LimiterSeen:
     )
 
 
-async def read_limiters(uut: AgentLink, queues: Mapping[str, str]) -> dict[str, LimiterSeen]:
-    """Guest to what its limiter says, given guest to the interface that it is on. What cannot be read is None."""
+async def read_limiters(uut: AgentLink, queues: Mapping[str, str]) -> dict[str, LimiterRecord]:
+    """Read each guest's limiter, given guest to the interface that it is on. What cannot be read is None."""
     if not queues:
         return {}
     said = await uut.ask(Execute(argv=["tc", "-s", "-j", "qdisc", "show"], timeout_s=10))
-    of = _by_interface(said.stdout)
-    return {guest: _seen(interface, of.get(interface, {})) for guest, interface in queues.items()}
+    of = _index_by_interface(said.stdout)
+    return {guest: _build_limiter(interface, of.get(interface, {})) for guest, interface in queues.items()}
 
 
-def _by_interface(text: str) -> dict[str, dict[str, Any]]:
+def _index_by_interface(text: str) -> dict[str, dict[str, Any]]:
     try:
         found = read_json(text)
     except ValueError:
@@ -142,15 +144,15 @@ def _by_interface(text: str) -> dict[str, dict[str, Any]]:
     return {str(each.get("dev")): each for each in found if isinstance(each, dict) and each.get("kind") == "tbf"}
 
 
-def _seen(interface: str, said: dict[str, Any]) -> LimiterSeen:
+def _build_limiter(interface: str, said: dict[str, Any]) -> LimiterRecord:
     options = said.get("options")
-    told = options if isinstance(options, dict) else {}
-    rate = _whole(told.get("rate"))
-    return LimiterSeen(
+    settings = options if isinstance(options, dict) else {}
+    rate = _whole(settings.get("rate"))
+    return LimiterRecord(
         kind=KIND,
         interface=interface,
         rate_bps=None if rate is None else rate * 8,
-        burst_bytes=_whole(told.get("burst")),
+        burst_bytes=_whole(settings.get("burst")),
         passed_packets=_whole(said.get("packets")),
         dropped_packets=_whole(said.get("drops")),
     )

@@ -1,38 +1,53 @@
-"""What a trial of flows measures, for comparisons: what all guests together bring or read, as in a report. Pure."""
+"""Quantity of a trial of flows for comparisons: what all guests together send or read, as in a report. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from labconsole.contracts.measured import Bound, MeasuredKind, MeasuredTrial, MeasuredValue, Quantity
-from labconsole.experiments.flow.figures import arrived_packets, let_through_bps, sent_to_at_once
+from labconsole.experiments.flow.rates import arrived_packets, let_through_bps, sent_to_at_once
 from labconsole.experiments.flow.summary import flow_key, set_up_of
 from labconsole.measure.maximum import REACHED_LOSS_RATIO
 from labconsole.model.record.flow import FlowRecord
 from labconsole.model.record.kinds.flow import KIND
 from labconsole.model.record.summary import RunSummary
-from labconsole.report.measured_guests import TrialSaid, measured_of_guests
+from labconsole.report.guest_trials import TrialFacts, build_guest_trials
 
 PAYLOAD = Quantity(name="payload of all guests", unit="bps", better="higher", shown_unit="Mbit/s", scale=1e6)
 FRAMES = Quantity(name="frames of all guests", unit="bps", better="higher", shown_unit="Mbit/s", scale=1e6)
-"""Of a ring, whose rates are those of frames at the guests' interfaces."""
+"""For a ring, whose rates count frames at the guests' interfaces."""
 
-CONDITIONS = ("testbed_fingerprint", "kernel", "hypervisor")
-"""Of a point's key, what is no factor of its design."""
+OF_THE_POINT = (
+    "platform",
+    "guests",
+    "cpu",
+    "offered_bps",
+    "limits_bps",
+    "greedy",
+    "second_after_s",
+    "payload_bytes",
+    "duration_s",
+    "bin_s",
+    "memory_mib",
+    "pattern",
+    "weights",
+    "disk",
+)
+"""Parts of a point's key that are factors of its design."""
 
 
 def _trials(records: Sequence[FlowRecord], runs: Mapping[str, RunSummary]) -> list[MeasuredTrial]:
-    return measured_of_guests(KIND.name, records, _said)
+    return build_guest_trials(KIND.name, records, _build_trial)
 
 
-def _said(record: FlowRecord) -> TrialSaid:
+def _build_trial(record: FlowRecord) -> TrialFacts:
     key, quantity = flow_key(record), FRAMES if record.requested.pattern == "ring" else PAYLOAD
     memory = "" if key.memory_mib is None else f", {key.memory_mib} MiB each"
     where = {"same": ", one CPU for all", "own": ", a CPU for each", "any": ""}[key.cpu]
     many = f"{key.guests} guest{'s' if key.guests > 1 else ''}"
-    return TrialSaid(
+    return TrialFacts(
         id=record.flow_id,
-        factors={name: value for name, value in key._asdict().items() if name not in CONDITIONS},
+        factors={name: getattr(key, name) for name in OF_THE_POINT},
         words=f"{key.platform}: {many}, {key.scenario}{where}, payload {key.payload_bytes} B{memory}",
         values=(
             {}
@@ -44,25 +59,31 @@ def _said(record: FlowRecord) -> TrialSaid:
 
 
 def _packet_bps(record: FlowRecord) -> float | None:
-    """What one packet more would be of the rate."""
+    """The rate of a single packet, or None if not known."""
     packets = arrived_packets(record)
     return record.sum_bps / packets if record.sum_bps and packets else None
 
 
 def _bound(record: FlowRecord) -> Bound:
-    """At least where all that there was room for came: guests that can do more could not have shown it."""
-    most_bps, came_bps = _most_bps(record), record.sum_bps
-    full = most_bps is not None and came_bps is not None and came_bps > (1 - REACHED_LOSS_RATIO) * most_bps
+    """``at least`` if everything arrived that there was room for: guests capable of more could not have shown it."""
+    most_bps, arrived_bps = _most_bps(record), record.sum_bps
+    full = most_bps is not None and arrived_bps is not None and arrived_bps > (1 - REACHED_LOSS_RATIO) * most_bps
     full = full and sent_to_at_once(record.receivers)
     return "at least" if full else "exact"
 
 
 def _most_bps(record: FlowRecord) -> float | None:
-    """What link, limits and offers leave them together; None: nothing bounds it. A ring has no link in common."""
-    asked = record.requested
-    if asked.pattern == "ring":
-        return float(sum(asked.limit_of(place) or 0 for place in range(asked.senders))) if asked.limits_bps else None
-    return min(sum(let_through_bps(asked, place) for place in range(asked.senders)), record.line_bps)
+    """The rate that link, limits and offered loads allow all guests together, or None if it is unbounded. The guests of
+    a ring share no link.
+    """
+    requested = record.requested
+    if requested.pattern == "ring":
+        return (
+            float(sum(requested.limit_of(place) or 0 for place in range(requested.senders)))
+            if requested.limits_bps
+            else None
+        )
+    return min(sum(let_through_bps(requested, place) for place in range(requested.senders)), record.line_bps)
 
 
 MEASURED = MeasuredKind(kind=KIND, compared=("platform", "cpu", "memory_mib"), trials=_trials)

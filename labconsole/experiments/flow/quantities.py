@@ -1,28 +1,29 @@
-"""What one trial says of how its guests share the NIC, in numbers. Pure."""
+"""Measures of how the guests of one trial share the NIC. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from labconsole.experiments.flow.figures import HEADER_BYTES, bin_rates, intended_bps
 from labconsole.experiments.flow.limiters import waits_for_credit
-from labconsole.experiments.flow.script import said_sent_s
-from labconsole.measure import sharing
-from labconsole.measure.sharing import whole_bins
-from labconsole.model.record.flow import FlowRecord, SenderSeen
+from labconsole.experiments.flow.rates import HEADER_BYTES, bin_rates, intended_bps
+from labconsole.experiments.flow.script import reported_sent_s
+from labconsole.measure import fairness
+from labconsole.measure.fairness import whole_bins
+from labconsole.model.record.flow import FlowRecord, SenderRecord
 
 ENOUGH_RATIO = 1.01
-"""Who offers less than this of its limit is not held by it all the time."""
+"""Least ratio of offered load to limit at which the limit applies to a guest all the time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SharingFound:
-    """Of one trial, in the bins in which all guests send; docs/flow.md has the definitions. None: cannot be said.
+class SharingResult:
+    """Result of one trial over the bins in which all guests send; docs/flow.md has the definitions.
 
-    ``attained``: guest to what it reached of its limit, both in whole frames. ``interference_ratio`` and
-    ``alone_spread_bps``: of the first guest, where the others begin later. ``dominant_bins``: in which one guest has
-    nearly all, and of how many; ``starved_bins``: the same of each guest that has next to nothing.
+    Values are None if they cannot be determined. ``attained``: guest to the share of its limit that it reached, both in
+    whole frames. ``interference_ratio`` and ``alone_spread_bps``: of the first guest, if the others begin later.
+    ``dominant_bins``: number of bins in which one guest has nearly everything, and of all bins. ``starved_bins``: the
+    same for each guest that has next to nothing.
     """
 
     rates_bps: Mapping[str, Sequence[float]] = field(default_factory=dict)
@@ -36,72 +37,73 @@ class SharingFound:
     first_share_ratio: float | None = None
 
 
-def quantities(record: FlowRecord) -> SharingFound:
-    """Out of the record's flows."""
-    asked, names = record.requested, [sender.guest for sender in record.senders]
+def quantities(record: FlowRecord) -> SharingResult:
+    """Derive the measures from the record's flows."""
+    requested, names = record.requested, [sender.guest for sender in record.senders]
     first, stop = record.shared_from, record.shared_to
     if first is None or stop is None or stop <= first:
-        return SharingFound()
+        return SharingResult()
 
     def rates_of(guest: str, begin: int, end: int) -> list[float]:
-        return bin_rates(record.flows, guest, end, asked.payload_bytes, asked.bin_s)[begin:]
+        return bin_rates(record.flows, guest, end, requested.payload_bytes, requested.bin_s)[begin:]
 
     rates = {guest: rates_of(guest, first, stop) for guest in names}
     rows = list(rates.values())
-    dominance = sharing.dominance(rows)
-    starved = {guest: sharing.starvation(rows, place) for place, guest in enumerate(rates)} if len(rows) > 1 else {}
-    spreads = {guest: sharing.spread_bps(values) for guest, values in rates.items()}
+    dominance = fairness.dominance(rows)
+    starved = {guest: fairness.starvation(rows, place) for place, guest in enumerate(rates)} if len(rows) > 1 else {}
+    spreads = {guest: fairness.spread_bps(values) for guest, values in rates.items()}
     alone = rates_of(names[0], *alone_bins(record)) if alone_bins(record)[1] else []
-    return SharingFound(
+    return SharingResult(
         rates_bps=rates,
         attained=_attained(record, rates),
         spread_bps={guest: spread for guest, spread in spreads.items() if spread is not None},
-        alone_spread_bps=sharing.spread_bps(alone),
-        interference_ratio=sharing.interference_ratio(alone, rates[names[0]]) if alone else None,
+        alone_spread_bps=fairness.spread_bps(alone),
+        interference_ratio=fairness.interference_ratio(alone, rates[names[0]]) if alone else None,
         dominant_bins=None if dominance is None else (dominance.marked_bins, dominance.of_bins),
-        dominant_s=None if dominance is None else dominance.longest_bins * asked.bin_s,
+        dominant_s=None if dominance is None else dominance.longest_bins * requested.bin_s,
         starved_bins={guest: (of.marked_bins, of.of_bins) for guest, of in starved.items() if of is not None},
-        first_share_ratio=sharing.share_ratio(rows, 0) if len(rows) > 1 else None,
+        first_share_ratio=fairness.share_ratio(rows, 0) if len(rows) > 1 else None,
     )
 
 
-def sent_bps(sender: SenderSeen, payload_bytes: int) -> float | None:
-    """Payload that came out of a guest over the time for which it says that its iperf sent: what waits in the link's
-    queue comes to the sink for longer. What waits for credit comes out later, too, so it is over the time at the sink.
+def sent_bps(sender: SenderRecord, payload_bytes: int) -> float | None:
+    """Payload rate out of a guest over the time for which its iperf reports sending. Packets in the link's queue arrive
+    at the sink for longer than that. A guest that waits for credit also sends for longer, so its rate is over the time
+    at the sink.
     """
     if waits_for_credit(sender.limiter):
         return sender.offered_bps
-    sent_s = said_sent_s(sender.output)
+    sent_s = reported_sent_s(sender.output)
     return None if sender.host_packets is None or sent_s is None else sender.host_packets * payload_bytes * 8 / sent_s
 
 
 def alone_bins(record: FlowRecord) -> tuple[int, int]:
-    """The bins in which the first guest sends alone: (first, one past the last); equal: none."""
-    asked = record.requested
+    """The bins in which the first guest sends alone: (first, one past the last), which are equal if there are none."""
+    requested = record.requested
     own = [flow for flow in record.flows if record.senders and flow.guest == record.senders[0].guest]
     others = [flow for flow in record.flows if flow not in own]
     begun = [flow.first_at_ns for flow in own]
     joined = [flow.first_at_ns for flow in others if flow.first_at_ns is not None]
-    if not asked.second_after_s or record.origin_ns is None or not joined or not begun or None in begun:
+    if not requested.second_after_s or record.origin_ns is None or not joined or not begun or None in begun:
         return 0, 0
     latest = max(each for each in begun if each is not None)
-    return whole_bins(latest, min(joined), record.origin_ns, round(asked.bin_s * 1e9))
+    return whole_bins(latest, min(joined), record.origin_ns, round(requested.bin_s * 1e9))
 
 
 def _attained(record: FlowRecord, rates: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    asked = record.requested
-    layers = (asked.payload_bytes + HEADER_BYTES) / asked.payload_bytes
+    requested = record.requested
+    layers = (requested.payload_bytes + HEADER_BYTES) / requested.payload_bytes
     found = {}
     for place, (guest, values) in enumerate(rates.items()):
-        if (limit_bps := asked.limit_of(place)) is None:
+        if (limit_bps := requested.limit_of(place)) is None:
             continue
         sender = record.senders[place]
         offered_bps = sender.offered_bps
-        if waits_for_credit(sender.limiter):  # what comes out of it never is more than its limit
-            offered_bps = intended_bps(asked, place)
+        if waits_for_credit(sender.limiter):  # its output never exceeds its limit
+            offered_bps = intended_bps(requested, place)
         if offered_bps is not None and offered_bps * layers < ENOUGH_RATIO * limit_bps:
-            continue  # it did not ask for as much: what it reached says nothing of the limit
-        ratio = sharing.attained_ratio([each * layers for each in values], limit_bps)
+            continue  # it did not offer as much, so what it reached says nothing about the limit
+        ratio = fairness.attained_ratio([each * layers for each in values], limit_bps)
         if ratio is not None:
             found[guest] = ratio
     return found

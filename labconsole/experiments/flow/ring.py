@@ -1,6 +1,6 @@
-"""Guests in a ring, each sending to the next over one TCP connection: what each is told, and what follows. Pure.
+"""Guests in a ring, each sending to the next over one TCP connection: the command for each, and the results. Pure.
 
-No packet leaves the unit under test, so that there is no clock and no capture outside of it: bytes are those that its
+No packet leaves the unit under test, so no clock and no capture outside of it can see one. Bytes are those that its
 interfaces to the guests counted, in a window by its own clock.
 """
 
@@ -13,33 +13,36 @@ from dataclasses import dataclass
 
 from labconsole.experiments.flow.script import OUTPUT_BYTES, SenderAnswer, read_answer, silent_guests
 from labconsole.measure.statistics.repetitions import jain_index
-from labconsole.model.record.flow import LimiterSeen, RingSeen
+from labconsole.model.record.flow import LimiterRecord, RingGuestRecord
 from labconsole.model.record.run import Reason
-from labconsole.platforms.base.inside import at_once
-from labconsole.verdict.observed import Snapshot
+from labconsole.platforms.base.guest_shell import build_simultaneous_line
+from labconsole.verdict.observations import Snapshot
 from labconsole.verdict.reasons import reason
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.guests import AskedGuests
 
 PORT = 5002
 LEAD_S = 1.0
-"""Between the first bytes of all and the window: connections are slow in their beginning."""
+"""Time between the first bytes of all guests and the window: connections start slowly."""
 
 LONGER_S = 6.0
-"""How much longer than the window all send: it begins when they are seen to."""
+"""Time for which all guests send beyond the window, which begins only once they are seen to send."""
 
 LISTEN_S, LINGER_S = 1.0, 2.0
 GIVEN_UP_S = 5.0
-"""So much later a connection that never came about is given up; by itself it tries for minutes, whatever else it is
-told."""
+"""Excess over the sending time after which iperf is killed. Without a connection it tries for minutes, whatever its
+options.
+"""
 
 BYTES_ERROR = 0.05
-"""What came out of the guests went into guests, up to this share: a full interface drops what TCP sends again, and of a
-segment larger than a frame, which has one header, a limiter makes frames of 1514 bytes with 66 of headers each."""
+"""Largest relative difference between the bytes out of the guests and into them. A full interface drops what TCP sends
+again. A segment larger than a frame has one header, and a limiter splits it into frames of 1514 bytes with 66 of
+headers each.
+"""
 
 
 def ring_busy_s(duration_s: float) -> float:
-    """How long guests listen, send and wait for the last to have sent, for a window of this duration."""
+    """Time for which guests listen, send and wait for the last sender, for a window of this duration."""
     return LISTEN_S + duration_s + LONGER_S + LINGER_S
 
 
@@ -49,7 +52,7 @@ _SAID = re.compile(r",(\d{1,18}),(\d{1,15})\|?$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingGuest:
-    """One guest: ``to`` is the name of the next, ``next_address`` where that one listens."""
+    """One guest. ``to``: name of the next; ``next_address``: where that one listens."""
 
     name: str
     to: str
@@ -59,32 +62,34 @@ class RingGuest:
     host_interface: str
 
     def line(self, duration_s: float) -> str:
-        """It listens, waits for all others to, and sends for so long. The server ends after the last has sent."""
+        """Command that listens, waits until all others do, and sends for this window. The server ends after the last
+        guest has sent.
+        """
         sends_s = duration_s + LONGER_S
         work = f"iperf -c {self.next_address} -p {PORT} -t {sends_s:g} -y C"
         work = f"busybox timeout -s KILL {math.ceil(sends_s + GIVEN_UP_S)} {work}"
         said = f"o=$({{ {work}; echo \" ST $?\"; }} 2>&1 | tail -c {OUTPUT_BYTES} | tr '\\n' '|')"
         sends = f'{said}; sleep {LINGER_S:g}; printf "%s\\n" "LCFLOW $o"'
         serves = f"iperf -s -p {PORT} -B {self.address} </dev/null >/dev/null 2>&1 & s=$!; sleep {LISTEN_S:g}"
-        return f"{serves}; {at_once([sends])}; kill $s 2>/dev/null; wait $s 2>/dev/null"
+        return f"{serves}; {build_simultaneous_line([sends])}; kill $s 2>/dev/null; wait $s 2>/dev/null"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingWindow:
-    """``before`` and ``after``: the UUT's counters at both ends of the window; None: nothing was seen to be sent."""
+    """One window. ``before`` and ``after``: the UUT's counters at its ends, or None if there was no window."""
 
     answered: AskedGuests
     before: Snapshot | None
     after: Snapshot | None
-    limiters: Mapping[str, LimiterSeen]
+    limiters: Mapping[str, LimiterRecord]
 
     @property
     def silent(self) -> tuple[tuple[str, str], ...]:
-        """Guests that did not say that they had sent all, and why."""
+        """Guests that did not report that they had sent all, and why."""
         return tuple(silent_guests(self.answered))
 
     def window_s(self, guests: Sequence[RingGuest]) -> float | None:
-        """How long, by the UUT's clock."""
+        """Length of the window by the UUT's clock, or None if there was none."""
         ends = [self._of(side, guests[0]) for side in (self.before, self.after)] if guests else [None]
         if None in ends:
             return None
@@ -93,7 +98,7 @@ class RingWindow:
         return (last[0] - first[0]) / 1e9
 
     def counted(self, guest: RingGuest) -> tuple[int, int] | None:
-        """Bytes that came out of a guest, and that went into it."""
+        """Bytes out of a guest, and bytes into it, or None if not counted."""
         before, after = (self._of(side, guest) for side in (self.before, self.after))
         return None if before is None or after is None else (after[1] - before[1], after[2] - before[2])
 
@@ -103,8 +108,8 @@ class RingWindow:
         return None if sample is None else (sample.monotonic_ns, sample.values[_RX], sample.values[_TX])
 
 
-def ring_seen(guests: Sequence[RingGuest], window: RingWindow) -> tuple[RingSeen, ...]:
-    """Each guest with its bytes and rates."""
+def build_ring(guests: Sequence[RingGuest], window: RingWindow) -> tuple[RingGuestRecord, ...]:
+    """Build the record of each guest with its bytes and rates."""
     took_s = window.window_s(guests)
     said = {each.guest: each for each in window.answered.guests}
     found = []
@@ -113,7 +118,7 @@ def ring_seen(guests: Sequence[RingGuest], window: RingWindow) -> tuple[RingSeen
         answer = SenderAnswer() if console is None or console.printed is None else read_answer(console.printed)
         counted = window.counted(guest)
         found.append(
-            RingSeen(
+            RingGuestRecord(
                 guest=guest.name,
                 to=guest.to,
                 address=guest.address,
@@ -122,7 +127,7 @@ def ring_seen(guests: Sequence[RingGuest], window: RingWindow) -> tuple[RingSeen
                 out_bytes=None if counted is None else counted[0],
                 in_bytes=None if counted is None else counted[1],
                 out_bps=None if counted is None or not took_s else counted[0] * 8 / took_s,
-                said_bps=_said_bps(answer),
+                said_bps=_reported_bps(answer),
                 limiter=window.limiters.get(guest.name),
                 exit_status=answer.exit_status,
                 output=answer.output,
@@ -131,28 +136,28 @@ def ring_seen(guests: Sequence[RingGuest], window: RingWindow) -> tuple[RingSeen
     return tuple(found)
 
 
-def _said_bps(answer: SenderAnswer) -> float | None:
-    """Payload, by iperf's word and its guest's clock."""
+def _reported_bps(answer: SenderAnswer) -> float | None:
+    """Payload rate that iperf reports, by its guest's clock."""
     found = _SAID.search(answer.output)
     return None if found is None else float(found[2])
 
 
-def said_bytes(output: str) -> int | None:
-    """Payload over all that it sent, by iperf's word."""
+def reported_bytes(output: str) -> int | None:
+    """Payload bytes that iperf reports for all that it sent."""
     found = _SAID.search(output)
     return None if found is None else int(found[1])
 
 
-def ring_sum(ring: Sequence[RingSeen]) -> tuple[float | None, float | None]:
-    """Of all guests' rates the sum, and how equal they are by Jain's index."""
+def ring_sum(ring: Sequence[RingGuestRecord]) -> tuple[float | None, float | None]:
+    """Sum of all guests' rates, and Jain's index over them; both are None if one rate is not known."""
     rates = [each.out_bps for each in ring if each.out_bps is not None]
     if not rates or len(rates) < len(ring):
         return None, None
     return sum(rates), jain_index(rates)
 
 
-def ring_reasons(ring: Sequence[RingSeen], window_s: float | None) -> Iterator[Reason]:
-    """What a record of a ring shows, so that whoever has it can judge again."""
+def ring_reasons(ring: Sequence[RingGuestRecord], window_s: float | None) -> Iterator[Reason]:
+    """Reasons derived from a ring's record alone, so that anyone can judge it again."""
     broken = False
     for each in ring:
         pair, why = f"{each.guest} → {each.to}", f": {each.output}" if each.output else ""

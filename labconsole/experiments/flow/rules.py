@@ -1,36 +1,36 @@
-"""When a trial of flows out of guests has which reason, stated a second time: code to condition over its record. Pure.
+"""Rules for the reasons of a trial of guests that send, stated a second time: code to condition over its record. Pure.
 
-Shares no code with those that judged it (verdict.py, weights.py, disk.py). docs/flow.md and docs/data-format.md explain
-the codes. Rings and guests that are sent to have rules of their own.
+Shares no code with verdict.py, weights.py and disk.py, which judged it. docs/flow.md and docs/data-format.md explain
+the codes. Rings and guests that receive have rules of their own.
 """
 
 from __future__ import annotations
 
 from labconsole.measure.recompute import verdict_check as common
 from labconsole.measure.recompute.verdict_check import VerdictRules
-from labconsole.model.record.flow import FlowRecord, FlowSeen, RingSeen, SenderSeen, WeightStepSeen
+from labconsole.model.record.flow import FlowRecord, RingGuestRecord, SenderRecord, SinkFlowRecord, WeightStepRecord
 from labconsole.model.tolerances import Tolerances
 
 HEADERS = 42
-"""Ethernet, IPv4 and UDP: what a frame has beside its payload, without check sequence."""
+"""Bytes of a frame without payload and check sequence: Ethernet, IPv4 and UDP."""
 
 CREDIT = "netback credit"
-"""The limiter of Xen's back end, which lets a guest wait: it gives up to a tenth less, in steps of 160 bit/s."""
+"""The limiter of Xen's back end, which makes a guest wait. It gives up to a tenth less, in steps of 160 bit/s."""
 
 CREDIT_SHARE, CREDIT_STEP_BPS, CREDIT_BYTES, SOCKET_BYTES = 0.9, 160, 256 * 1514, 212_992
 QUEUE_S = 0.05
 FULL_RATIO, BEYOND_RATIO, QUEUE_RATIO = 0.99, 1.005, 0.985
-"""Of what a link carries: from where it decides, what cannot be, and what a queue of weights lets through."""
+"""Shares of the line rate: where the link limits guests, what is impossible, and what a queue of weights passes."""
 
 RATE_ERROR, LATE_S, FILLED_RATIO = 0.001, 0.01, 0.97
 
 
-def _is_credit(sender: SenderSeen | RingSeen) -> bool:
+def _is_credit(sender: SenderRecord | RingGuestRecord) -> bool:
     return sender.limiter is not None and sender.limiter.kind == CREDIT
 
 
-def _limited(record: FlowRecord) -> tuple[SenderSeen | RingSeen, ...]:
-    """Those that a limiter may hold."""
+def _limited(record: FlowRecord) -> tuple[SenderRecord | RingGuestRecord, ...]:
+    """The guests that a limiter may limit."""
     return (*record.senders, *record.ring)
 
 
@@ -40,23 +40,23 @@ def _limit_bps(record: FlowRecord, place: int) -> int | None:
 
 
 def is_unlimited(record: FlowRecord, limits: Tolerances) -> bool:
-    """A limit that was asked for was not there, was another, or was passed by."""
+    """A requested limit was missing, had another rate, or was bypassed."""
     for place, each in enumerate(_limited(record)):
-        asked_bps, found = _limit_bps(record, place), each.limiter
-        if asked_bps is not None:
+        limit_bps, found = _limit_bps(record, place), each.limiter
+        if limit_bps is not None:
             if found is None or found.rate_bps is None:
                 return True
-            allowed_bps = max(RATE_ERROR * asked_bps, CREDIT_STEP_BPS if _is_credit(each) else 0)
-            if abs(found.rate_bps - asked_bps) > allowed_bps:
+            allowed_bps = max(RATE_ERROR * limit_bps, CREDIT_STEP_BPS if _is_credit(each) else 0)
+            if abs(found.rate_bps - limit_bps) > allowed_bps:
                 return True
-        passed = None if found is None or isinstance(each, RingSeen) else found.passed_packets
-        if passed is not None and isinstance(each, SenderSeen) and passed < each.packets:
+        passed = None if found is None or isinstance(each, RingGuestRecord) else found.passed_packets
+        if passed is not None and isinstance(each, SenderRecord) and passed < each.packets:
             return True
     return False
 
 
 def is_limited_unasked(record: FlowRecord, limits: Tolerances) -> bool:
-    """A guest's back end had a limit, and it was to have none."""
+    """A guest's back end had a limit, although none was requested."""
     return any(
         _limit_bps(record, place) is None and each.limiter is not None and each.limiter.rate_bps is not None
         for place, each in enumerate(_limited(record))
@@ -64,12 +64,12 @@ def is_limited_unasked(record: FlowRecord, limits: Tolerances) -> bool:
     )
 
 
-def _of(record: FlowRecord, sender: SenderSeen) -> list[FlowSeen]:
+def _guest_flows(record: FlowRecord, sender: SenderRecord) -> list[SinkFlowRecord]:
     return [flow for flow in record.flows if flow.guest == sender.guest]
 
 
-def _told_bps(record: FlowRecord, place: int) -> int:
-    """Payload that a guest was told to send."""
+def _intended_bps(record: FlowRecord, place: int) -> int:
+    """Payload rate requested of a guest."""
     return record.requested.offered_bps * (record.requested.greedy if place == 0 else 1)
 
 
@@ -77,26 +77,26 @@ def _payload_bps(record: FlowRecord, frames_bps: float) -> float:
     return frames_bps * record.requested.payload_bytes / (record.requested.payload_bytes + HEADERS)
 
 
-def is_held_by_link(record: FlowRecord, limits: Tolerances) -> bool:
-    """Guests want more than the link carries, or a queue of weights lets through, and that was full."""
+def is_link_limited(record: FlowRecord, limits: Tolerances) -> bool:
+    """Guests want more than the link carries, or than a queue of weights lets through, and that was full."""
     carried_bps = record.line_bps * (1 if record.requested.weights is None else QUEUE_RATIO)
     wanted_bps = 0.0
     for place in range(record.requested.guests - (record.requested.disk is not None)):
         limit_bps = _limit_bps(record, place)
-        told_bps = float(_told_bps(record, place))
-        wanted_bps += told_bps if limit_bps is None else min(told_bps, _payload_bps(record, limit_bps))
-    came_bps = sum(sender.shared_bps or 0.0 for sender in record.senders)
-    return wanted_bps > carried_bps and came_bps >= FULL_RATIO * carried_bps
+        intended_bps = float(_intended_bps(record, place))
+        wanted_bps += intended_bps if limit_bps is None else min(intended_bps, _payload_bps(record, limit_bps))
+    arrived_bps = sum(sender.shared_bps or 0.0 for sender in record.senders)
+    return wanted_bps > carried_bps and arrived_bps >= FULL_RATIO * carried_bps
 
 
 def _is_short(record: FlowRecord, limits: Tolerances) -> bool:
-    """A guest sent less than it was told, though there was room; or guests did not fill what they share."""
+    """A guest sent less than requested although there was room, or guests did not fill what they share."""
     if any(_is_unfilled(record, step) for step in _steps(record)):
         return True
-    if is_held_by_link(record, limits):
+    if is_link_limited(record, limits):
         return False
     for place, sender in enumerate(record.senders):
-        limit_bps, due_bps = _limit_bps(record, place), _told_bps(record, place)
+        limit_bps, due_bps = _limit_bps(record, place), _intended_bps(record, place)
         is_seen = sender.host_packets is not None
         sent_bps = sender.offered_bps if is_seen else sender.payload_bps
         if sent_bps is None or due_bps > record.line_bps or (not is_seen and limit_bps):
@@ -108,14 +108,14 @@ def _is_short(record: FlowRecord, limits: Tolerances) -> bool:
     return False
 
 
-def _steps(record: FlowRecord) -> tuple[WeightStepSeen, ...]:
-    """Those that took effect, of weights that were in use."""
+def _steps(record: FlowRecord) -> tuple[WeightStepRecord, ...]:
+    """The steps that took effect, of weights that were in use."""
     if record.requested.weights is None or record.weights is None or record.weights.begun_ns is None:
         return ()
     return tuple(step for step in record.weights.steps if step.taken_s is not None)
 
 
-def _is_unfilled(record: FlowRecord, step: WeightStepSeen) -> bool:
+def _is_unfilled(record: FlowRecord, step: WeightStepRecord) -> bool:
     if record.weights is None or step.first_bin is None or step.filled_ratio is None:
         return False
     link_bps = record.weights.link_bps
@@ -123,7 +123,7 @@ def _is_unfilled(record: FlowRecord, step: WeightStepSeen) -> bool:
     return link_bps > 0 and step.filled_ratio < FILLED_RATIO * min(link_bps, sum(most)) / link_bps
 
 
-def _took_s(flows: list[FlowSeen]) -> float | None:
+def _took_s(flows: list[SinkFlowRecord]) -> float | None:
     firsts = [flow.first_at_ns for flow in flows if flow.first_at_ns is not None]
     lasts = [flow.last_at_ns for flow in flows if flow.last_at_ns is not None]
     took_ns = max(lasts) - min(firsts) if firsts and lasts else 0
@@ -131,10 +131,10 @@ def _took_s(flows: list[FlowSeen]) -> float | None:
 
 
 def _times(record: FlowRecord) -> list[tuple[int, float, float]]:
-    """(place, how long its packets came, how long it was told to send) of every guest of which both are known."""
+    """(place, time over which its packets arrived, requested sending time) of every guest with both times known."""
     found = []
     for place, sender in enumerate(record.senders):
-        took_s = _took_s(_of(record, sender))
+        took_s = _took_s(_guest_flows(record, sender))
         if took_s is not None:
             late_s = record.requested.second_after_s if place else 0.0
             found.append((place, took_s, record.requested.duration_s - late_s))
@@ -146,9 +146,9 @@ def _is_cut(record: FlowRecord, limits: Tolerances) -> bool:
 
 
 def _is_stretched(record: FlowRecord, limits: Tolerances) -> bool:
-    """Longer than told, and than a queue on the way sends on; where all fits on the link."""
+    """Packets arrived for longer than requested and than a queue takes to drain, while all fits on the link."""
     senders = range(record.requested.guests - (record.requested.disk is not None))
-    if sum(_told_bps(record, place) for place in senders) > record.line_bps:
+    if sum(_intended_bps(record, place) for place in senders) > record.line_bps:
         return False
     for place, took_s, due_s in _times(record):
         queue_s, limit_bps = QUEUE_S, _limit_bps(record, place)
@@ -161,9 +161,10 @@ def _is_stretched(record: FlowRecord, limits: Tolerances) -> bool:
 
 
 def _is_uncertain(record: FlowRecord, limits: Tolerances) -> bool:
-    """Packets outside the bins, a step without a bin, or work on a disk without one before it or in it."""
+    """Packets lie outside the bins, a step has no bin, or work on a disk has none before it or in it."""
     outside = any(
-        any(flow.outside_packets for flow in _of(record, sender)) and _took_s(_of(record, sender)) is not None
+        any(flow.outside_packets for flow in _guest_flows(record, sender))
+        and _took_s(_guest_flows(record, sender)) is not None
         for sender in record.senders
     )
     disk = record.disk if record.requested.disk is not None else None
@@ -178,7 +179,7 @@ def _is_failed(record: FlowRecord, limits: Tolerances) -> bool:
         sender.exit_status not in (None, 0)
         or any(
             sum(flow.bytes for flow in own) != frame_bytes * sum(flow.packets for flow in own)
-            for own in [_of(record, sender)]
+            for own in [_guest_flows(record, sender)]
         )
         for sender in record.senders
     )
@@ -190,8 +191,8 @@ def _is_contradicted(record: FlowRecord, limits: Tolerances) -> bool:
 
 
 def _is_without_weights(record: FlowRecord, limits: Tolerances) -> bool:
-    asked, seen = record.requested.weights, record.weights
-    if asked is None:
+    requested, seen = record.requested.weights, record.weights
+    if requested is None:
         return False
     if seen is None or seen.begun_ns is None:
         return True
@@ -263,11 +264,11 @@ OUT_RULES: VerdictRules[FlowRecord] = VerdictRules(
     },
     also={
         "guests_missing": _is_silent,
-        "foreign_frames": lambda record, limits: common.has_strangers(record.sink, limits),
+        "foreign_frames": lambda record, limits: common.has_foreign_packets(record.sink, limits),
         "not_observed": lambda record, limits: (
             common.is_nic_unread(record.sink) or common.is_program_unknown(record.program)
         ),
         "not_measured": lambda record, limits: record.requested.disk is not None and record.disk is None,
     },
-    excused={"offered_short": is_held_by_link},  # of a full link an earlier version said so
+    excused={"offered_short": is_link_limited},  # an earlier version gave this reason on a full link
 )

@@ -1,7 +1,7 @@
-"""What a guest's shell is told to send, and how its answer is read.
+"""Commands for a guest's shell to send, and the parser of its answer.
 
-The datagrams go to an address that nobody has, by a permanent neighbour entry: so nothing answers them, and the sink's
-kernel drops what the capture has counted. Whatever shell and arp busybox has will do, and iperf 2.
+The datagrams go to an address that no node has, by a permanent neighbour entry. So they get no answer, and the sink's
+kernel drops what the capture has counted. A guest needs the shell and arp of busybox, and iperf 2.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from labconsole.wire.guests import AskedGuests
 
 SINK_ADDRESS = "198.18.127.1"
-"""In the guests' network, beyond what timekeepers are given."""
+"""In the guests' network, beyond the addresses of timekeepers."""
 
 PROGRAM = "iperf"
 SINK_PORT = 5001
-"""iperf's own."""
+"""iperf's default port."""
 
 FIRST_SOURCE_PORT, PORTS_PER_GUEST = 20_000, 32
 OUTPUT_BYTES = 400
@@ -27,8 +27,8 @@ _ANSWER = re.compile(r"^LCFLOW (.*) ST (\d{1,3})\|?$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """What one guest, counted from 0, is to send. ``neighbour``: the sink's MAC address, where the guest has to be told
-    it: one without a network stack of its own is not.
+    """What one guest, numbered from 0, is to send. ``neighbour``: the sink's MAC address, or None for a guest without a
+    network stack of its own, which needs no entry.
     """
 
     guest: int
@@ -42,22 +42,24 @@ class Sending:
 
     @property
     def ports(self) -> range:
-        """The UDP ports that its flows come from."""
+        """The UDP source ports of its flows."""
         first = FIRST_SOURCE_PORT + PORTS_PER_GUEST * self.guest
         return range(first, first + self.flows)
 
     def line(self) -> str:
-        """The line that sends. A guest's neighbour entry is taken back, for one that is not ours keeps it."""
+        """The command that sends. It removes the guest's neighbour entry at the end, because a guest that is not ours
+        would keep it.
+        """
         flows = f" -P {self.flows} --incr-srcport" if self.flows > 1 else ""
         work = (
             f"iperf -c {SINK_ADDRESS} -p {SINK_PORT} -u -l {self.payload_bytes} -b {self.offered_bps} "
             f"-t {self.duration_s:g} -B {self.address}:{self.ports[0]}{flows} --no-udp-fin"
         )
-        return said_line(work, after_s=self.after_s, neighbour=self.neighbour)
+        return build_shell_line(work, after_s=self.after_s, neighbour=self.neighbour)
 
 
-def said_line(work: str, *, after_s: float, neighbour: str | None) -> str:
-    """The line that does this so much later, and says how it ended. ``neighbour``: see Sending."""
+def build_shell_line(work: str, *, after_s: float, neighbour: str | None) -> str:
+    """Command that does ``work`` after a delay and prints how it ended. ``neighbour``: see Sending."""
     wait = f"sleep {after_s:g}; " if after_s else ""
     tell = "" if neighbour is None else f"busybox arp -s {SINK_ADDRESS} {neighbour}; "
     forget = "" if neighbour is None else f"busybox arp -d {SINK_ADDRESS} >/dev/null 2>&1; "
@@ -67,26 +69,26 @@ def said_line(work: str, *, after_s: float, neighbour: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SenderAnswer:
-    """How sending ended in a guest; None: it did not say in a readable way."""
+    """How sending ended in a guest. ``exit_status``: None if the guest's answer cannot be read."""
 
     exit_status: int | None = None
     output: str = ""
 
 
 def read_answer(printed: str) -> SenderAnswer:
-    """What a guest said."""
+    """Parse a guest's answer."""
     found = _ANSWER.search(printed.replace("\r", ""))
     return SenderAnswer() if found is None else SenderAnswer(int(found[2]), found[1].strip(" |"))
 
 
-def said_sent_s(output: str) -> float | None:
-    """For how long iperf sent, by its own word and its guest's clock, its longest flow; None: it does not say."""
+def reported_sent_s(output: str) -> float | None:
+    """Sending time of iperf's longest flow, by its own report and its guest's clock, or None without a report."""
     found = [float(each) for each in _SENT_FOR.findall(output)]
     return max(found, default=0.0) or None
 
 
 def silent_guests(answered: AskedGuests) -> Iterator[tuple[str, str]]:
-    """Guests that did not say that they had sent all, and why."""
+    """Guests that did not report that they had sent all, and why."""
     for each in answered.guests:
         if each.code:
             yield each.guest, each.message or each.code

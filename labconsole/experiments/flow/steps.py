@@ -1,4 +1,4 @@
-"""Flows out of guests as steps of a plan: one trial each, in the order that the plan draws."""
+"""Trials of flows as steps of a plan, one trial each, in the order that the plan draws."""
 
 from __future__ import annotations
 
@@ -7,9 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from labconsole.contracts.experiment import Stage
-from labconsole.engine.crew_step import SOME_CPUS, of_plan, refuse_without, refused, stored_of_blocks, trials_at
+from labconsole.engine.crew_step import (
+    SOME_CPUS,
+    build_step,
+    filter_trials,
+    find_refusals,
+    load_usable_records,
+    require_program,
+)
 from labconsole.errors import ConfigError
-from labconsole.experiments.flow.figures import line_frames_bps
+from labconsole.experiments.flow.rates import line_frames_bps
 from labconsole.measure.hypervisors import BARE_HOST
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.flows import FlowFactors, FlowPoint, FlowTrial, flow_hash
@@ -22,17 +29,19 @@ if TYPE_CHECKING:
     from labconsole.experiments.flow.procedure import FlowStep, FlowStore
 
 LEAST_BINS = 2
-"""As long as work on a disk has to last: of so many, one lies wholly between its marks."""
+"""Least length of work on a disk, in bins: of this number, one lies wholly between its marks."""
 
 
 class Flows:
-    """The kind of experiment that a plan's key ``flow`` asks for."""
+    """The kind of experiment for a plan's key ``flow``."""
 
     def __init__(self, store: FlowStore) -> None:
         self._store = store
 
     def steps(self, plan: Plan, only: frozenset[int] | None = None, salt: str = "") -> Sequence[FlowStep]:
-        """Every trial of a plan that is resolved for its testbed; ``only`` on the platforms that these points have."""
+        """Every trial of a plan that is resolved for its testbed. ``only``: restricts it to the platforms of these
+        points.
+        """
         if plan.flows is None:
             return []
         from labconsole.experiments.flow.procedure import FlowStep
@@ -43,22 +52,22 @@ class Flows:
             return flow_hash(flows.factors, trial, salt or flows.salt)
 
         return [
-            of_plan(FlowStep, plan, trial, hash_of, factors=flows.factors, store=self._store)
-            for trial in trials_at(plan, flows.trials, only)
+            build_step(FlowStep, plan, trial, hash_of, factors=flows.factors, store=self._store)
+            for trial in filter_trials(plan, flows.trials, only)
         ]
 
     def stored(self, steps: Sequence[FlowStep], testbed_fingerprint: str) -> Mapping[str, FlowRecord]:
-        """See stored_of_blocks()."""
-        return stored_of_blocks(self._store, FLOW, steps, testbed_fingerprint)
+        """See load_usable_records()."""
+        return load_usable_records(self._store, FLOW, steps, testbed_fingerprint)
 
     def earlier(self, testbed_fingerprint: str) -> Sequence[tuple[FlowStep, FlowRecord]]:
-        """None: a trial of an earlier time is shown among its results."""
+        """Empty: earlier trials are shown with the results."""
         return []
 
     def refuse(
         self, steps: Sequence[FlowStep], plan: Plan, inventory: Inventory, stage: Stage
     ) -> Mapping[str, ConfigError]:
-        """See refused(): crews that a platform cannot have, and what they cannot do."""
+        """Return the steps that a platform cannot run, with reasons. See find_refusals()."""
         if plan.flows is None:
             return {}
         from labconsole.experiments.flow.procedure import flow_members
@@ -72,23 +81,29 @@ class Flows:
             _refuse_short_work(point, factors.bin_s)
             if len(most_limits) > most_guests:
                 raise ConfigError(
-                    "are more than guests", key="flow.limits", value=", ".join(map(format_target, most_limits)),
+                    "are more than guests",
+                    key="flow.limits",
+                    value=", ".join(map(format_target, most_limits)),
                     allowed=f"one for all, one for each of {most_guests}, or fewer that they take in turn",
-                )  # fmt: skip
+                )
             if most_guests < 2 and max(factors.second_after_s) > 0:
                 raise ConfigError(
-                    "is of all guests but the first, and one guest is asked for", key="flow.second_after_s",
-                    value=max(factors.second_after_s), allowed="0, or two guests and more",
-                )  # fmt: skip
+                    "is of all guests but the first, and one guest is asked for",
+                    key="flow.second_after_s",
+                    value=max(factors.second_after_s),
+                    allowed="0, or two guests and more",
+                )
             offer = stage.offer(point.platform, flow_members(point, factors, SOME_CPUS))
             link_speed_bps = inventory.streams[0].link_speed_bps
             fits_bps = (line_frames_bps if point.weights is None else link_bps)(link_speed_bps, point.payload_bytes)
             if point.pattern != "ring" and any(limit >= fits_bps for limit in point.limits):
                 raise ConfigError(
-                    "are no limits on this link", key="flow.limits", value=", ".join(map(format_target, point.limits)),
+                    "are no limits on this link",
+                    key="flow.limits",
+                    value=", ".join(map(format_target, point.limits)),
                     allowed=f"less than {format_rate_bps(fits_bps)}, which is all that guests get of the link's "
                     f"{format_rate_bps(link_speed_bps)} with {point.payload_bytes} bytes of payload in each frame",
-                )  # fmt: skip
+                )
             misfit = weights_misfit(point, link_speed_bps)
             if misfit is not None:
                 raise ConfigError(f"are not possible: {misfit}", key="flow.weights")
@@ -96,52 +111,61 @@ class Flows:
             if bare and point.pattern == "in" and point.guests > 1:
                 raise ConfigError(
                     "processes of the bare host share its network stack, so that what several are sent cannot be told "
-                    "apart", key="guests", value=point.guests, allowed="1, or platforms with guests",
-                )  # fmt: skip
-            asked = "limits" if point.limits else "weights" if point.weights else "pattern"
+                    "apart",
+                    key="guests",
+                    value=point.guests,
+                    allowed="1, or platforms with guests",
+                )
+            requested = "limits" if point.limits else "weights" if point.weights else "pattern"
             of_interfaces = bool(point.limits or point.weights or point.pattern == "ring")
             if bare and of_interfaces:
                 raise ConfigError(
                     "processes of the bare host have no interface and no network stack of their own",
-                    key=asked, value=point.platform,
+                    key=requested,
+                    value=point.platform,
                     allowed="platforms with guests; measure the bare host by a plan of its own",
-                )  # fmt: skip
+                )
             if of_interfaces and not offer.own_interfaces:
                 raise ConfigError(
-                    "guests of this platform have no interface of their own on the UUT", key=asked,
-                    value=point.platform, allowed="platforms whose guests have one (docs/platforms.md: `to_guest`)",
-                )  # fmt: skip
-            refuse_without("iperf", offer)
+                    "guests of this platform have no interface of their own on the UUT",
+                    key=requested,
+                    value=point.platform,
+                    allowed="platforms whose guests have one (docs/platforms.md: `to_guest`)",
+                )
+            require_program("iperf", offer)
 
-        return refused(steps, refuse)
+        return find_refusals(steps, refuse)
 
 
 def _refuse_of_ring(factors: FlowFactors) -> None:
-    """Raises ConfigError for what varies datagrams to the sink where guests of rings alone are asked for."""
+    """Raise ConfigError for a factor that applies to datagrams if the plan has rings alone."""
     if factors.pattern != ("ring",):
         return
     for name in ("offered", "greedy", "second_after_s", "payload_bytes"):
-        usual, asked = FlowFactors.model_fields[name].default, getattr(factors, name)
-        if asked != usual:
-            told = [format_target(each) if name == "offered" and each != "line" else str(each) for each in asked]
+        usual, values = FlowFactors.model_fields[name].default, getattr(factors, name)
+        if values != usual:
+            shown = [format_target(each) if name == "offered" and each != "line" else str(each) for each in values]
             raise ConfigError(
                 "is of datagrams to the sink, and the guests of a ring send as much as they can over TCP",
-                key=f"flow.{name}", value=", ".join(told), allowed=str(usual[0]),
-            )  # fmt: skip
+                key=f"flow.{name}",
+                value=", ".join(shown),
+                allowed=str(usual[0]),
+            )
 
 
 def _refuse_short_work(point: FlowPoint, bin_s: float) -> None:
-    """Raises ConfigError for work on a disk in which no whole bin may lie: its marks come a little late, or early."""
+    """Raise ConfigError for work on a disk that may contain no whole bin: its marks arrive a little late, or early."""
     disk = point.disk
     needed_s = 0.0 if disk is None else LEAST_BINS * bin_s + disk.early_s
-    if disk is None or round(disk.to_s - disk.from_s) >= needed_s - 1e-9:  # it is asked for whole seconds
+    if disk is None or round(disk.to_s - disk.from_s) >= needed_s - 1e-9:  # requests are in whole seconds
         return
     shorter = "a shorter bin_s, or " if disk.to_s - disk.from_s > disk.early_s else ""
     raise ConfigError(
         f"leaves too few bins in the work on the disk, which is from {disk.from_s:g} to {disk.to_s:g} s",
-        key="flow.bin_s", value=bin_s,
+        key="flow.bin_s",
+        value=bin_s,
         allowed=f"{shorter}to_s {math.ceil(needed_s - 1e-9)} s after from_s and more",
-    )  # fmt: skip
+    )
 
 
 EXPERIMENT = Flows

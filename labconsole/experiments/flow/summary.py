@@ -1,6 +1,7 @@
-"""What trials of flows come to: rates and quantities of each point, with intervals over set-ups; guests by themselves.
+"""Summary of trials of flows: rates and measures of each point, with intervals over set-ups, and each guest's own.
 
-Only valid trials enter, of each the newest. Trials of one crew are one set-up (docs/statistics.md). Pure.
+Uses the newest usable record of each trial, if its verdict is valid. Trials of one crew are one set-up
+(docs/statistics.md). Pure.
 """
 
 from __future__ import annotations
@@ -11,41 +12,41 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from labconsole.experiments.flow.cost import cpu_s_per_gb, machine_cpu_s_per_gb
-from labconsole.experiments.flow.figures import bin_rates, sent_to_at_once
-from labconsole.experiments.flow.inward_found import lost_packets
-from labconsole.experiments.flow.quantities import SharingFound, quantities
-from labconsole.experiments.flow.weight_shares import WeightStepFound, weight_steps
-from labconsole.measure.hypervisors import hypervisor, told_hypervisor
+from labconsole.experiments.flow.quantities import SharingResult, quantities
+from labconsole.experiments.flow.rates import bin_rates, sent_to_at_once
+from labconsole.experiments.flow.receive_results import lost_packets
+from labconsole.experiments.flow.weight_shares import WeightStepResult, weight_steps
+from labconsole.measure.hypervisors import disambiguate_hypervisor, hypervisor
+from labconsole.measure.paired_blocks import assign_points, find_exclusion_code, newest_trials, sort_key, uut_kernel
 from labconsole.measure.statistics.bounded_means import (
+    drop_interval,
     lower_bounded,
     share_over_set_ups,
-    without_interval,
 )
 from labconsole.measure.statistics.effects import Effect, Word
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
-from labconsole.measure.trials_of_guests import in_order, left_out_by, newest_trials, uut_kernel, with_points
-from labconsole.model.disk_beside import DiskBeside
+from labconsole.model.background_disk_job import DiskBeside
 from labconsole.model.record.flow import FlowRecord
 from labconsole.model.weights import WeightSteps
 from labconsole.units import format_target
 
 V = TypeVar("V")
 
-BY_OUTCOME = ("no_packets", "duration_cut", "offered_short", "rate_uncertain")
-"""Codes of trials that are left out because of what they came to: those that enter are a choice."""
+OUTCOME_CODES = ("no_packets", "duration_cut", "offered_short", "rate_uncertain")
+"""Codes that exclude trials because of their outcome, so that the included ones are a selection."""
 
-TOLD_APART = (
+DISTINGUISHING_FIELDS = (
     ("cpu", "CPU {}"),
     ("payload_bytes", "payload {} B"),
     ("duration_s", "for {:g} s"),
     ("bin_s", "in bins of {:g} s"),
 )
-"""Of a point, what is part of its name where points differ in it."""
+"""Fields of a point that are part of its name if points differ in them."""
 
 
 class FlowPointKey(NamedTuple):
-    """What a point is. ``limits_bps`` empty: none. ``kernel``: of the unit under test; ``hypervisor``: with its version
-    and the image's.
+    """Key of a point. ``limits_bps``: empty without limits. ``kernel``: of the unit under test. ``hypervisor``: with
+    its version and the image's.
     """
 
     testbed_fingerprint: str
@@ -67,41 +68,43 @@ class FlowPointKey(NamedTuple):
     disk: tuple[Any, ...] = ()
 
     @property
-    def beside(self) -> DiskBeside | None:
-        """What the last guest does on its disk meanwhile."""
+    def disk_job(self) -> DiskBeside | None:
+        """The last guest's work on its disk, or None."""
         return DiskBeside(job=self.disk[0], from_s=self.disk[1], to_s=self.disk[2]) if self.disk else None
 
     @property
     def weighted(self) -> WeightSteps | None:
-        """By which the guests share the link."""
+        """The weights by which the guests share the link, or None."""
         return WeightSteps(every_s=self.weights[0], steps=self.weights[1]) if self.weights else None
 
     @property
     def scenario(self) -> str:
-        """What is asked of the guests, in words, without their number and platform."""
+        """The scenario as text, without the number of guests and the platform."""
         return ", ".join(self.scenario_parts)
 
     @property
     def scenario_parts(self) -> tuple[str, ...]:
-        """The same in its parts."""
+        """The parts of ``scenario``."""
         limits = ", ".join(map(format_target, self.limits_bps))
         if self.pattern == "ring":
             return ("in a ring", f"limit {limits}") if limits else ("in a ring",)
         if self.pattern == "in":
             return (f"sent {format_target(self.offered_bps)}{' each' if self.guests > 1 else ''}",)
-        words = [f"limit {limits}" if limits else "no limit"]
-        words += [self.weighted.words()] if self.weighted else []
-        words += [self.beside.words()] if self.beside else []
-        words += [f"{self.greedy} flows to one"] if self.greedy > 1 else []
-        words += [f"the first alone for {self.second_after_s:g} s"] if self.second_after_s else []
-        return tuple(words)
+        parts = [f"limit {limits}" if limits else "no limit"]
+        parts += [self.weighted.words()] if self.weighted else []
+        parts += [self.disk_job.words()] if self.disk_job else []
+        parts += [f"{self.greedy} flows to one"] if self.greedy > 1 else []
+        parts += [f"the first alone for {self.second_after_s:g} s"] if self.second_after_s else []
+        return tuple(parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GuestFound:
-    """One guest at a point: payload rate while all send, what it reached of its limit, its deviation over bins, and
-    the mean of every bin from the first packet of any on. In a ring the rate is that of frames at its interface; where
-    guests are sent to, of what they read.
+class GuestResult:
+    """One guest at a point.
+
+    ``shared_bps``: its payload rate while all send; in a ring, the rate of frames at its interface; for a guest that
+    receives, what it read. ``attained_ratio``: share of its limit that it reached. ``spread_bps``: its deviation over
+    bins. ``bins_bps``: the mean of every bin, from the first packet of any guest on.
     """
 
     guest: str
@@ -113,20 +116,21 @@ class GuestFound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FlowPointFound:
-    """A point. ``line_bps``: what the link carries of its payload; ``line_ratio``: what the sum is of that, None where
-    rates do not add up. ``median_id``: the trial whose longest dominance is
-    the median one, by which it is drawn as a path.
+class FlowPointResult:
+    """Result of a point.
+
+    ``line_bps``: what the link carries of its payload. ``line_ratio``: the sum as a share of that, None if rates do not
+    add up. ``median_id``: the trial whose longest dominance is the median; a figure draws its path.
 
     ``jain`` has a lower bound alone. ``dominant_ratio``, ``starved_ratio`` (of the guest that starves most) and
-    ``lost_ratios`` are shares of rare events, with the intervals that losses have; ``dominant_s``, ``recovered_s`` and
-    ``weight_error`` have none (measure/statistics/bounded_means.py).
+    ``lost_ratios`` are shares of rare events, with the intervals that losses have. ``dominant_s``, ``recovered_s`` and
+    ``weight_error`` have no interval (measure/statistics/bounded_means.py).
 
-    ``lost_ratios``: where guests are sent to, what of all that was lost at each place. ``recovered_s``: of trials in
-    which the others came back to 95 % after the work on the disk; in ``not_recovered`` they did not while they sent.
-    ``cpu_s_per_gb``: of the unit under test, where its machine hosts nothing else; ``machine_cpu_s_per_gb``: of that.
-    ``left_out``: trials that do not enter, by the code that keeps them out; ``flow_ids``: of those that enter;
-    ``by_outcome``: a code that keeps some out because of what they came to, None: none does.
+    ``lost_ratios``: for guests that receive, the share of the sent packets lost at each place. ``recovered_s``: of
+    trials in which the others returned to 95 % after the work on the disk. ``not_recovered``: number of trials in which
+    they did not while they sent. ``cpu_s_per_gb``: of the unit under test, if its machine hosts nothing else;
+    ``machine_cpu_s_per_gb``: of that machine. ``left_out``: number of excluded trials by code. ``flow_ids``: the
+    included trials. ``by_outcome``: a code that excludes some because of their outcome, or None.
     """
 
     key: FlowPointKey
@@ -147,8 +151,8 @@ class FlowPointFound:
     cpu_s_per_gb: SetUpMean | None
     machine_cpu_s_per_gb: SetUpMean | None
     weight_error: SetUpMean | None
-    weight_steps: tuple[WeightStepFound, ...]
-    guests: tuple[GuestFound, ...]
+    weight_steps: tuple[WeightStepResult, ...]
+    guests: tuple[GuestResult, ...]
     median_id: str | None
     left_out: Mapping[str, int]
     flow_ids: tuple[str, ...]
@@ -156,12 +160,13 @@ class FlowPointFound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BesideBare:
-    """By what the payload of all guests at a point (``key``) differs from the bare host's (``bare``), with as many
-    processes where that was measured, or else with one. ``adjusted_p``: by Holm over all that is compared;
-    ``equivalent_p``: of two one-sided tests, by Holm over these, within the margin. ``both_full``: both fill the link,
-    so that no more than this can be seen; ``one_full``: one of them does, and might be faster over another.
-    ``trials``: those that entered, of both sides.
+class BareHostComparison:
+    """Payload of all guests at a point (``key``) compared with the bare host's (``bare``).
+
+    The bare host has as many processes if that was measured, or else one. ``adjusted_p``: by Holm over all comparisons.
+    ``equivalent_p``: of two one-sided tests within the margin, by Holm over these. ``both_full``: both fill the link,
+    so that a higher rate cannot be seen. ``one_full``: one of them does, and might be faster over another link.
+    ``trials``: the included ones of both sides.
     """
 
     key: FlowPointKey
@@ -179,7 +184,7 @@ class BesideBare:
 
     @property
     def said(self) -> str:
-        """The word, and that it may be the link's."""
+        """The finding, with a note if the link may cause it."""
         if self.both_full:
             return f"{self.word}, both fill the link"
         bounded = self.word in ("equivalent", "different, within the margin")
@@ -188,62 +193,74 @@ class BesideBare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowsSummary:
-    """Everything that follows from these trials. ``testbeds``: fingerprint to name. ``superseded``: trials of which a
-    newer one is stored. ``compared``: empty where nobody asked for it (comparing.py).
+    """Everything derived from these trials. ``testbeds``: fingerprint to name. ``superseded``: number of trials with a
+    newer record. ``compared``: empty unless requested (bare_host_comparison.py).
     """
 
-    points: tuple[FlowPointFound, ...]
+    points: tuple[FlowPointResult, ...]
     testbeds: Mapping[str, str]
     superseded: int
-    compared: tuple[BesideBare, ...] = ()
+    compared: tuple[BareHostComparison, ...] = ()
 
     def name_of(self, key: FlowPointKey) -> str:
-        """The platform, and what tells it from others of this name."""
+        """The platform, with what distinguishes it from others of this name."""
         return ", ".join(self.name_parts(key))
 
     def name_parts(self, key: FlowPointKey) -> tuple[str, ...]:
-        """The same in its parts."""
+        """The parts of that name."""
         keys = {each.key for each in self.points}
-        words = [key.platform]
-        words += [f"{key.memory_mib} MiB"] if key.memory_mib is not None else []
-        for name, said in TOLD_APART:
+        parts = [key.platform]
+        parts += [f"{key.memory_mib} MiB"] if key.memory_mib is not None else []
+        for name, said in DISTINGUISHING_FIELDS:
             if len({getattr(each, name) for each in keys}) > 1:
-                words.append(said.format(getattr(key, name)))
+                parts.append(said.format(getattr(key, name)))
         out = {each.offered_bps for each in keys if each.pattern == "out"}
         if len(out) > 1 and key.pattern == "out":
-            words.append(f"offers {format_target(key.offered_bps)} a flow")
-        words += [f"Linux {key.kernel or 'not known'}"] if len({each.kernel for each in keys}) > 1 else []
-        words += told_hypervisor(key, keys)
+            parts.append(f"offers {format_target(key.offered_bps)} a flow")
+        parts += [f"Linux {key.kernel or 'not known'}"] if len({each.kernel for each in keys}) > 1 else []
+        parts += disambiguate_hypervisor(key, keys)
         if len({each.testbed_fingerprint for each in keys}) > 1:
-            words.append(f"on {self.testbeds[key.testbed_fingerprint]}")
-        return tuple(words)
+            parts.append(f"on {self.testbeds[key.testbed_fingerprint]}")
+        return tuple(parts)
 
 
 def flow_key(record: FlowRecord) -> FlowPointKey:
-    """Which point a trial belongs to."""
-    asked = record.requested
+    """The point that a trial belongs to."""
+    requested = record.requested
     return FlowPointKey(
-        record.testbed_fingerprint, asked.platform, asked.guests, asked.cpu, asked.offered_bps, asked.limits_bps,
-        asked.greedy, asked.second_after_s, asked.payload_bytes, asked.duration_s, asked.bin_s, asked.memory_mib,
-        uut_kernel(record), hypervisor(record), asked.pattern,
-        () if asked.weights is None else (asked.weights.every_s, asked.weights.steps),
-        () if asked.disk is None else (asked.disk.job, asked.disk.from_s, asked.disk.to_s),
-    )  # fmt: skip
+        record.testbed_fingerprint,
+        requested.platform,
+        requested.guests,
+        requested.cpu,
+        requested.offered_bps,
+        requested.limits_bps,
+        requested.greedy,
+        requested.second_after_s,
+        requested.payload_bytes,
+        requested.duration_s,
+        requested.bin_s,
+        requested.memory_mib,
+        uut_kernel(record),
+        hypervisor(record),
+        requested.pattern,
+        () if requested.weights is None else (requested.weights.every_s, requested.weights.steps),
+        () if requested.disk is None else (requested.disk.job, requested.disk.from_s, requested.disk.to_s),
+    )
 
 
 def set_up_of(record: FlowRecord) -> str:
-    """Which crew it is of; one whose guests did not come is of none."""
+    """Id of the crew's set-up, or the record's own if its guests did not start."""
     return record.flow_id if record.set_up is None else record.set_up.id
 
 
 def summarize_flows(records: Iterable[FlowRecord]) -> FlowsSummary:
-    """By point."""
+    """Summarize trials by point."""
     every = sorted(records, key=lambda each: (each.started_at, each.flow_id))
     newest = newest_trials(every)
     by_point: dict[FlowPointKey, list[FlowRecord]] = {}
-    for key, record in with_points(newest, flow_key):
+    for key, record in assign_points(newest, flow_key):
         by_point.setdefault(key, []).append(record)
-    order = sorted(by_point, key=in_order)
+    order = sorted(by_point, key=sort_key)
     return FlowsSummary(
         points=tuple(_point(key, by_point[key]) for key in order),
         testbeds={each.testbed_fingerprint: each.testbed for each in newest},
@@ -251,7 +268,7 @@ def summarize_flows(records: Iterable[FlowRecord]) -> FlowsSummary:
     )
 
 
-def _point(key: FlowPointKey, every: Sequence[FlowRecord]) -> FlowPointFound:
+def _point(key: FlowPointKey, every: Sequence[FlowRecord]) -> FlowPointResult:
     entered = [each for each in every if each.verdict.status == "valid"]
     known = {each.flow_id: quantities(each) for each in entered}
 
@@ -259,19 +276,19 @@ def _point(key: FlowPointKey, every: Sequence[FlowRecord]) -> FlowPointFound:
     for each in entered:
         by_set_up.setdefault(set_up_of(each), []).append(each)
 
-    def by_trial(take: Callable[[FlowRecord, SharingFound], V | None]) -> dict[str, list[V]]:
+    def by_trial(take: Callable[[FlowRecord, SharingResult], V | None]) -> dict[str, list[V]]:
         values = {name: [take(each, known[each.flow_id]) for each in group] for name, group in by_set_up.items()}
-        return {name: held for name, group in values.items() if (held := [each for each in group if each is not None])}
+        return {name: kept for name, group in values.items() if (kept := [each for each in group if each is not None])}
 
-    def mean(take: Callable[[FlowRecord, SharingFound], float | None]) -> SetUpMean | None:
+    def mean(take: Callable[[FlowRecord, SharingResult], float | None]) -> SetUpMean | None:
         values = by_trial(take)
         return mean_over_set_ups(values) if values else None
 
-    def mean_alone(take: Callable[[FlowRecord, SharingFound], float | None]) -> SetUpMean | None:
+    def mean_alone(take: Callable[[FlowRecord, SharingResult], float | None]) -> SetUpMean | None:
         found = mean(take)
-        return None if found is None else without_interval(found)
+        return None if found is None else drop_interval(found)
 
-    def share(take: Callable[[FlowRecord, SharingFound], tuple[int, int] | None], of: int = 1) -> SetUpMean | None:
+    def share(take: Callable[[FlowRecord, SharingResult], tuple[int, int] | None], of: int = 1) -> SetUpMean | None:
         return share_over_set_ups(by_trial(take), of)
 
     names = [sender.guest for sender in entered[0].senders] if entered else []
@@ -286,7 +303,7 @@ def _point(key: FlowPointKey, every: Sequence[FlowRecord]) -> FlowPointFound:
     left_out = Counter(
         each.verdict.reasons[0].code for each in every if each.verdict.status != "valid" and each.verdict.reasons
     )
-    return FlowPointFound(
+    return FlowPointResult(
         key=key,
         line_bps=every[0].line_bps,
         sum_bps=mean(lambda record, found: record.sum_bps),
@@ -324,18 +341,18 @@ def _point(key: FlowPointKey, every: Sequence[FlowRecord]) -> FlowPointFound:
         median_id=_median_id(entered, known),
         left_out=dict(left_out),
         flow_ids=tuple(each.flow_id for each in entered),
-        by_outcome=left_out_by(BY_OUTCOME, (each for each in every if each.verdict.status != "valid")),
+        by_outcome=find_exclusion_code(OUTCOME_CODES, (each for each in every if each.verdict.status != "valid")),
     )
 
 
 def _plain_guest(
     place: int,
     name: str,
-    mean: Callable[[Callable[[FlowRecord, SharingFound], float | None]], SetUpMean | None],
+    mean: Callable[[Callable[[FlowRecord, SharingResult], float | None]], SetUpMean | None],
     rate: Callable[[FlowRecord, int], float | None],
-) -> GuestFound:
-    """One that has a rate, and nothing over time."""
-    return GuestFound(
+) -> GuestResult:
+    """A guest with a rate, and nothing over time."""
+    return GuestResult(
         guest=name,
         shared_bps=mean(lambda record, _: rate(record, place)),
         attained_ratio=None,
@@ -350,12 +367,12 @@ def _guest(
     name: str,
     key: FlowPointKey,
     entered: Sequence[FlowRecord],
-    mean: Callable[[Callable[[FlowRecord, SharingFound], float | None]], SetUpMean | None],
-) -> GuestFound:
+    mean: Callable[[Callable[[FlowRecord, SharingResult], float | None]], SetUpMean | None],
+) -> GuestResult:
     bins = max(1, round(key.duration_s / key.bin_s))
     over_time = {each.flow_id: bin_rates(each.flows, name, bins, key.payload_bytes, key.bin_s) for each in entered}
     found = [mean(lambda record, _, number=number: over_time[record.flow_id][number]) for number in range(bins)]  # type: ignore[misc]
-    return GuestFound(
+    return GuestResult(
         guest=name,
         shared_bps=mean(lambda record, _: record.senders[place].shared_bps),
         attained_ratio=mean(lambda _, found: found.attained.get(name)),
@@ -365,8 +382,8 @@ def _guest(
     )
 
 
-def _median_id(entered: Sequence[FlowRecord], known: Mapping[str, SharingFound]) -> str | None:
-    """The lower median, and of equal ones the first that was taken."""
+def _median_id(entered: Sequence[FlowRecord], known: Mapping[str, SharingResult]) -> str | None:
+    """The trial of the lower median, and of equal ones the earliest."""
     order = sorted(
         (found, place, each.flow_id)
         for place, each in enumerate(entered)

@@ -1,19 +1,10 @@
-"""The verdict on one trial of flows: what was seen of guests, limiters, sink and surroundings. Pure."""
+"""The verdict on one trial of flows, from observations of guests, limiters, sink and surroundings. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from labconsole.experiments.flow.disk import disk_reasons
-from labconsole.experiments.flow.figures import (
-    FULL_LINE_RATIO,
-    HEADER_BYTES,
-    intended_bps,
-    let_through_bps,
-    sent_for_s,
-    told_s,
-)
-from labconsole.experiments.flow.inward_verdict import inward_reasons
 from labconsole.experiments.flow.limiters import (
     CREDIT_RATIO,
     CREDIT_STEP_BPS,
@@ -21,19 +12,28 @@ from labconsole.experiments.flow.limiters import (
     credit_queue_s,
     waits_for_credit,
 )
+from labconsole.experiments.flow.rates import (
+    FULL_LINE_RATIO,
+    HEADER_BYTES,
+    intended_bps,
+    intended_time_s,
+    let_through_bps,
+    sent_for_s,
+)
+from labconsole.experiments.flow.receive_verdict import receive_reasons
 from labconsole.experiments.flow.ring import ring_reasons
 from labconsole.experiments.flow.weights import LINK_RATIO, weight_reasons
-from labconsole.model.record.crew_trial import ProgramSeen
+from labconsole.model.record.crew_trial import ProgramRecord
 from labconsole.model.record.flow import (
-    DiskBesideSeen,
+    BackgroundDiskRecord,
     FlowRequested,
-    FlowSeen,
-    ReceiverSeen,
-    RingSeen,
-    SenderSeen,
-    SinkSeen,
-    SourceSeen,
-    WeightsSeen,
+    ReceiverRecord,
+    RingGuestRecord,
+    SenderRecord,
+    SinkFlowRecord,
+    SinkRecord,
+    SourceRecord,
+    WeightsRecord,
 )
 from labconsole.model.record.run import Reason
 from labconsole.model.tolerances import Tolerances
@@ -43,45 +43,45 @@ from labconsole.verdict.reasons import reason
 from labconsole.verdict.timekeeper import swap_reasons
 
 START_SKEW_RATIO = 0.01
-"""Guests that are to begin together do so within this share of the duration."""
+"""Largest difference in start of guests that are to begin together, as a share of the duration."""
 
 BEYOND_RATIO = 1.005
-"""More of the line than this does not come of rounding."""
+"""Highest share of the line rate that rounding can explain."""
 
 RATE_ERROR = 0.001
-"""A limiter's rate as it is read back: a kernel counts in bytes a second."""
+"""Relative tolerance of a limiter's rate as read back: a kernel counts in bytes per second."""
 
 
 def capture_reasons(failure: str) -> list[Reason]:
-    """Of a sink whose capture came to nothing; ``failure`` empty: it did not."""
+    """Reasons for a sink whose capture failed; empty if ``failure`` is."""
     return [reason("not_measured", f"the sink's capture cannot be counted: {failure}")] if failure else []
 
 
-def shown_reasons(
+def derive_reasons(
     requested: FlowRequested,
-    flows: Sequence[FlowSeen],
-    senders: Sequence[SenderSeen],
-    sink: SinkSeen | None,
+    flows: Sequence[SinkFlowRecord],
+    senders: Sequence[SenderRecord],
+    sink: SinkRecord | None,
     *,
     line_bps: float,
     start_skew_s: float | None,
     swapped_pages: int | None,
-    program: ProgramSeen | None,
+    program: ProgramRecord | None,
     limits: Tolerances,
-    weights: WeightsSeen | None = None,
-    disk: DiskBesideSeen | None = None,
+    weights: WeightsRecord | None = None,
+    disk: BackgroundDiskRecord | None = None,
 ) -> list[Reason]:
-    """Those that follow from what a record holds, so that whoever has it can judge again."""
+    """Reasons derived from the record alone, so that anyone can judge it again."""
     found: list[Reason] = []
-    held = held_by_link(requested, senders, line_bps)
+    is_limited = is_link_limited(requested, senders, line_bps)
     for number, sender in enumerate(senders):
         own = [flow for flow in flows if flow.guest == sender.guest]
         found += _sender(sender)
         found += _limiter(requested, number, sender)
         found += _passed(requested, sender)
-        if not held:
+        if not is_limited:
             found += _offered(requested, number, sender, line_bps, limits)
-        found += _sent_for(requested, number, sender, own, line_bps, limits)
+        found += _sending_time(requested, number, sender, own, line_bps, limits)
         found += _sizes(requested, sender, own)
     found += weight_reasons(requested, weights)
     found += disk_reasons(requested, disk)
@@ -99,32 +99,32 @@ def shown_reasons(
     return found
 
 
-def ring_shown(
+def derive_ring_reasons(
     requested: FlowRequested,
-    ring: Sequence[RingSeen],
+    ring: Sequence[RingGuestRecord],
     window_s: float | None,
     swapped_pages: int | None,
-    program: ProgramSeen | None,
+    program: ProgramRecord | None,
 ) -> list[Reason]:
-    """The same of guests in a ring."""
+    """Like derive_reasons(), for guests in a ring."""
     found = [*ring_reasons(ring, window_s)]
     for number, each in enumerate(ring):
         found += _limiter(requested, number, each)
     return [*found, *program_reasons(program), *swap_reasons(swapped_pages)]
 
 
-def inward_shown(
+def derive_receive_reasons(
     requested: FlowRequested,
-    receivers: Sequence[ReceiverSeen],
-    source: SourceSeen | None,
+    receivers: Sequence[ReceiverRecord],
+    source: SourceRecord | None,
     start_skew_s: float | None,
     swapped_pages: int | None,
-    program: ProgramSeen | None,
+    program: ProgramRecord | None,
     limits: Tolerances,
 ) -> list[Reason]:
-    """The same of guests that are sent to."""
+    """Like derive_reasons(), for guests that receive."""
     found = [
-        *inward_reasons(requested, receivers, source, limits),
+        *receive_reasons(requested, receivers, source, limits),
         *_skew(requested, start_skew_s, "as the source began"),
     ]
     return [*found, *program_reasons(program), *swap_reasons(swapped_pages)]
@@ -132,15 +132,15 @@ def inward_shown(
 
 def _skew(requested: FlowRequested, start_skew_s: float | None, by: str) -> Iterator[Reason]:
     if start_skew_s is not None and start_skew_s > START_SKEW_RATIO * requested.duration_s:
-        asked = f"{requested.second_after_s:g} s apart" if requested.second_after_s else "at once"
+        expected = f"{requested.second_after_s:g} s apart" if requested.second_after_s else "at once"
         detail = (
-            f"the guests were to begin {asked} and were {start_skew_s:.3f} s off, {by}, in a trial "
+            f"the guests were to begin {expected} and were {start_skew_s:.3f} s off, {by}, in a trial "
             f"of {requested.duration_s:g} s"
         )
         yield reason("start_skew", detail, start_skew_s=start_skew_s, duration_s=requested.duration_s)
 
 
-def _sender(sender: SenderSeen) -> Iterator[Reason]:
+def _sender(sender: SenderRecord) -> Iterator[Reason]:
     if sender.exit_status is None:
         detail = f"{sender.guest}: did not say in a readable way how sending ended"
         yield reason("guests_missing", detail, guest=sender.guest)
@@ -153,21 +153,22 @@ def _sender(sender: SenderSeen) -> Iterator[Reason]:
         yield reason("witnesses_disagree", detail, guest=sender.guest)
 
 
-def held_by_link(requested: FlowRequested, senders: Sequence[SenderSeen], line_bps: float) -> bool:
-    """Whether guests want more than the link carries, or the queue that shares it by weights lets through, and that was
-    full: what one of them sent less than it was told is then not told apart from what it was kept from.
+def is_link_limited(requested: FlowRequested, senders: Sequence[SenderRecord], line_bps: float) -> bool:
+    """Whether guests want more than the link carries, or than its queue of weights lets through, and that was full.
+    Then what a guest did not send cannot be distinguished from what the link kept it from sending.
     """
     carried_bps = line_bps * (1.0 if requested.weights is None else LINK_RATIO)
     wanted_bps = sum(let_through_bps(requested, place) for place in range(requested.senders))
-    came_bps = sum(sender.shared_bps or 0.0 for sender in senders)
-    return wanted_bps > carried_bps and came_bps >= FULL_LINE_RATIO * carried_bps
+    arrived_bps = sum(sender.shared_bps or 0.0 for sender in senders)
+    return wanted_bps > carried_bps and arrived_bps >= FULL_LINE_RATIO * carried_bps
 
 
 def _offered(
-    requested: FlowRequested, number: int, sender: SenderSeen, line_bps: float, limits: Tolerances
+    requested: FlowRequested, number: int, sender: SenderRecord, line_bps: float, limits: Tolerances
 ) -> Iterator[Reason]:
-    """What would fit on the link, and the guest did not send: more than fits is asked for to see what it can. Where it
-    has no interface on the UUT, what came of it has to speak. One that waits for credit has to send what that gives.
+    """Reasons for a guest that did not send what would fit on the link. A request for more than fits only tests what a
+    guest can do. For a guest without an interface on the UUT, the sink's count decides. A guest that waits for credit
+    must send what the credit gives.
     """
     wanted_bps = intended_bps(requested, number)
     sent_bps = sender.payload_bps if sender.host_packets is None else sender.offered_bps
@@ -182,18 +183,18 @@ def _offered(
         yield reason("offered_short", detail, guest=sender.guest, offered_bps=sent_bps)
 
 
-def _sent_for(
+def _sending_time(
     requested: FlowRequested,
     number: int,
-    sender: SenderSeen,
-    flows: Sequence[FlowSeen],
+    sender: SenderRecord,
+    flows: Sequence[SinkFlowRecord],
     line_bps: float,
     limits: Tolerances,
 ) -> Iterator[Reason]:
-    """By the sink's clock, whatever the guest's says. Where more is sent than fits, a queue on the way sends on for
-    longer.
+    """Judge the sending time by the sink's clock, whatever the guest's says. If more is sent than fits, a queue on the
+    way sends for longer.
     """
-    took_s, wanted_s = sent_for_s(flows, sender.guest), told_s(requested, number)
+    took_s, wanted_s = sent_for_s(flows, sender.guest), intended_time_s(requested, number)
     every_bps = sum(intended_bps(requested, place) for place in range(requested.senders))
     if took_s is None:
         return
@@ -210,15 +211,15 @@ def _sent_for(
         yield reason("rate_uncertain", detail, guest=sender.guest, packets=outside)
 
 
-def _queue_s(requested: FlowRequested, number: int, sender: SenderSeen) -> float:
-    """For how long a guest's limiter goes on to let through what it sent."""
+def _queue_s(requested: FlowRequested, number: int, sender: SenderRecord) -> float:
+    """Time for which a guest's limiter still lets through what the guest sent."""
     if waits_for_credit(sender.limiter) and (limit_bps := requested.limit_of(number)) is not None:
         return credit_queue_s(limit_bps, requested.flows_of(number))
     return QUEUE_S
 
 
-def _sizes(requested: FlowRequested, sender: SenderSeen, flows: Sequence[FlowSeen]) -> Iterator[Reason]:
-    """Rates are reckoned from packets: all of them have to be of the size that was asked for."""
+def _sizes(requested: FlowRequested, sender: SenderRecord, flows: Sequence[SinkFlowRecord]) -> Iterator[Reason]:
+    """Rates are computed from packets, so all packets must have the requested size."""
     packets, found = sum(flow.packets for flow in flows), sum(flow.bytes for flow in flows)
     if found != packets * (requested.payload_bytes + HEADER_BYTES):
         each_bytes = requested.payload_bytes + HEADER_BYTES
@@ -226,8 +227,8 @@ def _sizes(requested: FlowRequested, sender: SenderSeen, flows: Sequence[FlowSee
         yield reason("generator_failed", detail, guest=sender.guest, packets=packets, bytes=found)
 
 
-def _beyond(senders: Sequence[SenderSeen], line_bps: float) -> Iterator[Reason]:
-    """More than the link carries: its speed is not what hosts.yaml says."""
+def _beyond(senders: Sequence[SenderRecord], line_bps: float) -> Iterator[Reason]:
+    """A rate above the line rate: the link's speed differs from hosts.yaml."""
     rates = [sender.shared_bps for sender in senders if sender.shared_bps is not None]
     if sum(rates) > BEYOND_RATIO * line_bps:
         detail = (
@@ -237,8 +238,8 @@ def _beyond(senders: Sequence[SenderSeen], line_bps: float) -> Iterator[Reason]:
         yield reason("offered_over", detail, payload_bps=sum(rates), line_bps=line_bps)
 
 
-def _passed(requested: FlowRequested, sender: SenderSeen) -> Iterator[Reason]:
-    """A limiter that is there, and that frames go past, limits nothing."""
+def _passed(requested: FlowRequested, sender: SenderRecord) -> Iterator[Reason]:
+    """A limiter that frames bypass limits nothing."""
     found = sender.limiter
     if found is not None and found.passed_packets is not None and found.passed_packets < sender.packets:
         detail = (
@@ -247,7 +248,7 @@ def _passed(requested: FlowRequested, sender: SenderSeen) -> Iterator[Reason]:
         yield reason("limiter_missing", detail, guest=sender.guest, passed_packets=found.passed_packets)
 
 
-def _limiter(requested: FlowRequested, number: int, sender: SenderSeen | RingSeen) -> Iterator[Reason]:
+def _limiter(requested: FlowRequested, number: int, sender: SenderRecord | RingGuestRecord) -> Iterator[Reason]:
     wanted_bps, found = requested.limit_of(number), sender.limiter
     credit = waits_for_credit(found)
     if wanted_bps is None:

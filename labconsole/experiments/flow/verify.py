@@ -1,27 +1,32 @@
-"""A stored trial of flows computed again: its rates from its packets, its sums, its verdict from what is seen."""
+"""Recomputation of a stored trial of flows: rates from packets, their sums, and the verdict from observations."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-from labconsole.experiments.flow.bounds import bound_problems
+from labconsole.experiments.flow.plausibility import find_implausible
+from labconsole.experiments.flow.ring_receive_rules import IN_RULES, RING_RULES
 from labconsole.experiments.flow.rules import OUT_RULES
-from labconsole.experiments.flow.rules_within import IN_RULES, RING_RULES
 from labconsole.experiments.flow.verify_scenarios import recompute_disk, recompute_weights
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against, same
-from labconsole.measure.recompute.verdict_check import VerdictRules, empty_trial_problems, judge_again, unjudged_reasons
-from labconsole.model.record.flow import FlowRecord, FlowSeen, ReceiverSeen
+from labconsole.measure.recompute.verdict_check import (
+    VerdictRules,
+    empty_trial_problems,
+    recompute_verdict,
+    unjudged_reasons,
+)
+from labconsole.model.record.flow import FlowRecord, ReceiverRecord, SinkFlowRecord
 
 SEEN_NOTHING: VerdictRules[FlowRecord] = VerdictRules(
     only=dict.fromkeys(OUT_RULES.only, lambda record, limits: False), also={}, excused={}
 )
-"""Of a trial without guests, which has no reason that rests on what they did."""
+"""Rules for a trial without guests, which has no reason that rests on what they did."""
 
 
 def recompute_flow(record: FlowRecord) -> list[Discrepancy]:
-    """What of a trial does not follow, or contradicts itself."""
-    return [*_recomputed(record), *bound_problems(record), *judge_again(record, _rules(record))]
+    """Find values of a trial that do not follow from its data, or contradict each other."""
+    return [*_recomputed(record), *find_implausible(record), *recompute_verdict(record, _rules(record))]
 
 
 def _recomputed(record: FlowRecord) -> Iterator[Discrepancy]:
@@ -32,21 +37,21 @@ def _recomputed(record: FlowRecord) -> Iterator[Discrepancy]:
     elif record.requested.pattern == "ring":
         yield from _ring(record)
     elif record.requested.pattern == "in":
-        yield from _inward(record)
+        yield from _receive(record)
     else:
         for check in (_counts, _rates, recompute_weights, recompute_disk):
             yield from check(record)
 
 
 def _rules(record: FlowRecord) -> VerdictRules[FlowRecord]:
-    """By what its guests do."""
+    """The rules for what the record's guests do."""
     if record.set_up is None:
         return SEEN_NOTHING
     return {"out": OUT_RULES, "ring": RING_RULES, "in": IN_RULES}[record.requested.pattern]
 
 
 def _ring(record: FlowRecord) -> Iterator[Discrepancy]:
-    """A ring that is closed, and its rates from its bytes."""
+    """Check that the ring is closed, and its rates against its bytes."""
     ring, names = record.ring, [each.guest for each in record.ring]
     if len(ring) != record.requested.guests or record.flows or record.senders or record.sink is not None:
         yield Discrepancy(where="ring", stored=len(ring), recomputed=record.requested.guests)
@@ -75,33 +80,34 @@ def _ring(record: FlowRecord) -> Iterator[Discrepancy]:
             yield Discrepancy(where=where, stored=stored, recomputed=computed)
 
 
-def _inward(record: FlowRecord) -> Iterator[Discrepancy]:
-    """Guests that are sent to: every place of the way from the counts beside it, and rates from what was read."""
-    asked, receivers = record.requested, record.receivers
-    if len(receivers) != asked.guests or record.flows or record.senders or record.sink is not None:
-        yield Discrepancy(where="receivers", stored=len(receivers), recomputed=asked.guests)
+def _receive(record: FlowRecord) -> Iterator[Discrepancy]:
+    """Check guests that receive: losses against the counts around each place, and rates against what was read."""
+    requested, receivers = record.requested, record.receivers
+    if len(receivers) != requested.guests or record.flows or record.senders or record.sink is not None:
+        yield Discrepancy(where="receivers", stored=len(receivers), recomputed=requested.guests)
     wanted: dict[str, tuple[Number, Number]] = {}
     rates: list[float] = []
     for index, each in enumerate(receivers):
         where = f"receivers[{index}]"
-        losses, told = _losses(each), {loss.hop: loss.packets for loss in each.losses}
-        if told != losses:
-            yield against(f"{where}.losses", f"are {told}, and by the counts {losses}")
+        losses, reported = _losses(each), {loss.hop: loss.packets for loss in each.losses}
+        if reported != losses:
+            yield against(f"{where}.losses", f"are {reported}, and by the counts {losses}")
         known = each.sent_packets is not None and each.udp_packets is not None
         lost = (each.sent_packets or 0) - (each.udp_packets or 0) if known else None
         wanted[f"{where}.lost_packets"] = each.lost_packets, lost
         wanted[f"{where}.unplaced_packets"] = (
-            each.unplaced_packets, None if lost is None else lost - sum(losses.values())
-        )  # fmt: skip
+            each.unplaced_packets,
+            None if lost is None else lost - sum(losses.values()),
+        )
         for name, packets in (("offered_bps", each.sent_packets), ("payload_bps", each.udp_packets)):
-            again = None if packets is None or not each.sent_s else 8 * asked.payload_bytes * packets / each.sent_s
+            again = None if packets is None or not each.sent_s else 8 * requested.payload_bytes * packets / each.sent_s
             wanted[f"{where}.{name}"] = getattr(each, name), again
             if name == "payload_bps" and again is not None:
                 rates.append(again)
     whole, total_bps, squares = len(rates) == len(receivers), sum(rates), sum(rate * rate for rate in rates)
     whole = whole and bool(rates)
     begun = [each.started_ns for each in receivers if each.started_ns is not None]
-    most_bps = record.link_speed_bps * asked.payload_bytes / (asked.payload_bytes + 66)
+    most_bps = record.link_speed_bps * requested.payload_bytes / (requested.payload_bytes + 66)
     wanted |= {
         "line_bps": (record.line_bps, most_bps),
         "sum_bps": (record.sum_bps, total_bps if whole else None),
@@ -117,12 +123,16 @@ def _inward(record: FlowRecord) -> Iterator[Discrepancy]:
     )
 
 
-def _losses(each: ReceiverSeen) -> dict[str, int]:
-    """By docs/flow.md."""
-    way = [("", each.sent_packets), ("to_guest", each.handed_packets), ("guest_nic", each.nic_packets),
-           ("guest_udp", each.ip_packets)]  # fmt: skip
-    told = [(place, count) for place, count in way if count is not None]
-    found = {place: former - count for (_, former), (place, count) in pairwise(told)}
+def _losses(each: ReceiverRecord) -> dict[str, int]:
+    """Losses by place, as docs/flow.md defines them."""
+    way = [
+        ("", each.sent_packets),
+        ("to_guest", each.handed_packets),
+        ("guest_nic", each.nic_packets),
+        ("guest_udp", each.ip_packets),
+    ]
+    known = [(place, count) for place, count in way if count is not None]
+    found = {place: former - count for (_, former), (place, count) in pairwise(known)}
     refused = {
         "guest_no_reader": each.no_reader_packets,
         "guest_socket_full": each.socket_full_packets,
@@ -136,10 +146,10 @@ def _losses(each: ReceiverSeen) -> dict[str, int]:
 
 
 def _counts(record: FlowRecord) -> Iterator[Discrepancy]:
-    asked = record.requested
-    if len(record.senders) != asked.senders:
-        yield Discrepancy(where="senders", stored=len(record.senders), recomputed=asked.senders)
-    wanted = asked.senders - 1 + asked.greedy
+    requested = record.requested
+    if len(record.senders) != requested.senders:
+        yield Discrepancy(where="senders", stored=len(record.senders), recomputed=requested.senders)
+    wanted = requested.senders - 1 + requested.greedy
     if record.sink is not None and len(record.flows) != wanted:
         yield Discrepancy(where="flows", stored=len(record.flows), recomputed=wanted)
     for index, flow in enumerate(record.flows):
@@ -161,20 +171,20 @@ def _counts(record: FlowRecord) -> Iterator[Discrepancy]:
 
 
 def _rates(record: FlowRecord) -> Iterator[Discrepancy]:
-    """The formulas of docs/flow.md once more, without the functions by which the record was made."""
-    asked = record.requested
-    bits, window = 8 * asked.payload_bytes, _shared_bins(record)
+    """Check rates by the formulas of docs/flow.md, without the functions that made the record."""
+    requested = record.requested
+    bits, window = 8 * requested.payload_bytes, _shared_bins(record)
     each_bps: dict[str, float] = {}
     if window is not None:
         for sender in record.senders:
-            counts = [each.bin_packets[window.start : window.stop] for each in _of(record, sender.guest)]
-            each_bps[sender.guest] = sum(map(sum, counts)) * bits / (len(window) * asked.bin_s)
+            counts = [each.bin_packets[window.start : window.stop] for each in _guest_flows(record, sender.guest)]
+            each_bps[sender.guest] = sum(map(sum, counts)) * bits / (len(window) * requested.bin_s)
     total_bps = sum(each_bps.values()) if each_bps else None
     squares = sum(rate * rate for rate in each_bps.values())
-    wire_bytes = asked.payload_bytes + 66  # Ethernet 14, IPv4 20, UDP 8, check sequence 4, preamble and gap 20
-    most_bps = record.link_speed_bps * asked.payload_bytes / wire_bytes
-    firsts = [_least(each.first_at_ns for each in _of(record, sender.guest)) for sender in record.senders]
-    late_ns = round(asked.second_after_s * 1e9)
+    wire_bytes = requested.payload_bytes + 66  # Ethernet 14, IPv4 20, UDP 8, check sequence 4, preamble and gap 20
+    most_bps = record.link_speed_bps * requested.payload_bytes / wire_bytes
+    firsts = [_least(each.first_at_ns for each in _guest_flows(record, sender.guest)) for sender in record.senders]
+    late_ns = round(requested.second_after_s * 1e9)
     known = [first if place == 0 else first - late_ns for place, first in enumerate(firsts) if first is not None]
     skew_s = (max(known) - min(known)) / 1e9 if len(known) > 1 else None
     wanted: dict[str, tuple[Number, Number]] = {
@@ -187,7 +197,7 @@ def _rates(record: FlowRecord) -> Iterator[Discrepancy]:
         "start_skew_s": (record.start_skew_s, skew_s),
     }
     for index, sender in enumerate(record.senders):
-        own = _of(record, sender.guest)
+        own = _guest_flows(record, sender.guest)
         first, packets = _least(each.first_at_ns for each in own), sum(each.packets for each in own)
         last = max((each.last_at_ns for each in own if each.last_at_ns is not None), default=None)
         took_ns = None if first is None or last is None else last - first
@@ -204,7 +214,7 @@ def _rates(record: FlowRecord) -> Iterator[Discrepancy]:
             yield Discrepancy(where=where, stored=stored, recomputed=again)
 
 
-def _of(record: FlowRecord, guest: str) -> list[FlowSeen]:
+def _guest_flows(record: FlowRecord, guest: str) -> list[SinkFlowRecord]:
     return [each for each in record.flows if each.guest == guest]
 
 
@@ -213,7 +223,9 @@ def _least(times: Iterable[int | None]) -> int | None:
 
 
 def _shared_bins(record: FlowRecord) -> range | None:
-    """Those that begin after the first packet of every flow, and end before the last of every one; None: none."""
+    """The bins that begin after the first packet of every flow and end before the last of every one, or None without
+    any.
+    """
     bin_ns, origin_ns = round(record.requested.bin_s * 1e9), record.origin_ns
     begun, ended = [each.first_at_ns for each in record.flows], [each.last_at_ns for each in record.flows]
     if origin_ns is None or not begun or None in begun or None in ended:
@@ -231,5 +243,5 @@ RECOMPUTE = recompute_flow
 
 
 def UNJUDGED(record: FlowRecord) -> Iterator[str]:
-    """What of its verdict cannot be judged again."""
+    """Reasons of its verdict that cannot be judged again."""
     return unjudged_reasons(record, _rules(record))

@@ -1,5 +1,6 @@
-"""What came of weights and beside work on a disk, computed again from packets in bins, without the functions by which
-the record was made.
+"""Recomputation of the results of weights and of work on a disk, from packets in bins.
+
+Shares no code with the functions that made the record.
 """
 
 from __future__ import annotations
@@ -7,30 +8,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against, same
-from labconsole.model.record.flow import FlowRecord, WeightStepSeen
+from labconsole.model.record.flow import FlowRecord, WeightStepRecord
 
 SETTLED_NS = 200_000_000
 
 
 def recompute_weights(record: FlowRecord) -> Iterator[Discrepancy]:
-    """What of its steps does not follow."""
-    asked, seen = record.requested.weights, record.weights
-    if asked is None or seen is None:
-        if (asked is None) != (seen is None):
+    """Find values of the weights' steps that do not follow from the packets."""
+    requested, seen = record.requested.weights, record.weights
+    if requested is None or seen is None:
+        if (requested is None) != (seen is None):
             yield against("weights", "is there though none were asked for, or is missing")
         return
     frame_bytes = record.requested.payload_bytes + 42
     share = int(0.985 * record.link_speed_bps * frame_bytes / (frame_bytes + 24))
     if abs(seen.link_bps - share) > 1:
         yield Discrepancy(where="weights.link_bps", stored=seen.link_bps, recomputed=share)
-    if tuple(step.weights for step in seen.steps) != asked.steps:
+    if tuple(step.weights for step in seen.steps) != requested.steps:
         yield against("weights.steps", "are not what was asked for")
         return
     errors = []
     for number, step in enumerate(seen.steps):
-        due_s = number * asked.every_s
+        due_s = number * requested.every_s
         yield from _compared(f"weights.steps[{number}].due_s", step.due_s, due_s)
-        until_s = None if number + 1 == len(seen.steps) else due_s + asked.every_s
+        until_s = None if number + 1 == len(seen.steps) else due_s + requested.every_s
         yield from _step(record, f"weights.steps[{number}]", step, until_s)
         errors.append(step.error_ratio)
     known = [each for each in errors if each is not None]
@@ -38,7 +39,7 @@ def recompute_weights(record: FlowRecord) -> Iterator[Discrepancy]:
     yield from _compared("weights.mean_error_ratio", seen.mean_error_ratio, mean)
 
 
-def _step(record: FlowRecord, where: str, step: WeightStepSeen, until_s: float | None) -> Iterator[Discrepancy]:
+def _step(record: FlowRecord, where: str, step: WeightStepRecord, until_s: float | None) -> Iterator[Discrepancy]:
     bin_ns, first, stop = round(record.requested.bin_s * 1e9), record.shared_from, record.shared_to
     bins: list[int] = []
     if step.taken_s is not None and first is not None and stop is not None:
@@ -78,10 +79,10 @@ def _step(record: FlowRecord, where: str, step: WeightStepSeen, until_s: float |
 
 
 def recompute_disk(record: FlowRecord) -> Iterator[Discrepancy]:
-    """What of the work on a disk does not follow."""
-    asked, seen = record.requested.disk, record.disk
-    if asked is None or seen is None:
-        if seen is not None or (asked is not None and record.senders):
+    """Find values of the work on a disk that do not follow from the packets."""
+    requested, seen = record.requested.disk, record.disk
+    if requested is None or seen is None:
+        if seen is not None or (requested is not None and record.senders):
             yield against("disk", "is there though none was asked for, or is missing")
         return
     begun = [flow.first_at_ns for flow in record.flows]
@@ -116,7 +117,7 @@ def recompute_disk(record: FlowRecord) -> Iterator[Discrepancy]:
 
 
 def _counted(record: FlowRecord) -> int:
-    """How many bins hold anything, and one."""
+    """One more than the number of bins with counts."""
     return 1 + max((len(flow.bin_packets) for flow in record.flows), default=0)
 
 

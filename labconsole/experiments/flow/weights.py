@@ -1,7 +1,7 @@
-"""Guests that share the link by weights: what the UUT is told, what it says it did, and what came of each step. Pure.
+"""Guests that share the link by weights: the UUT's queue, its reports, and the result of each step. Pure.
 
-The queue is of a little less than the link carries, so that guests wait in it and not at the NIC, whose own queueing
-discipline is left as it is.
+The queue's rate is a little below what the link carries, so that guests wait in it and not at the NIC. The NIC's own
+queueing discipline is left alone.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from labconsole.experiments.flow.figures import HEADER_BYTES, bin_rates, line_bps
-from labconsole.measure.sharing import share_ratio, utilization_ratio, weight_error, whole_bins
+from labconsole.experiments.flow.rates import HEADER_BYTES, bin_rates, line_bps
+from labconsole.measure.fairness import share_ratio, utilization_ratio, weight_error, whole_bins
 from labconsole.model.plan.flows import SETTLED_S, FlowPoint
 from labconsole.model.record.flow import (
     FlowRequested,
-    FlowSeen,
-    LimiterSeen,
-    WeightsSeen,
-    WeightStepSeen,
+    LimiterRecord,
+    SinkFlowRecord,
+    WeightsRecord,
+    WeightStepRecord,
 )
 from labconsole.model.record.run import Reason
 from labconsole.model.weights import WeightSteps, weights_text
@@ -38,17 +38,17 @@ from labconsole.wire.queues import (
 QUEUE = "lcqw"
 KIND = "htb on ifb"
 LINK_RATIO = 0.985
-"""What the queue lets through of what the link carries."""
+"""The queue's rate as a share of what the link carries."""
 
 BURST_S, LEAST_BURST_BYTES = 0.001, 3028
 QUEUE_S = 0.25
-"""So long each guest's frames wait at most, if it has all of the link."""
+"""Longest wait of each guest's frames if it has all of the link."""
 
 LEAST_QUEUE_PACKETS = 20
 LATE_S = 0.01
 RATE_ERROR = 0.001
 FILLED_RATIO = 0.97
-"""Guests that bring less than this of what is shared do not all want their part of it."""
+"""Least share of the queue that is used if all guests want their part of it."""
 
 
 class Sharer(Protocol):
@@ -61,23 +61,23 @@ class Sharer(Protocol):
 
 
 def link_bps(link_speed_bps: int, payload_bytes: int) -> int:
-    """Of the queue, in whole frames without check sequence."""
+    """The queue's rate, in whole frames without check sequence."""
     frames = (payload_bytes + HEADER_BYTES) / payload_bytes
     return int(LINK_RATIO * line_bps(link_speed_bps, payload_bytes) * frames)
 
 
 def _most_bps(limits_bps: Sequence[int], guests: int, all_bps: int) -> tuple[int, ...]:
-    """What each guest may have at most."""
+    """The highest rate of each guest."""
     return tuple(limits_bps[place % len(limits_bps)] if limits_bps else all_bps for place in range(guests))
 
 
 def _burst_bytes(all_bps: int) -> int:
-    """What may come at once after a rest."""
+    """The burst allowed after a pause."""
     return max(LEAST_BURST_BYTES, round(all_bps / 8 * BURST_S))
 
 
 def weights_misfit(point: FlowPoint, link_speed_bps: int) -> str | None:
-    """Why no queue of this link can have these weights; None: one can."""
+    """Why no queue of this link can have these weights, or None if one can."""
     if point.weights is None:
         return None
     if point.guests > MAX_CLASSES:
@@ -101,10 +101,10 @@ def weights_misfit(point: FlowPoint, link_speed_bps: int) -> str | None:
     return None
 
 
-def queue_of(
+def build_queue(
     point: FlowPoint, weights: WeightSteps, guests: Sequence[Sharer], link_speed_bps: int, begin_s: float
 ) -> tuple[SharedQueue, ChangeRates]:
-    """The queue as it is made, and its changes. ``begin_s``: when it is to be in use at the latest."""
+    """The queue at its start, and its changes. ``begin_s``: time limit for its first use."""
     all_bps = link_bps(link_speed_bps, point.payload_bytes)
     most_bps = _most_bps(point.limits, len(guests), all_bps)
     rates_bps = weights.rates_bps(all_bps, most_bps)
@@ -119,45 +119,53 @@ def queue_of(
         queue=QUEUE, rate_bps=all_bps, burst_bytes=burst_bytes, queue_packets=queue_packets, guests=sharing
     )
     changes = ChangeRates(
-        queue=QUEUE, rates_bps=rates_bps, most_bps=list(most_bps), burst_bytes=burst_bytes, every_s=weights.every_s,
+        queue=QUEUE,
+        rates_bps=rates_bps,
+        most_bps=list(most_bps),
+        burst_bytes=burst_bytes,
+        every_s=weights.every_s,
         begin_s=begin_s,
-    )  # fmt: skip
+    )
     return queue, changes
 
 
-def taken_words(taken: RatesTaken, weights: WeightSteps, wanted: ChangeRates) -> str:
-    """What whoever watches is told of weights: that they hold, where the rates that were read back are theirs."""
+def describe_applied_weights(taken: RatesTaken, weights: WeightSteps, wanted: ChangeRates) -> str:
+    """The weights in force, as text for the live view; says so if the rates read back are not theirs."""
     if taken.place >= len(weights.steps):
         return "other weights than were asked for"
     rates_bps = wanted.rates_bps[taken.place]
     in_force = len(taken.rates_bps) == len(rates_bps) and all(map(_is_rate, taken.rates_bps, rates_bps))
-    words = weights_text(weights.steps[taken.place])
-    return words if in_force else f"not {words}"
+    text = weights_text(weights.steps[taken.place])
+    return text if in_force else f"not {text}"
 
 
-def classes_seen(state: QueueState) -> tuple[LimiterSeen, ...]:
-    """Each guest's class, as what holds it to what it may have at most."""
+def build_class_limiters(state: QueueState) -> tuple[LimiterRecord, ...]:
+    """Each guest's class as a limiter with the guest's highest rate."""
     return tuple(
-        LimiterSeen(
-            kind=KIND, interface=QUEUE, rate_bps=each.most_bps, burst_bytes=None, passed_packets=each.packets,
+        LimiterRecord(
+            kind=KIND,
+            interface=QUEUE,
+            rate_bps=each.most_bps,
+            burst_bytes=None,
+            passed_packets=each.packets,
             dropped_packets=each.dropped_packets,
         )
         for each in state.classes
-    )  # fmt: skip
+    )
 
 
-def weights_seen(
+def derive_weights(
     requested: FlowRequested,
-    flows: Sequence[FlowSeen],
+    flows: Sequence[SinkFlowRecord],
     guests: Sequence[str],
     shared_bins: tuple[int | None, int | None],
     *,
     all_bps: int,
     taken: TakenChanges | None,
     kept_bps: Sequence[int | None],
-) -> WeightsSeen | None:
-    """What came of each step; None: no weights were asked for. ``taken`` None: the UUT does not say. ``kept_bps``: of
-    the last one, at the end.
+) -> WeightsRecord | None:
+    """The result of each step, or None if no weights were requested. ``taken``: None without a report from the UUT.
+    ``kept_bps``: rates of the last step, at its end.
     """
     if requested.weights is None:
         return None
@@ -168,7 +176,7 @@ def weights_seen(
         change = changes[number] if number < len(changes) else None
         late_ns = None if change is None or change.taken_ns is None else change.taken_ns - (begun_ns or 0)
         last = number == len(requested.weights.steps) - 1
-        found = WeightStepSeen(
+        found = WeightStepRecord(
             weights=weights,
             due_s=number * requested.weights.every_s,
             taken_s=None if late_ns is None else max(0, late_ns) / 1e9,
@@ -176,9 +184,9 @@ def weights_seen(
             kept_bps=tuple(kept_bps) if last else () if change is None else tuple(change.kept_bps or ()),
             complaint="" if change is None else change.complaint or "",
         )
-        steps.append(_with_shares(found, requested, flows, guests, shared_bins, all_bps))
+        steps.append(_add_shares(found, requested, flows, guests, shared_bins, all_bps))
     errors = [each.error_ratio for each in steps if each.error_ratio is not None]
-    return WeightsSeen(
+    return WeightsRecord(
         interface=QUEUE,
         link_bps=all_bps,
         looked_ns=None if taken is None else taken.looked_ns,
@@ -188,19 +196,19 @@ def weights_seen(
     )
 
 
-def _with_shares(
-    step: WeightStepSeen,
+def _add_shares(
+    step: WeightStepRecord,
     requested: FlowRequested,
-    flows: Sequence[FlowSeen],
+    flows: Sequence[SinkFlowRecord],
     guests: Sequence[str],
     shared_bins: tuple[int | None, int | None],
     all_bps: int,
-) -> WeightStepSeen:
+) -> WeightStepRecord:
     """The step with its bins.
 
-    Bin 0 begins with the first packet at the sink, the steps' time with the first ones in the
-    queue on the way, which the UUT sees some milliseconds late: so in the bins' time a change takes effect when it
-    says or a little later, and the first 0.2 s after it do not count.
+    Bin 0 begins with the first packet at the sink. The steps' time begins with the first packets in the queue on the
+    way, which the UUT sees some milliseconds late. So in the bins' time a change takes effect at the reported time or a
+    little later, and the first 0.2 s after it do not count.
     """
     first_shared, stop_shared = shared_bins
     if step.taken_s is None or first_shared is None or stop_shared is None or requested.weights is None:
@@ -218,10 +226,12 @@ def _with_shares(
         return step
     frames = (requested.payload_bytes + HEADER_BYTES) / requested.payload_bytes
     found = {
-        "first_bin": first, "stop_bin": stop, "share_ratios": tuple(shares),
+        "first_bin": first,
+        "stop_bin": stop,
+        "share_ratios": tuple(shares),
         "error_ratio": None if requested.limits_bps else weight_error(rates, step.weights),
         "filled_ratio": utilization_ratio(rates, all_bps / frames),
-    }  # fmt: skip
+    }
     return step.model_copy(update=found)
 
 
@@ -229,8 +239,8 @@ def _last_due_s(weights: WeightSteps) -> float:
     return (len(weights.steps) - 1) * weights.every_s
 
 
-def weight_reasons(requested: FlowRequested, weights: WeightsSeen | None) -> Iterator[Reason]:
-    """What speaks against a trial whose guests were to share by weights."""
+def weight_reasons(requested: FlowRequested, weights: WeightsRecord | None) -> Iterator[Reason]:
+    """Reasons against a trial whose guests were to share by weights."""
     if requested.weights is None:
         return
     if weights is None or weights.begun_ns is None:
@@ -245,28 +255,28 @@ def weight_reasons(requested: FlowRequested, weights: WeightsSeen | None) -> Ite
         yield from _step_reasons(step, rates_bps, min(weights.link_bps, sum(most_bps)) / weights.link_bps)
 
 
-def _step_reasons(step: WeightStepSeen, wanted_bps: Sequence[int], most_ratio: float) -> Iterator[Reason]:
-    """``most_ratio``: what of the queue the guests may have in all."""
-    words = f"weights {weights_text(step.weights)}, due after {step.due_s:g} s"
+def _step_reasons(step: WeightStepRecord, wanted_bps: Sequence[int], most_ratio: float) -> Iterator[Reason]:
+    """Reasons against one step. ``most_ratio``: share of the queue that the guests may have in total."""
+    label = f"weights {weights_text(step.weights)}, due after {step.due_s:g} s"
     if step.taken_s is None:
         why = f": {step.complaint}" if step.complaint else ""
-        yield reason("weights_missing", f"{words}, did not take effect{why}", due_s=step.due_s)
+        yield reason("weights_missing", f"{label}, did not take effect{why}", due_s=step.due_s)
         return
     for found, when in ((step.rates_bps, "when they were read back"), (step.kept_bps, "at the end of their time")):
         if len(found) != len(wanted_bps) or not all(map(_is_rate, found, wanted_bps)):
-            told = ", ".join("none" if each is None else str(each) for each in found) or "none"
-            detail = f"{words}, were not in force {when}: the guests' rates were {told} bit/s"
+            rates = ", ".join("none" if each is None else str(each) for each in found) or "none"
+            detail = f"{label}, were not in force {when}: the guests' rates were {rates} bit/s"
             yield reason("weights_missing", detail, due_s=step.due_s)
             break
     if step.taken_s - step.due_s > LATE_S:
         late_s = step.taken_s - step.due_s
         yield reason(
-            "weights_late", f"{words}, took effect {late_s * 1e3:.1f} ms late", due_s=step.due_s, late_s=late_s
+            "weights_late", f"{label}, took effect {late_s * 1e3:.1f} ms late", due_s=step.due_s, late_s=late_s
         )
     if step.first_bin is None:
-        yield reason("rate_uncertain", f"{words}: no bin in which all guests send lies wholly in it", due_s=step.due_s)
+        yield reason("rate_uncertain", f"{label}: no bin in which all guests send lies wholly in it", due_s=step.due_s)
     elif step.filled_ratio is not None and step.filled_ratio < FILLED_RATIO * most_ratio:
-        detail = f"{words}: the guests brought {step.filled_ratio:.1%} of what they share: they do not want all of it"
+        detail = f"{label}: the guests brought {step.filled_ratio:.1%} of what they share: they do not want all of it"
         yield reason("offered_short", detail, due_s=step.due_s, filled_ratio=step.filled_ratio)
 
 

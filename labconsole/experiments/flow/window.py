@@ -1,11 +1,11 @@
-"""What one window of sending gave, and what of a record follows from it. Pure."""
+"""Observations of one window of sending, and the parts of a record that follow from them. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from labconsole.experiments.flow.figures import offered_bps, own_rate, sent_for_s
+from labconsole.experiments.flow.rates import offered_bps, own_rate, sent_for_s
 from labconsole.experiments.flow.script import (
     SINK_ADDRESS,
     SINK_PORT,
@@ -14,8 +14,8 @@ from labconsole.experiments.flow.script import (
     read_answer,
     silent_guests,
 )
-from labconsole.model.record.flow import FlowRequested, FlowSeen, LimiterSeen, SenderSeen, SinkSeen
-from labconsole.verdict.observed import Snapshot
+from labconsole.model.record.flow import FlowRequested, LimiterRecord, SenderRecord, SinkFlowRecord, SinkRecord
+from labconsole.verdict.observations import Snapshot
 from labconsole.wire.capture import CaptureResult
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.flows import CountedFlow
@@ -27,7 +27,7 @@ _RX = STAT_NAMES.index("rx_packets")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowSender:
-    """A guest as it is known: where its packets come from, and the interface on the UUT that they come in at."""
+    """A guest that sends: where its packets come from, and the UUT's interface at which they arrive."""
 
     name: str
     address: str
@@ -38,14 +38,15 @@ class FlowSender:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowWindow:
-    """``before`` and ``after``: counters of the UUT and the sink. ``taken``: of weights that change, ``kept_bps``: the
-    guests' rates by them at the end. ``capture`` None: ``capture_failure`` says why.
+    """Observations of one window. ``before`` and ``after``: counters of the UUT and the sink. ``taken``: changes of
+    weights; ``kept_bps``: the guests' rates by them at the end. ``capture``: None if it failed; ``capture_failure``
+    says why.
     """
 
     answered: AskedGuests
     before: tuple[Snapshot, Snapshot]
     after: tuple[Snapshot, Snapshot]
-    limiters: Mapping[str, LimiterSeen] = field(default_factory=dict)
+    limiters: Mapping[str, LimiterRecord] = field(default_factory=dict)
     taken: TakenChanges | None = None
     kept_bps: tuple[int | None, ...] = ()
     capture: CaptureResult | None = None
@@ -53,40 +54,40 @@ class FlowWindow:
 
     @property
     def silent(self) -> tuple[tuple[str, str], ...]:
-        """Guests that did not say that they had sent all, and why."""
+        """Guests that did not report that they had sent all, and why."""
         return tuple(silent_guests(self.answered))
 
     def said(self, guest: str) -> AskedGuest | None:
-        """What a guest's console gave."""
+        """The output of a guest's console, or None."""
         return next((each for each in self.answered.guests if each.guest == guest), None)
 
     @property
     def origin_ns(self) -> int | None:
-        """When the first packet of a flow came to the sink."""
+        """When the first packet of a flow arrived at the sink, or None without a capture."""
         return None if self.capture is None or self.capture.flows is None else self.capture.flows.origin_ns
 
 
-def flows_seen(senders: Sequence[FlowSender], window: FlowWindow) -> tuple[FlowSeen, ...]:
-    """Every flow of the crew, also those of which nothing came; none where nothing was captured."""
+def build_flows(senders: Sequence[FlowSender], window: FlowWindow) -> tuple[SinkFlowRecord, ...]:
+    """Every flow of the crew, including those without packets; empty if nothing was captured."""
     if window.capture is None or window.capture.flows is None:
         return ()
     counted = {
         (each.mac.lower(), each.udp_source_port, each.udp_sink_port): each for each in window.capture.flows.flows
     }
     return tuple(
-        _flow_seen(sender.name, number, port, counted.get((sender.mac, port, SINK_PORT)))
+        _build_flow(sender.name, number, port, counted.get((sender.mac, port, SINK_PORT)))
         for sender in senders
         for number, port in enumerate(sender.sending.ports, 1)
     )
 
 
-def _flow_seen(guest: str, number: int, port: int, counted: CountedFlow | None) -> FlowSeen:
+def _build_flow(guest: str, number: int, port: int, counted: CountedFlow | None) -> SinkFlowRecord:
     bins: list[int] = []
     if counted is not None and counted.bins:
         bins = [0] * (counted.bins[-1] + 1)
         for place, packets in zip(counted.bins, counted.bin_packets, strict=True):
             bins[place] = packets
-    return FlowSeen(
+    return SinkFlowRecord(
         guest=guest,
         flow=number,
         udp_source_port=port,
@@ -99,19 +100,19 @@ def _flow_seen(guest: str, number: int, port: int, counted: CountedFlow | None) 
     )
 
 
-def sender_seen(
+def build_sender(
     sender: FlowSender,
-    flows: Sequence[FlowSeen],
+    flows: Sequence[SinkFlowRecord],
     window: FlowWindow,
     requested: FlowRequested,
     shared_bps: float | None,
-) -> SenderSeen:
-    """What is known of one guest."""
+) -> SenderRecord:
+    """Build the record of one guest."""
     said = window.said(sender.name)
     answer = SenderAnswer() if said is None or said.printed is None else read_answer(said.printed)
     packets = sum(flow.packets for flow in flows if flow.guest == sender.name)
     host_packets = None if sender.host_interface is None else _received(window, 0, sender.host_interface)
-    return SenderSeen(
+    return SenderRecord(
         guest=sender.name,
         address=sender.address,
         mac=sender.mac,
@@ -128,15 +129,17 @@ def sender_seen(
     )
 
 
-def sink_seen(
-    node: str, interface: str, mac: str, flows: Sequence[FlowSeen], window: FlowWindow, *, marks: int = 0
-) -> SinkSeen | None:
-    """What the sink counted of everybody; None: it did not capture. ``marks``: packets of no flow that are ours."""
+def build_sink(
+    node: str, interface: str, mac: str, flows: Sequence[SinkFlowRecord], window: FlowWindow, *, marks: int = 0
+) -> SinkRecord | None:
+    """Build the record of all that the sink counted, or None if it did not capture. ``marks``: packets of ours that
+    belong to no flow.
+    """
     capture = window.capture
     if capture is None or capture.flows is None:
         return None
     of_flows = sum(flow.packets for flow in capture.flows.flows) + capture.flows.unlisted_packets
-    return SinkSeen(
+    return SinkRecord(
         node=node,
         interface=interface,
         address=SINK_ADDRESS,
@@ -152,7 +155,7 @@ def sink_seen(
 
 
 def _received(window: FlowWindow, node: int, interface: str) -> int | None:
-    """Packets that came in at an interface in the window; None: it was not there all the time."""
+    """Packets in at an interface in the window, or None if it was not there all the time."""
     before, after = (side[node].get(("", interface)) for side in (window.before, window.after))
     if before is None or after is None or after.values[_RX] < before.values[_RX]:
         return None

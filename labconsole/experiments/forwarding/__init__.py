@@ -1,1 +1,1 @@
-"""Forwarding trials: packets at a load through one platform, and what a report makes of them."""
+"""Forwarding trials: packets at a load through one platform, and their report units."""

@@ -1,1 +1,1 @@
-"""Jobs in guests: fixed work, in one or many guests at once, timed by a clock outside of them."""
+"""Jobs in guests: fixed work, in one or many guests at once, timed by a clock outside them."""

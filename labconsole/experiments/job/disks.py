@@ -1,7 +1,7 @@
-"""The disks of guests that work on them: emptied before a trial, and what their device did meanwhile.
+"""The disks of guests whose jobs use them: emptied before a trial, with the device's counters during it.
 
-A guest's own caches, and the host's, may keep from the device what a job writes or reads. So the kernel of the unit
-under test is asked how much its device read and wrote in the window, and its processes' read bytes as well.
+The guest's caches and the host's may keep a job's reads and writes from the device. So the kernel of the unit under
+test gives the bytes of the device in the window, and the read bytes of its processes.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from labconsole.contracts.crew import StandingCrew, StandingMember
 from labconsole.errors import MeasurementError
 from labconsole.experiments.job.disk_verdict import jobs_volume
 from labconsole.model.jobs import DiskWork
-from labconsole.model.record.job import CopySeen, DiskSeen, GuestDiskBytes
-from labconsole.platforms.base.disk_work import disk_of, made_ready
+from labconsole.model.record.job import CopyRecord, DiskRecord, GuestDiskBytes
+from labconsole.platforms.base.disk_work import find_disk, prepare_disks
 from labconsole.wire.execution import Execute
 
 SECTOR_BYTES = 512
@@ -32,12 +32,12 @@ add() {
 }
 cat /proc/diskstats
 for guest; do got=0 put=0; add "$guest"; echo "$guest $got $put"; done 2>/dev/null"""
-"""The kernel adds what children have read and written to who has waited for them."""
+"""The kernel adds the bytes of exited children to the process that has waited for them."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiskCounts:
-    """The device's counters, in sectors, and process to the bytes that it and its descendants read and wrote."""
+    """The device's counters, in sectors, and the bytes that each process and its descendants read and wrote, by PID."""
 
     read_sectors: int | None
     written_sectors: int | None
@@ -45,14 +45,14 @@ class DiskCounts:
 
 
 def parse_counts(text: str, device: str) -> DiskCounts:
-    """Of /proc/diskstats the line of this device (``254:0``), and the lines of the processes. Pure."""
+    """Parse the line of this device (``254:0``) in /proc/diskstats, and the lines of the processes. Pure."""
     devices = {f"{major}:{minor}": (int(got), int(put)) for major, minor, got, put in _SECTORS.findall(text)}
     read, written = devices.get(device, (None, None))
     return DiskCounts(read, written, {int(pid): (int(got), int(put)) for pid, got, put in _IO.findall(text)})
 
 
 class DiskWatch:
-    """One trial's look at the disks of its crew. Raises MeasurementError where its guests have none."""
+    """The disks of a crew in one trial. Raises MeasurementError if the guests have none."""
 
     def __init__(self, work: DiskWork, size: int, crew: StandingCrew, copies: Mapping[str, int]) -> None:
         self._work, self._size, self._crew, self._copies = work, size, crew, copies
@@ -64,34 +64,34 @@ class DiskWatch:
         self._after: DiskCounts | None = None
 
     async def make_ready(self, limit_s: float) -> None:
-        """See made_ready()."""
-        await made_ready(self._crew, self._copies, self._work, self._size, limit_s)
+        """Empty the disks (prepare_disks())."""
+        await prepare_disks(self._crew, self._copies, self._work, self._size, limit_s)
 
     def of(self, guest: str) -> tuple[str, int] | None:
-        """See disk_of()."""
-        return disk_of(self._crew, guest)
+        """Return the guest's disk (find_disk())."""
+        return find_disk(self._crew, guest)
 
     async def __aenter__(self) -> None:
-        """The window begins."""
+        """Begin the window."""
         self._before = await self._counts()
 
     async def __aexit__(self, *exception: object) -> None:
-        """The window ends; nothing is asked when the work in it failed."""
+        """End the window. Reads no counters if the work in it failed."""
         if exception[0] is None:
             self._after = await self._counts()
 
     async def _counts(self) -> DiskCounts:
         pids = [str(pid) for member in self._workers() for pid in _processes(member)]
-        asked = await self._crew.uut.ask(
+        done = await self._crew.uut.ask(
             Execute(argv=["sh", "-c", _USED, "sh", *pids], timeout_s=_ASK_S), timeout_s=_ASK_S + 10
         )
-        return parse_counts(asked.stdout, self._below.number)
+        return parse_counts(done.stdout, self._below.number)
 
     def _workers(self) -> list[StandingMember]:
         return [member for member in self._crew.crew.members if member.name in self._copies]
 
-    def seen(self, copies: Sequence[CopySeen]) -> DiskSeen | None:
-        """What came of it. None: the window did not come to its end."""
+    def seen(self, copies: Sequence[CopyRecord]) -> DiskRecord | None:
+        """Return the record of the window, or None if it did not finish."""
         before, after, below = self._before, self._after, self._below
         if before is None or after is None:
             return None
@@ -101,7 +101,7 @@ class DiskWatch:
             read, written = (None, None) if first is None or last is None else map(_increase, first, last)
             guests.append(GuestDiskBytes(guest=member.name, read_bytes=read, written_bytes=written))
         job_read, job_written = jobs_volume(self._work, self._size, copies)
-        return DiskSeen(
+        return DiskRecord(
             place=below.place,
             file_system=below.file_system,
             device=below.device,
@@ -114,14 +114,14 @@ class DiskWatch:
 
 
 def _processes(member: StandingMember) -> list[int]:
-    """Those below which all that is read and written for this guest is done; none: nobody knows them."""
+    """Return the processes with all the guest's I/O in them and their descendants; empty if unknown."""
     if member.pid is None:
         return []
     return [member.pid] if member.shell_pid is None else [member.pid, member.shell_pid]
 
 
 def _used(counts: DiskCounts, member: StandingMember) -> tuple[int, int] | None:
-    """Bytes read and written by them; None: not known."""
+    """Return the bytes that the guest read and wrote, or None if unknown."""
     found = [counts.used.get(pid) for pid in _processes(member)]
     known = [each for each in found if each is not None]
     if not found or len(known) < len(found):
@@ -134,6 +134,6 @@ def _increase(first: int, last: int) -> int | None:
 
 
 def _bytes(first: int | None, last: int | None) -> int | None:
-    """None, too, for a counter that went down: the device is another one."""
+    """Return the increase in bytes, or None if unknown or if the counter went down, which means another device."""
     sectors = None if first is None or last is None else _increase(first, last)
     return None if sectors is None else sectors * SECTOR_BYTES

@@ -1,5 +1,6 @@
-"""What a trial of a job measures, for comparisons: the time of its copies, as in a report (points.py), and whether it
-says something of what runs the guests. Pure.
+"""The quantity of a job's trial for comparisons: its copies' time, as in a report (points.py), or why it says nothing.
+
+Pure.
 """
 
 from __future__ import annotations
@@ -17,25 +18,25 @@ from labconsole.contracts.measured import (
     MeasuredValue,
     Quantity,
 )
-from labconsole.experiments.job.from_memory import from_memory
-from labconsole.experiments.job.link import held_by_link
+from labconsole.experiments.job.link_limit import is_link_limited
+from labconsole.experiments.job.page_cache import is_possibly_cached
 from labconsole.experiments.job.points import (
     PointKey,
     bare_platforms,
     enters,
     mean_of,
-    of_both_guests,
     point_key,
     set_up_of,
+    split_times_by_guest,
     uneven,
 )
-from labconsole.experiments.job.shown import held, memory_of
+from labconsole.experiments.job.report_data import format_cpu_limits, memory_of
 from labconsole.model.jobs import JOBS
 from labconsole.model.plan.jobs import JobPoint
 from labconsole.model.record.job import JobRecord
 from labconsole.model.record.kinds.job import KIND
 from labconsole.model.record.summary import RunSummary
-from labconsole.report.measured_guests import TrialSaid, measured_of_guests
+from labconsole.report.guest_trials import TrialFacts, build_guest_trials
 
 
 def _time(name: str) -> Quantity:
@@ -44,53 +45,61 @@ def _time(name: str) -> Quantity:
 
 TIME = _time("time")
 FIRST, SECOND = _time("time of the copy in the first guest"), _time("time of the copies in the second guest")
-"""Of two guests with one and two copies, which are not of one kind."""
+"""The quantities of two guests with one and two copies, which are not of one kind."""
 
 
 def _trials(records: Sequence[JobRecord], runs: Mapping[str, RunSummary]) -> list[MeasuredTrial]:
-    return measured_of_guests(KIND.name, records, partial(_said, bare=bare_platforms(records)))
+    return build_guest_trials(KIND.name, records, partial(_build_trial, bare=bare_platforms(records)))
 
 
-def _said(record: JobRecord, *, bare: Collection[tuple[str, str]]) -> TrialSaid:
-    asked, key = record.requested, point_key(record, bare)
-    return TrialSaid(
+def _build_trial(record: JobRecord, *, bare: Collection[tuple[str, str]]) -> TrialFacts:
+    requested, key = record.requested, point_key(record, bare)
+    return TrialFacts(
         id=record.job_id,
         factors={
-            "platform": asked.platform, "job": asked.job, "size": asked.size, "command": asked.command,
-            "guests": asked.guests, "working": key.working, "cpu": asked.cpu, "crew": key.crew,
+            "platform": requested.platform,
+            "job": requested.job,
+            "size": requested.size,
+            "command": requested.command,
+            "guests": requested.guests,
+            "working": key.working,
+            "cpu": requested.cpu,
+            "crew": key.crew,
         },
-        words=_words(record, key),
+        words=_describe_point(record, key),
         values=_values(record) if enters(record) else {},
         set_up=set_up_of(record),
         work=key.program,
-        from_memory=from_memory(record),
-    )  # fmt: skip
+        from_memory=is_possibly_cached(record),
+    )
 
 
 def _values(record: JobRecord) -> dict[Quantity, MeasuredValue]:
     known_to_s = None if record.empty is None else record.empty.sd_s
     made = partial(MeasuredValue, bound=_bound(record), resolution=known_to_s)
     if uneven(record):
-        first, second = map(statistics.fmean, of_both_guests(record))
+        first, second = map(statistics.fmean, split_times_by_guest(record))
         return {FIRST: made(first), SECOND: made(second)}
     return {TIME: made(mean_of(record))}
 
 
 def _bound(record: JobRecord) -> Bound:
     job = JOBS.get(record.requested.job)
-    if job is not None and job.resource == "disk" and from_memory(record):
+    if job is not None and job.resource == "disk" and is_possibly_cached(record):
         return FROM_MEMORY
-    return HELD if held_by_link([record]) else "exact"
+    return HELD if is_link_limited([record]) else "exact"
 
 
-def _words(record: JobRecord, key: PointKey) -> str:
-    asked = record.requested
-    words = f"{asked.platform}: {asked.job} ({asked.size}) in {asked.guests} guests"
-    if asked.job in JOBS:
-        working = "one" if asked.guests == 1 else asked.working
-        words = JobPoint(0, asked.platform, asked.job, asked.size, asked.guests, working, asked.cpu).words()
+def _describe_point(record: JobRecord, key: PointKey) -> str:
+    requested = record.requested
+    text = f"{requested.platform}: {requested.job} ({requested.size}) in {requested.guests} guests"
+    if requested.job in JOBS:
+        working = "one" if requested.guests == 1 else requested.working
+        text = JobPoint(
+            0, requested.platform, requested.job, requested.size, requested.guests, working, requested.cpu
+        ).words()
     memory = [] if memory_of(key) is None else [f"{memory_of(key)} MiB each"]
-    return ", ".join([words, *held(key), *memory])
+    return ", ".join([text, *format_cpu_limits(key), *memory])
 
 
 MEASURED = MeasuredKind(kind=KIND, compared=("platform", "guests", "cpu", "crew"), trials=_trials)

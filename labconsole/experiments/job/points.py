@@ -1,4 +1,4 @@
-"""Trials of jobs as design points: which there are, which trials enter, and what they come to each. Pure."""
+"""Trials of jobs as design points: the points, their included trials, and their times. Pure."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from labconsole.measure.hypervisors import BARE_HOST, hypervisor
+from labconsole.measure.paired_blocks import uut_kernel
 from labconsole.measure.statistics.repetitions import jain_index
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
-from labconsole.measure.trials_of_guests import uut_kernel
 from labconsole.model.plan.jobs import COPIES_OF_ONE_TWO
 from labconsole.model.record.job import JobRecord
 
 
 class PointKey(NamedTuple):
-    """A design point, with what every guest of the crew had, on one testbed; and which program, under which kernel and
-    hypervisor, of what image: trials of another are trials of another point.
+    """A design point on one testbed, with the limits of every guest and the program.
+
+    Trials under another kernel, hypervisor or image are trials of another point.
     """
 
     testbed_fingerprint: str
@@ -36,12 +37,13 @@ class PointKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointTimes:
-    """``seconds``: of a trial, the mean of its copies; of two guests with one and two copies None.
+    """The times of one point.
 
-    ``between_guests_sd_s``: mean over trials of the deviation between the guests of one, ``jain``: of Jain's index of
-    one over their times; None: one copy. ``slowest``: of a trial its last copy. ``clock_ratio``: least, mean, largest.
-    ``left_out``: trials that do not enter, by the code that keeps them out. ``job_ids``: of those that enter.
-    ``apart``: of two guests with one and two copies each of the three times, the first guest's first; else empty.
+    ``seconds``: the mean over a trial's copies, or None for two guests with one and two copies. ``slowest``: a trial's
+    last copy. ``between_guests_sd_s``: the mean over trials of the deviation between a trial's guests, ``jain``: that
+    of Jain's index over their times, each None with one copy. ``clock_ratio``: least, mean, largest. ``left_out``: the
+    number of excluded trials by reason code. ``job_ids``: the included trials. ``apart``: the three times of two guests
+    with one and two copies, the first guest's first, else empty.
     """
 
     key: PointKey
@@ -55,23 +57,23 @@ class PointTimes:
     apart: tuple[SetUpMean, ...] = ()
 
     @property
-    def of_both(self) -> tuple[tuple[SetUpMean, ...], tuple[SetUpMean, ...]]:
-        """Of two guests with one and two copies the times of the first guest's and of the second's."""
+    def times_by_guest(self) -> tuple[tuple[SetUpMean, ...], tuple[SetUpMean, ...]]:
+        """The times of the first guest's copies and of the second's, for two guests with one and two copies."""
         return self.apart[: COPIES_OF_ONE_TWO[0]], self.apart[COPIES_OF_ONE_TWO[0] :]
 
 
 def point_key(record: JobRecord, bare: Collection[tuple[str, str]]) -> PointKey:
-    """Which point a trial is of; ``bare``: which platforms are (bare_platforms)."""
-    asked = record.requested
-    crew = (asked.cpu_shares, asked.cpu_quota_ratio, None if is_bare(record, bare) else asked.memory_mib)
+    """Return the point of a trial. ``bare``: the platforms of the bare host, see bare_platforms()."""
+    requested = record.requested
+    crew = (requested.cpu_shares, requested.cpu_quota_ratio, None if is_bare(record, bare) else requested.memory_mib)
     return PointKey(
         testbed_fingerprint=record.testbed_fingerprint,
-        platform=asked.platform,
-        job=asked.job,
-        size=asked.size,
-        guests=asked.guests,
-        working="one" if asked.guests == 1 else asked.working,
-        cpu=asked.cpu,
+        platform=requested.platform,
+        job=requested.job,
+        size=requested.size,
+        guests=requested.guests,
+        working="one" if requested.guests == 1 else requested.working,
+        cpu=requested.cpu,
         crew=crew if any(each is not None for each in crew) else (),
         program="+".join(
             each[:12] for used in (record.program, record.client) if used is not None for each in used.sha256
@@ -82,16 +84,18 @@ def point_key(record: JobRecord, bare: Collection[tuple[str, str]]) -> PointKey:
 
 
 def bare_platforms(records: Iterable[JobRecord]) -> frozenset[tuple[str, str]]:
-    """Fingerprints of testbeds, with the platforms there whose guests are processes of the bare host."""
+    """Return (testbed fingerprint, platform) of the platforms whose guests are processes of the bare host."""
     return frozenset(
         (each.testbed_fingerprint, each.requested.platform)
-        for each in records if each.attestation.get("driver") == BARE_HOST
-    )  # fmt: skip
+        for each in records
+        if each.attestation.get("driver") == BARE_HOST
+    )
 
 
 def is_bare(record: JobRecord, bare: Collection[tuple[str, str]]) -> bool:
-    """Whether its guests are processes of the bare host; a trial that ended before they were looked at is as the others
-    of its platform.
+    """Return whether its guests are processes of the bare host.
+
+    A trial that ended before its guests were read counts like the others of its platform.
     """
     driver = record.attestation.get("driver")
     if driver is None:
@@ -106,19 +110,19 @@ def enters(record: JobRecord) -> bool:
 
 
 def uneven(record: JobRecord) -> bool:
-    """Whether its copies are not of one kind: one guest had one of them, another two."""
+    """Return whether its copies differ in kind: one guest had one copy, another two."""
     return record.requested.working == "one-two" and record.requested.guests > 1
 
 
-def of_both_guests(record: JobRecord) -> tuple[list[float], list[float]]:
-    """Where they are uneven, the times of the first guest's copies and of the second's, as far as known."""
+def split_times_by_guest(record: JobRecord) -> tuple[list[float], list[float]]:
+    """Return the known times of the first guest's copies and of the second's, where they are uneven."""
     first, copies = COPIES_OF_ONE_TWO[0], record.copies
     one, two = ([each.seconds for each in of if each.seconds is not None] for of in (copies[:first], copies[first:]))
     return one, two
 
 
 def set_up_of(record: JobRecord) -> str:
-    """Which crew it is of; one whose guests did not come is of none."""
+    """Return the ID of its crew. A trial whose guests did not start has none, so its own ID is returned."""
     return record.job_id if record.set_up is None else record.set_up.id
 
 
@@ -134,7 +138,7 @@ def slowest_of(record: JobRecord) -> float:
     return max(seconds_of(record))
 
 
-def times_of(key: PointKey, every: Sequence[JobRecord], entered: Sequence[JobRecord]) -> PointTimes:
+def build_point_times(key: PointKey, every: Sequence[JobRecord], entered: Sequence[JobRecord]) -> PointTimes:
     means: dict[str, list[float]] = {}
     slowest: dict[str, list[float]] = {}
     several = [seconds for record in entered if len(seconds := seconds_of(record)) > 1]

@@ -1,7 +1,8 @@
-"""One trial of a job: the crew stands, the guests that work get their line at once, the timekeeper takes the times.
+"""One trial of a job: start the crew, give all working guests their line at once, take the times at the timekeeper.
 
-A trial that comes out invalid is taken again, as often as the plan says; each is stored. What cannot be begun at all
-(a guest that does not come, a platform that cannot have them) raises, and the plan goes on with what does not need it.
+An invalid trial is repeated as often as the plan allows, and each attempt is stored. An error before the trial begins
+(a guest that does not start, a platform that does not support the crew) is raised, and the plan goes on with steps that
+do not depend on it.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from pydantic import ValidationError
 from labconsole.contracts.crew import CrewMember, StandingCrew
 from labconsole.contracts.experiment import Bench, ExperimentStore, StepRecord
 from labconsole.contracts.picture import CopyState, StepPicture
+from labconsole.engine.crew_measurement import build_empty_observations, choose_cpu, has_started_guests, start_crew
 from labconsole.engine.crew_stage import guest_address, guest_mac
-from labconsole.engine.crew_step import CrewStep, failure_of
-from labconsole.engine.crew_taking import crew_or_why, guests_stood, nothing_seen, pinned
+from labconsole.engine.crew_step import CrewStep, describe_failure
 from labconsole.errors import Aborted, LabError, MeasurementError, NodeLost
 from labconsole.experiments.job.disk_verdict import disk_notes
-from labconsole.experiments.job.link import link_notes, sends, slowest_link_bps
-from labconsole.experiments.job.live import guests_of, guests_standing, time_words
-from labconsole.experiments.job.taking import JobSeen, JobTaking
+from labconsole.experiments.job.link_limit import is_network_job, link_notes, slowest_link_bps
+from labconsole.experiments.job.live_view import build_picture_guests, build_uniform_guests, format_times
+from labconsole.experiments.job.measurement import JobMeasurement, JobObservation
 from labconsole.experiments.job.verdict import clock_notes, judge
 from labconsole.model.identity import utc_now
 from labconsole.model.inventory import Inventory
@@ -32,27 +33,27 @@ from labconsole.model.record.job import JobRecord, JobRequested
 from labconsole.model.record.kinds.job import KIND as JOB
 from labconsole.model.record.run import Figures, Reason, Verdict
 from labconsole.verdict.influences import influences
-from labconsole.verdict.observed import TrialObservations
+from labconsole.verdict.observations import TrialObservations
 from labconsole.verdict.reasons import reason
 from labconsole.wire.version import __version__
 
 USUAL_JOB_S = 10.0
-"""What a trial is reckoned with while none was taken: nobody knows how fast a guest is."""
+"""The assumed duration of a trial, for estimates before any was measured."""
 
 JobStore = ExperimentStore[JobRecord]
-"""Where jobs are kept."""
+"""The store for jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStep(CrewStep[JobPoint, JobRecord]):
-    """One trial of a plan: a step."""
+    """One trial of a job in a plan: a step."""
 
     kind = JOB
     hopeless = frozenset({"job_failed"})
     factors: JobFactors
 
     def durations_s(self, inventory: Inventory) -> Sequence[float]:
-        """By a guess, but of a job that only waits: nobody knows beforehand how fast a guest is."""
+        """Return an estimate; only the duration of a job that just waits is known."""
         point = self.trial.point
         if JOBS[point.job].resource == "none":
             return [float(point.size)]
@@ -62,23 +63,23 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
         return record.verdict
 
     async def attempt(self, bench: Bench, attempt: int) -> JobRecord:
-        """See CrewStep. Raises NodeError when the crew cannot stand."""
+        """Take one attempt, see CrewStep. Raises NodeError if the crew cannot start."""
         stage, point = bench.stage, self.trial.point
         cpus = () if point.cpu == "any" else await stage.guest_cpus(point.platform)
         members = crew_members(point, self.factors, cpus)
         many = f"{len(members)} guest{'s' if len(members) > 1 else ''}"
-        starting = guests_standing([member.name for member in members], CopyState.STARTS)
-        words = f"{many} on {point.platform}: being set up, or standing already"
-        bench.show(StepPicture(found=(words,), guests=starting))
-        crew = await crew_or_why(stage, stage.stand(point.platform, members, (self.plan_name, self.trial.block)))
+        starting = build_uniform_guests([member.name for member in members], CopyState.STARTS)
+        text = f"{many} on {point.platform}: being set up, or standing already"
+        bench.show(StepPicture(found=(text,), guests=starting))
+        crew = await start_crew(stage, stage.stand(point.platform, members, (self.plan_name, self.trial.block)))
         if isinstance(crew, Reason):
             return self._void(crew, bench, attempt)
         try:
-            seen = await JobTaking(point, self.factors.limit_s, bench, crew).take()
+            seen = await JobMeasurement(point, self.factors.limit_s, bench, crew).take()
         except (NodeLost, Aborted):
             raise
         except (LabError, ValidationError) as exc:
-            # Whatever became of the guests, the next trial does not begin with these.
+            # Discard these guests before the next trial, whatever their state.
             await stage.restore()
             raise self.kept(exc) from exc
         record = self._record(seen, crew, bench, attempt)
@@ -86,28 +87,45 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
             await stage.restore()
         return record
 
-    def stood(self, record: JobRecord) -> bool:
-        return guests_stood(record.set_up, record.verdict)
+    def has_started_guests(self, record: JobRecord) -> bool:
+        return has_started_guests(record.set_up, record.verdict)
 
     def unmeasured(self, problem: MeasurementError, bench: Bench, attempt: int) -> JobRecord:
         return self._void(reason("not_measured", str(problem)), bench, attempt)
 
     def _void(self, why: Reason, bench: Bench, attempt: int) -> JobRecord:
-        """The record of a trial of which nothing was seen."""
-        seen = nothing_seen(why)
+        """Return the record of a trial without observations."""
+        seen = build_empty_observations(why)
         verdict = judge(
-            seen, (), empty=None, timekeeper=None, start_skew_s=None, swapped_pages=None, guest_problems=(),
-            limits=self.tolerances, inventory=bench.inventory,
-        )  # fmt: skip
+            seen,
+            (),
+            empty=None,
+            timekeeper=None,
+            start_skew_s=None,
+            swapped_pages=None,
+            guest_problems=(),
+            limits=self.tolerances,
+            inventory=bench.inventory,
+        )
         stage = bench.stage
         return JobRecord(
-            **self._asked(seen, bench, attempt), set_up=None, empty=None, program=None, copies=(), timekeeper=None,
-            start_skew_s=None, swapped_pages=None, verdict=verdict, attestation={},
-            environment=stage.environment((stage.uut, stage.timekeeper)), status="failed", failure=failure_of(verdict),
-        )  # fmt: skip
+            **self._known_fields(seen, bench, attempt),
+            set_up=None,
+            empty=None,
+            program=None,
+            copies=(),
+            timekeeper=None,
+            start_skew_s=None,
+            swapped_pages=None,
+            verdict=verdict,
+            attestation={},
+            environment=stage.environment((stage.uut, stage.timekeeper)),
+            status="failed",
+            failure=describe_failure(verdict),
+        )
 
-    def _asked(self, seen: TrialObservations, bench: Bench, attempt: int) -> dict[str, Any]:
-        """Of a record what is known before anything is seen."""
+    def _known_fields(self, seen: TrialObservations, bench: Bench, attempt: int) -> dict[str, Any]:
+        """Return the fields of a record that are known before anything is observed."""
         factors, inventory, point = self.factors, bench.inventory, self.trial.point
         return {
             "job_id": seen.run_id,
@@ -136,12 +154,12 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
             "in_force": self.in_force,
         }
 
-    def _record(self, seen: JobSeen, crew: StandingCrew, bench: Bench, attempt: int) -> JobRecord:
-        """The record of what was taken, with its verdict."""
+    def _record(self, seen: JobObservation, crew: StandingCrew, bench: Bench, attempt: int) -> JobRecord:
+        """Return the record of a measurement, with its verdict."""
         inventory, point, taken = bench.inventory, self.trial.point, seen.attempt
         ports = ((crew.uut.name, crew.stream.uut_out), (crew.timekeeper.name, crew.stream.sink.interface))
-        told_bps = crew.stream.link_speed_bps
-        speed_bps = slowest_link_bps(told_bps, taken.observations, ports) if sends(point.job) else None
+        configured_bps = crew.stream.link_speed_bps
+        speed_bps = slowest_link_bps(configured_bps, taken.observations, ports) if is_network_job(point.job) else None
         verdict = judge(
             taken.observations,
             seen.copies,
@@ -156,11 +174,11 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
             limits=self.tolerances,
             inventory=inventory,
         )
-        told: list[Figures] = [*influences(taken.observations, (), inventory.uut), *clock_notes(seen.copies)]
-        told += disk_notes(seen.disk, JOBS[point.job].disk, point.size, len(seen.copies), inventory.uut)
-        told += link_notes(point.job, point.size, seen.copies, speed_bps, inventory.uut)
+        notes: list[Figures] = [*influences(taken.observations, (), inventory.uut), *clock_notes(seen.copies)]
+        notes += disk_notes(seen.disk, JOBS[point.job].disk, point.size, len(seen.copies), inventory.uut)
+        notes += link_notes(point.job, point.size, seen.copies, speed_bps, inventory.uut)
         return JobRecord(
-            **self._asked(taken.observations, bench, attempt),
+            **self._known_fields(taken.observations, bench, attempt),
             set_up=taken.set_up,
             empty=seen.empty,
             program=taken.program,
@@ -173,32 +191,34 @@ class JobStep(CrewStep[JobPoint, JobRecord]):
             link_speed_bps=speed_bps,
             verdict=verdict,
             attestation=crew.crew.attestation,
-            influences=tuple(told),
+            influences=tuple(notes),
             environment=bench.stage.environment(taken.nodes, taken.observations.settings()),
             status="failed" if verdict.status == "invalid" else "done",
-            failure=failure_of(verdict),
+            failure=describe_failure(verdict),
         )
 
     def picture(self, record: StepRecord) -> StepPicture:
-        """What it came to, in words."""
+        """Return the trial's result as text and guests."""
         if not isinstance(record, JobRecord):
             return StepPicture()
-        return StepPicture(found=tuple(result_words(record)), brief=time_words(record), guests=guests_of(record.copies))
+        return StepPicture(
+            found=tuple(describe_result(record)), brief=format_times(record), guests=build_picture_guests(record.copies)
+        )
 
 
-def result_words(record: JobRecord) -> list[str]:
-    """What a trial came to: a line a copy, the slowest first where there are many."""
-    words = []
+def describe_result(record: JobRecord) -> list[str]:
+    """Describe a trial's result: a line per copy, the slowest first where there are many."""
+    lines = []
     for copy in sorted(record.copies, key=lambda each: -(each.time_s or 0.0))[:10]:
         took = "not known" if copy.time_s is None else f"{copy.time_s:.3f} s"
         ratio = "" if copy.clock_ratio is None else f", clock ratio {copy.clock_ratio:.3f}"
-        words.append(f"{copy.guest}{f' copy {copy.copy_number}' if copy.copy_number > 1 else ''}: {took}{ratio}")
-    more = len(record.copies) - len(words)
-    return words + ([f"and {more} more"] if more > 0 else [])
+        lines.append(f"{copy.guest}{f' copy {copy.copy_number}' if copy.copy_number > 1 else ''}: {took}{ratio}")
+    more = len(record.copies) - len(lines)
+    return lines + ([f"and {more} more"] if more > 0 else [])
 
 
 def crew_members(point: JobPoint, factors: JobFactors, cpus: Sequence[int]) -> tuple[CrewMember, ...]:
-    """The guests of a point. ``cpus``: see pinned()."""
+    """Return the guests of a point. ``cpus``: see choose_cpu()."""
     shares = factors.cpu_shares
     return tuple(
         CrewMember(
@@ -206,7 +226,7 @@ def crew_members(point: JobPoint, factors: JobFactors, cpus: Sequence[int]) -> t
             address=guest_address(number),
             mac=guest_mac(number),
             memory_mib=factors.memory_mib,
-            cpus=pinned(point.cpu, cpus, number),
+            cpus=choose_cpu(point.cpu, cpus, number),
             cpu_shares=None if shares is None else shares[number % len(shares)],
             cpu_quota_ratio=factors.cpu_quota_ratio,
             disk_mib=factors.crew_disk_mib,

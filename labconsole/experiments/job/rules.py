@@ -1,29 +1,31 @@
-"""When a trial of a job has which reason, stated a second time: code to condition over its record. Pure.
+"""The rules for each reason of a job's trial, written a second time: code to condition on its record. Pure.
 
-Shares no code with verdict.py and disk_verdict.py, which judged it. docs/jobs.md and docs/data-format.md explain the
-codes.
+They share no code with verdict.py and disk_verdict.py, which judged it. docs/jobs.md and docs/data-format.md explain
+the codes.
 """
 
 from __future__ import annotations
 
 from labconsole.measure.recompute import verdict_check as common
 from labconsole.measure.recompute.verdict_check import VerdictRules
-from labconsole.model.record.job import CopySeen, JobRecord
+from labconsole.model.record.job import CopyRecord, JobRecord
 from labconsole.model.tolerances import Tolerances
 
 HUNDREDTH = 0.01
-"""Of a time: that guests may begin apart, or two clocks run apart."""
+"""The share of a time by which guests may begin apart, or two clocks may run apart."""
 
 EMPTY_SDS, EMPTY_RATIO = 100, 0.05
-"""A job lasts so many standard deviations of an empty one, and those beside it no more than this share of it."""
+"""The least duration of a job in standard deviations of an empty job, and the largest share of it that the empty jobs
+of the other copies may be.
+"""
 
 
-def _is_mark_lost(copy: CopySeen) -> bool:
+def _is_mark_lost(copy: CopyRecord) -> bool:
     marks = (copy.start_request_ns, copy.start_reply_ns, copy.end_request_ns)
     return None in marks or bool(copy.ping_status)
 
 
-def _is_failed(copy: CopySeen) -> bool:
+def _is_failed(copy: CopyRecord) -> bool:
     return copy.exit_status is not None and copy.exit_status != 0
 
 
@@ -46,8 +48,8 @@ def _is_short(record: JobRecord, limits: Tolerances) -> bool:
     times_s = [copy.seconds for copy in ended if copy.seconds is not None]
     if record.empty is None or not times_s:
         return False
-    beside_s = (len(ended) - 1) * record.empty.mean_s
-    return min(times_s) < EMPTY_SDS * record.empty.sd_s or beside_s > EMPTY_RATIO * min(times_s)
+    others_s = (len(ended) - 1) * record.empty.mean_s
+    return min(times_s) < EMPTY_SDS * record.empty.sd_s or others_s > EMPTY_RATIO * min(times_s)
 
 
 def _is_contradicted(record: JobRecord, limits: Tolerances) -> bool:
@@ -78,7 +80,7 @@ def _is_unobserved(record: JobRecord, limits: Tolerances) -> bool:
 
 
 def _is_over_limit(record: JobRecord, limits: Tolerances) -> bool:
-    """A job that did not end in time leaves a copy without an end, of a guest that the reason names."""
+    """Return whether a job did not end in time, which leaves a copy without an end in a guest that the reason names."""
     unended = {copy.guest for copy in record.copies if copy.exit_status is None and copy.end_request_ns is None}
     for reason in record.verdict.reasons:
         places = (reason.evidence or {}).get("places") or [reason.evidence or {}]

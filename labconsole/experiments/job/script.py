@@ -1,6 +1,6 @@
-"""What a guest's shell is told: a mark, the job, a mark, and what came of it; and how its answer is read.
+"""The shell line of a guest (mark, job, mark, result), and the parser of its answer.
 
-One line, for a console takes lines. Whatever shell and ping busybox has will do, and so will the UUT's own.
+It is one line, because a console takes lines. It needs only busybox's shell and ping, or the UUT's own.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from labconsole.measure.outside_clock import Nonce
-from labconsole.platforms.base.disk_work import on_disk
-from labconsole.platforms.base.inside import at_once
+from labconsole.measure.external_timing import Nonce
+from labconsole.platforms.base.disk_work import build_disk_command
+from labconsole.platforms.base.guest_shell import build_simultaneous_line
 from labconsole.platforms.base.marks import mark_line
 
 OUTPUT_BYTES = 600
-"""Of what a job prints, so much is kept: what it says when it fails."""
+"""The number of bytes kept of a job's output, which tell why it failed."""
 
 _ANSWER = re.compile(r"^LCJOB (\d{1,3}) (\d{1,3}) (\d{1,9}\.\d\d) (\d{1,9}\.\d\d) (.*) ST (\d{1,3})\|?$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class CopyAnswer:
-    """What a copy said: its exit status, None: nothing that could be read; uptimes of the guest around the job.
+    """The answer of a copy: its exit status, or None if it was unreadable, and the guest's uptimes around the job.
 
-    ``ping_status``: of the ping before the job: 0 when its answer came.
+    ``ping_status``: the status of the ping before the job, 0 if it was answered.
     """
 
     exit_status: int | None = None
@@ -38,16 +38,16 @@ class CopyAnswer:
 def guest_line(
     command: str, copies: Sequence[tuple[Nonce, Nonce]], timekeeper: str, disk: tuple[str, int] | None = None
 ) -> str:
-    """The line that runs so many copies of a job at once, each between its two marks, when it is given another one.
+    """Return the line that runs the copies of a job at once, each between its two marks, when another line arrives.
 
-    ``disk``: where in the guest its disk is, and how many MiB a file there may have: each copy is begun in a directory
-    of its own (disks.py makes it).
+    ``disk``: the directory in the guest where its disk is mounted, and the most MiB of a file there. Each copy starts
+    in a directory of its own, which disks.py makes.
     """
     each = []
     for number, (start, end) in enumerate(copies, 1):
-        work = command if disk is None else on_disk(disk, number, command)
+        work = command if disk is None else build_disk_command(disk, number, command)
         each.append(_copy(work, number, start, end, timekeeper))
-    return at_once(each)
+    return build_simultaneous_line(each)
 
 
 def _copy(command: str, number: int, start: Nonce, end: Nonce, timekeeper: str) -> str:
@@ -61,7 +61,7 @@ def _copy(command: str, number: int, start: Nonce, end: Nonce, timekeeper: str) 
 
 
 def read_answer(printed: str) -> dict[int, CopyAnswer]:
-    """Copy to what it said, for those that said something whole."""
+    """Parse the complete answers, by copy number."""
     answers = {}
     for number, pinged, begun, ended, output, status in _ANSWER.findall(printed.replace("\r", "")):
         answers[int(number)] = CopyAnswer(

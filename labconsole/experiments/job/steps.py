@@ -6,7 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from labconsole.contracts.experiment import Stage
-from labconsole.engine.crew_step import SOME_CPUS, of_plan, refuse_without, refused, stored_of_blocks, trials_at
+from labconsole.engine.crew_step import (
+    SOME_CPUS,
+    build_step,
+    filter_trials,
+    find_refusals,
+    load_usable_records,
+    require_program,
+)
 from labconsole.errors import ConfigError
 from labconsole.model.inventory import Inventory
 from labconsole.model.jobs import JOBS
@@ -19,7 +26,7 @@ if TYPE_CHECKING:
     from labconsole.experiments.job.procedure import JobStep, JobStore
 
 IN_EVERY_GUEST = "busybox"
-"""What guests are made from in any case."""
+"""The program that guest images always contain."""
 
 
 class Jobs:
@@ -29,7 +36,9 @@ class Jobs:
         self._store = store
 
     def steps(self, plan: Plan, only: frozenset[int] | None = None, salt: str = "") -> Sequence[JobStep]:
-        """Every trial of a plan that is resolved for its testbed; ``only`` on the platforms that these points have."""
+        """Return every trial of a plan that is resolved for its testbed, or ``only`` on the platforms of these
+        points.
+        """
         if plan.jobs is None:
             return []
         from labconsole.experiments.job.procedure import JobStep
@@ -40,27 +49,30 @@ class Jobs:
             return job_hash(jobs.factors, trial, salt or jobs.salt)
 
         return [
-            of_plan(JobStep, plan, trial, hash_of, factors=jobs.factors, store=self._store)
-            for trial in trials_at(plan, jobs.trials, only)
+            build_step(JobStep, plan, trial, hash_of, factors=jobs.factors, store=self._store)
+            for trial in filter_trials(plan, jobs.trials, only)
         ]
 
     def stored(self, steps: Sequence[JobStep], testbed_fingerprint: str) -> Mapping[str, JobRecord]:
-        """See stored_of_blocks(). A disk that is as large as the jobs of a plan need is in no hash."""
+        """Return the stored records, see load_usable_records(). A disk sized for the jobs of a plan is in no hash."""
         disks_mib = {each.factors.crew_disk_mib or None for each in steps}
 
         def another(record: JobRecord) -> bool:
             return record.requested.disk_mib not in disks_mib
 
-        return stored_of_blocks(self._store, JOB, steps, testbed_fingerprint, another)
+        return load_usable_records(self._store, JOB, steps, testbed_fingerprint, another)
 
     def earlier(self, testbed_fingerprint: str) -> Sequence[tuple[JobStep, JobRecord]]:
-        """None: a job of an earlier time is shown among its results."""
+        """Empty: earlier trials of a job are shown with the results."""
         return []
 
     def refuse(
         self, steps: Sequence[JobStep], plan: Plan, inventory: Inventory, stage: Stage
     ) -> Mapping[str, ConfigError]:
-        """See refused(): crews that a platform cannot have. Raises ConfigError for what no guest can be given, too."""
+        """Return the steps whose crews this platform cannot have, with reasons.
+
+        Raises ConfigError for a request that no guest can meet.
+        """
         if plan.jobs is None:
             return {}
         from labconsole.experiments.job.procedure import crew_members
@@ -70,17 +82,19 @@ class Jobs:
             needed, disk_mib = plan.jobs.factors.needed_disk_mib(wish), plan.jobs.factors.disk_mib
             if disk_mib is not None and disk_mib < needed:
                 raise ConfigError(
-                    f"is too little for {job.words(wish.asked_size)}", key="job.disk_mib", value=disk_mib,
+                    f"is too little for {job.words(wish.effective_size)}",
+                    key="job.disk_mib",
+                    value=disk_mib,
                     allowed=f"{needed} or more; without it as much as the jobs need",
-                )  # fmt: skip
+                )
         factors = plan.jobs.factors
 
         def refuse(point: JobPoint) -> None:
             offer = stage.offer(point.platform, crew_members(point, factors, SOME_CPUS))
             if (program := JOBS[point.job].program) != IN_EVERY_GUEST:
-                refuse_without(program, offer)
+                require_program(program, offer)
 
-        return refused(steps, refuse)
+        return find_refusals(steps, refuse)
 
 
 EXPERIMENT = Jobs

@@ -1,4 +1,4 @@
-"""The verdict on one trial of a job: what was seen of its marks, its guests and its surroundings. Pure."""
+"""The verdict on one trial of a job, from its marks, its guests and its surroundings. Pure."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from collections.abc import Iterator, Sequence
 
 from labconsole.experiments.job.disk_verdict import disk_reasons
 from labconsole.model.inventory import Inventory
-from labconsole.model.record.crew_trial import ProgramSeen, TimekeeperSeen
-from labconsole.model.record.job import CopySeen, DiskSeen, EmptyJobs
+from labconsole.model.record.crew_trial import ProgramRecord, TimekeeperRecord
+from labconsole.model.record.job import CopyRecord, DiskRecord, EmptyJobs
 from labconsole.model.record.run import Figures, Reason, Verdict
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.changes import Port
 from labconsole.verdict.crew_trial import judged
-from labconsole.verdict.observed import TrialObservations
+from labconsole.verdict.observations import TrialObservations
 from labconsole.verdict.programs import program_reasons
 from labconsole.verdict.reasons import reason
 from labconsole.verdict.timekeeper import swap_reasons, timekeeper_reasons
 
 EMPTY_RATIO = 0.05
-"""What may stay unknown of the time of the shortest copy: half of how near a ratio has to be to be told as 2 or 3."""
+"""The largest unknown share of the shortest copy's time, half the error that a ratio of 2 or 3 allows."""
 
 HOST_ERROR = 0.01
-"""How far two clocks may run apart."""
+"""The largest relative difference between two clocks."""
 
 START_SKEW_RATIO = 0.01
-"""Guests that are to work together begin within this share of the shortest job."""
+"""Guests that work together begin within this share of the shortest job."""
 
 LEAST_JOB_SD = 100.0
-"""A job lasts at least so many standard deviations of one that does nothing."""
+"""The least duration of a job, in standard deviations of one that does nothing."""
 
 CLOCK_RATIO_ERROR = 0.01
-"""A guest's clock that is further off is told; it is never judged, because no time rests on it."""
+"""A larger error of a guest's clock is reported. It is never judged, because no time depends on it."""
 
 UPTIME_ERROR_S = 0.02
-"""A guest's uptime has two digits, and is read twice."""
+"""The error of an uptime difference: a guest's uptime has two digits, and is read twice."""
 
 NOT_FOUND, NOT_RUNNABLE = 127, 126
 SAID_NOT_FOUND = re.compile(r"\bsh: (?:line )?(?:\d+: )?[^ :]+: (?:command )?not found\b")
@@ -42,48 +42,56 @@ SAID_NOT_FOUND = re.compile(r"\bsh: (?:line )?(?:\d+: )?[^ :]+: (?:command )?not
 
 def judge(
     seen: TrialObservations,
-    copies: Sequence[CopySeen],
+    copies: Sequence[CopyRecord],
     *,
     empty: EmptyJobs | None,
-    timekeeper: TimekeeperSeen | None,
+    timekeeper: TimekeeperRecord | None,
     start_skew_s: float | None,
     swapped_pages: int | None,
     guest_problems: Sequence[str],
-    disk: DiskSeen | None = None,
-    program: ProgramSeen | None = None,
+    disk: DiskRecord | None = None,
+    program: ProgramRecord | None = None,
     ports: Sequence[Port] = (),
     limits: Tolerances,
     inventory: Inventory,
 ) -> Verdict:
-    """``guest_problems``: a sentence for every guest that did not answer, or is not what was set up. ``ports``: the
-    interfaces that marks, and what a job sends, go through.
+    """Judge a trial.
+
+    ``guest_problems``: a sentence for every guest that did not answer or does not match its set-up. ``ports``: the
+    interfaces on the path of the marks and of a job's traffic.
     """
-    shown = shown_reasons(
-        copies, empty=empty, timekeeper=timekeeper, start_skew_s=start_skew_s, swapped_pages=swapped_pages, disk=disk,
-        program=program, limits=limits,
-    )  # fmt: skip
+    shown = derive_reasons(
+        copies,
+        empty=empty,
+        timekeeper=timekeeper,
+        start_skew_s=start_skew_s,
+        swapped_pages=swapped_pages,
+        disk=disk,
+        program=program,
+        limits=limits,
+    )
     return judged(seen, shown, guest_problems, limits=limits, inventory=inventory, ports=ports)
 
 
-def shown_reasons(
-    copies: Sequence[CopySeen],
+def derive_reasons(
+    copies: Sequence[CopyRecord],
     *,
     empty: EmptyJobs | None,
-    timekeeper: TimekeeperSeen | None,
+    timekeeper: TimekeeperRecord | None,
     start_skew_s: float | None,
     swapped_pages: int | None,
-    disk: DiskSeen | None,
-    program: ProgramSeen | None,
+    disk: DiskRecord | None,
+    program: ProgramRecord | None,
     limits: Tolerances,
 ) -> list[Reason]:
-    """Those that follow from what a record holds, so that whoever has it can judge again."""
+    """Return the reasons derived from the record alone, so that anyone can re-evaluate it."""
     found: list[Reason] = []
     for copy in copies:
         found += _copy(copy)
     found += _together(copies, start_skew_s)
     ended = [copy for copy in copies if copy.exit_status == 0]
     found += _short(ended, empty)
-    found += _beside(ended, empty)
+    found += _judge_empty_jobs(ended, empty)
     found += _clocks(copies)
     found += program_reasons(program)
     if timekeeper is not None:
@@ -95,14 +103,14 @@ def shown_reasons(
     return found
 
 
-def _copy(copy: CopySeen) -> Iterator[Reason]:
+def _copy(copy: CopyRecord) -> Iterator[Reason]:
     if copy.exit_status is None and copy.end_request_ns is not None:
         detail = f"{copy.guest}: did not say in a readable way how the job ended"
         yield reason("guests_missing", detail, guest=copy.guest)
     if copy.outside_s is not None and copy.outside_s < 0:
         yield reason("mark_forged", f"{copy.guest}: the end mark came before the start mark", guest=copy.guest)
     if copy.exit_status is not None and copy.exit_status != 0:
-        # The status is that of a pipe's end: of a program before it the shell says that it is not there.
+        # The status is that of the last program in a pipe; for an earlier one the shell reports that it is missing.
         status = NOT_FOUND if SAID_NOT_FOUND.search(copy.output) else copy.exit_status
         why = {NOT_FOUND: "its program does not exist there", NOT_RUNNABLE: "its program cannot be run"}.get(status)
         said = f": {copy.output}" if copy.output else ""
@@ -121,12 +129,12 @@ def _copy(copy: CopySeen) -> Iterator[Reason]:
         detail = f"{copy.guest}: the timekeeper did not see the {' and the '.join(missing)} mark{why}"
         yield reason("mark_lost", detail, guest=copy.guest, marks=missing)
     elif copy.ping_status:
-        # The guest waited for it in vain, and began its job later than the timekeeper saw.
+        # The guest waited for a reply that did not arrive, and began its job later than the timekeeper saw.
         detail = f"{copy.guest}: the answer to its start mark did not come in time"
         yield reason("mark_lost", detail, guest=copy.guest, marks=["start"], ping_status=copy.ping_status)
 
 
-def _together(copies: Sequence[CopySeen], start_skew_s: float | None) -> Iterator[Reason]:
+def _together(copies: Sequence[CopyRecord], start_skew_s: float | None) -> Iterator[Reason]:
     times = [copy.outside_s for copy in copies if copy.outside_s is not None]
     if start_skew_s is None or not times or start_skew_s <= START_SKEW_RATIO * min(times):
         return
@@ -134,7 +142,7 @@ def _together(copies: Sequence[CopySeen], start_skew_s: float | None) -> Iterato
     yield reason("start_skew", detail, start_skew_s=start_skew_s, shortest_s=min(times))
 
 
-def _short(copies: Sequence[CopySeen], empty: EmptyJobs | None) -> Iterator[Reason]:
+def _short(copies: Sequence[CopyRecord], empty: EmptyJobs | None) -> Iterator[Reason]:
     times = [copy.seconds for copy in copies if copy.seconds is not None]
     if empty is None or not times or min(times) >= LEAST_JOB_SD * empty.sd_s:
         return
@@ -146,9 +154,10 @@ def _short(copies: Sequence[CopySeen], empty: EmptyJobs | None) -> Iterator[Reas
     )
 
 
-def _beside(copies: Sequence[CopySeen], empty: EmptyJobs | None) -> Iterator[Reason]:
-    """What a job that does nothing takes is known of one alone, and taken off once: copies that work together take
-    it longer, on one processor as many times as long as there are copies.
+def _judge_empty_jobs(copies: Sequence[CopyRecord], empty: EmptyJobs | None) -> Iterator[Reason]:
+    """Judge the copies by the time of a job that does nothing, which is measured for one alone and subtracted once.
+
+    Copies that work together take longer for it: on one processor, as many times as long as there are copies.
     """
     times = [copy.seconds for copy in copies if copy.seconds is not None]
     if empty is None or not times or (len(copies) - 1) * empty.mean_s <= EMPTY_RATIO * min(times):
@@ -162,8 +171,8 @@ def _beside(copies: Sequence[CopySeen], empty: EmptyJobs | None) -> Iterator[Rea
     )
 
 
-def _clocks(copies: Sequence[CopySeen]) -> Iterator[Reason]:
-    """The UUT's clock holds all of what the clock outside saw: less of it is no time of anything."""
+def _clocks(copies: Sequence[CopyRecord]) -> Iterator[Reason]:
+    """Judge the clocks: the UUT's interval contains that of the clock outside, so it must not be shorter."""
     for copy in copies:
         if copy.host_s is None or copy.outside_s is None or copy.outside_s <= (1 + HOST_ERROR) * copy.host_s:
             continue
@@ -174,8 +183,8 @@ def _clocks(copies: Sequence[CopySeen]) -> Iterator[Reason]:
         yield reason("witnesses_disagree", detail, guest=copy.guest, outside_s=copy.outside_s, host_s=copy.host_s)
 
 
-def clock_notes(copies: Sequence[CopySeen]) -> Iterator[Figures]:
-    """One influence where guests' clocks ran otherwise than the one outside, by more than their digits allow."""
+def clock_notes(copies: Sequence[CopyRecord]) -> Iterator[Figures]:
+    """Report an influence if guests' clocks and the one outside differ by more than their digits allow."""
     off: dict[str, float] = {}
     for copy in copies:
         if copy.clock_ratio is None or not copy.outside_s:

@@ -1,22 +1,22 @@
-"""A stored trial of a job computed again: its times from its marks, its verdict from what it says was seen."""
+"""Recompute a stored trial of a job: its times from its marks, its verdict from its observations."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator
 
-from labconsole.experiments.job.bounds import bound_problems
 from labconsole.experiments.job.disk_verdict import jobs_volume
+from labconsole.experiments.job.plausibility import find_implausible
 from labconsole.experiments.job.rules import RULES
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against, same
-from labconsole.measure.recompute.verdict_check import empty_trial_problems, judge_again, unjudged_reasons
+from labconsole.measure.recompute.verdict_check import empty_trial_problems, recompute_verdict, unjudged_reasons
 from labconsole.model.jobs import JOBS
 from labconsole.model.plan.jobs import COPIES_OF_ONE_TWO
-from labconsole.model.record.job import CopySeen, JobRecord
+from labconsole.model.record.job import CopyRecord, JobRecord
 
 
 def recompute_job(record: JobRecord) -> list[Discrepancy]:
-    """What of a trial does not follow, or contradicts itself."""
+    """Return what of a trial does not follow from its data, or contradicts itself."""
     found = list(_empty(record))
     for index, copy in enumerate(record.copies):
         where = f"copies[{index}]"
@@ -32,10 +32,10 @@ def recompute_job(record: JobRecord) -> list[Discrepancy]:
         found.append(Discrepancy(where="start_skew_s", stored=record.start_skew_s, recomputed=skew_s))
     found += _copies(record)
     found += _disk(record)
-    return [*found, *bound_problems(record), *judge_again(record, RULES)]
+    return [*found, *find_implausible(record), *recompute_verdict(record, RULES)]
 
 
-def _times(copy: CopySeen, empty_s: float | None) -> dict[str, float | None]:
+def _times(copy: CopyRecord, empty_s: float | None) -> dict[str, float | None]:
     outside_s = _difference_s(copy.start_reply_ns, copy.end_request_ns)
     inside_s = None
     if copy.inside_start_s is not None and copy.inside_end_s is not None:
@@ -65,7 +65,7 @@ def _empty(record: JobRecord) -> Iterator[Discrepancy]:
             yield Discrepancy(where=f"empty.{name}", stored=getattr(empty, name), recomputed=value)
 
 
-def _order(where: str, copy: CopySeen) -> Iterator[Discrepancy]:
+def _order(where: str, copy: CopyRecord) -> Iterator[Discrepancy]:
     marks = [copy.start_request_ns, copy.start_reply_ns, copy.end_request_ns, copy.end_reply_ns]
     seen = [mark for mark in marks if mark is not None]
     if seen != sorted(seen):
@@ -73,18 +73,18 @@ def _order(where: str, copy: CopySeen) -> Iterator[Discrepancy]:
 
 
 def _copies(record: JobRecord) -> Iterator[Discrepancy]:
-    """As many as the design point has; none where nothing was seen, and then the verdict says why."""
-    asked = record.requested
+    """Check the number of copies: as in the design point, or none if nothing was observed, as the verdict then says."""
+    requested = record.requested
     if record.set_up is None:
         yield from empty_trial_problems(record, record.copies)
         return
-    wanted = {"one": 1, "all": asked.guests, "one-two": sum(COPIES_OF_ONE_TWO)}[asked.working]
+    wanted = {"one": 1, "all": requested.guests, "one-two": sum(COPIES_OF_ONE_TWO)}[requested.working]
     if len(record.copies) != wanted:
         yield Discrepancy(where="copies", stored=len(record.copies), recomputed=wanted)
 
 
 def _disk(record: JobRecord) -> Iterator[Discrepancy]:
-    """What the jobs did on disks, by what they are and what they printed."""
+    """Check the jobs' disk bytes by what the jobs are and what they printed."""
     job = JOBS.get(record.requested.job)
     if record.disk is None or job is None or job.disk is None:
         return
@@ -98,5 +98,5 @@ RECOMPUTE = recompute_job
 
 
 def UNJUDGED(record: JobRecord) -> Iterator[str]:
-    """What of its verdict cannot be judged again."""
+    """Return what of its verdict cannot be judged again."""
     return unjudged_reasons(record, RULES)

@@ -1,4 +1,4 @@
-"""What one round of work gave: the marks around each copy, what each said, and a copy with its times. Pure."""
+"""The results of one round of work: the marks around each copy, its answer, and a copy with its times. Pure."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from labconsole.experiments.job.script import CopyAnswer, read_answer
-from labconsole.measure.outside_clock import Marks, MarksFound
-from labconsole.model.record.job import CopySeen
+from labconsole.measure.external_timing import MarkResult, Marks
+from labconsole.model.record.job import CopyRecord
 from labconsole.wire.guests import AskedGuest, AskedGuests
 from labconsole.wire.marks import SeenMarks
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """``copies``: sender to its guest and number; ``answers``: to what it said. ``answered``: what the guests' consoles
-    gave; None: they were not asked anything meanwhile.
+    """The results of one round.
+
+    ``copies``: sender to its guest and copy number. ``answers``: sender to its copy's answer. ``answered``: the output
+    of the guests' consoles, or None if they were not used in this round.
     """
 
-    found: MarksFound
+    found: MarkResult
     marks: SeenMarks
     copies: Mapping[str, tuple[str, int]]
     answers: Mapping[str, CopyAnswer]
@@ -29,13 +31,13 @@ class Window:
         return {} if self.answered is None else {each.guest: each for each in self.answered.guests}
 
 
-def answers_of(answered: AskedGuests, copies: Mapping[str, tuple[str, int]]) -> dict[str, CopyAnswer]:
-    """Sender to what its copy said on its guest's console."""
+def read_answers(answered: AskedGuests, copies: Mapping[str, tuple[str, int]]) -> dict[str, CopyAnswer]:
+    """Return the answers of the copies on the guests' consoles, by sender."""
     read = {each.guest: read_answer(each.printed or "") for each in answered.guests}
     return {name: read.get(guest, {}).get(number, CopyAnswer()) for name, (guest, number) in copies.items()}
 
 
-def copy_seen(
+def build_copy(
     guest: str,
     number: int,
     origin: tuple[str, str],
@@ -45,13 +47,13 @@ def copy_seen(
     asked_ns: int | None,
     answered_ns: int | None,
     empty_s: float | None,
-) -> CopySeen:
-    """A copy with its times. Pure."""
+) -> CopyRecord:
+    """Build a copy with its times. Pure."""
     outside_s = None if marks.outside_ns is None else marks.outside_ns / 1e9
     inside_s = None
     if answer.inside_start_s is not None and answer.inside_end_s is not None:
         inside_s = answer.inside_end_s - answer.inside_start_s
-    return CopySeen(
+    return CopyRecord(
         guest=guest,
         copy_number=number,
         address=origin[0],

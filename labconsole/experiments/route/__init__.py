@@ -1,1 +1,1 @@
-"""Guests that forward: what routers beside each other pass on, and whether routes or filters change it."""
+"""Guests that forward: the rates of routers that run at once, and whether routes or filters change them."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from labconsole.model.record.route import RouterSeen
+from labconsole.model.record.route import RouterRecord
 from labconsole.units import format_count
 
 
 @dataclass(frozen=True, slots=True)
 class Hops:
-    """Packets that were lost on the way to a router, in it, and from it to the sink; None: not counted."""
+    """Packets lost on the way to a router, in it, and from it to the sink; None if not counted."""
 
     sent: int | None
     before: int | None
@@ -20,32 +20,32 @@ class Hops:
 
     @property
     def lost_ratio(self) -> float | None:
-        """Of what was sent what did not come to the sink."""
+        """Share of the sent packets that did not arrive at the sink, or None if not known."""
         return None if not self.sent else (self.sent - self.arrived) / self.sent
 
     @property
     def lost_packets(self) -> tuple[int, int] | None:
-        """What did not come to the sink, of how many that were sent."""
+        """Packets that did not arrive at the sink, and packets sent; None if not known."""
         return None if not self.sent else (self.sent - self.arrived, self.sent)
 
     @property
     def inside_packets(self) -> tuple[int, int] | None:
-        """What was lost in the router, of how many that came into it."""
+        """Packets lost in the router, and packets that went into it; None if not known."""
         if self.sent is None or self.before is None or self.inside is None or self.sent == self.before:
             return None
         return self.inside, self.sent - self.before
 
     def words(self) -> str:
-        """Begins with a comma; nothing where nothing was lost."""
+        """The losses as text that begins with a comma; empty if nothing was lost."""
         if self.sent is None or self.sent == self.arrived:
             return ""
         of = ((self.before, "on the way to it"), (self.inside, "in it"), (self.behind, "behind it"))
-        where = ", ".join(f"{format_count(lost)} {words}" for lost, words in of if lost)
+        where = ", ".join(f"{format_count(lost)} {place}" for lost, place in of if lost)
         return f", lost {self.lost_ratio:.2%} of what was sent ({where})"
 
 
-def hops_of(router: RouterSeen) -> Hops:
-    """By the source, the UUT's interfaces to the router, and the sink's capture."""
+def build_hops(router: RouterRecord) -> Hops:
+    """Build them from the counts of the source, of the UUT's interfaces to the router, and of the sink's capture."""
     return Hops(
         sent=router.sent_packets,
         before=_less(router.sent_packets, router.to_packets),

@@ -1,7 +1,8 @@
-"""Routes and filter rules of routers: given to them all at once, and counted back.
+"""Routes and filter rules of routers: loaded all at once, and counted back.
 
-Where a router is a network namespace of the UUT's kernel, the UUT's own iproute2 and nft give them to it from outside;
-any other is told on its console, and needs iproute2 inside. All that is given goes with the namespace or the guest.
+If a router is a network namespace of the UUT's kernel, the UUT's own iproute2 and nft load them from outside. Any other
+router gets the commands on its console, and needs iproute2 inside. All that is loaded ends with the namespace or the
+guest.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from labconsole.contracts.crew import StandingMember
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import NodeError, NodeLost
 from labconsole.experiments.route.addresses import DESTINATIONS, GATEWAY
-from labconsole.platforms.base.inside import DONE
+from labconsole.platforms.base.guest_shell import DONE
 from labconsole.wire.execution import Execute
 from labconsole.wire.guests import AskGuests, GuestLine
 
 PROTOCOL = 229
-"""By which the kernel keeps our routes apart from others: no routing daemon's (linux/rtnetlink.h)."""
+"""Routing protocol by which the kernel distinguishes our routes; no routing daemon uses it (linux/rtnetlink.h)."""
 
 SEED = 20081101
-"""Of the drawn prefixes: every router has the same ones, in every trial."""
+"""Seed of the drawn prefixes: every router has the same ones, in every trial."""
 
 LOAD_S = 1200.0
-"""An emulated machine may take minutes for 100 000 routes."""
+"""Time limit for loading: an emulated machine may take minutes for 100 000 routes."""
 
 NO_IPROUTE2 = "has no iproute2, by which routes are given to it"
 _OUTPUT = 300
@@ -35,9 +36,9 @@ _OUTPUT = 300
 AT_ONCE = 2000
 """Routes to one process of ip, which keeps 4 KiB for each (iproute2 6.1)."""
 
-# Prefixes of 16 to 24 bits in turn, each once, none in 127.0.0.0/8 or 198.18.0.0/15. Of every length all there are from
-# 1.0.0.0 to 223.255.255.255 are numbered, and visited in steps that have no divisor in common with how many these are:
-# a guest needs no memory for those that it had.
+# Prefixes of 16 to 24 bits in turn, each once, none in 127.0.0.0/8 or 198.18.0.0/15. All prefixes of a length, from
+# 1.0.0.0 to 223.255.255.255, are numbered, and visited in steps that have no divisor in common with their number. So
+# a guest needs no memory for the earlier ones.
 _DRAW = (
     'BEGIN{l=0;t=" via " g " dev " o " proto " q;'
     'for(k=0;k<d;k++)w("198.19." 64+int(k/256) "." k%256 "/32");'
@@ -57,14 +58,14 @@ pid=$1; shift
 for child in $(cat "/proc/$pid/task/$pid/children" 2>/dev/null); do pid=$child; break; done
 test "$(readlink "/proc/$pid/ns/net")" != "$(readlink /proc/self/ns/net)" || { echo LCNOIP; exit 3; }
 exec nsenter --net="/proc/$pid/ns/net" sh -c "$@\""""
-"""The first child's, where there is one: a container's first process is below the program that made it. Never the
-UUT's own.
+"""Shell script that runs a command in the network namespace of the process's first child, if it has one: a container's
+first process is below the program that made it. Never uses the UUT's own namespace.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class RouteLoad:
-    """What every router is to have."""
+    """The routes and filter rules for every router."""
 
     routes: int
     destinations: int
@@ -76,13 +77,15 @@ class RouteLoad:
 
     @property
     def prefixes(self) -> int:
-        """Routes that there are to be."""
+        """Number of routes in a loaded router."""
         return self.routes + self.destinations
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
-    """What a router has, by its own kernel; None: it did not say. ``took_s`` of giving it that."""
+class LoadResult:
+    """The routes and filters of a router by its own kernel, each None if it did not report them. ``took_s``: time to
+    load them.
+    """
 
     prefixes: int | None = None
     filters: int | None = None
@@ -91,7 +94,7 @@ class Loaded:
 
 
 def nic_line(inbound_mac: str, mac: str, sink_mac: str) -> str:
-    """Has a router forward between its NICs, and know who its next hop is."""
+    """Command that lets a router forward between its NICs, and gives it the MAC address of its next hop."""
     return (
         f'{_NICS}i=$(f {inbound_mac}) && o=$(f {mac}) && test "$i" && test "$o" && '
         "for x in $i $o; do echo 1 >/proc/sys/net/ipv4/conf/$x/forwarding; done && "
@@ -100,14 +103,14 @@ def nic_line(inbound_mac: str, mac: str, sink_mac: str) -> str:
 
 
 def load_line(load: RouteLoad, mac: str) -> str:
-    """Takes what it had before, gives a router its routes, and counts them."""
-    told = f"-v r={load.routes} -v d={load.destinations} -v s={SEED} -v g={GATEWAY} -v q={PROTOCOL}"
-    give = f"awk {told} -v o=$o -v z=\"$b -batch -\" '{_DRAW}'"
+    """Command that removes a router's earlier routes, loads its new ones, and counts them."""
+    variables = f"-v r={load.routes} -v d={load.destinations} -v s={SEED} -v g={GATEWAY} -v q={PROTOCOL}"
+    give = f"awk {variables} -v o=$o -v z=\"$b -batch -\" '{_DRAW}'"
     return f"{_PROGRAM}{_NICS}o=$(f {mac}); {_FLUSH}e=$({give} 2>&1 | head -n 1); echo LCROUTES $({_COUNT}) 0 $e"
 
 
 def count_line() -> str:
-    """Counts a router's routes."""
+    """Command that counts a router's routes."""
     return f"{_PROGRAM}echo LCROUTES $({_COUNT}) 0"
 
 
@@ -117,40 +120,44 @@ _FILTERS = f"nft delete table inet labconsole 2>/dev/null; test $0 -eq 0 || awk 
 _COUNT_FILTERS = "nft list table inet labconsole 2>/dev/null | grep -c 'udp dport 1 drop'"
 
 
-async def give(uut: AgentLink, guests: Sequence[tuple[StandingMember, str]], load: RouteLoad) -> dict[str, Loaded]:
-    """Give each of these guests, with the MAC address of its outbound NIC, its routes and filters; by their names.
+async def load_routes(
+    uut: AgentLink, guests: Sequence[tuple[StandingMember, str]], load: RouteLoad
+) -> dict[str, LoadResult]:
+    """Load routes and filters into these guests, each with the MAC address of its outbound NIC; results by name.
 
-    Filters only to those that are namespaces. Raises NodeError.
+    Only guests that are namespaces get filters. Raises NodeError.
     """
-    return await _tell(uut, [(member, load_line(load, mac)) for member, mac in guests], load.filters)
+    return await _run_lines(uut, [(member, load_line(load, mac)) for member, mac in guests], load.filters)
 
 
-async def count(uut: AgentLink, members: Sequence[StandingMember]) -> dict[str, Loaded]:
-    """What each of them has now."""
-    return await _tell(uut, [(member, count_line()) for member in members], None)
+async def count_routes(uut: AgentLink, members: Sequence[StandingMember]) -> dict[str, LoadResult]:
+    """Count the routes and filters that each of them has now."""
+    return await _run_lines(uut, [(member, count_line()) for member in members], None)
 
 
-async def _tell(uut: AgentLink, told: Sequence[tuple[StandingMember, str]], filters: int | None) -> dict[str, Loaded]:
-    outside = [(member, line) for member, line in told if member.in_namespace and member.pid is not None]
-    inside = [(member, line) for member, line in told if not (member.in_namespace and member.pid is not None)]
+async def _run_lines(
+    uut: AgentLink, lines: Sequence[tuple[StandingMember, str]], filters: int | None
+) -> dict[str, LoadResult]:
+    outside = [(member, line) for member, line in lines if member.in_namespace and member.pid is not None]
+    inside = [(member, line) for member, line in lines if not (member.in_namespace and member.pid is not None)]
     found = dict(
         zip(
             (member.name for member, _ in outside),
-            await asyncio.gather(*(_outside(uut, member, line, filters) for member, line in outside)),
+            await asyncio.gather(*(_run_in_namespace(uut, member, line, filters) for member, line in outside)),
             strict=True,
         )
     )
     if inside:
         begun = time.monotonic()
-        asked = [GuestLine(guest=member.name, line=line) for member, line in inside]
-        answered = await uut.ask(AskGuests(asked=asked, until=DONE, timeout_s=LOAD_S), timeout_s=LOAD_S + 30)
+        requests = [GuestLine(guest=member.name, line=line) for member, line in inside]
+        answered = await uut.ask(AskGuests(asked=requests, until=DONE, timeout_s=LOAD_S), timeout_s=LOAD_S + 30)
         took_s = time.monotonic() - begun
         for each in answered.guests:
             found[each.guest] = _read(each.printed or each.message or "", took_s)
     return found
 
 
-async def _outside(uut: AgentLink, member: StandingMember, line: str, filters: int | None) -> Loaded:
+async def _run_in_namespace(uut: AgentLink, member: StandingMember, line: str, filters: int | None) -> LoadResult:
     rules = "" if filters is None else _FILTERS
     shell = f"{rules}{line.replace('LCROUTES $(' + _COUNT + ') 0', f'LCROUTES $({_COUNT}) $({_COUNT_FILTERS})')}"
     begun = time.monotonic()
@@ -160,18 +167,18 @@ async def _outside(uut: AgentLink, member: StandingMember, line: str, filters: i
     except NodeLost:
         raise
     except NodeError as exc:
-        return Loaded(said=exc.message[:_OUTPUT])
+        return LoadResult(said=exc.message[:_OUTPUT])
     return _read(f"{said.stdout} {said.stderr}", time.monotonic() - begun)
 
 
-def _read(printed: str, took_s: float) -> Loaded:
+def _read(printed: str, took_s: float) -> LoadResult:
     found = _SAID.search(printed.replace("\r", ""))
     if found is None:
         missing = NO_IPROUTE2 if "LCNOIP" in printed else ""
-        return Loaded(said=missing or " ".join(printed.split())[-_OUTPUT:])
-    return Loaded(int(found[1]), int(found[2]), took_s, found[3].strip()[:_OUTPUT])
+        return LoadResult(said=missing or " ".join(printed.split())[-_OUTPUT:])
+    return LoadResult(int(found[1]), int(found[2]), took_s, found[3].strip()[:_OUTPUT])
 
 
 def first_destination() -> str:
-    """Where a stream is sent to, or the first of its destinations."""
+    """Destination of a stream, or the first of its destinations."""
     return str(DESTINATIONS.network_address)

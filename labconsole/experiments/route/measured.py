@@ -1,4 +1,4 @@
-"""What a trial of routers measures, for comparisons: what all of them forward together, as in a report. Pure."""
+"""Quantity of a trial of routers for comparisons: what all of them forward together, as in a report. Pure."""
 
 from __future__ import annotations
 
@@ -10,24 +10,32 @@ from labconsole.measure.maximum import REACHED_LOSS_RATIO
 from labconsole.model.record.kinds.route import KIND
 from labconsole.model.record.route import RouteRecord
 from labconsole.model.record.summary import RunSummary
-from labconsole.report.measured_guests import TrialSaid, measured_of_guests
+from labconsole.report.guest_trials import TrialFacts, build_guest_trials
 
 FORWARDED = Quantity(name="forwarding rate", unit="pps", better="higher", shown_unit="kpackets/s", scale=1e3)
 OF_THE_POINT = (
-    "platform", "guests", "cpu", "routes", "destinations", "filters", "target_pps", "frame_bytes", "duration_s",
+    "platform",
+    "guests",
+    "cpu",
+    "routes",
+    "destinations",
+    "filters",
+    "target_pps",
+    "frame_bytes",
+    "duration_s",
     "memory_mib",
-)  # fmt: skip
+)
 COMPARED = ("platform", "guests", "cpu", "routes", "destinations", "filters", "memory_mib")
 
 
 def _trials(records: Sequence[RouteRecord], runs: Mapping[str, RunSummary]) -> list[MeasuredTrial]:
-    return measured_of_guests(KIND.name, records, _said)
+    return build_guest_trials(KIND.name, records, _build_trial)
 
 
-def _said(record: RouteRecord) -> TrialSaid:
+def _build_trial(record: RouteRecord) -> TrialFacts:
     key, rate = route_key(record), sum_pps(record)
     memory = "" if key.memory_mib is None else f", {key.memory_mib} MiB each"
-    return TrialSaid(
+    return TrialFacts(
         id=record.route_id,
         factors={name: getattr(key, name) for name in OF_THE_POINT},
         words=f"{key.platform}: {key.words}, {key.frame_bytes} B{memory}",
@@ -37,7 +45,7 @@ def _said(record: RouteRecord) -> TrialSaid:
 
 
 def _packet_pps(record: RouteRecord) -> float | None:
-    """What one packet more would be of the rate."""
+    """The rate of a single packet, or None if not known."""
     rate, packets = sum_pps(record), sum(each.packets for each in record.routers)
     return rate / packets if rate and packets else None
 

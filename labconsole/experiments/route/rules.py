@@ -1,4 +1,4 @@
-"""When a trial of routers has which reason, stated a second time: code to condition over its record. Pure.
+"""Rules for the reasons of a trial of routers, stated a second time: code to condition over its record. Pure.
 
 Shares no code with verdict.py, which judged it. docs/route.md and docs/data-format.md explain the codes.
 """
@@ -9,32 +9,33 @@ from itertools import pairwise
 
 from labconsole.measure.recompute import verdict_check as common
 from labconsole.measure.recompute.verdict_check import VerdictRules
-from labconsole.model.record.route import RouteRecord, RouterSeen
+from labconsole.model.record.route import RouteRecord, RouterRecord
 from labconsole.model.tolerances import Tolerances
 
 
 def _is_lacking_routes(record: RouteRecord, limits: Tolerances) -> bool:
-    asked = record.requested
-    routes = {asked.routes + asked.destinations}
+    requested = record.requested
+    routes = {requested.routes + requested.destinations}
     return any(
-        {each.routes, each.routes_after} != routes or {each.filters or 0, each.filters_after or 0} != {asked.filters}
+        {each.routes, each.routes_after} != routes
+        or {each.filters or 0, each.filters_after or 0} != {requested.filters}
         for each in record.routers
     )
 
 
-def _is_failed(each: RouterSeen) -> bool:
+def _is_failed(each: RouterRecord) -> bool:
     return bool(each.error) or each.stopped_by == "error" or each.sent_packets is None
 
 
 def _is_cut(record: RouteRecord, limits: Tolerances) -> bool:
     least_s = (1 - limits.duration_ratio) * record.requested.duration_s
     sent = [each.sent_for_s for each in record.routers if not _is_failed(each) and each.sent_for_s is not None]
-    came = [
+    arrived = [
         (each.last_at_ns - each.first_at_ns) / 1e9
         for each in record.routers
         if record.sink is not None and each.packets and each.first_at_ns is not None and each.last_at_ns is not None
     ]
-    return any(took_s < least_s for took_s in (*sent, *came))
+    return any(took_s < least_s for took_s in (*sent, *arrived))
 
 
 def _is_short(record: RouteRecord, limits: Tolerances) -> bool:
@@ -54,7 +55,7 @@ def _is_empty(record: RouteRecord, limits: Tolerances) -> bool:
 
 
 def _is_contradicted(record: RouteRecord, limits: Tolerances) -> bool:
-    """More behind a place than before it, frames of another size, or more captured than came."""
+    """More packets behind a place than before it, frames of another size, or more captured than arrived."""
     for each in record.routers:
         way = (each.sent_packets, each.to_packets, each.from_packets, each.packets)
         if any(
@@ -90,7 +91,7 @@ RULES: VerdictRules[RouteRecord] = VerdictRules(
         "swapped": common.is_swapped,
     },
     also={
-        "foreign_frames": lambda record, limits: common.has_strangers(record.sink, limits),
+        "foreign_frames": lambda record, limits: common.has_foreign_packets(record.sink, limits),
         "not_observed": lambda record, limits: common.is_nic_unread(record.sink),
     },
     excused={},

@@ -1,6 +1,7 @@
-"""What trials of routers come to: rates and loss of each point, with intervals over set-ups, and what is compared.
+"""Summary of trials of routers: rates and loss of each point, with intervals over set-ups, and the comparisons.
 
-Only valid trials enter, of each the newest. Trials of one crew are one set-up (docs/statistics.md). Pure.
+Uses the newest usable record of each trial, if its verdict is valid. Trials of one crew are one set-up
+(docs/statistics.md). Pure.
 """
 
 from __future__ import annotations
@@ -10,25 +11,33 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from labconsole.experiments.route.comparing import BY_OUTCOME, RoutesCompared, apart_words, compare_points, said
-from labconsole.experiments.route.ledger import hops_of
+from labconsole.experiments.route.ledger import build_hops
 from labconsole.experiments.route.points import RoutePointKey, lost_packets, route_key, set_up_of, sum_pps
-from labconsole.measure.hypervisors import told_hypervisor
+from labconsole.experiments.route.route_comparison import (
+    OUTCOME_CODES,
+    RouteComparison,
+    compare_points,
+    describe_difference,
+    describe_outcome,
+)
+from labconsole.measure.hypervisors import disambiguate_hypervisor
+from labconsole.measure.paired_blocks import Blocks, assign_points, find_exclusion_code, newest_trials, sort_key
 from labconsole.measure.statistics.bounded_means import lower_bounded, share_over_set_ups
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
-from labconsole.measure.trials_of_guests import Blocks, in_order, left_out_by, newest_trials, with_points
 from labconsole.model.record.route import RouteRecord
-from labconsole.report.effect_words import effect_words
+from labconsole.report.effect_formatting import format_effect
 
 V = TypeVar("V")
 
-TOLD_APART = (("cpu", "CPU {}"), ("frame_bytes", "{} B"), ("duration_s", "for {:g} s"))
-"""Of a point, what is part of its name where points differ in it."""
+DISTINGUISHING_FIELDS = (("cpu", "CPU {}"), ("frame_bytes", "{} B"), ("duration_s", "for {:g} s"))
+"""Fields of a point that are part of its name if points differ in them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RouterFound:
-    """One router at a point: what it forwarded while all did, and what was lost in it of what came into it."""
+class RouterResult:
+    """One router at a point. ``forwarded_pps``: while all forward. ``lost_ratio``: of what was sent to it.
+    ``inside_ratio``: what was lost in it, of what went into it.
+    """
 
     guest: str
     forwarded_pps: SetUpMean | None
@@ -37,11 +46,12 @@ class RouterFound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoutePointFound:
-    """A point. ``sent_pps``: offered to all routers; ``lost_ratio``: of what was sent, with the interval that losses
-    have; ``jain`` has a lower bound alone. ``left_out``: trials that do not
-    enter, by the code that keeps them out; ``route_ids``: of those that enter; ``by_outcome``: a code that keeps some
-    out because of what they came to, None: none does.
+class RoutePointResult:
+    """Result of a point.
+
+    ``sent_pps``: offered to all routers. ``lost_ratio``: of what was sent, with the interval that losses have. ``jain``
+    has a lower bound alone. ``left_out``: number of excluded trials by code. ``route_ids``: the included trials.
+    ``by_outcome``: a code that excludes some because of their outcome, or None.
     """
 
     key: RoutePointKey
@@ -52,7 +62,7 @@ class RoutePointFound:
     busy_ratio: SetUpMean | None
     switches_per_s: SetUpMean | None
     load_s: SetUpMean | None
-    routers: tuple[RouterFound, ...]
+    routers: tuple[RouterResult, ...]
     left_out: Mapping[str, int]
     route_ids: tuple[str, ...]
     by_outcome: str | None
@@ -60,35 +70,35 @@ class RoutePointFound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutesSummary:
-    """Everything that follows from these trials. ``testbeds``: fingerprint to name. ``superseded``: trials of which a
-    newer one is stored.
+    """Everything derived from these trials. ``testbeds``: fingerprint to name. ``superseded``: number of trials with a
+    newer record.
     """
 
-    points: tuple[RoutePointFound, ...]
-    compared: tuple[RoutesCompared, ...]
+    points: tuple[RoutePointResult, ...]
+    compared: tuple[RouteComparison, ...]
     testbeds: Mapping[str, str]
     superseded: int
 
     def name_of(self, key: RoutePointKey) -> str:
-        """The platform, and what tells it from others of this name."""
+        """The platform, with what distinguishes it from others of this name."""
         return ", ".join(self.name_parts(key))
 
     def name_parts(self, key: RoutePointKey) -> tuple[str, ...]:
-        """The same in its parts."""
+        """The parts of that name."""
         keys = {each.key for each in self.points}
-        words = [key.platform]
-        words += [f"{key.memory_mib} MiB"] if key.memory_mib is not None else []
-        for name, told in TOLD_APART:
+        parts = [key.platform]
+        parts += [f"{key.memory_mib} MiB"] if key.memory_mib is not None else []
+        for name, template in DISTINGUISHING_FIELDS:
             if len({getattr(each, name) for each in keys}) > 1:
-                words.append(told.format(getattr(key, name)))
-        words += [f"Linux {key.kernel or 'not known'}"] if len({each.kernel for each in keys}) > 1 else []
-        words += told_hypervisor(key, keys)
+                parts.append(template.format(getattr(key, name)))
+        parts += [f"Linux {key.kernel or 'not known'}"] if len({each.kernel for each in keys}) > 1 else []
+        parts += disambiguate_hypervisor(key, keys)
         if len({each.testbed_fingerprint for each in keys}) > 1:
-            words.append(f"on {self.testbeds[key.testbed_fingerprint]}")
-        return tuple(words)
+            parts.append(f"on {self.testbeds[key.testbed_fingerprint]}")
+        return tuple(parts)
 
-    def words_of(self, claim: RoutesCompared) -> str:
-        """One comparison in a line."""
+    def describe_claim(self, claim: RouteComparison) -> str:
+        """One comparison as a line of text."""
         one, other = claim.key, claim.than
         if claim.what == "guests":
             pair = f"{one.guests} routers against {other.guests}, {one.load}, {one.rate}"
@@ -96,19 +106,21 @@ class RoutesSummary:
             routers = f"{one.guests} router{'s' if one.guests > 1 else ''}"
             pair = f"{routers}, {' against '.join(claim.loads)}, {one.rate}"
             pair += f", mean over {claim.crossed}" if claim.crossed else ""
-        told = f"{effect_words(claim.effect)}, {claim.effect.blocks} blocks{apart_words(claim)}"
-        return f"{self.name_of(one)}: {pair}: {told}: {said(claim)}"
+        effect = f"{format_effect(claim.effect)}, {claim.effect.blocks} blocks{describe_difference(claim)}"
+        return f"{self.name_of(one)}: {pair}: {effect}: {describe_outcome(claim)}"
 
 
 def summarize_routes(records: Iterable[RouteRecord], family: Sequence[float] = ()) -> RoutesSummary:
-    """By point. ``family``: p values of all that is claimed where these are shown; else these are one of their own."""
+    """Summarize trials by point. ``family``: p values of all claims shown together with these; if it is empty, these
+    form a family of their own.
+    """
     every = sorted(records, key=lambda each: (each.started_at, each.route_id))
     newest = newest_trials(every)
     by_point: dict[RoutePointKey, list[RouteRecord]] = {}
-    for key, record in with_points(newest, route_key):
+    for key, record in assign_points(newest, route_key):
         by_point.setdefault(key, []).append(record)
     entered = {key: [each for each in group if each.verdict.status == "valid"] for key, group in by_point.items()}
-    order = sorted(by_point, key=in_order)
+    order = sorted(by_point, key=sort_key)
     margins = {each.plan.margin_ratio for each in newest}
     margin_ratio = margins.pop() if len(margins) == 1 else None
     return RoutesSummary(
@@ -129,14 +141,14 @@ def _loading(record: RouteRecord) -> float | None:
     return max(times) if times else None
 
 
-def _point(key: RoutePointKey, every: Sequence[RouteRecord], entered: Sequence[RouteRecord]) -> RoutePointFound:
+def _point(key: RoutePointKey, every: Sequence[RouteRecord], entered: Sequence[RouteRecord]) -> RoutePointResult:
     by_set_up: dict[str, list[RouteRecord]] = {}
     for each in entered:
         by_set_up.setdefault(set_up_of(each), []).append(each)
 
     def by_trial(take: Callable[[RouteRecord], V | None]) -> dict[str, list[V]]:
         values = {name: [take(each) for each in group] for name, group in by_set_up.items()}
-        return {name: held for name, group in values.items() if (held := [each for each in group if each is not None])}
+        return {name: kept for name, group in values.items() if (kept := [each for each in group if each is not None])}
 
     def mean(take: Callable[[RouteRecord], float | None]) -> SetUpMean | None:
         values = by_trial(take)
@@ -150,7 +162,7 @@ def _point(key: RoutePointKey, every: Sequence[RouteRecord], entered: Sequence[R
     )
     names = [each.guest for each in entered[0].routers] if entered else []
     jain = mean(lambda record: record.jain)
-    return RoutePointFound(
+    return RoutePointResult(
         key=key,
         sum_pps=mean(sum_pps),
         sent_pps=mean(_sent),
@@ -160,15 +172,15 @@ def _point(key: RoutePointKey, every: Sequence[RouteRecord], entered: Sequence[R
         switches_per_s=mean(lambda record: record.switches_per_s),
         load_s=mean(_loading),
         routers=tuple(
-            RouterFound(
+            RouterResult(
                 guest=name,
                 forwarded_pps=mean(lambda record, place=place: record.routers[place].forwarded_pps),  # type: ignore[misc]
-                lost_ratio=share(lambda record, place=place: hops_of(record.routers[place]).lost_packets),  # type: ignore[misc]
-                inside_ratio=share(lambda record, place=place: hops_of(record.routers[place]).inside_packets),  # type: ignore[misc]
+                lost_ratio=share(lambda record, place=place: build_hops(record.routers[place]).lost_packets),  # type: ignore[misc]
+                inside_ratio=share(lambda record, place=place: build_hops(record.routers[place]).inside_packets),  # type: ignore[misc]
             )
             for place, name in enumerate(names)
         ),
         left_out=dict(left_out),
         route_ids=tuple(each.route_id for each in entered),
-        by_outcome=left_out_by(BY_OUTCOME, (each for each in every if each.verdict.status != "valid")),
+        by_outcome=find_exclusion_code(OUTCOME_CODES, (each for each in every if each.verdict.status != "valid")),
     )

@@ -1,4 +1,4 @@
-"""The verdict on one trial of routers: what was seen of them, the source, the sink and the surroundings. Pure.
+"""The verdict on one trial of routers, from observations of them, the source, the sink and the surroundings. Pure.
 
 Loss in a router is a finding and no reason to doubt a trial.
 """
@@ -9,24 +9,24 @@ from collections.abc import Iterator, Sequence
 
 from labconsole.model.design_point import FCS_BYTES
 from labconsole.model.inventory import Inventory
-from labconsole.model.record.route import RouteRequested, RouterSeen, RouteSinkSeen
+from labconsole.model.record.route import RouteRequested, RouterRecord, RouteSinkRecord
 from labconsole.model.record.run import Reason, Verdict
 from labconsole.model.tolerances import Tolerances
 from labconsole.verdict.changes import Port
 from labconsole.verdict.crew_trial import judged, sink_reasons
-from labconsole.verdict.observed import TrialObservations
+from labconsole.verdict.observations import TrialObservations
 from labconsole.verdict.reasons import reason
 from labconsole.verdict.timekeeper import swap_reasons
 
 START_SKEW_RATIO = 0.01
-"""Routers that are to forward together begin within this share of the duration."""
+"""Largest difference in start of routers that are to forward together, as a share of the duration."""
 
 
 def judge(
     seen: TrialObservations,
     requested: RouteRequested,
-    routers: Sequence[RouterSeen],
-    sink: RouteSinkSeen | None,
+    routers: Sequence[RouterRecord],
+    sink: RouteSinkRecord | None,
     *,
     capture_failure: str,
     start_skew_s: float | None,
@@ -36,10 +36,10 @@ def judge(
     limits: Tolerances,
     inventory: Inventory,
 ) -> Verdict:
-    """``guest_problems``: a sentence for every router that is not what was set up. ``ports``: the interfaces that the
-    numbers rest on.
+    """Judge a trial. ``guest_problems``: a sentence for every router that differs from its set-up. ``ports``: the
+    interfaces that the numbers rest on.
     """
-    shown = shown_reasons(
+    shown = derive_reasons(
         requested, routers, sink, start_skew_s=start_skew_s, swapped_pages=swapped_pages, limits=limits
     )
     if capture_failure:
@@ -47,23 +47,23 @@ def judge(
     return judged(seen, shown, guest_problems, limits=limits, inventory=inventory, ports=ports)
 
 
-def shown_reasons(
+def derive_reasons(
     requested: RouteRequested,
-    routers: Sequence[RouterSeen],
-    sink: RouteSinkSeen | None,
+    routers: Sequence[RouterRecord],
+    sink: RouteSinkRecord | None,
     *,
     start_skew_s: float | None,
     swapped_pages: int | None,
     limits: Tolerances,
 ) -> list[Reason]:
-    """Those that follow from what a record holds, so that whoever has it can judge again."""
+    """Reasons derived from the record alone, so that anyone can judge it again."""
     found: list[Reason] = []
     for router in routers:
         found += _routes(requested, router)
         found += _sent(requested, router, limits)
         found += _ledger(router, limits)
         if sink is not None:
-            found += _came(requested, router, limits)
+            found += _arrival(requested, router, limits)
     if sink is not None:
         found += sink_reasons(sink, "the routers'", limits)
         if all(router.packets for router in routers) and any(router.forwarded_pps is None for router in routers):
@@ -75,8 +75,8 @@ def shown_reasons(
     return found
 
 
-def _routes(requested: RouteRequested, router: RouterSeen) -> Iterator[Reason]:
-    """As many as it was given, before and after."""
+def _routes(requested: RouteRequested, router: RouterRecord) -> Iterator[Reason]:
+    """A router must have the routes and filters that it was given, before and after the trial."""
     wanted = requested.routes + requested.destinations
     for when, found in (("before the trial", router.routes), ("after it", router.routes_after)):
         if found == wanted:
@@ -93,7 +93,7 @@ def _routes(requested: RouteRequested, router: RouterSeen) -> Iterator[Reason]:
             return
 
 
-def _sent(requested: RouteRequested, router: RouterSeen, limits: Tolerances) -> Iterator[Reason]:
+def _sent(requested: RouteRequested, router: RouterRecord, limits: Tolerances) -> Iterator[Reason]:
     if router.error or router.stopped_by == "error" or router.sent_packets is None:
         why = router.error or "the source does not say what it sent"
         yield reason("generator_failed", f"the stream to {router.guest}: {why}", guest=router.guest)
@@ -111,25 +111,26 @@ def _sent(requested: RouteRequested, router: RouterSeen, limits: Tolerances) -> 
         yield reason("offered_short", detail, guest=router.guest, offered_pps=router.sent_pps)
 
 
-def _ledger(router: RouterSeen, limits: Tolerances) -> Iterator[Reason]:
-    """What cannot be: more behind a hop than before it."""
+def _ledger(router: RouterRecord, limits: Tolerances) -> Iterator[Reason]:
+    """There cannot be more packets behind a hop than before it."""
     hops = (
         ("was sent to it", router.sent_packets, "went into it", router.to_packets),
         ("went into it", router.to_packets, "came out of it", router.from_packets),
         ("came out of it", router.from_packets, "came to the sink", router.packets),
     )
-    for before_words, before, after_words, after in hops:
+    for before_place, before, after_place, after in hops:
         if before is not None and after is not None and after > before + limits.foreign_packets:
-            detail = f"{router.guest}: {before} packets {before_words}, and {after} {after_words}"
+            detail = f"{router.guest}: {before} packets {before_place}, and {after} {after_place}"
             yield reason("witnesses_disagree", detail, guest=router.guest, before=before, after=after)
 
 
-def _came(requested: RouteRequested, router: RouterSeen, limits: Tolerances) -> Iterator[Reason]:
-    """Of the right size, and in the bins."""
+def _arrival(requested: RouteRequested, router: RouterRecord, limits: Tolerances) -> Iterator[Reason]:
+    """Packets must arrive, have the right size, last for the duration, and lie in the bins."""
     if not router.packets:
         if router.sent_packets:
-            yield reason("no_packets", f"{router.guest}: nothing of what was sent to it came to the sink",
-                         guest=router.guest)  # fmt: skip
+            yield reason(
+                "no_packets", f"{router.guest}: nothing of what was sent to it came to the sink", guest=router.guest
+            )
         return
     each_bytes = requested.frame_bytes - FCS_BYTES
     if router.bytes != router.packets * each_bytes:

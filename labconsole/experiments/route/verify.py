@@ -1,23 +1,23 @@
-"""A stored trial of routers computed again: its rates from its packets, its sums, its verdict from what is seen."""
+"""Recomputation of a stored trial of routers: rates from packets, their sums, and the verdict from observations."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from labconsole.experiments.route.bounds import bound_problems
+from labconsole.experiments.route.plausibility import find_implausible
 from labconsole.experiments.route.rules import RULES
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, same
-from labconsole.measure.recompute.verdict_check import empty_trial_problems, judge_again, unjudged_reasons
+from labconsole.measure.recompute.verdict_check import empty_trial_problems, recompute_verdict, unjudged_reasons
 from labconsole.model.record.route import RouteRecord
 
 
 def recompute_route(record: RouteRecord) -> list[Discrepancy]:
-    """What of a trial does not follow, or contradicts itself."""
+    """Find values of a trial that do not follow from its data, or contradict each other."""
     if record.set_up is None:
         found = [*empty_trial_problems(record, record.routers), *_rates(record)]
     else:
         found = [*_counts(record), *_rates(record)]
-    return [*found, *bound_problems(record), *judge_again(record, RULES)]
+    return [*found, *find_implausible(record), *recompute_verdict(record, RULES)]
 
 
 def _counts(record: RouteRecord) -> Iterator[Discrepancy]:
@@ -35,7 +35,7 @@ def _counts(record: RouteRecord) -> Iterator[Discrepancy]:
 
 
 def _rates(record: RouteRecord) -> Iterator[Discrepancy]:
-    """The formulas of docs/route.md once more, without the functions by which the record was made."""
+    """Check rates by the formulas of docs/route.md, without the functions that made the record."""
     bins, bin_s = _bins(record), record.requested.bin_s
     each_pps: list[float] = []
     wanted: dict[str, tuple[Number, Number]] = {
@@ -63,7 +63,9 @@ def _rates(record: RouteRecord) -> Iterator[Discrepancy]:
 
 
 def _bins(record: RouteRecord) -> range | None:
-    """Those that begin after the first packet of every router, and end before the last of every one; None: none."""
+    """The bins that begin after the first packet of every router and end before the last of every one, or None without
+    any.
+    """
     bin_ns, origin_ns = round(record.requested.bin_s * 1e9), record.origin_ns
     begun, ended = [each.first_at_ns for each in record.routers], [each.last_at_ns for each in record.routers]
     if origin_ns is None or not begun or None in begun or None in ended:
@@ -81,5 +83,5 @@ RECOMPUTE = recompute_route
 
 
 def UNJUDGED(record: RouteRecord) -> Iterator[str]:
-    """What of its verdict cannot be judged again."""
+    """Reasons of its verdict that cannot be judged again."""
     return unjudged_reasons(record, RULES)

@@ -1,9 +1,9 @@
 """The highest load that meets a loss goal, by MLRsearch (draft-ietf-bmwg-mlrsearch) with its authors' own library.
 
-The controller is theirs; a trial is any function. What is ours is honesty about the bound: a load can fail because the
-unit under test lost packets, because the generator did not send them, or because a NIC of source or sink dropped them,
-and the library counts all of that as loss on purpose. The result says which of them ended the search, so that the
-instrument's limit is not published as a platform's.
+The controller is theirs; a trial is any function. Ours is the reason of a bound: a load can fail because the unit under
+test lost packets, because the generator did not send them, or because a NIC of source or sink dropped them, and the
+library counts all of these as loss on purpose. The result says which of them ended the search, so that the instrument's
+limit is not published as a platform's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from labconsole.experiments.search.load_class import (
     missing_ratio,
     relevant_bounds,
 )
-from labconsole.model.plan.search import GOAL_WORDS, PRESET_SUM_S, Search, partial_drop_ratio, preset_trial_s
+from labconsole.model.plan.search import ALLOWED_GOALS, PRESET_SUM_S, Search, partial_drop_ratio, preset_trial_s
 from labconsole.model.record.search import Limit
 
 
@@ -44,17 +44,17 @@ GOALS = {
     )
     for name, exceed_ratio in {"ndr": 0.5, "rfc2544": 0.0, "tst009": 0.5}.items()
 }
-"""No drop rate as FD.io CSIT takes it, RFC 2544 section 26.1, ETSI GS NFV-TST 009; ``pdr-X%`` beside them."""
+"""No drop rate as in FD.io CSIT, RFC 2544 section 26.1, ETSI GS NFV-TST 009; ``pdr-X%`` is allowed as well."""
 
 
 def parse_goal(text: str) -> Goal:
-    """``ndr``, ``rfc2544``, ``tst009`` or ``pdr-0.5%``. Raises ConfigError."""
+    """Parse ``ndr``, ``rfc2544``, ``tst009`` or ``pdr-0.5%``. Raises ConfigError."""
     if text in GOALS:
         return GOALS[text]
     loss = partial_drop_ratio(text)
     if loss is None:
-        raise ConfigError("is not a goal", key="goals", value=text, allowed=GOAL_WORDS)
-    # The draft asks for a width no smaller than the loss that is allowed.
+        raise ConfigError("is not a goal", key="goals", value=text, allowed=ALLOWED_GOALS)
+    # The draft requires a width of at least the allowed loss.
     return replace(
         GOALS["ndr"],
         name=text,
@@ -64,8 +64,8 @@ def parse_goal(text: str) -> Goal:
     )
 
 
-def goals_of(search: Search) -> list[Goal]:
-    """The goals that a plan's search asks for, with what it changes of them: such a goal is no preset any more."""
+def build_goals(search: Search) -> list[Goal]:
+    """Return the goals that a plan's search requests, with its changes. A changed goal is no longer a preset."""
     goals = []
     for word in search.load_goals:
         preset = parse_goal(word)
@@ -83,10 +83,10 @@ def goals_of(search: Search) -> list[Goal]:
 class LoadTrial:
     """One trial of a search. ``load_pps`` is per source, counts are summed over the sources.
 
-    ``lost_outside_packets``: of those offered and not measured, what was lost behind the unit under test;
-    ``source_lost_packets``: made by the generators and not on the wire. ``queued_packets``: came so long after the time
-    of sending that they were queued; None where that is not known. ``offered_pps``: what was offered over all sources
-    while they sent, None where that is not known.
+    ``lost_outside_packets``: the part of offered and not measured packets that was lost behind the unit under test.
+    ``source_lost_packets``: made by the generators and not on the wire. ``queued_packets``: arrived so long after the
+    sending time that they were queued, or None if unknown. ``offered_pps``: the offered rate over all sources while
+    they sent, or None if unknown.
     """
 
     run_id: str
@@ -102,37 +102,44 @@ class LoadTrial:
 
     @property
     def forwarded_packets(self) -> int:
-        """Measured in time. Where it is not known what was queued, nothing is taken off: docs/search.md says so."""
+        """Packets measured in time. Where the number of queued packets is unknown, none are subtracted
+        (docs/search.md).
+        """
         return self.measured_packets - (self.queued_packets or 0)
 
     @property
     def uut_loss_ratio(self) -> float:
-        """Lost or queued by the unit under test, of what was offered. Nothing offered, nothing lost: a shortfall."""
+        """Lost or queued by the unit under test, as a share of offered. Without offered packets it is 0: a
+        shortfall.
+        """
         lost = self.offered_packets - self.forwarded_packets - self.lost_outside_packets
         return lost / self.offered_packets if self.offered_packets else 0.0
 
     @property
     def instrument_lost(self) -> bool:
-        """Whether a source or a sink lost packets by itself."""
+        """Whether a source or a sink lost packets itself."""
         return self.lost_outside_packets > 0 or self.source_lost_packets > 0
 
     @property
     def missing_ratio(self) -> float:
-        """Lost, queued or not sent, of what was intended, by whomever: by this the library judges a trial."""
+        """Lost, queued or not sent by any cause, as a share of intended. The library judges a trial by this."""
         return missing_ratio(self)
 
 
 Measure = Callable[[float, float], LoadTrial]
-"""(duration_s, load_pps per source) to a trial. Called in the search's thread; raising ends the search."""
+"""Takes duration_s and load_pps per source and returns a trial. Called in the search's thread; raising ends the
+search.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoalResult:
-    """What was found for one goal. Loads are per source; None where there is no such bound.
+    """The result for one goal. Loads are per source, or None without such a bound.
 
-    ``conditional_throughput_pps`` is the forwarding rate at the lower bound. ``limited_by``: why no higher load meets
-    the goal; ``below_minimum`` means that not even the lowest load did. ``complete`` False: the search was ended before
-    the bounds were as close as the goal asks; they stand all the same. ``*_run_ids``: the trials at the bounds.
+    ``conditional_throughput_pps``: the forwarding rate at the lower bound. ``limited_by``: why no higher load meets the
+    goal; ``below_minimum`` means that even the lowest load failed. ``complete``: False if the search ended before the
+    bounds were as close as the goal requires; the bounds are valid all the same. ``*_run_ids``: the trials at the
+    bounds.
     """
 
     goal: Goal
@@ -147,7 +154,9 @@ class GoalResult:
 
 @dataclass(slots=True)
 class SearchResult:
-    """All goals of one search, and every trial in the order taken. ``ended_early``: why, None when it was not."""
+    """All goals of one search, and every trial in the order taken. ``ended_early``: the reason, or None if it was
+    complete.
+    """
 
     goals: list[GoalResult] = field(default_factory=list)
     trials: list[LoadTrial] = field(default_factory=list)
@@ -155,7 +164,7 @@ class SearchResult:
 
 
 class Ended(Exception):
-    """Raised by a measuring function: the search has had all the trials or the time that it may take."""
+    """Raised by a measuring function when the search has used all its trials or its time."""
 
 
 def search(
@@ -202,9 +211,9 @@ def search(
         )
         for goal in goals
     ]
-    config.min_load = minimum_pps  # first: it must lie below the maximum at every moment
+    config.min_load = minimum_pps  # first: it must be below the maximum at every moment
     config.max_load = maximum_pps
-    # What ends a search early is ours: theirs would give no bounds.
+    # We end a search early ourselves, because the library would then give no bounds.
     config.search_duration_max, config.warmup_duration = LIBRARY_WITHIN_S, 0.0
     try:
         MultipleLossRatioSearch(config=config).search(Measurer(), debug=lambda _text: None)
@@ -215,7 +224,7 @@ def search(
 
 
 def goal_result(goal: Goal, trials: Sequence[LoadTrial], *, minimum_pps: float, maximum_pps: float) -> GoalResult:
-    """What these trials say about a goal, and nothing that they do not. Also recomputes a stored search."""
+    """Return what these trials show about a goal, and nothing else. Also recomputes a stored search."""
     lower, upper = relevant_bounds(goal, trials)
     there: dict[float, list[LoadTrial]] = {}
     for trial in trials:
@@ -244,7 +253,7 @@ def goal_result(goal: Goal, trials: Sequence[LoadTrial], *, minimum_pps: float, 
 
 LIBRARY_WITHIN_S = 1e9
 WIDTH_SLACK = 0.01
-"""The library rounds loads to a grid of its own, whose step is a little beside the width that is asked for."""
+"""The library rounds loads to a grid of its own, whose step differs slightly from the requested width."""
 
 
 def _same(load_pps: float, limit_pps: float) -> bool:
@@ -252,7 +261,7 @@ def _same(load_pps: float, limit_pps: float) -> bool:
 
 
 def blame(goal: Goal, there: Sequence[LoadTrial]) -> Limit:
-    """Who failed the goal at its upper bound: the UUT, if what it lost or queued of the offered is too much alone."""
+    """Return who failed the goal at its upper bound: the UUT, if its own loss and queueing alone exceed the goal."""
     failed = [trial for trial in there if trial.missing_ratio > goal.loss_ratio]
     if 2 * sum(trial.uut_loss_ratio > goal.loss_ratio for trial in there) >= len(failed):
         return "uut"

@@ -1,7 +1,7 @@
-"""What trials say about a load, and about the bounds of a goal: MLRsearch's load classification. Pure.
+"""What trials show about a load, and about the bounds of a goal: MLRsearch's load classification. Pure.
 
 This is the draft's definition and not the library's code, so that a stored search can be recomputed from its trials,
-and so that a search that was ended early gives the bounds that its trials support, and no others.
+and so that a search that ended early gives exactly the bounds that its trials support.
 """
 
 from __future__ import annotations
@@ -40,14 +40,16 @@ class TrialLike(Protocol):
 
 
 def missing_ratio(trial: TrialLike) -> float:
-    """Lost, queued or not sent, of what was intended, whoever's doing it was: by this MLRsearch judges a trial."""
+    """Return the packets lost, queued or not sent by any cause, as a share of intended. MLRsearch judges a trial by
+    this.
+    """
     bad = abs(trial.offered_packets - trial.forwarded_packets) + abs(trial.intended_packets - trial.offered_packets)
     most = max(trial.offered_packets, trial.intended_packets)
     return bad / most if most else 0.0
 
 
 def meets(goal: GoalLike, trials: Iterable[TrialLike]) -> bool | None:
-    """Whether the load of these trials meets the goal; None while that depends on trials yet to come."""
+    """Return whether the load of these trials meets the goal, or None while that depends on future trials."""
     good_long = bad_long = good_short = bad_short = 0.0
     for trial in trials:
         good = missing_ratio(trial) <= goal.loss_ratio
@@ -55,7 +57,7 @@ def meets(goal: GoalLike, trials: Iterable[TrialLike]) -> bool | None:
             good_long, bad_long = good_long + trial.duration_s * good, bad_long + trial.duration_s * (not good)
         else:
             good_short, bad_short = good_short + trial.duration_s * good, bad_short + trial.duration_s * (not good)
-    # Short trials that meet the goal balance short ones that do not; what bad ones are left over counts as long.
+    # Short trials that meet the goal balance short ones that do not; the bad ones left over count as long.
     balance = good_short * goal.exceed_ratio / (1.0 - goal.exceed_ratio)
     excess_s = bad_long + max(0.0, bad_short - balance)
     sum_s = max(good_long + excess_s, goal.duration_sum_s)
@@ -64,8 +66,8 @@ def meets(goal: GoalLike, trials: Iterable[TrialLike]) -> bool | None:
     return optimistic if optimistic == pessimistic else None
 
 
-def by_load(trials: Iterable[TrialLike]) -> dict[float, list[TrialLike]]:
-    """The trials of each load, the lowest load first."""
+def group_by_load(trials: Iterable[TrialLike]) -> dict[float, list[TrialLike]]:
+    """Group the trials by load, the lowest load first."""
     loads: dict[float, list[TrialLike]] = defaultdict(list)
     for trial in trials:
         loads[trial.load_pps].append(trial)
@@ -73,9 +75,11 @@ def by_load(trials: Iterable[TrialLike]) -> dict[float, list[TrialLike]]:
 
 
 def relevant_bounds(goal: GoalLike, trials: Iterable[TrialLike]) -> tuple[float | None, float | None]:
-    """Lower and upper bound: the lowest load that fails the goal, and the highest below it that meets it."""
+    """Return (lower, upper): upper is the lowest load that fails the goal, lower the highest one below it that meets
+    it.
+    """
     lower = None
-    for load_pps, there in by_load(trials).items():
+    for load_pps, there in group_by_load(trials).items():
         met = meets(goal, there)
         if met is False:
             return lower, load_pps
@@ -85,9 +89,9 @@ def relevant_bounds(goal: GoalLike, trials: Iterable[TrialLike]) -> tuple[float 
 
 
 def conditional_throughput_pps(goal: GoalLike, load_pps: float, trials: Sequence[TrialLike]) -> float:
-    """What is forwarded at a load that meets the goal, of the long trials in the share that has to meet it.
+    """Return the forwarding rate at a load that meets the goal, from the long trials in the share that has to meet it.
 
-    Trial time that the goal asks for and that was not needed counts as lost wholly: the worst that could have come.
+    Trial time that the goal requires and that was not needed counts as wholly lost, which is the worst case.
     """
     long = sorted((missing_ratio(t), t.duration_s) for t in trials if t.duration_s >= goal.trial_duration_s)
     left_s = max(goal.duration_sum_s, sum(duration_s for _, duration_s in long)) * (1.0 - goal.exceed_ratio)

@@ -1,7 +1,7 @@
-"""What a load search measures, for comparisons: of each goal the lower bound, the highest load that meets it. Pure.
+"""The quantity of a load search for comparisons: each goal's lower bound, the highest load that meets it. Pure.
 
-The replicate is the set-up that its trials were taken in: searches that a plan repeats without setting the platform up
-anew are of one. A bound moves in steps of the search's width, and every search may meet the same steps.
+The replicate is the set-up of its trials: searches that a plan repeats without a new set-up of the platform share one.
+A bound moves in steps of the search's width, and every search may use the same steps.
 """
 
 from __future__ import annotations
@@ -10,15 +10,19 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from labconsole.contracts.measured import Bound, MeasuredKind, MeasuredTrial, MeasuredValue, Quantity
 from labconsole.model.record.kinds.search import KIND
-from labconsole.model.record.search import SEARCH_FORMAT, GoalFound, Limit, SearchRecord
+from labconsole.model.record.search import SEARCH_FORMAT, GoalRecord, Limit, SearchRecord
 from labconsole.model.record.summary import RunSummary
-from labconsole.report.words import percent
+from labconsole.report.formatting import format_percent
 
 BOUNDS: dict[Limit, Bound] = {
-    "uut": "exact", "generator": "at least", "instrument": "at least", "line_rate": "at least",
-    "below_minimum": "none", "undecided": "unknown",
-}  # fmt: skip
-"""What a lower bound says of the platform, by what set the upper one."""
+    "uut": "exact",
+    "generator": "at least",
+    "instrument": "at least",
+    "line_rate": "at least",
+    "below_minimum": "none",
+    "undecided": "unknown",
+}
+"""The meaning of a lower bound for the platform, by what set the upper bound."""
 
 
 def _trials(records: Sequence[SearchRecord], runs: Mapping[str, RunSummary]) -> list[MeasuredTrial]:
@@ -30,54 +34,72 @@ def _run_ids(record: SearchRecord) -> list[str]:
 
 
 def _measured(record: SearchRecord, own: Sequence[RunSummary]) -> MeasuredTrial:
-    asked = record.requested
-    values = {quantity_of(goal): _value(goal) for goal in record.goals if goal.complete}
+    requested = record.requested
+    values = {build_quantity(goal): _value(goal) for goal in record.goals if goal.complete}
     left_out = (
-        "format 1 counts what was queued as forwarded" if record.format != SEARCH_FORMAT
-        else "not finished" if record.status != "done" or not values
+        "format 1 counts what was queued as forwarded"
+        if record.format != SEARCH_FORMAT
+        else "not finished"
+        if record.status != "done" or not values
         else None
-    )  # fmt: skip
+    )
     return MeasuredTrial(
-        kind=KIND.name, id=record.search_id, hash=record.plan.hash, plan_name=record.plan.name, status=record.status,
-        started_at=record.started_at, testbed=record.testbed, testbed_fingerprint=record.testbed_fingerprint,
+        kind=KIND.name,
+        id=record.search_id,
+        hash=record.plan.hash,
+        plan_name=record.plan.name,
+        status=record.status,
+        started_at=record.started_at,
+        testbed=record.testbed,
+        testbed_fingerprint=record.testbed_fingerprint,
         emulated=record.emulated,
         factors={
-            "platform": asked.platform, **asked.frame.columns(), "sources": asked.sources,
-            "background": asked.background,
+            "platform": requested.platform,
+            **requested.frame.columns(),
+            "sources": requested.sources,
+            "background": requested.background,
         },
-        words=asked.point().loadless_words(), values=values if left_out is None else {}, left_out=left_out,
-        set_up=_one(run.set_up for run in own), boot_id=_one(run.boot_id for run in own),
+        words=requested.point().format_without_load(),
+        values=values if left_out is None else {},
+        left_out=left_out,
+        set_up=_one(run.set_up for run in own),
+        boot_id=_one(run.boot_id for run in own),
         conditions={
-            "kernel": _one(run.uut_kernel for run in own), "hypervisor": _one(run.hypervisor for run in own),
-            "labconsole_version": record.labconsole_version, "generator": asked.generator, "observe": asked.observe,
+            "kernel": _one(run.uut_kernel for run in own),
+            "hypervisor": _one(run.hypervisor for run in own),
+            "labconsole_version": record.labconsole_version,
+            "generator": requested.generator,
+            "observe": requested.observe,
         },
-        nodes={}, run_ids=_run_ids(record),
-    )  # fmt: skip
+        nodes={},
+        run_ids=_run_ids(record),
+    )
 
 
-def quantity_of(goal: GoalFound) -> Quantity:
-    """The load that meets a goal; one that is no preset says what it asks for, so that it is compared with its like."""
-    words = f"load that meets {goal.goal}"
+def build_quantity(goal: GoalRecord) -> Quantity:
+    """Return the quantity of the load that meets a goal. A goal that is no preset names its own parameters.
+
+    So such goals are compared only with equal ones.
+    """
+    name = f"load that meets {goal.goal}"
     if goal.goal.endswith("(adjusted)"):
-        words += (
+        name += (
             f": trials of {goal.trial_duration_s:g} s, {goal.duration_sum_s:g} s at a load, width "
-            f"{percent(goal.relative_width, 2)}"
+            f"{format_percent(goal.relative_width, 2)}"
         )
-    return Quantity(name=words, unit="pps", better="higher", shown_unit="kpackets/s per source", scale=1e3, places=2)
+    return Quantity(name=name, unit="pps", better="higher", shown_unit="kpackets/s per source", scale=1e3, places=2)
 
 
-def _value(goal: GoalFound) -> MeasuredValue:
+def _value(goal: GoalRecord) -> MeasuredValue:
     bound = BOUNDS[goal.limited_by]
     known = goal.lower_bound_pps if bound != "none" else None
     return MeasuredValue(known, bound, goal.relative_width)
 
 
 def _one(values: Iterable[str | None]) -> str | None:
-    """What all have in common; None: they differ, or it is not known of one."""
+    """Return the common value, or None if they differ or one is unknown."""
     found = set(values)
     return found.pop() if len(found) == 1 else None
 
 
-MEASURED = MeasuredKind(
-    kind=KIND, compared=("platform", "frame_size_bytes", "sources", "background"), trials=_trials
-)  # fmt: skip
+MEASURED = MeasuredKind(kind=KIND, compared=("platform", "frame_size_bytes", "sources", "background"), trials=_trials)

@@ -1,7 +1,7 @@
-"""RFC 2544's tests beside its throughput: frame loss rate (26.3), back-to-back (26.4), latency (26.2). Pure.
+"""RFC 2544's tests other than throughput: frame loss rate (26.3), back-to-back (26.4), latency (26.2). Pure.
 
-A burst that passes only says something about the unit under test if it was sent at line rate, so every result says how
-near to it the generator came. docs/search.md.
+A burst that passes says something about the unit under test only if it was sent at line rate, so every result says how
+near to it the generator was. docs/search.md.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from labconsole.experiments.search.goals import LoadTrial, Measure
 from labconsole.model.record.search import (
-    BackToBackFound,
+    BackToBackRecord,
     Burst,
     BurstLimit,
     FrameLossPoint,
-    LatencyFound,
+    LatencyRecord,
     StreamLatency,
 )
 
@@ -27,11 +27,11 @@ LOSS_FREE_RUNNING = 2
 """Successive trials without loss that end the frame loss sweep."""
 
 MeasureBurst = Callable[[int], LoadTrial]
-"""Packets per source, sent at line rate, to a trial."""
+"""Takes packets per source, sent at line rate, and returns a trial."""
 
 
 def frame_loss_curve(measure: Measure, *, line_pps: float, step_ratio: float, trial_s: float) -> list[LoadTrial]:
-    """Trials from the line rate down in steps, until two running lose nothing or no load is left."""
+    """Take trials from the line rate down in steps, until two successive ones lose nothing or no load is left."""
     taken: list[LoadTrial] = []
     clean = step = 0
     while clean < LOSS_FREE_RUNNING and (share := 1.0 - step * step_ratio) > step_ratio / 2:
@@ -43,7 +43,7 @@ def frame_loss_curve(measure: Measure, *, line_pps: float, step_ratio: float, tr
 
 
 def frame_loss_points(trials: Sequence[LoadTrial], *, line_pps: float) -> tuple[FrameLossPoint, ...]:
-    """The curve as data: loss of what was offered, over the load; intended beside offered, which may be less."""
+    """Return the curve as data: loss as a share of offered, over the load; intended and offered, which may be less."""
     return tuple(
         FrameLossPoint(
             run_id=trial.run_id,
@@ -60,7 +60,7 @@ def frame_loss_points(trials: Sequence[LoadTrial], *, line_pps: float) -> tuple[
 
 @dataclass(frozen=True, slots=True)
 class BurstSearch:
-    """One repetition: the longest burst that passed (0: none did), the shortest longer one that did not, all trials."""
+    """One repetition: the longest burst that passed (0: none), the shortest longer one that did not, all trials."""
 
     packets: int
     upper_packets: int | None
@@ -68,12 +68,16 @@ class BurstSearch:
 
 
 def burst_passed(trial: LoadTrial) -> bool:
-    """One that the generator sent only in part did not pass, however much of it arrived."""
+    """Return whether the burst passed. A burst that the generator sent only in part did not, however much of it
+    arrived.
+    """
     return trial.intended_packets <= trial.offered_packets <= trial.measured_packets
 
 
 def bursts_closed(passed: float, failed: float | None, most_packets: int, width_ratio: float) -> bool:
-    """Whether the longest burst that passed and the shortest that did not are as close as asked, or none is longer."""
+    """Return whether the longest passing and the shortest failing burst are as close as requested, or none is
+    longer.
+    """
     if failed is None:
         return passed == most_packets
     return failed - passed <= max(1, width_ratio * passed)
@@ -98,8 +102,8 @@ def longest_burst(measure: MeasureBurst, *, most_packets: int, first_packets: in
 
 def back_to_back(
     searches: Sequence[BurstSearch], *, sources: int, line_pps: float, throughput_pps: float | None
-) -> BackToBackFound:
-    """The repetitions together. ``throughput_pps`` per source, for RFC 9004's corrected buffer time."""
+) -> BackToBackRecord:
+    """Summarize the repetitions. ``throughput_pps`` is per source, for RFC 9004's corrected buffer time."""
     bursts = tuple(
         Burst(
             packets=each.packets,
@@ -115,9 +119,9 @@ def back_to_back(
     mean = statistics.fmean(packets)
     buffer_s = None
     if throughput_pps is not None and all(burst.limited_by == "uut" for burst in bursts):
-        # What is forwarded while the burst comes in needs no buffer.
+        # Packets that are forwarded while the burst arrives need no buffer.
         buffer_s = mean / line_pps * (1 - throughput_pps / line_pps)
-    return BackToBackFound(
+    return BackToBackRecord(
         bursts=bursts,
         mean_packets=mean,
         least_packets=min(packets),
@@ -129,11 +133,11 @@ def back_to_back(
 
 
 def burst_limit(found: BurstSearch, line_total_pps: float) -> BurstLimit:
-    """Why no longer burst passed: by the trial that failed, if it was a burst at line rate at all."""
+    """Return why no longer burst passed, by the trial that failed, if it was a burst at line rate."""
     failed = next((t for t in reversed(found.trials) if t.measured_packets < t.intended_packets), None)
     decisive = failed if found.upper_packets is not None and failed is not None else found.trials[-1]
     if decisive.offered_pps is None or decisive.offered_pps < AT_LINE_RATE * line_total_pps:
-        # Slower than the line: a longer one may pass that would not at line rate, and a lossy one tells of the UUT.
+        # Below line rate, a longer burst may pass that would not at line rate, and a lossy one characterizes the UUT.
         return "uut" if decisive is failed and decisive.uut_loss_ratio > 0 else "generator"
     if found.upper_packets is None:
         return "trial_length"
@@ -142,14 +146,16 @@ def burst_limit(found: BurstSearch, line_total_pps: float) -> BurstLimit:
     return "instrument" if decisive.instrument_lost else "generator"
 
 
-def latency(goal: str, load_pps: float, streams: Sequence[StreamLatency]) -> LatencyFound:
-    """Means over streams and trials. One-way only where every one of them has it: clocks must be shown to agree."""
+def latency(goal: str, load_pps: float, streams: Sequence[StreamLatency]) -> LatencyRecord:
+    """Return means over streams and trials, one-way only if every one of them is, because clocks must be shown to
+    agree.
+    """
     one_way = [each.one_way_ns for each in streams if each.one_way_ns is not None]
     reason = next((each.reason for each in streams if each.one_way_ns is None), None)
     if not streams:
         reason = "the trials have no time stamps"
     names = ("min", "mean", "p50", "p99", "p999", "max")
-    return LatencyFound(
+    return LatencyRecord(
         goal=goal,
         load_pps=load_pps,
         one_way_mean_ns=_means(one_way, names) if one_way and len(one_way) == len(streams) else None,

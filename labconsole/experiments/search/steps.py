@@ -26,7 +26,7 @@ class LoadSearches:
         self._store = store
 
     def steps(self, plan: Plan, only: frozenset[int] | None = None, salt: str = "") -> Sequence[LoadSearch]:
-        """Every search of a plan that is resolved for its testbed; ``only`` where these points of it are."""
+        """Return every search of a plan that is resolved for its testbed, or ``only`` those at these points."""
         if plan.search is None:
             return []
         from labconsole.experiments.search.procedure import LoadSearch  # 0.05 s: only for plans that search
@@ -46,9 +46,9 @@ class LoadSearches:
         ]
 
     def stored(self, steps: Sequence[LoadSearch], testbed_fingerprint: str) -> Mapping[str, SearchRecord]:
-        """Of these searches those that came to their end on this testbed, the newest of each. Blocking: asks once.
+        """Return the newest finished record of each of these searches on this testbed. Blocking: one query.
 
-        A search of format 1 took for forwarded what was still queued: it is made again.
+        A search of format 1 counted queued packets as forwarded, so it is repeated.
         """
         if not steps:
             return {}
@@ -57,9 +57,9 @@ class LoadSearches:
         return {each.plan.hash: each for each in reversed(found) if each.format == SEARCH_FORMAT}
 
     def earlier(self, testbed_fingerprint: str) -> Sequence[tuple[LoadSearch, SearchRecord]]:
-        """The searches stored of a testbed, the newest first. Blocking.
+        """Return the searches stored of a testbed, the newest first. Blocking.
 
-        Records come from elsewhere, too: one whose settings mean nothing here is left out.
+        Records may come from elsewhere; one with invalid settings is left out.
         """
         from labconsole.experiments.search.procedure import LoadSearch
 
@@ -77,7 +77,9 @@ class LoadSearches:
     def refuse(
         self, steps: Sequence[LoadSearch], plan: Plan, inventory: Inventory, stage: Stage
     ) -> Mapping[str, ConfigError]:
-        """Refuse before anything is touched what cannot be searched on this testbed. Raises ConfigError for one."""
+        """Refuse, before anything is changed, a search that is impossible on this testbed. Raises ConfigError for the
+        first.
+        """
         if steps:
             from labconsole.experiments.search.procedure import check_search
 

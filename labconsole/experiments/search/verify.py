@@ -1,26 +1,25 @@
-"""A stored search computed again: its bounds from its trials, its trials' counts from the runs that they are."""
+"""Recompute a stored search: its bounds from its trials, and its trials' counts from their runs."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 
-from labconsole.experiments.search.course import BACK_TO_BACK, FRAME_LOSS, LOAD
 from labconsole.experiments.search.goals import Goal, LoadTrial, goal_result
 from labconsole.experiments.search.rfc2544 import frame_loss_points
+from labconsole.experiments.search.sequence import BACK_TO_BACK, FRAME_LOSS, LOAD
 from labconsole.measure.recompute.discrepancy import RELATIVE_ERROR, Discrepancy
 from labconsole.measure.recompute.evidence import lost_at_sink
 from labconsole.model.record.run import RunRecord
-from labconsole.model.record.search import BackToBackFound, GoalFound, SearchRecord
+from labconsole.model.record.search import BackToBackRecord, GoalRecord, SearchRecord
 
 Counts = Mapping[str, int | None]
-"""What a search goes by of a run, by the names that its trials have for it."""
+"""The values of a run that a search uses, by the field names of the search's trials."""
 
 
 def counts_of(run: RunRecord) -> Counts:
-    """What a search that took this run has to say of it."""
+    """Return the values that a search must have for this run."""
     total = run.total
     return {
         "offered_packets": total.offered_packets,
@@ -32,7 +31,7 @@ def counts_of(run: RunRecord) -> Counts:
 
 
 def recompute_search(record: SearchRecord, runs: Mapping[str, Counts]) -> list[Discrepancy]:
-    """What of a search does not follow. ``runs``: what those that are there counted, by run id."""
+    """Return what of a search does not follow. ``runs``: the counts of the available runs, by run ID."""
     found = list(_counts(record, runs))
     trials = {name: _trials(record, name) for name in (LOAD, FRAME_LOSS, BACK_TO_BACK)}
     for index, goal in enumerate(record.goals):
@@ -52,8 +51,8 @@ def recompute_search(record: SearchRecord, runs: Mapping[str, Counts]) -> list[D
     return found
 
 
-def _bursts(bursts: BackToBackFound, trials: Sequence[LoadTrial], sources: int) -> Iterator[Discrepancy]:
-    """A burst's length is what the trial intended, if the trial passed whole."""
+def _bursts(bursts: BackToBackRecord, trials: Sequence[LoadTrial], sources: int) -> Iterator[Discrepancy]:
+    """Check that a burst's length is what the trial intended, if the trial passed whole."""
     passed = {
         trial.run_id: trial.intended_packets // sources
         for trial in trials
@@ -92,7 +91,7 @@ def _trials(record: SearchRecord, test: str) -> list[LoadTrial]:
     ]
 
 
-def _goal(where: str, found: GoalFound, trials: list[LoadTrial], record: SearchRecord) -> Iterator[Discrepancy]:
+def _goal(where: str, found: GoalRecord, trials: list[LoadTrial], record: SearchRecord) -> Iterator[Discrepancy]:
     goal = Goal(
         name=found.goal,
         loss_ratio=found.loss_ratio,
@@ -101,10 +100,18 @@ def _goal(where: str, found: GoalFound, trials: list[LoadTrial], record: SearchR
         duration_sum_s=found.duration_sum_s,
         relative_width=found.relative_width,
     )
-    again = asdict(goal_result(goal, trials, minimum_pps=record.lowest_load_pps, maximum_pps=record.line_rate_pps))
-    del again["goal"]
-    for name, value in again.items():
+    again = goal_result(goal, trials, minimum_pps=record.lowest_load_pps, maximum_pps=record.line_rate_pps)
+    recomputed = {
+        "lower_bound_pps": again.lower_bound_pps,
+        "upper_bound_pps": again.upper_bound_pps,
+        "conditional_throughput_pps": again.conditional_throughput_pps,
+        "limited_by": again.limited_by,
+        "complete": again.complete,
+        "lower_run_ids": again.lower_run_ids,
+        "upper_run_ids": again.upper_run_ids,
+    }
+    for name, value in recomputed.items():
         stored = getattr(found, name)
         if stored != value:
-            words = [", ".join(each) if isinstance(each, tuple) else each for each in (stored, value)]
-            yield Discrepancy(where=f"{where}.{name}", stored=words[0], recomputed=words[1])
+            texts = [", ".join(each) if isinstance(each, tuple) else each for each in (stored, value)]
+            yield Discrepancy(where=f"{where}.{name}", stored=texts[0], recomputed=texts[1])

@@ -1,1 +1,1 @@
-"""Guests that a lab's unit under test offers."""
+"""Guests on a lab's unit under test."""

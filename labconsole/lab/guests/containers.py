@@ -1,8 +1,8 @@
 """Two containers for LXC's own tools on a lab's UUT: busybox, ``stress``, routes from NIC to NIC, and nothing more.
 
-Made by hand and not from a template: that is a matter of files only, needs no network and no root until they are
-started. Their NICs hang on no bridge. The driver makes those while a platform is measured (``bridges: made``), so that
-the UUT's NICs are free for the others.
+Written by hand and not from a template: this takes only files, and needs no network and no root until they are started.
+Their NICs are in no bridge. The driver makes the bridges while a platform is measured (``bridges: made``), so that the
+UUT's NICs are free for the other platforms.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from labconsole.errors import LabSetupError
-from labconsole.lab.guests.programs import LARGE_JOB_TOOLS, applets, guest_programs, with_libraries
+from labconsole.lab.guests.programs import LARGE_JOB_TOOLS, applets, guest_programs, load_with_libraries
 from labconsole.lab.layout import LabStream, Layout
 from labconsole.lab.prerequisites import tool
 
@@ -49,7 +49,7 @@ lxc.sysctl.net.ipv6.conf.default.disable_ipv6 = 1
 
 @dataclass(frozen=True)
 class ContainerNic:
-    """One NIC of a container: its name and MAC inside, its other end on the UUT."""
+    """One NIC of a container: its name and MAC inside, and its other end on the UUT."""
 
     name: str
     mac: str
@@ -57,12 +57,12 @@ class ContainerNic:
 
 
 def container(lab: str, guest: str) -> str:
-    """What a container is called: its control groups are the machine's, so two labs need two names."""
+    """Return a container's name: its control groups are the machine's, so two labs need two names."""
     return f"{lab}-{guest}"
 
 
-def nics_of(guest: str, number: int) -> tuple[ContainerNic, ContainerNic]:
-    """The inbound and outbound NIC for stream ``number``, from 1. Each guest has one pair for every stream."""
+def build_nics(guest: str, number: int) -> tuple[ContainerNic, ContainerNic]:
+    """Return the inbound and outbound NIC for stream ``number``, from 1. Each guest has one pair for every stream."""
     which = 1 if guest == FIRST else 2
     inbound, outbound = (
         ContainerNic(
@@ -74,7 +74,7 @@ def nics_of(guest: str, number: int) -> tuple[ContainerNic, ContainerNic]:
 
 
 def write_containers(path: Path, lab: str, layout: Layout) -> None:
-    """Write both below ``path``. Blocking. Raises LabSetupError when a program is missing."""
+    """Write both containers below ``path``. Blocking. Raises LabSetupError if a program is missing."""
     busybox = tool("busybox")
     if busybox is None:
         raise LabSetupError("the lab needs busybox; run `apt-get install -y busybox-static`")
@@ -91,7 +91,7 @@ def write_containers(path: Path, lab: str, layout: Layout) -> None:
 
 
 def write_crew_root(path: Path, *, jobs: bool) -> None:
-    """What guests in number have as their root, all the same one. Blocking. Raises LabSetupError."""
+    """Write the root that all guests of a crew share. Blocking. Raises LabSetupError."""
     busybox = Path(tool("busybox") or "busybox")
     _write_root(
         path, _programs(busybox, (*guest_programs(jobs=jobs), *(LARGE_JOB_TOOLS if jobs else ()))), applets(busybox)
@@ -101,7 +101,7 @@ def write_crew_root(path: Path, *, jobs: bool) -> None:
 def _programs(busybox: Path, names: Iterable[str]) -> dict[str, bytes]:
     files = {"bin/busybox": busybox.read_bytes()}
     for name in names:
-        files |= with_libraries(name)
+        files |= load_with_libraries(name)
     return files
 
 
@@ -118,10 +118,11 @@ def _write_root(root: Path, files: Mapping[str, bytes], applet_names: Iterable[s
 
 
 def remove_control_groups(lab: str) -> None:
-    """Those that LXC did not come to remove, because it was killed. One with a process in it cannot be removed."""
+    """Remove control groups that a killed LXC left. One with a process in it cannot be removed."""
     names = "|".join(re.escape(container(lab, guest)) for guest in (FIRST, SECOND))
     ours = re.compile(rf"lxc\.(?:payload|monitor)\.(?:{names})(?:-\d+)?")
-    for above, groups, _ in os.walk(CONTROL_GROUPS, topdown=False):  # LXC makes them below its own, wherever that is
+    # LXC makes them below its own, which may be anywhere.
+    for above, groups, _ in os.walk(CONTROL_GROUPS, topdown=False):
         for group in filter(ours.fullmatch, groups):
             with contextlib.suppress(OSError):
                 Path(above, group).rmdir()
@@ -130,7 +131,7 @@ def remove_control_groups(lab: str) -> None:
 def _routes(guest: str, streams: Sequence[LabStream], sinks: dict[str, str]) -> list[str]:
     lines = []
     for number, stream in enumerate(streams, start=1):
-        inbound, outbound = nics_of(guest, number)
+        inbound, outbound = build_nics(guest, number)
         lines.append(f"ip route add {stream.source_ip}/32 dev {inbound.name}")
         lines.append(f"ip route add {stream.sink_ip}/32 dev {outbound.name}")
         lines.append(f"arp -i {outbound.name} -s {stream.sink_ip} {sinks[stream.sink.partition('/')[0]]}")
@@ -139,7 +140,7 @@ def _routes(guest: str, streams: Sequence[LabStream], sinks: dict[str, str]) -> 
 
 def _nic_lines(guest: str, streams: int) -> list[str]:
     lines = []
-    for index, nic in enumerate(nic for number in range(1, streams + 1) for nic in nics_of(guest, number)):
+    for index, nic in enumerate(nic for number in range(1, streams + 1) for nic in build_nics(guest, number)):
         for key, value in (("type", "veth"), ("veth.pair", nic.host), ("name", nic.name), ("hwaddr", nic.mac)):
             lines.append(f"lxc.net.{index}.{key} = {value}")
         lines.append(f"lxc.net.{index}.flags = up")
@@ -149,7 +150,7 @@ def _nic_lines(guest: str, streams: int) -> list[str]:
 def inventory_options(
     path: Path, crew_root: Path, lab: str, streams: Sequence[LabStream], second_cpu: int | None
 ) -> str:
-    """The platform's options in hosts.yaml."""
+    """Build the platform's options in hosts.yaml."""
     first, second = container(lab, FIRST), container(lab, SECOND)
     lines = [f"{{driver: lxc, guest: {first}, second_guest: {second}, bridges: made, graceful_s: 5,"]
     lines.append(f"     path: {_quoted(path)}," + ("" if second_cpu is None else f" second_cpu: {second_cpu},"))
@@ -158,7 +159,7 @@ def inventory_options(
         f"{{stream: {stream.name}, guest: {container(lab, guest)}, in_mac: '{inbound.mac}', out_mac: '{outbound.mac}'}}"
         for guest in (FIRST, SECOND)
         for number, stream in enumerate(streams, start=1)
-        for inbound, outbound in [nics_of(guest, number)]
+        for inbound, outbound in [build_nics(guest, number)]
     ]
     return "\n".join(lines) + "\n     nics: [\n       " + ",\n       ".join(nics) + "]}"
 

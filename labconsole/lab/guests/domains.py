@@ -1,8 +1,9 @@
-"""Domains for Xen's own tools on a lab's UUT, each with the forwarding image as its kernel: two with a pair of NICs per
-stream, and some for jobs, with a NIC, another one at which they can be sent what they are to forward, and a disk.
+"""Domains for Xen's own tools on a lab's UUT, each with the forwarding image as its kernel. Two have a pair of NICs per
+stream. Others are for jobs, with a NIC, another NIC that receives the traffic they forward, and a disk.
 
-Their NICs hang on no bridge: the driver makes those while a platform is measured (``bridges: made``). So the script
-that Xen runs for a NIC does nothing but name it, raise it and say so; that for a disk makes a device of its file.
+Their NICs are in no bridge: the driver makes the bridges while a platform is measured (``bridges: made``). So the
+script that Xen runs for a NIC only names it, sets it up and reports that; the one for a disk makes a device of its
+file.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ MEMORY_MIB = {FIRST: 256, SECOND: 1152}
 
 CREW = ("crew1", "crew2", "crew3", "crew4")
 CREW_IMAGES = {f"{guest}.img": 2**30 for guest in CREW}
-"""Their disks: files on the machine's, and their sizes in bytes."""
+"""Disks of the domains for jobs: files on the machine's disk, and their sizes in bytes."""
 
 CREW_MEMORY_MIB = 256
 """With the programs of jobs the image alone takes 42, and twice as much while it is unpacked; a guest of 192 dies."""
@@ -61,7 +62,7 @@ name = "{name}"
 type = "pv"
 kernel = "{kernel}"
 ramdisk = "{initrd}"
-extra = "console=hvc0 quiet panic=-1 {words}"
+extra = "console=hvc0 quiet panic=-1 {extra}"
 memory = {memory_mib}
 vcpus = 1
 vif = [ {vifs} ]
@@ -72,22 +73,22 @@ on_crash = "destroy"
 """
 
 CREW_DIRECTORY = "/tmp/disk"
-"""Where they mount their disk."""
+"""Directory where they mount their disk."""
 
 _CONSOLE = 'exec /usr/lib/xen-*/bin/xenconsole --interactive "$(xl domid {})"'
-"""Not ``xl console``: that passes no input on when it is no terminal's."""
+"""Not ``xl console``, which passes no input on unless it comes from a terminal."""
 
 
 @dataclass(frozen=True)
 class DomainNic:
-    """One NIC of a domain: its MAC, its other end on the UUT."""
+    """One NIC of a domain: its MAC, and its other end on the UUT."""
 
     mac: str
     host: str
 
 
-def nics_of(guest: str, number: int) -> tuple[DomainNic, DomainNic]:
-    """The inbound and outbound NIC for stream ``number``, from 1."""
+def build_nics(guest: str, number: int) -> tuple[DomainNic, DomainNic]:
+    """Return the inbound and outbound NIC for stream ``number``, from 1."""
     which = 1 if guest == FIRST else 2
     inbound, outbound = (
         DomainNic(f"02:6c:78:01:{number:02x}:{which}{side}", f"xn{which}{letter}{number}")
@@ -97,7 +98,7 @@ def nics_of(guest: str, number: int) -> tuple[DomainNic, DomainNic]:
 
 
 def crew_nics(number: int) -> tuple[DomainNic, DomainNic]:
-    """The NIC of a guest for jobs, from 1, and the one at which it is sent what it is to forward."""
+    """Return the NIC of a guest for jobs, from 1, and the one that receives the traffic it forwards."""
     own, inbound = (
         DomainNic(f"02:6c:78:02:{side:02x}:{number:02x}", f"xnc{letter}{number}")
         for side, letter in enumerate(("", "i"))
@@ -106,8 +107,8 @@ def crew_nics(number: int) -> tuple[DomainNic, DomainNic]:
 
 
 def write_domains(path: Path, layout: Layout, *, kernel: Path, initrd: Path, disks: Path | None) -> None:
-    """Write all domains' files below ``path``. ``disks``: where on the UUT the images of disks are; None: guests have
-    none. Raises ConfigError for more streams than they can have.
+    """Write all domains' files below ``path``. ``disks``: directory of disk images on the UUT, or None if guests have
+    no disks. Raises ConfigError for more streams than the domains support.
     """
     if len(layout.streams) > MAX_STREAMS:
         raise ConfigError(
@@ -119,30 +120,37 @@ def write_domains(path: Path, layout: Layout, *, kernel: Path, initrd: Path, dis
         each.write_text(lines)
         each.chmod(0o755)
 
-    def write(name: str, *, words: str, memory_mib: int, nics: Sequence[DomainNic], disk: Path | None = None) -> None:
+    def write(name: str, *, extra: str, memory_mib: int, nics: Sequence[DomainNic], disk: Path | None = None) -> None:
         vifs = ", ".join(f"'mac={nic.mac},vifname={nic.host},script={script}'" for nic in nics)
         text = _CONFIG.format(
-            name=name, kernel=kernel, initrd=initrd, words=words, memory_mib=memory_mib, vifs=vifs,
+            name=name,
+            kernel=kernel,
+            initrd=initrd,
+            extra=extra,
+            memory_mib=memory_mib,
+            vifs=vifs,
             disks="" if disk is None else f"'vdev=xvda,access=rw,script={disk_script},target={disk}'",
-        )  # fmt: skip
+        )
         (path / f"{name}.cfg").write_text(text)
 
     sinks = {node.name: node.interfaces[0].mac for node in layout.nodes if node.role == "sink"}
     for guest in (FIRST, SECOND):
-        pairs = [nics_of(guest, number) for number in range(1, len(layout.streams) + 1)]
-        words = [
+        pairs = [build_nics(guest, number) for number in range(1, len(layout.streams) + 1)]
+        streams = [
             f"lc.stream={inbound.mac},{outbound.mac},{s.source_ip},{s.sink_ip},{sinks[s.sink.partition('/')[0]]}"
             for s, (inbound, outbound) in zip(layout.streams, pairs, strict=True)
         ]
         nics = [nic for pair in pairs for nic in pair]
-        write(guest, words=" ".join(words), memory_mib=MEMORY_MIB[guest], nics=nics)
+        write(guest, extra=" ".join(streams), memory_mib=MEMORY_MIB[guest], nics=nics)
     for number, (guest, image) in enumerate(zip(CREW, CREW_IMAGES, strict=True), start=1):
-        told, disk = ("", None) if disks is None else (f"lc.disk={CREW_DIRECTORY}", disks / image)
-        write(guest, words=told, memory_mib=CREW_MEMORY_MIB, nics=crew_nics(number), disk=disk)
+        extra, disk = ("", None) if disks is None else (f"lc.disk={CREW_DIRECTORY}", disks / image)
+        write(guest, extra=extra, memory_mib=CREW_MEMORY_MIB, nics=crew_nics(number), disk=disk)
 
 
 def inventory_options(path: Path, streams: Sequence[LabStream], second_cpu: int, disks: Path) -> str:
-    """The platform's options in hosts.yaml. ``disks``: where on the UUT guests' disks are, if they have some."""
+    """Build the platform's options in hosts.yaml. ``disks``: directory of the guests' disks on the UUT, if they have
+    any.
+    """
     lines = [
         f"{{driver: xl, boot: xen, guest: {FIRST}, second_guest: {SECOND}, bridges: made, graceful_s: 0,",
         f"     config: {_quoted(path / f'{FIRST}.cfg')}, second_config: {_quoted(path / f'{SECOND}.cfg')},",
@@ -155,7 +163,7 @@ def inventory_options(path: Path, streams: Sequence[LabStream], second_cpu: int,
         f"{{stream: {stream.name}, guest: {guest}, in_mac: '{inbound.mac}', out_mac: '{outbound.mac}'}}"
         for guest in (FIRST, SECOND)
         for number, stream in enumerate(streams, start=1)
-        for inbound, outbound in [nics_of(guest, number)]
+        for inbound, outbound in [build_nics(guest, number)]
     ]
     return "\n".join(lines) + "\n     nics: [\n       " + ",\n       ".join(nics) + "]}"
 

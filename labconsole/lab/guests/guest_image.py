@@ -1,11 +1,11 @@
-"""A forwarding guest as a kernel and an initial RAM file system: what ``platforms/base/image.py`` boots.
+"""A forwarding guest as a kernel and an initial RAM file system: the image that ``platforms/base/image.py`` boots.
 
-It forwards what its kernel command line says (``lc.stream=IN_MAC,OUT_MAC,SOURCE_IP,SINK_IP,SINK_MAC``, one per stream),
+It forwards as its kernel command line says (``lc.stream=IN_MAC,OUT_MAC,SOURCE_IP,SINK_IP,SINK_MAC``, one per stream),
 or has one NIC with an address (``lc.nic=MAC,ADDRESS/PREFIX``), mounts its disk (``lc.disk=PATH``), and uses programs of
-a directory that User-mode Linux sees of its host (``lc.programs=PATH``). When that is so it sends a ping, if it is told
-one (``lc.mark=ADDRESS,BYTES,HEX``), prints a line, and then runs each line that comes over its console, with a mark
-after it. It has the real ``stress``, so that a guest beside the one under test can be put to work, and where the lab is
-told so the programs of jobs.
+a directory that User-mode Linux sees of its host (``lc.programs=PATH``). After that it sends a ping if one is specified
+(``lc.mark=ADDRESS,BYTES,HEX``) and prints a line. Then it runs each line that arrives over its console, and prints a
+mark after it. It has the real ``stress``, so that a background guest can be loaded, and the programs of jobs if the
+lab's options include them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
-from labconsole.lab.guests.programs import applets, parents, with_libraries
-from labconsole.lab.images.initramfs import Archive, in_loading_order
+from labconsole.lab.guests.programs import applets, load_with_libraries, parents
+from labconsole.lab.images.initramfs import Archive, load_modules
 
 INIT = r"""#!/bin/sh
 export PATH=/bin
@@ -93,12 +93,13 @@ MODULES = (*NICS, "virtio_blk", "xen_blkfront", "crc32c_generic", "ext4")
 def write_guest_image(
     path: Path, *, busybox: Path, modules: Path, programs: Iterable[str], wanted: Iterable[str] = MODULES
 ) -> None:
-    """Write the archive for a kernel whose modules are at ``modules``, with ``programs`` of this machine beside all of
-    busybox. Raises LabSetupError when one is missing."""
-    ordered = in_loading_order(modules, wanted)
+    """Write the archive for a kernel whose modules are at ``modules``, with ``programs`` of this machine in addition to
+    all of busybox. Raises LabSetupError if one is missing.
+    """
+    ordered = load_modules(modules, wanted)
     files = {"bin/busybox": busybox.read_bytes()}
     for program in programs:
-        files |= with_libraries(program)
+        files |= load_with_libraries(program)
     archive = Archive()
     for directory in parents(files):
         archive.directory(directory)

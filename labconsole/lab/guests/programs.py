@@ -1,7 +1,7 @@
-"""Programs of this machine for a guest that has no distribution of its own: the file, and what it is linked with.
+"""Programs of this machine for a guest that has no distribution of its own: the file, and the libraries it needs.
 
-Debian has no static ``stress``. A file of the same version beside the libraries that it was linked with on this machine
-is the same program; anything rebuilt would not be.
+Debian has no static ``stress``. A file of the same version with the libraries that it was linked with on this machine
+is the same program; a rebuilt one would not be.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from labconsole.errors import LabSetupError
 from labconsole.lab.prerequisites import tool
 
 LOAD_TOOLS = {"stress": "stress"}
-"""What puts load on a guest: program to Debian package."""
+"""Programs that put load on a guest: program to Debian package."""
 
 JOB_TOOLS = {
     "pi": "pi",
@@ -26,16 +26,18 @@ JOB_TOOLS = {
     "openssl": "openssl",
     "ip": "iproute2",
 }
-"""What guests are given to do, where a lab is told so. The rest (bc, dd, ping, sha256sum) is busybox's."""
+"""Programs of guests' jobs, if the lab's options include them. The rest (bc, dd, ping, sha256sum) is in busybox."""
 
 CALLED = {"ip": "iproute2"}
-"""What a program is called in a guest where busybox has one of its name: busybox's ip takes one route at a time."""
+"""A program's name in a guest if busybox has one of the same name: busybox's ip takes one route at a time."""
 
 LARGE_JOB_TOOLS = {"fio": "fio"}
-"""What guests that see a directory of the UUT's have, too: with its libraries it is 80 MB, too much for an image."""
+"""Additional programs for guests that see a directory of the UUT's: with its libraries this one is 80 MB, too much for
+an image.
+"""
 
 DISK_TOOLS = {"mkfs.ext4": "e2fsprogs"}
-"""What makes the file systems on guests' disks, on the UUT."""
+"""Programs that make the file systems on guests' disks, on the UUT."""
 
 _LDD_S = 20.0
 _LIBRARY = re.compile(r"^\s+(?:\S+ => )?(/\S+) \(0x[0-9a-f]+\)$", re.MULTILINE)
@@ -43,22 +45,26 @@ _MISSING = re.compile(r"^\s+(\S+) => not found$", re.MULTILINE)
 
 
 def guest_programs(*, jobs: bool) -> tuple[str, ...]:
-    """What a guest has beside busybox."""
+    """Return a guest's programs other than busybox."""
     return (*LOAD_TOOLS, *(JOB_TOOLS if jobs else ()))
 
 
-def with_libraries(name: str) -> dict[str, bytes]:
-    """Where each file belongs in the guest, without the first slash, and its content; the program is bin/NAME, or
-    as CALLED has it.
+def load_with_libraries(name: str) -> dict[str, bytes]:
+    """Return each file's path in the guest, without the first slash, and its content; the program is bin/NAME, or has
+    its name in CALLED.
     """
     program = tool(name)
     if program is None:
         raise LabSetupError(f"{name} is not installed on this machine")
     try:
         done = subprocess.run(
-            ["ldd", program], env={"LC_ALL": "C", "PATH": "/usr/bin:/bin"}, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=_LDD_S,
-        )  # fmt: skip
+            ["ldd", program],
+            env={"LC_ALL": "C", "PATH": "/usr/bin:/bin"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_LDD_S,
+        )
     except (OSError, subprocess.TimeoutExpired) as exc:
         raise LabSetupError(f"cannot determine which libraries {program} needs: {exc}") from exc
     missing = _MISSING.findall(done.stdout)
@@ -72,7 +78,7 @@ def with_libraries(name: str) -> dict[str, bytes]:
 
 
 def applets(busybox: Path) -> list[str]:
-    """What this busybox can be called as."""
+    """Return the names under which this busybox can be called."""
     try:
         done = subprocess.run(
             [str(busybox), "--list"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_LDD_S
@@ -86,6 +92,6 @@ def applets(busybox: Path) -> list[str]:
 
 
 def parents(files: Mapping[str, object]) -> list[str]:
-    """The directories that these files need, each after the one that it is in."""
+    """Return the directories that these files need, each after its parent."""
     found = {str(parent) for name in files for parent in Path(name).parents if str(parent) != "."}
     return sorted(found, key=lambda name: (name.count("/"), name))

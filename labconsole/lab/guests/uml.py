@@ -1,6 +1,6 @@
-"""What a User-mode Linux in a lab needs: Debian's kernel of that kind, an image for it, and on some processors a shim.
+"""Files for a User-mode Linux in a lab: Debian's kernel of that kind, an image for it, and on some processors a shim.
 
-The shim (``uml_registers.c``) is compiled here where the processor needs it, because no package has it.
+The shim (``uml_registers.c``) is compiled here if the processor needs it, because no package has it.
 """
 
 from __future__ import annotations
@@ -29,25 +29,27 @@ _RUN_S = 60.0
 
 
 def needs_shim(cpuinfo: str | None = None) -> bool:
-    """Whether the processor has more registers than Debian's UML keeps: those of AMX alone are beyond."""
+    """Whether the processor has more registers than Debian's UML saves: those of AMX alone exceed it."""
     text = _CPUINFO.read_text(errors="replace") if cpuinfo is None else cpuinfo
     return any("amx_tile" in line.split() for line in text.splitlines() if line.startswith("flags"))
 
 
 def tools() -> dict[str, str]:
-    """What has to be installed: program to Debian package."""
+    """Return the programs to install: program to Debian package."""
     wanted = {PROGRAM: "user-mode-linux", "busybox": "busybox-static", "unshare": "util-linux"}
     # Not gcc alone: without recommended packages that comes without the C library's headers.
     return {**wanted, "cc": "build-essential"} if needs_shim() else wanted
 
 
 def transport() -> str:
-    """How its NICs are made: taps, which the ledger can count; sockets on the UUT's NICs where no tap may be opened."""
+    """Return the type of its NICs: taps, which the ledger can count, or sockets on the UUT's NICs if no tap may be
+    opened.
+    """
     return "tap" if os.access(TUN, os.R_OK | os.W_OK) else "raw"
 
 
 def write_files(directory: Path) -> None:
-    """Make the image, and the shim where it is needed, in the lab's directory. Blocking. Raises LabSetupError."""
+    """Make the image, and the shim if needed, in the lab's directory. Blocking. Raises LabSetupError."""
     program, busybox = tool(PROGRAM), tool("busybox")
     if program is None or busybox is None:
         raise LabSetupError("the lab needs User-mode Linux; run `apt-get install -y user-mode-linux busybox-static`")
@@ -57,7 +59,7 @@ def write_files(directory: Path) -> None:
             f"{program} is {release[:80]!r}, but {MODULES} has no modules for it; reinstall user-mode-linux"
         )
     # Its NICs are built in, and nothing else is needed.
-    programs = guest_programs(jobs=False)  # those of jobs it sees in a directory of its host
+    programs = guest_programs(jobs=False)  # it sees those of jobs in a directory of its host
     image = directory / IMAGE_FILE
     write_guest_image(image, busybox=Path(busybox), modules=MODULES / release, programs=programs, wanted=())
     if needs_shim():
@@ -65,7 +67,7 @@ def write_files(directory: Path) -> None:
 
 
 def compile_shim(path: Path) -> None:
-    """Blocking. Raises LabSetupError with the compiler's words, or with what to install for one."""
+    """Compile the shim. Blocking. Raises LabSetupError with the compiler's message, or with the package to install."""
     compiler = tool("cc")
     if compiler is None:
         raise LabSetupError(
@@ -77,7 +79,7 @@ def compile_shim(path: Path) -> None:
 
 
 def inventory_options(directory: Path, second_cpu: int | None, crew_root: Path | None = None) -> str:
-    """The platform's entry in hosts.yaml. ``crew_root``: where guests in number see the programs of jobs."""
+    """Build the platform's entry in hosts.yaml. ``crew_root``: where guests of a crew see the programs of jobs."""
     second = "" if second_cpu is None else f" second_cpu: {second_cpu},"
     shim = f",\n     preload: {_quoted(directory / SHIM_FILE)}" if needs_shim() else ""
     nics = "" if transport() == "tap" else f" transport: {transport()},"

@@ -1,4 +1,4 @@
-"""The user's cache of kernels and packages: one process at a time, and only where nobody else can have written."""
+"""The user's cache of kernels and packages: one process at a time, and only if no other user can have written there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from labconsole.errors import LabSetupError
 
 @contextmanager
 def locked_cache(cache: Path) -> Iterator[None]:
-    """The directory, made if it is not there, kept from other processes meanwhile. Raises LabSetupError."""
+    """Lock the cache directory, making it if needed. Raises LabSetupError."""
     cache.mkdir(mode=0o755, parents=True, exist_ok=True)
     require_own(cache)
     descriptor = os.open(cache, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -25,7 +25,7 @@ def locked_cache(cache: Path) -> Iterator[None]:
 
 
 def require_own(path: Path) -> None:
-    """Raise LabSetupError unless ``path`` is this user's or root's and nobody else may write there: what is in it runs
+    """Raise LabSetupError unless ``path`` is owned by this user or root and not writable for others: its contents run
     in the lab's machines.
     """
     status = path.lstat()

@@ -17,7 +17,7 @@ from labconsole.lab.images.cache import locked_cache, require_own
 from labconsole.lab.images.debian_packages import DOWNLOAD_S, UNPACK_S, last_line, run_tool
 
 META_PACKAGE = "linux-image-amd64"
-"""Not the smaller -cloud- kernel: that one has no 9p, over which the machine gets its root file system."""
+"""Not the smaller -cloud- kernel, which lacks 9p; the machine gets its root file system over that."""
 
 _PACKAGE = re.compile(r"\blinux-image-\d[\w.+-]*-amd64\b")
 
@@ -32,7 +32,7 @@ class DebianKernel:
 
     @property
     def release(self) -> str:
-        """What ``uname -r`` says on it."""
+        """The kernel's ``uname -r``."""
         return self.modules.name
 
 
@@ -43,7 +43,7 @@ def cache_directory() -> Path:
 
 
 def debian_kernel() -> DebianKernel:
-    """The kernel, from the cache or from the archive. Raises LabSetupError saying what is missing."""
+    """Return the kernel, from the cache or from the archive. Raises LabSetupError saying what is missing."""
     cache = cache_directory()
     with locked_cache(cache):
         found = _unpacked(cache)
@@ -56,7 +56,7 @@ def debian_kernel() -> DebianKernel:
 
 
 def _unpacked(cache: Path) -> DebianKernel | None:
-    """The newest complete one. Unpacking ends with a rename, so what is there is complete."""
+    """Return the newest complete kernel. Unpacking ends with a rename, so every one present is complete."""
     newest: DebianKernel | None = None
     for package in sorted(cache.glob("linux-image-*"), key=lambda path: path.stat().st_mtime):
         images = list((package / "boot").glob("vmlinuz-*"))

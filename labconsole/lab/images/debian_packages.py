@@ -1,6 +1,7 @@
 """Debian packages as files: fetched from the archive, unpacked below the user's cache, never installed.
 
-What a machine needs and this one does not is laid over the machine's root file system instead (``machines/uut.py``).
+Packages that a machine needs and this one does not are laid over the machine's root file system instead
+(``machines/uut.py``).
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from labconsole.lab.prerequisites import tool
 DOWNLOAD_S = 240.0
 UNPACK_S = 60.0
 _NEW = re.compile(r"^Inst ([a-z0-9][a-z0-9+.-]*) \(", re.MULTILINE)
-"""A package that is not installed in any version: those have the installed version in brackets before the new one."""
+"""A package of which no version is installed: others have the installed version in brackets before the new one."""
 
 
 def unpacked_packages(cache: Path, names: Sequence[str], wanted: re.Pattern[str]) -> Path:
-    """A directory that holds these packages, and of what they depend on whatever is not installed here and matches
-    ``wanted``. Blocking. Raises LabSetupError saying what to type."""
+    """Return a directory with these packages and those of their dependencies that are not installed here and match
+    ``wanted``. Blocking. Raises LabSetupError with the command to type.
+    """
     root = cache / names[0]
     with locked_cache(cache):
         if not root.is_dir():
@@ -35,7 +37,7 @@ def unpacked_packages(cache: Path, names: Sequence[str], wanted: re.Pattern[str]
 
 
 def missing_packages(names: Sequence[str], wanted: re.Pattern[str]) -> list[str]:
-    """What apt would install for these packages. Raises LabSetupError."""
+    """Return the packages that apt would install for these. Raises LabSetupError."""
     done = run_tool(["apt-get", "install", "--simulate", "--no-install-recommends", *names], "/", UNPACK_S)
     if done.returncode != 0:
         raise LabSetupError(
@@ -67,7 +69,7 @@ def _fetch(root: Path, names: Sequence[str], wanted: re.Pattern[str]) -> None:
 
 
 def merge_into_usr(root: Path) -> None:
-    """Move what a package has in /lib, /bin and /sbin to /usr: as a directory it would hide the links of that name."""
+    """Move a package's /lib, /bin and /sbin to /usr: as directories they would hide the links of those names."""
     for name in ("lib", "lib64", "bin", "sbin"):
         old = root / name
         if old.is_dir() and not old.is_symlink():
@@ -76,7 +78,7 @@ def merge_into_usr(root: Path) -> None:
 
 
 def run_tool(argv: list[str], directory: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
-    """A program of Debian's, with its words in English. Raises LabSetupError when it is missing or does not end."""
+    """Run a Debian program with messages in English. Raises LabSetupError if it is missing or does not end."""
     path = tool(argv[0])
     if path is None:
         raise LabSetupError(f"{argv[0]} is not installed; this needs a Debian machine")
@@ -95,6 +97,6 @@ def run_tool(argv: list[str], directory: str, timeout_s: float) -> subprocess.Co
 
 
 def last_line(text: str) -> str:
-    """What a program said last: its reason, as a rule."""
+    """Return a program's last line of output, which is usually the reason of a failure."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1][:200] if lines else "no reason given"

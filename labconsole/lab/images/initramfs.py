@@ -1,7 +1,7 @@
 """An initial RAM file system: busybox, the modules a lab needs in loading order, a script that mounts the host's root.
 
 Written as a newc cpio archive right here: forty lines instead of three more programs to install. Modules are loaded by
-insmod in an order worked out from what each says it depends on, so neither depmod nor modprobe is needed.
+insmod in an order computed from their dependencies, so neither depmod nor modprobe is needed.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ exec switch_root /new /usr/bin/env -i HOME="$HOME_DIRECTORY" SHELL=/bin/bash PAT
 def write_initramfs(
     path: Path, *, busybox: Path, modules: Path, wanted: Iterable[str], settings: Mapping[str, str]
 ) -> None:
-    """Write the archive. Raises LabSetupError when the kernel lacks a module that is neither there nor built in.
+    """Write the archive. Raises LabSetupError if the kernel lacks a module that is neither there nor built in.
 
     ``settings`` are variables of the script: ADDRESS of the first NIC, PROGRAM (a module) that becomes process 1,
     LAYERS (tags of further 9p exports, which are laid over the host's root, the last on top).
     """
-    ordered = in_loading_order(modules, wanted)
+    ordered = load_modules(modules, wanted)
     environment = {**settings, "MODULES": " ".join(f"{name}.ko" for name, _ in ordered)}
     archive = Archive()
     archive.directory("bin")
@@ -80,10 +80,10 @@ def write_initramfs(
     path.write_bytes(archive.finish())
 
 
-def in_loading_order(modules: Path, wanted: Iterable[str]) -> list[tuple[str, bytes]]:
-    """The wanted modules and everything they need, each after what it depends on: name and uncompressed content.
+def load_modules(modules: Path, wanted: Iterable[str]) -> list[tuple[str, bytes]]:
+    """Load the wanted modules with all their dependencies, each after those: name and uncompressed content.
 
-    A name that ends in ``?`` is loaded where it exists: some modules of one release are part of another in the next.
+    A name that ends in ``?`` is loaded if it exists: some modules of one release are part of another in the next.
     """
     files = {_plain(path.name.partition(".ko")[0]): path for path in modules.rglob("*.ko*")}
     built_in = {

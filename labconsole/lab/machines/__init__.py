@@ -1,1 +1,1 @@
-"""QEMU machines: one that holds a whole lab, one that is its unit under test."""
+"""QEMU machines: one that runs a whole lab, and one that is a lab's unit under test."""

@@ -1,9 +1,9 @@
 """The UUT of a lab as a QEMU machine with a kernel and NICs of its own: the host's side, in the UUT's namespaces.
 
-What is the UUT in other labs is here the machine's case: it holds QEMU, a tap for each NIC, and for each a bridge of
-two ports to the link that the lab laid. So links, rewiring and ends of nodes work as for any other node, and QEMU ends
-with the case's process 1. Sessions go through a tap of their own to the SSH server inside, which has the UUT's keys.
-The case is a node, too, the machine's host: its kernel drops what the machine does not take.
+The node that is the UUT in other labs is here the machine's case: it contains QEMU, a tap for each NIC, and for each a
+bridge of two ports to the link that the lab made. So links, rewiring and ends of nodes work as for any other node, and
+QEMU ends with the case's process 1. Sessions go through a tap of their own to the SSH server inside, which has the
+UUT's keys. The case is a node, too, the machine's host: its kernel drops packets that the machine does not take.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from labconsole.lab.images.debian_kernel import DebianKernel, debian_kernel
 from labconsole.lab.images.initramfs import write_initramfs
 from labconsole.lab.layout import LabNode, carriers_of
 from labconsole.lab.machines import xen
+from labconsole.lab.machines.boot_log import SERIAL_LOG, await_state, format_log_ends
 from labconsole.lab.machines.disk import disk_options, write_disk
 from labconsole.lab.machines.virtio_port import PORT_NAME
-from labconsole.lab.machines.words import SERIAL_LOG, awaited, last_words
 from labconsole.lab.nodes import kernel, network
 from labconsole.lab.nodes.node import CABLE_OPS, NodeSetup, home_directory, serve_ssh
-from labconsole.lab.offers import MACHINE_CPUS
+from labconsole.lab.platforms import MACHINE_CPUS
 from labconsole.lab.prerequisites import SYSTEM_PATH, tool
 from labconsole.lab.spec import LabSpec
 from labconsole.lab.state import lab_directory
 
 BOOT_S = 150.0
 MEMORY_MIB = 3072
-"""Enough for a guest and one beside it that a heavy load keeps busy."""
+"""Enough for a guest and a background guest with a heavy load."""
 
 CASE_ADDRESS, MACHINE_ADDRESS, MACHINE_PORT = "10.0.2.2", "10.0.2.15", 2222
 MANAGEMENT = "management"
@@ -53,27 +53,28 @@ MODULES = (
     *("virtio_blk", "ext4"),
     "e1000",
 )
-"""As for a lab in a machine (whole_lab.py), for its disk, and for the NICs it may have."""
+"""Modules for the disk, for the NICs it may have, and as in whole_lab.py."""
 
 NIC_DEVICES = {"virtio": "virtio-net-pci", "e1000": "e1000"}
 
 BOOTS = {"linux": (*MODULES, "kvm_amd"), "xen": (*MODULES, *xen.MODULES)}
-"""What is loaded, by what the machine boots. QEMU's TCG emulates AMD's virtualization."""
+"""Modules to load, by the system that the machine boots. QEMU's TCG emulates AMD's virtualization."""
 
 EMULATED_CPU = "max,-smap,-xsave"
 """With SMAP Xen's first domain dies at once. With XSAVE programs in two of Xen's guests on one processor died of faults
-in one line of six, as if their registers were mixed up; without, in none of forty (QEMU 7.2). The same under Linux:
-platforms of both are compared."""
+in one line of six, as if their registers were mixed up; without, in none of forty (QEMU 7.2). Linux gets the same CPU,
+because platforms of both are compared.
+"""
 
 _ANSWER_S = 30.0
 _GRACE_S = 10.0
 _CHUNK_BYTES = 65536
 _GATED = 0x06
-"""First byte of the case's own MACs: with the NIC's, a bridge would keep the frames for itself."""
+"""First byte of the case's own MACs: with the NIC's MAC, a bridge would keep the frames for itself."""
 
 
 def write_boot_files(spec: LabSpec, directory: Path) -> None:
-    """What the machine boots, in the lab's directory. Blocking; kernel and Xen may have to be fetched first.
+    """Write the files that the machine boots to the lab's directory. Blocking; may fetch kernel and Xen first.
 
     Raises LabSetupError saying what is missing.
     """
@@ -105,7 +106,7 @@ def write_boot_files(spec: LabSpec, directory: Path) -> None:
 
 
 def command_line(spec: LabSpec, node: LabNode, files: DebianKernel, directory: Path, port: int) -> list[str]:
-    """The program that is the machine. ``port``: the descriptor of our end of its virtio port."""
+    """Return the command line of QEMU. ``port``: the descriptor of our end of its virtio port."""
     qemu = tool("qemu-system-x86_64")
     assert qemu is not None, "checked before the lab was built"
     accel = ["-accel", "kvm", "-cpu", "host"] if spec.accel == "kvm" else ["-accel", "tcg", "-cpu", EMULATED_CPU]
@@ -129,28 +130,28 @@ def command_line(spec: LabSpec, node: LabNode, files: DebianKernel, directory: P
 
 
 def _export(path: Path, tag: str) -> list[str]:
-    """A directory for the machine, read-only."""
-    words = f"local,path={path},mount_tag={tag},security_model=none,readonly=on,multidevs=remap"
-    return ["-virtfs", words]
+    """Return options that export a directory to the machine, read-only."""
+    option = f"local,path={path},mount_tag={tag},security_model=none,readonly=on,multidevs=remap"
+    return ["-virtfs", option]
 
 
 def boot_options(boot: str, files: DebianKernel, directory: Path) -> list[str]:
-    """What QEMU is to boot: the kernel, or Xen and the kernel as its first domain."""
+    """Return QEMU's boot options: the kernel, or Xen and the kernel as its first domain."""
     initramfs = directory / f"uut-{boot}.initramfs"
     # quiet: writing to an emulated serial line costs boot time. panic=-1: a dead process 1 ends the machine.
-    words = "quiet panic=-1 mitigations=off"
+    options = "quiet panic=-1 mitigations=off"
     if boot == "linux":
-        return ["-kernel", str(files.image), "-initrd", str(initramfs), "-append", f"console=ttyS0 {words}"]
+        return ["-kernel", str(files.image), "-initrd", str(initramfs), "-append", f"console=ttyS0 {options}"]
     # QEMU takes commas for the ends of multiboot modules unless they are doubled.
     domain, ram = (str(path).replace(",", ",,") for path in (files.image, initramfs))
     return [
-        *("-kernel", str(directory / "xen"), "-append", xen.hypervisor_words()),
-        *("-initrd", f"{domain} console=hvc0 {words},{ram}"),
+        *("-kernel", str(directory / "xen"), "-append", xen.build_hypervisor_command_line()),
+        *("-initrd", f"{domain} console=hvc0 {options},{ram}"),
     ]
 
 
-class MachineCase:
-    """The machine's case: what runs in the UUT's namespaces around the machine."""
+class QemuMachineHost:
+    """The machine's case: the processes in the UUT's namespaces around the machine."""
 
     def __init__(self, setup: NodeSetup) -> None:
         self._setup = setup
@@ -159,9 +160,9 @@ class MachineCase:
         self._port: socket.socket | None = None
 
     def configure(self, node: LabNode, spec: LabSpec, counted: object = None, /) -> None:
-        """Lead the links that the lab laid to the machine's NICs. Raises LabSetupError.
+        """Connect the links that the lab made to the machine's NICs. Raises LabSetupError.
 
-        The link's speed is kept here, where it costs the machine nothing; loss is injected in the machine.
+        The link's speed is enforced here, where that costs the machine nothing; loss is injected in the machine.
         """
         outside = replace(node, interfaces=tuple(replace(i, neighbours=()) for i in node.interfaces))
         lines = []
@@ -179,7 +180,7 @@ class MachineCase:
         network.ip_batch(lines)
         network.configure(outside, replace(spec, loss={}))
         for name in ("iptables", "ip6tables", "arptables"):
-            with contextlib.suppress(OSError):  # no such thing on this machine
+            with contextlib.suppress(OSError):  # this machine has none
                 Path(f"/proc/sys/net/bridge/bridge-nf-call-{name}").write_text("0")
 
     def start(self) -> None:
@@ -201,7 +202,7 @@ class MachineCase:
         """Wait for the system inside, and make it the UUT. Raises LabSetupError with the end of the serial log."""
         assert self._port is not None
         setup = self._setup
-        awaited(self._port, "hello", BOOT_S, self._last_words)
+        await_state(self._port, "hello", BOOT_S, self._format_log_ends)
         control.send(
             self._port,
             {
@@ -213,15 +214,17 @@ class MachineCase:
                 "user": setup.user,
             },
         )
-        awaited(self._port, "ready", BOOT_S, self._last_words)
+        await_state(self._port, "ready", BOOT_S, self._format_log_ends)
 
-    def _last_words(self) -> str:
-        return last_words({"log": self._directory / "uut-qemu.log", "serial log": self._directory / SERIAL_LOG})
+    def _format_log_ends(self) -> str:
+        return format_log_ends({"log": self._directory / "uut-qemu.log", "serial log": self._directory / SERIAL_LOG})
 
     async def serve(self, channel: socket.socket, cables: control.Handler) -> None:
-        """Pass sessions and requests to the machine until it, or the lab, is gone. ``cables`` answers for the links."""
+        """Pass sessions and requests to the machine until it, or the lab, is gone. ``cables`` handles requests for the
+        links.
+        """
         assert self._port is not None
-        machine = await control.peer_on(self._port, None)
+        machine = await control.open_peer(self._port, None)
 
         async def answer(message: dict[str, Any]) -> dict[str, Any]:
             message.pop("id", None)
@@ -233,18 +236,22 @@ class MachineCase:
         assert self._setup.host is not None
         _, hosts_server = await serve_ssh(self._setup.host)
         server = await asyncio.start_server(_pass_session, sock=self._setup.listener)
-        peer = await control.peer_on(channel, answer)
+        peer = await control.open_peer(channel, answer)
         peer.announce({"state": "ready"})
         both = [asyncio.ensure_future(peer.serve()), asyncio.ensure_future(machine.serve())]
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         if not both[0].done():
-            print(f"the machine {self._setup.node.name} has ended; {self._last_words()}", file=sys.stderr, flush=True)
+            print(
+                f"the machine {self._setup.node.name} has ended; {self._format_log_ends()}", file=sys.stderr, flush=True
+            )
         server.close()
         hosts_server.close()
 
 
 def _nic_lines(name: str, mtu: int) -> list[str]:
-    """For ``ip -batch``: a NIC's tap, and the bridge that leads to it. It learns nothing: it has two ports."""
+    """Return lines for ``ip -batch``: a NIC's tap, and the bridge that leads to it. With two ports it need not
+    learn.
+    """
     return [
         f"tuntap add dev {_tap(name)} mode tap",
         f"link add {_bridge(name)} type bridge mcast_snooping 0 ageing_time 0 forward_delay 0",
@@ -262,7 +269,7 @@ def _bridge(name: str) -> str:
 
 
 async def _pass_session(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """One client's connection, on to the SSH server inside."""
+    """Forward one client's connection to the SSH server inside."""
     try:
         inner_reader, inner_writer = await asyncio.open_connection(MACHINE_ADDRESS, MACHINE_PORT)
     except OSError:
@@ -280,4 +287,4 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             await writer.drain()
         writer.write_eof()
     except OSError:
-        writer.close()  # one end is gone, and so the other learns of it
+        writer.close()  # one end is gone, so close the other

@@ -1,7 +1,7 @@
 """``python -m labconsole.lab.machines.uut_init``: process 1 of the QEMU machine that is a lab's UUT.
 
-The UUT is the whole machine, in no namespace: its kernel, its NICs and all of its processes. It is told which node to
-be, and asked, through a virtio port. When this process ends the kernel panics and QEMU exits.
+The UUT is the whole machine, in no namespace: its kernel, its NICs and all of its processes. The host specifies the
+node and sends requests through a virtio port. When this process ends the kernel panics and QEMU exits.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from labconsole.lab.spec import LabSpec
 _BACKLOG = 64
 _CONTROLLERS = ("cpuset", "cpu", "memory", "pids")
 DESCRIPTION = Path("/run/labconsole/machine.json")
-"""What this machine is, for the record: an agent's facts read it."""
+"""Description of this machine for records; an agent's facts read it."""
 
 
 def main() -> int:
-    """Be the UUT. Whatever goes wrong is told to the host: this process may not end."""
+    """Run the UUT. Every error is reported to the host: this process may not end."""
     port = virtio_port.open_port()
     virtio_port.say(port, {"state": "hello", "kernel": os.uname().release})
     try:
@@ -67,21 +67,23 @@ def _set_up(message: dict[str, Any]) -> NodeSetup:
 
 
 def _links() -> dict[str, str]:
-    """MAC to name of the links that are there."""
+    """Map the MAC of each existing link to its name."""
     return {(link / "address").read_text().strip(): link.name for link in Path("/sys/class/net").iterdir()}
 
 
 def rename_lines(node: LabNode, links: dict[str, str]) -> list[str]:
-    """For ``ip -batch``: give each NIC the name that the lab calls it by. In two steps: one's name may be another's."""
+    """Return lines for ``ip -batch`` that give each NIC its name in the lab, in two steps: one's name may be
+    another's.
+    """
     renamed = [(links[i.mac], i.name) for i in node.interfaces if links[i.mac] != i.name]
     away = [f"link set {now} name was-{now}" for now, _ in renamed]
     return [*away, *(f"link set was-{now} name {name}" for now, name in renamed)]
 
 
 def _let_groups_control() -> None:
-    """Containers get their share of CPUs and memory by control groups."""
+    """Enable controllers of control groups, which give containers their share of CPUs and memory."""
     for controller in _CONTROLLERS:
-        with contextlib.suppress(OSError):  # a kernel without it
+        with contextlib.suppress(OSError):  # a kernel without this controller
             Path("/sys/fs/cgroup/cgroup.subtree_control").write_text(f"+{controller}")
 
 

@@ -15,7 +15,7 @@ PORT_NAME = "labconsole"
 
 
 def open_port() -> int:
-    """The port's descriptor."""
+    """Open the port and return its descriptor."""
     for entry in Path("/sys/class/virtio-ports").iterdir():
         if (entry / "name").read_text().strip() == PORT_NAME:
             return os.open(f"/dev/{entry.name}", os.O_RDWR | os.O_CLOEXEC)
@@ -23,14 +23,14 @@ def open_port() -> int:
 
 
 def say(port: int, message: dict[str, Any]) -> None:
-    """One message to the host."""
+    """Send one message to the host."""
     data = json.dumps(message).encode() + b"\n"
     while data:
         data = data[os.write(port, data) :]
 
 
 def read_message(port: int) -> dict[str, Any]:
-    """One message from the host, which sends nothing else until it is answered."""
+    """Read one message from the host, which sends nothing more until it has the answer."""
     received = bytearray()
     while not received.endswith(b"\n"):
         received += os.read(port, 65536)
@@ -38,7 +38,7 @@ def read_message(port: int) -> dict[str, Any]:
 
 
 async def serve(port: int, handler: control.Handler) -> None:
-    """Answer the host's requests until it is gone."""
+    """Serve the host's requests until it is gone."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=control.MAX_LINE_BYTES)
     protocol = asyncio.StreamReaderProtocol(reader)

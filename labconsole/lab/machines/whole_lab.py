@@ -1,8 +1,8 @@
 """A lab inside one QEMU machine, for its kernel's pktgen. The host side: boot, hand over, pass requests on.
 
-The machine's root is the host's own ``/``, read-only over 9p under a tmpfs, so interpreter, package and tools are
-there and nothing is installed anywhere. QEMU's user network forwards the lab's management addresses: no interface on
-the host, no root. QEMU dies with the supervisor, and everything in the machine with QEMU.
+The machine's root is the host's own ``/``, read-only over 9p under a tmpfs, so interpreter, package and tools are there
+and nothing is installed anywhere. QEMU's user network forwards the lab's management addresses: no interface on the
+host, no root. QEMU dies with the supervisor, and everything in the machine with QEMU.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from labconsole.lab.images.debian_kernel import DebianKernel, debian_kernel
 from labconsole.lab.images.initramfs import write_initramfs
 from labconsole.lab.keys import new_keys
 from labconsole.lab.layout import SSH_PORT, Layout, lay_out
+from labconsole.lab.machines.boot_log import MAX_MESSAGE_CHARACTERS, await_state, format_log_ends
 from labconsole.lab.machines.virtio_port import PORT_NAME
 from labconsole.lab.machines.whole_lab_init import GUEST_ADDRESS, guest_port
-from labconsole.lab.machines.words import WORDS, awaited, last_words
 from labconsole.lab.nodes import kernel
 from labconsole.lab.nodes.node import home_directory
 from labconsole.lab.prerequisites import SYSTEM_PATH, tool
 from labconsole.lab.spec import LabSpec
-from labconsole.text.harmless import harmless
+from labconsole.text.sanitize import sanitize
 
 BOOT_S = 150.0
 BUILD_S = 120.0
@@ -52,7 +52,7 @@ MODULES = [
 
 
 class Machine:
-    """A QEMU process and the port through which its lab is spoken to."""
+    """A QEMU process and the port that connects to its lab."""
 
     def __init__(self, spec: LabSpec, index: int, directory: Path) -> None:
         self._spec, self._index, self._directory = spec, index, directory
@@ -94,7 +94,7 @@ class Machine:
                 preexec_fn=lambda: kernel.die_with_parent(signal.SIGKILL),
             )
         keys = new_keys([node.name for node in self._layout.nodes])
-        self.kernel = harmless(str(self._await_state("hello", BOOT_S).get("kernel")))[:WORDS]
+        self.kernel = sanitize(str(self._await_state("hello", BOOT_S).get("kernel")))[:MAX_MESSAGE_CHARACTERS]
         control.send(
             self.port,
             {
@@ -140,11 +140,11 @@ class Machine:
 
     def _await_state(self, state: str, limit_s: float) -> dict[str, Any]:
         assert self.port is not None
-        return awaited(self.port, state, limit_s, self.last_words)
+        return await_state(self.port, state, limit_s, self.log_ends)
 
-    def last_words(self) -> str:
-        """The end of QEMU's messages and of the serial log."""
-        return last_words({"log": self._directory / "log", "serial log": self._serial})
+    def log_ends(self) -> str:
+        """Return the end of QEMU's messages and of the serial log."""
+        return format_log_ends({"log": self._directory / "log", "serial log": self._serial})
 
     def kill(self) -> None:
         """End QEMU, and with it everything inside."""
@@ -153,9 +153,9 @@ class Machine:
             self.process.wait(_STOP_S)
 
     async def pass_requests(self, listener: socket.socket) -> None:
-        """Answer on the control socket out of the machine, until the machine ends."""
+        """Serve the control socket from inside the machine, until the machine ends."""
         assert self.port is not None
-        guest = await control.peer_on(self.port, None)
+        guest = await control.open_peer(self.port, None)
 
         async def answer(message: dict[str, Any]) -> dict[str, Any]:
             message.pop("id", None)
@@ -166,14 +166,15 @@ class Machine:
             wait_s = float(message.get("timeout_s", _ANSWER_S)) + _GRACE_S
             return await guest.ask(op, wait_s, **message)
 
-        server = await control.serve_on(listener, answer)
+        server = await control.serve_socket(listener, answer)
         await guest.serve()  # until QEMU closes the port
         server.close()
 
 
 def hold_machine(spec: LabSpec, index: int, directory: Path, is_up: Callable[[int, str], None]) -> int:
-    """What the supervisor does for a lab in a machine. ``is_up`` gets the number of QEMU's process and the release of
-    the kernel in it."""
+    """Run the supervisor's part for a lab in a machine. ``is_up`` is called with the id of QEMU's process and the
+    release of its kernel.
+    """
     machine = Machine(spec, index, directory)
 
     def end(*_: object) -> None:

@@ -1,7 +1,8 @@
-"""``python -m labconsole.lab.machines.whole_lab_init``: process 1 of a QEMU machine that holds a whole lab.
+"""``python -m labconsole.lab.machines.whole_lab_init``: process 1 of a QEMU machine that runs a whole lab.
 
-The same nodes as on the host, but under a kernel that has pktgen. It is told what to build, and asked, through a virtio
-port; QEMU forwards the host's management addresses to its listeners. When it ends the kernel panics and QEMU exits.
+The same nodes as on the host, but under a kernel that has pktgen. The host specifies the lab and sends requests through
+a virtio port; QEMU forwards the host's management addresses to its listeners. When this process ends the kernel panics
+and QEMU exits.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ _BACKLOG = 64
 
 
 def guest_port(number: int) -> int:
-    """Where the SSH server of a node listens inside the machine."""
+    """Return the port of a node's SSH server inside the machine."""
     return 10_000 + number
 
 
 def main() -> int:
-    """Build what the host says, then serve. Whatever goes wrong is told to the host: this process may not end."""
+    """Build the lab that the host specifies, then serve. Every error is reported to the host: this process may
+    not end.
+    """
     port = virtio_port.open_port()
     virtio_port.say(port, {"state": "hello", "kernel": os.uname().release})
     try:

@@ -1,7 +1,7 @@
-"""Process 1 of a lab: makes the nodes and their links, then answers the control protocol until it is killed.
+"""Process 1 of a lab: makes the nodes and their links, then serves the control protocol until it is killed.
 
-When it ends, the kernel kills every process of its PID namespace, and with the last of them go the network namespaces,
-the veth pairs, shapers and rules. There is nothing to clean up, whatever happened.
+When it ends, the kernel kills every process of its PID namespace, and the network namespaces, veth pairs, shapers and
+rules disappear with the last of them. There is nothing to clean up, whatever happened.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from labconsole.errors import LabSetupError
 from labconsole.lab import control
 from labconsole.lab.layout import HOST, Layout, Link, bypass_links
 from labconsole.lab.nodes import kernel, network, node
-from labconsole.lab.nodes.listeners import Outside
+from labconsole.lab.nodes.listeners import HostListeners
 from labconsole.lab.spec import LabSpec
 
 SETUP_STEP_S = 60.0
 MACHINE_STEP_S = 320.0
-"""More than what a machine's case waits for its boot and for the UUT in it."""
+"""More than the longest time a machine's case waits for its boot and for the UUT in it."""
 
 _ANSWER_S = 10.0
 _GRACE_S = 5.0
@@ -33,7 +33,7 @@ _GRACE_S = 5.0
 
 @dataclass(frozen=True)
 class Blueprint:
-    """All that is needed to build a lab, made before the namespaces are entered."""
+    """Everything needed to build a lab, prepared before the namespaces are entered."""
 
     spec: LabSpec
     layout: Layout
@@ -41,8 +41,8 @@ class Blueprint:
     host_keys: Mapping[str, str]
     client_key: str
     user: str
-    uut_case: Callable[[node.NodeSetup], node.Case] | None
-    """Makes the case of the machine that is the UUT; None where the UUT is a namespace."""
+    uut_case: Callable[[node.NodeSetup], node.MachineHost] | None
+    """Makes the case of the machine that is the UUT, or None if the UUT is a namespace."""
 
 
 @dataclass
@@ -57,15 +57,15 @@ class _Running:
 
 
 def step_limit_s(spec: LabSpec) -> float:
-    """How long a step of building a node may take."""
+    """Return the time limit of a step of building a node."""
     return MACHINE_STEP_S if spec.uut == "machine" else SETUP_STEP_S
 
 
 class Lab:
-    """The nodes of a lab, seen from process 1."""
+    """The nodes of a lab, as process 1 sees them."""
 
     def __init__(self, blueprint: Blueprint) -> None:
-        self._outside = Outside()
+        self._outside = HostListeners()
         self._blueprint = blueprint
         self._nodes: dict[str, _Running] = {}
         self._wired = "through"
@@ -76,7 +76,8 @@ class Lab:
         kernel.unshare(kernel.CLONE_NEWNS | kernel.CLONE_NEWNET)
         kernel.make_mounts_private()
         kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
-        # The children share these pages until they write to them; a collector that walks them would copy them all.
+        # The children share these pages until they write to them; a garbage collector that walks them would copy them
+        # all.
         gc.collect()
         gc.freeze()
         for name in self._blueprint.listeners:
@@ -99,13 +100,13 @@ class Lab:
         kernel.unshare(kernel.CLONE_NEWPID)
         pid = os.fork()
         if pid == 0:
-            # A node that is brought back is forked by a process with an event loop; the copy of that is not to run.
+            # A restarted node is forked by a process with an event loop, whose copy must not run.
             asyncio._set_running_loop(None)
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            setup = self._setup_of(name, listeners)
+            setup = self._build_setup(name, listeners)
             if setup.node.role == "uut" and HOST in listeners:
-                setup = replace(setup, host=self._setup_of(HOST, listeners))
+                setup = replace(setup, host=self._build_setup(HOST, listeners))
             make_case = blueprint.uut_case if setup.node.role == "uut" else None
             node.run(setup, theirs, None if make_case is None else make_case(setup))
         kernel.setns(own_pids, kernel.CLONE_NEWPID)
@@ -114,7 +115,7 @@ class Lab:
         ours.settimeout(step_limit_s(blueprint.spec))
         return _Running(pid, ours)
 
-    def _setup_of(self, name: str, listeners: Mapping[str, socket.socket]) -> node.NodeSetup:
+    def _build_setup(self, name: str, listeners: Mapping[str, socket.socket]) -> node.NodeSetup:
         blueprint = self._blueprint
         return node.NodeSetup(
             node=blueprint.layout.node(name),
@@ -141,7 +142,7 @@ class Lab:
                 raise LabSetupError(str(message.get("message", message)))
 
     async def answer(self, message: dict[str, Any]) -> dict[str, Any]:
-        """One request of the control protocol."""
+        """Answer one request of the control protocol."""
         op = message["op"]
         if op == "status":
             nodes = {name: {"alive": self._alive(n), "pid": n.pid} for name, n in self._nodes.items()}
@@ -150,7 +151,7 @@ class Lab:
             await self._wire(str(message["how"]), unless_done=bool(message.get("alone")))
             return {"wired": self._wired}
         if op == "truth":
-            return {"interfaces": await self._truth()}
+            return {"interfaces": await self._read_loss_counts()}
         if op == "exec":
             running = self._find(str(message["node"]))
             timeout_s = float(message["timeout_s"])
@@ -190,9 +191,9 @@ class Lab:
         return running.peer is not None and not running.peer.closed
 
     async def _wire(self, how: str, *, unless_done: bool) -> None:
-        """``through`` the UUT, as built, or ``direct`` from source to sink. All cables are pulled and put in anew.
+        """Wire the lab ``through`` the UUT, as built, or ``direct`` from source to sink. All cables are replaced.
 
-        ``unless_done``: refused where it is so already, because somebody else then counts on it.
+        ``unless_done``: refuse if the lab is already wired so, because another client then relies on it.
         """
         if how not in ("through", "direct"):
             raise control.Refused(f"a lab cannot be wired {how!r}; allowed: through, direct")
@@ -203,8 +204,8 @@ class Lab:
                     raise control.Refused(f"it is already wired {how}, by somebody else or by hand")
                 return
             alive = {name: running for name, running in self._nodes.items() if self._alive(running)}
-            links = _with_dead_ends_parked(bypass_links(layout) if how == "direct" else layout.links, alive)
-            self._wired = "not"  # until it is done: whoever asks after a failure has it done again
+            links = _park_dead_ends(bypass_links(layout) if how == "direct" else layout.links, alive)
+            self._wired = "not"  # until it is done: a request after a failure repeats it
             await self._each(alive, "unplug")
             try:
                 network.make_links(layout, {name: running.pid for name, running in alive.items()}, links)
@@ -216,7 +217,7 @@ class Lab:
             self._wired = how
 
     async def _revive(self, name: str) -> None:
-        """Bring a node back that has ended: empty, as after a reboot, at the same address, with new cables."""
+        """Bring back a node that has ended: empty, as after a reboot, at the same address, with new cables."""
         blueprint, layout = self._blueprint, self._blueprint.layout
         if blueprint.spec.loss:
             raise control.Refused(
@@ -247,13 +248,13 @@ class Lab:
                 network.make_links(
                     layout,
                     {other: each.pid for other, each in there.items()},
-                    _with_dead_ends_parked(links, there),
+                    _park_dead_ends(links, there),
                 )
                 control.send(running.channel, {"state": "links"})
                 self._await_state("configured", new)
                 await self._each(peers, "plug", plugs)
                 control.send(running.channel, {"state": "configured"})
-                # A machine takes its time to boot; whoever asks for the lab's state meanwhile is to be answered.
+                # A machine takes its time to boot; meanwhile, status requests must be answered.
                 await asyncio.to_thread(self._await_state, "ready", new)
             except (LabSetupError, OSError) as exc:
                 raise control.Refused(f"node {name} does not come back: {exc}") from exc
@@ -286,33 +287,33 @@ class Lab:
             if isinstance(answer, BaseException):
                 raise control.Refused(f"{op} on {name}: {answer or type(answer).__name__}")
 
-    async def _truth(self) -> dict[str, dict[str, int]]:
+    async def _read_loss_counts(self) -> dict[str, dict[str, int]]:
         if not self._blueprint.spec.loss:
             return {}
         answer = await self._peer(self._find("uut")).ask(
-            "exec", _ANSWER_S, argv=list(network.TRUTH_COMMAND), timeout_s=_ANSWER_S
+            "exec", _ANSWER_S, argv=list(network.LOSS_COUNTS_COMMAND), timeout_s=_ANSWER_S
         )
         if answer["status"] != 0:
             raise control.Refused(f"nft: {answer['stderr'].strip()}")
         return {
             f"uut/{interface}": counts
-            for interface, counts in sorted(network.truth_from_counters(answer["stdout"]).items())
+            for interface, counts in sorted(network.parse_loss_counts(answer["stdout"]).items())
         }
 
     async def connect(self) -> None:
-        """Start talking with the nodes, and reap them when they end."""
+        """Connect to the nodes, and reap them when they end."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGCHLD, _reap_all)
         for running in self._nodes.values():
             await self._talk(running)
 
     async def _talk(self, running: _Running) -> None:
-        running.peer = await control.peer_on(running.channel, None)
+        running.peer = await control.open_peer(running.channel, None)
         running.talk = asyncio.get_running_loop().create_task(running.peer.serve())
 
 
-def _with_dead_ends_parked(links: Sequence[Link], alive: Mapping[str, object]) -> tuple[Link, ...]:
-    """A node that has ended has no place for an interface: the other end then hangs without a cable."""
+def _park_dead_ends(links: Sequence[Link], alive: Mapping[str, object]) -> tuple[Link, ...]:
+    """Leave links to ended nodes unconnected: such a node has no place for an interface."""
 
     def end(node: str, interface: str) -> tuple[str, str]:
         return (node, interface) if not node or node in alive else ("", f"park-{node}-{interface}"[:15])
@@ -331,18 +332,18 @@ def _reap_all() -> None:
 
 
 async def serve(lab: Lab, listener: socket.socket, lifeline: int) -> None:
-    """Answer on the control socket until the process outside is gone."""
+    """Serve the control socket until the process outside is gone."""
     await lab.connect()
     gone = asyncio.Event()
-    # The kernel kills us when the process outside dies; the pipe closes the moment before that was asked for.
+    # The kernel kills us when the process outside dies; before that was requested, the closing pipe shows its death.
     asyncio.get_running_loop().add_reader(lifeline, gone.set)
-    server = await control.serve_on(listener, lab.answer)
+    server = await control.serve_socket(listener, lab.answer)
     await gone.wait()
     server.close()
 
 
 def be_process_one(blueprint: Blueprint, listener: socket.socket, lifeline: int, report: socket.socket) -> None:
-    """What the first process in the namespaces does. Never returns."""
+    """Run the first process in the namespaces. Never returns."""
     try:
         kernel.die_with_parent(signal.SIGKILL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)

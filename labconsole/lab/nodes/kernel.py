@@ -54,17 +54,17 @@ def mount(source: str, target: str, kind: str | None, flags: int = 0, options: s
 
 
 def make_mounts_private() -> None:
-    """What is mounted from here on is seen by nobody outside."""
+    """Hide later mounts from all other processes."""
     mount("none", "/", None, MS_REC | MS_PRIVATE)
 
 
 def die_with_parent(signal_number: int) -> None:
-    """Ask for a signal when the parent ends. The caller still has to check that the parent is alive now."""
+    """Request a signal when the parent ends. The caller still has to check that the parent is alive now."""
     _check(_libc.prctl(_PR_SET_PDEATHSIG, signal_number, 0, 0, 0), "prctl(PR_SET_PDEATHSIG)")
 
 
 def set_process_name(name: str) -> None:
-    """The name that ``ps -o comm`` shows; the kernel keeps 15 bytes."""
+    """Set the name that ``ps -o comm`` shows; the kernel keeps 15 bytes."""
     buffer = ctypes.create_string_buffer(name.encode()[:15])
     _check(_libc.prctl(_PR_SET_NAME, ctypes.addressof(buffer), 0, 0, 0), "prctl(PR_SET_NAME)")
 
@@ -78,10 +78,10 @@ class _CapData(ctypes.Structure):
 
 
 def keep_capabilities() -> None:
-    """Let every capability that this process holds survive execve() although its user is not root.
+    """Make all capabilities of this process survive execve() although its user is not root.
 
     A mapped root would be simpler, but tcpdump then tries to give up privileges with setgroups(), which a user
-    namespace forbids. With the user left as it is and ambient capabilities, it does not try.
+    namespace forbids. With an unchanged user and ambient capabilities, it does not try.
     """
     header = _CapHeader(_CAPABILITY_VERSION_3, 0)
     data = (_CapData * 2)()
@@ -95,7 +95,9 @@ def keep_capabilities() -> None:
 
 
 def enter_user_namespace() -> None:
-    """A user namespace in which this user keeps his identity and holds every capability over what is made in it."""
+    """Enter a user namespace in which this user keeps his identity and has every capability over the objects made in
+    it.
+    """
     uid, gid = os.getuid(), os.getgid()
     unshare(CLONE_NEWUSER)
     Path("/proc/self/setgroups").write_text("deny")

@@ -1,7 +1,7 @@
-"""Listening sockets in the host's network namespace, for whoever has left it.
+"""Listening sockets in the host's network namespace, for a process that has left it.
 
-A lab's first process lives in namespaces of its own. To bring a node back it needs a new socket at the node's
-address, so it keeps a child that stayed outside, and gets the socket from there.
+A lab's first process lives in namespaces of its own. To bring a node back it needs a new socket at the node's address,
+so it keeps a child that stayed outside, and gets the socket from there.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def listen(address: str) -> socket.socket:
     return listener
 
 
-class Outside:
-    """The child outside. Make it before the namespaces are entered; it ends with its parent."""
+class HostListeners:
+    """The child outside. Made before the namespaces are entered; it ends with its parent."""
 
     def __init__(self) -> None:
         self._channel, theirs = socket.socketpair()
         if os.fork() == 0:
             try:
-                # Whatever else was open here: a copy of a node's socket would keep its address taken.
+                # Closes everything else that was open here: a copy of a node's socket would keep its address in use.
                 os.dup2(theirs.fileno(), 3)
                 os.closerange(4, os.sysconf("SC_OPEN_MAX"))
                 kernel.die_with_parent(9)
@@ -50,7 +50,7 @@ class Outside:
         self._channel.settimeout(_ANSWER_S)
 
     def listen(self, address: str) -> socket.socket:
-        """A socket that listens out there. Raises LabSetupError."""
+        """Get a socket that listens outside. Raises LabSetupError."""
         try:
             self._channel.sendall(address.encode())
             text, descriptors, _, _ = socket.recv_fds(self._channel, 4096, 1)

@@ -1,9 +1,9 @@
 """A node's network: veth pairs, addresses of interfaces, link speed, injected loss.
 
-Data interfaces carry no addresses: a sink that owned its test address would answer the UUT's frames with ICMP, and
-those answers would load the path under test. All that is static is set here; routes, forwarding and bridges belong to
-the platform driver, which undoes them. By ``ip -batch`` and ``tc -batch``: one short process per node takes a third of
-the time of a pyroute2 socket in each of two hundred, and leaves no threads and no memory behind in them.
+Data interfaces have no addresses: a sink that owned its test address would answer the UUT's frames with ICMP, and those
+answers would load the path under test. All static settings are made here; routes, forwarding and bridges belong to the
+platform driver, which undoes them. By ``ip -batch`` and ``tc -batch``: one short process per node takes a third of the
+time of a pyroute2 socket in each of two hundred, and leaves no threads and no memory behind in them.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from labconsole.model.design_point import FCS_BYTES, PREAMBLE_AND_GAP_BYTES
 TABLE = "labconsole"
 TEST_NETWORK = "198.18.0.0/15"
 SHAPER_LIMIT_BYTES = 16 * 1024 * 1024
-"""What may wait in a shaper. A sender blocks in its socket's send buffer long before this (212992 bytes by default, two
-or three hundred small frames), so nothing is dropped on the sending side; 64 ms at 1 Gbit/s on the UUT's side, where
-nobody blocks, is far more than one burst of the shaper before it lets pass."""
+"""Most bytes that wait in a shaper. A sender blocks in its socket's send buffer long before this (212992 bytes by
+default, two or three hundred small frames), so nothing is dropped on the sending side. On the UUT's side, where nothing
+blocks, it is 64 ms at 1 Gbit/s, far more than one burst that the shaper passes.
+"""
 
 _LOSS_SCALE = 10**9
 _COMMAND_S = 20.0
@@ -37,8 +38,9 @@ _RTMGRP_LINK = 1
 
 
 def make_links(layout: Layout, processes: Mapping[str, int], links: Sequence[Link] | None = None) -> None:
-    """Veth pairs (default: all of the layout), each end made in the network namespace of the process that stands for
-    its node; an end without a node here."""
+    """Make veth pairs (default: all of the layout), each end in the network namespace of its node's process; an end
+    without a node here.
+    """
     macs = {(node.name, i.name): i.mac for node in layout.nodes for i in node.interfaces}
     lines = []
     for link in layout.links if links is None else links:
@@ -51,10 +53,10 @@ def make_links(layout: Layout, processes: Mapping[str, int], links: Sequence[Lin
 
 
 def remove_links(node: LabNode) -> None:
-    """Take this node's data interfaces away. One whose other end went already went with it."""
+    """Remove this node's data interfaces, except those already gone with their other end."""
     for interface in node.interfaces:
         if Path("/sys/class/net", interface.name).exists():
-            with contextlib.suppress(LabSetupError):  # its other end may be going at this moment
+            with contextlib.suppress(LabSetupError):  # its other end may be disappearing at this moment
                 _run(["ip", "link", "delete", interface.name], "")
     left = [i.name for i in node.interfaces if Path("/sys/class/net", i.name).exists()]
     if left:
@@ -62,8 +64,9 @@ def remove_links(node: LabNode) -> None:
 
 
 def set_defaults() -> None:
-    """Before any interface exists: no IPv6, whose router solicitations would be frames that no test sent; and no
-    forwarding, which a new namespace copies from the host (net.core.devconf_inherit_init_net)."""
+    """Set defaults before any interface exists: no IPv6, whose router solicitations would be frames that no test sent,
+    and no forwarding, which a new namespace copies from the host (net.core.devconf_inherit_init_net).
+    """
     for which in ("all", "default"):
         path = Path(f"/proc/sys/net/ipv6/conf/{which}/disable_ipv6")
         if path.exists():
@@ -74,7 +77,7 @@ def set_defaults() -> None:
 def configure(node: LabNode, spec: LabSpec, counted: Mapping[str, Mapping[str, int]] | None = None) -> None:
     """Bring this namespace's interfaces into the state the lab promises. Raises LabSetupError.
 
-    ``counted``: what the loss rules had counted before the interfaces were replaced, for them to go on from.
+    ``counted``: counts of the loss rules from before the interfaces were replaced, at which the new rules start.
     """
     lines = ["link set lo up"]
     for interface in node.interfaces:
@@ -93,20 +96,20 @@ def configure(node: LabNode, spec: LabSpec, counted: Mapping[str, Mapping[str, i
 
 
 def ip_batch(lines: Sequence[str]) -> None:
-    """Commands of ``ip`` in one process. Raises LabSetupError."""
+    """Run commands of ``ip`` in one process. Raises LabSetupError."""
     _run(["ip", "-batch", "-"], "\n".join([*lines, ""]))
 
 
-def read_truth() -> dict[str, dict[str, int]]:
-    """What the loss rules in this namespace have counted. Raises LabSetupError."""
-    return truth_from_counters(_run(list(TRUTH_COMMAND), ""))
+def read_loss_counts() -> dict[str, dict[str, int]]:
+    """Read the counts of the loss rules in this namespace. Raises LabSetupError."""
+    return parse_loss_counts(_run(list(LOSS_COUNTS_COMMAND), ""))
 
 
 def await_links(node: LabNode, limit_s: float) -> None:
     """Wait until every link works: until the kernel has seen the carrier, the queueing discipline drops all frames.
 
-    The kernel looks at carriers once per second (net/core/link_watch.c) and tells by netlink. Reading ``carrier`` makes
-    it look at once since Linux 6.10. Raises LabSetupError.
+    The kernel checks carriers once per second (net/core/link_watch.c) and reports by netlink. Since Linux 6.10 reading
+    ``carrier`` makes it check at once. Raises LabSetupError.
     """
     deadline_s = time.monotonic() + limit_s
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as events:
@@ -123,7 +126,9 @@ def await_links(node: LabNode, limit_s: float) -> None:
 
 
 def _shape(node: LabNode, spec: LabSpec) -> None:
-    """tbf on what transmits test traffic. It sees a frame without FCS; stab adds what the wire adds, 24 bytes."""
+    """Shape interfaces that transmit test traffic by tbf. It sees a frame without FCS; stab adds the wire's 24
+    bytes.
+    """
     overhead = PREAMBLE_AND_GAP_BYTES + FCS_BYTES
     lines = [
         f"qdisc add dev {interface.name} root handle 1: stab overhead {overhead} "
@@ -138,7 +143,7 @@ def _shape(node: LabNode, spec: LabSpec) -> None:
 def loss_rules(
     node: LabNode, loss: Mapping[str, float], counted: Mapping[str, Mapping[str, int]] = MappingProxyType({})
 ) -> str:
-    """nftables rules that drop the asked share of the test frames, and count what they drop and what they saw."""
+    """Build nftables rules that drop the given share of the test frames and count the dropped and the seen ones."""
     lines = [f"table netdev {TABLE} {{"]
     chains = []
     for hop, ratio in loss.items():
@@ -169,11 +174,11 @@ def loss_rules(
     return "\n".join([*lines, *chains, "}", ""])
 
 
-TRUTH_COMMAND = ("nft", "-j", "list", "counters", "table", "netdev", TABLE)
+LOSS_COUNTS_COMMAND = ("nft", "-j", "list", "counters", "table", "netdev", TABLE)
 
 
-def truth_from_counters(text: str) -> dict[str, dict[str, int]]:
-    """What nft's counters say: interface to frames that met the rule and frames that it dropped."""
+def parse_loss_counts(text: str) -> dict[str, dict[str, int]]:
+    """Parse nft's counters: interface to frames that met the rule and frames that it dropped."""
     truth: dict[str, dict[str, int]] = {}
     for item in json.loads(text)["nftables"]:
         counter: dict[str, Any] | None = item.get("counter")

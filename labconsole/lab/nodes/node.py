@@ -1,4 +1,4 @@
-"""A node of a lab, as its process 1 does it: private mounts, its network, the SSH server, the supervisor's requests.
+"""Process 1 of a lab node: private mounts, its network, the SSH server, the supervisor's requests.
 
 A node is a network, mount, PID, UTS and IPC namespace. Private are /proc, /sys (which shows the network namespace it
 was mounted in), /run, /tmp and /var/tmp; everything else is the machine's own file system.
@@ -39,7 +39,7 @@ _PRIVATE = ("/run", "/tmp", "/var/tmp")
 
 @dataclass(frozen=True)
 class NodeSetup:
-    """Everything a node's process is born with."""
+    """Everything a node's process starts with."""
 
     node: LabNode
     spec: LabSpec
@@ -48,16 +48,16 @@ class NodeSetup:
     client_key: str
     user: str
     host: NodeSetup | None = None
-    """Of a machine: the node that its case is."""
+    """For a machine: the node that its case is."""
 
 
-class Case(Protocol):
-    """What runs in a node's namespaces where the node itself is a machine."""
+class MachineHost(Protocol):
+    """The processes in a node's namespaces if the node itself is a machine."""
 
     def configure(
         self, node: LabNode, spec: LabSpec, counted: Mapping[str, Mapping[str, int]] | None = None, /
     ) -> None:
-        """Lead the links that the lab laid to the machine's NICs. Raises LabSetupError."""
+        """Connect the links that the lab made to the machine's NICs. Raises LabSetupError."""
 
     def start(self) -> None:
         """Switch the machine on."""
@@ -66,11 +66,13 @@ class Case(Protocol):
         """Wait for the system inside, and make it the node. Raises LabSetupError."""
 
     async def serve(self, channel: socket.socket, cables: control.Handler) -> None:
-        """Pass sessions and requests to the machine until it, or the lab, is gone. ``cables`` answers for the links."""
+        """Pass sessions and requests to the machine until it, or the lab, is gone. ``cables`` handles requests for the
+        links.
+        """
 
 
-def run(setup: NodeSetup, channel: socket.socket, case: Case | None) -> NoReturn:
-    """Be the node, or the case of the machine that is, until the supervisor goes away."""
+def run(setup: NodeSetup, channel: socket.socket, case: MachineHost | None) -> NoReturn:
+    """Run the node, or the case of the machine that is the node, until the supervisor goes away."""
     status = 1
     try:
         listeners = [setup.listener] if setup.host is None else [setup.listener, setup.host.listener]
@@ -90,7 +92,7 @@ def run(setup: NodeSetup, channel: socket.socket, case: Case | None) -> NoReturn
             asyncio.run(_serve(setup, channel, _Cables(setup, configure)))
         else:
             case.await_boot()
-            # The machine itself drops what is to be lost: its rules stay where they are when cables are pulled.
+            # The machine itself injects the loss: its rules stay in place when cables are pulled.
             outside = replace(setup, spec=replace(setup.spec, loss={}))
             asyncio.run(case.serve(channel, _Cables(outside, configure).answer))
         status = 0
@@ -98,13 +100,13 @@ def run(setup: NodeSetup, channel: socket.socket, case: Case | None) -> NoReturn
         with contextlib.suppress(OSError):
             control.send(channel, {"state": "failed", "message": f"{setup.node.name}: {exc}"})
     finally:
-        # Never run the exit handlers of the process this one was copied from.
+        # Never run the exit handlers of the process that this one was copied from.
         sys.stderr.flush()
         os._exit(status)
 
 
 def _close_all_but(*descriptors: int) -> None:
-    """Other nodes' listeners and channels: while a copy is open, their end is not the end."""
+    """Close other nodes' listeners and channels: while a copy is open, their end is not seen."""
     for number in [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]:
         if number > 2 and number not in descriptors:
             with contextlib.suppress(OSError):
@@ -122,7 +124,7 @@ def _enter_namespaces(setup: NodeSetup) -> None:
 
 
 def _mount_own_sys() -> None:
-    """A fresh /sys shows this node's interfaces; the control groups below it are the machine's."""
+    """Mount a fresh /sys, which shows this node's interfaces; the control groups below it are the machine's."""
     groups = "/sys/fs/cgroup"
     keep = os.open(groups, os.O_PATH | os.O_DIRECTORY) if os.geteuid() == 0 and Path(groups).is_dir() else None
     kernel.mount("sysfs", "/sys", "sysfs", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
@@ -132,7 +134,9 @@ def _mount_own_sys() -> None:
 
 
 def _mount_private_directories() -> None:
-    """tmpfs on these, with what the node needs from the machine's put back: interpreter, package, home, guests."""
+    """Mount tmpfs on these, and restore in them what the node needs from the machine: interpreter, package, home,
+    guests.
+    """
     needed = sorted({os.path.realpath(p) for p in _needed_paths() if Path(p).is_dir()})
     kept = [
         (path, os.open(path, os.O_PATH | os.O_DIRECTORY))
@@ -159,14 +163,15 @@ def _needed_paths() -> list[str]:
 
 
 def home_directory() -> str:
-    """$HOME when it is there, else the root directory, as login programs do."""
+    """Return $HOME if it exists, else the root directory, as login programs do."""
     home = os.environ.get("HOME", "/")
     return home if Path(home).is_dir() else "/"
 
 
 def environment(spec: LabSpec, user: str) -> dict[str, str]:
-    """What a session starts with. The directory of the lab's own interpreter comes first in PATH, so that ``python3``
-    is that one and not a shim that takes half a second to find it."""
+    """Return the initial environment of a session. The directory of the lab's own interpreter comes first in PATH, so
+    that ``python3`` is that one and not a shim that takes half a second to find it.
+    """
     return {
         "PATH": f"{Path(interpreter(spec)).parent}:{SYSTEM_PATH}",
         "HOME": home_directory(),
@@ -183,7 +188,7 @@ def _shell() -> str:
 
 
 async def serve_ssh(setup: NodeSetup) -> tuple[ServerSettings, Any]:
-    """Answer SSH sessions on the node's listener: what they share, and the server."""
+    """Serve SSH sessions on the node's listener; return their shared settings, and the server."""
     loop = asyncio.get_running_loop()
     children = Children(loop)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -218,16 +223,16 @@ async def _serve(setup: NodeSetup, channel: socket.socket, cables: _Cables) -> N
             return await cables.answer(message)
         return await answer_exec(message, settings)
 
-    peer = await control.peer_on(channel, answer)
+    peer = await control.open_peer(channel, answer)
     peer.announce({"state": "ready"})
     await peer.serve()
     server.close()
 
 
 class _Cables:
-    """The node's data interfaces, taken away and set up anew when the lab is wired in another way.
+    """The node's data interfaces, removed and set up again when the lab is rewired.
 
-    Blocks the event loop on purpose while a command runs: it is short, and only there can nobody else reap it.
+    Blocks the event loop on purpose while a command runs: it is short, and only then can no other code reap it.
     """
 
     def __init__(self, setup: NodeSetup, configure: Callable[..., None]) -> None:
@@ -235,7 +240,7 @@ class _Cables:
         self._counted: dict[str, dict[str, int]] | None = None
 
     async def answer(self, message: dict[str, Any]) -> dict[str, Any]:
-        """One step; the lab's first process takes each with all nodes before the next. Raises control.Refused.
+        """Do one step; the lab's first process completes each with all nodes before the next. Raises control.Refused.
 
         ``only`` some of the interfaces, when the node at their other end comes back.
         """
@@ -246,7 +251,7 @@ class _Cables:
         try:
             if op == "unplug":
                 if self._counted is None and node.role == "uut" and spec.loss:
-                    self._counted = network.read_truth()
+                    self._counted = network.read_loss_counts()
                 network.remove_links(node)
             elif op == "plug":
                 self._configure(node, spec, self._counted)
@@ -259,7 +264,7 @@ class _Cables:
 
 
 async def answer_exec(message: dict[str, Any], settings: ServerSettings) -> dict[str, Any]:
-    """Run a command for whoever holds the lab. Raises control.Refused."""
+    """Run a command for the lab's owner. Raises control.Refused."""
     if message["op"] != "exec":
         raise control.Refused(f"unknown request to a node: {message['op']!r}")
     argv = [str(word) for word in message["argv"]]
@@ -272,7 +277,7 @@ async def answer_exec(message: dict[str, Any], settings: ServerSettings) -> dict
             limit_bytes=_EXEC_LIMIT_BYTES,
         )
     except TimeoutError:
-        raise  # an OSError too, but not one of starting the command
+        raise  # an OSError, too, but not from starting the command
     except OSError as exc:
         raise control.Refused(f"{argv[0]}: {exc.strerror}") from exc
     return {

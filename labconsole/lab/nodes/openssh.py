@@ -20,7 +20,7 @@ _DIRECTORY = Path("/run/labconsole-sshd")
 
 
 class SshListener:
-    """Accepts connections and hands each to an sshd of its own."""
+    """Accepts connections and starts an sshd for each."""
 
     def __init__(self, listener: socket.socket, argv: list[str], settings: ServerSettings) -> None:
         self._listener, self._argv, self._settings = listener, argv, settings
@@ -44,7 +44,7 @@ class SshListener:
                 )
 
     def close(self) -> None:
-        """Accept no more."""
+        """Stop accepting."""
         asyncio.get_running_loop().remove_reader(self._listener.fileno())
         self._listener.close()
 

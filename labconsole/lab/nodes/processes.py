@@ -1,7 +1,7 @@
 """Children of a node's init: started, reaped and reported in one place.
 
 Process 1 of a PID namespace inherits every orphan in it and has to reap them all, which asyncio's own child watching
-and subprocess.Popen.wait() would race with. So one SIGCHLD handler calls waitpid(-1) and tells who waits.
+and subprocess.Popen.wait() would race with. So one SIGCHLD handler calls waitpid(-1) and notifies the waiting code.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Finished:
-    """What a short command left."""
+    """Output and status of a short command."""
 
     status: int
     """Exit status, or minus the signal that ended it."""
@@ -44,9 +44,9 @@ class Children:
         directory: str,
         before_exec: Callable[[], None] | None = None,
     ) -> tuple[int, asyncio.Future[int]]:
-        """Start a process in a session of its own; its number and the future of its status.
+        """Start a process in a session of its own; return its id and the future of its status.
 
-        Raises OSError when it cannot be started.
+        Raises OSError if it cannot be started.
         """
         process = subprocess.Popen(
             list(argv),
@@ -79,7 +79,7 @@ class Children:
     async def run(
         self, argv: Sequence[str], *, environment: Mapping[str, str], directory: str, timeout_s: float, limit_bytes: int
     ) -> Finished:
-        """Run a short command. Raises OSError when it cannot start, TimeoutError when it had to be killed."""
+        """Run a short command. Raises OSError if it cannot start, TimeoutError if it had to be killed."""
         readers, ends = [], []
         for _ in range(2):
             receive, send = os.pipe()

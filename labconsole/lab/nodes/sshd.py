@@ -1,6 +1,6 @@
 """The SSH server of a lab node, on asyncssh: keys only, one command or shell per channel, binary-safe streams.
 
-When the client's end goes away the command's stdin ends and nothing is killed: that is what OpenSSH's sshd does for a
+When the client's end goes away the command's stdin ends and nothing is killed: OpenSSH's sshd does the same for a
 command without a terminal, and labconsole's agent relies on it.
 """
 
@@ -31,7 +31,7 @@ _DRAIN_S = 1.0
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """What every session of a node shares."""
+    """The shared settings of all sessions of a node."""
 
     children: Children
     environment: Mapping[str, str]
@@ -47,11 +47,11 @@ class NodeServer(asyncssh.SSHServer):
         self._connection: asyncssh.SSHServerConnection | None = None
 
     def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
-        """Remember the connection: channels are made through it."""
+        """Remember the connection, which makes the channels."""
         self._connection = conn
 
     def session_requested(self) -> Any:
-        """A channel without text conversion."""
+        """Make a channel without text conversion."""
         assert self._connection is not None
         return self._connection.create_server_channel(encoding=None), NodeSession(self._settings)
 
@@ -76,22 +76,22 @@ class NodeSession(asyncssh.SSHServerSession[bytes]):
         self._task: asyncio.Task[None] | None = None
 
     def connection_made(self, chan: Any) -> None:
-        """The channel is open; what is to run is asked for later."""
+        """The channel is open; the request for a command follows."""
         self._channel = chan
 
     def pty_requested(
         self, term_type: str, term_size: tuple[int, int, int, int], term_modes: Mapping[int, int]
     ) -> bool:
-        """A terminal for the command."""
+        """Accept a terminal for the command."""
         self._terminal = (term_type, term_size)
         return True
 
     def shell_requested(self) -> bool:
-        """No command: a shell."""
+        """Accept a session without a command: a shell."""
         return True
 
     def exec_requested(self, command: str) -> bool:
-        """One command, run by sh as sshd would run it."""
+        """Accept one command, run by sh as sshd would run it."""
         self._command = command
         return True
 
@@ -101,11 +101,11 @@ class NodeSession(asyncssh.SSHServerSession[bytes]):
             _set_size(self._master, (width, height, pixwidth, pixheight))
 
     def session_started(self) -> None:
-        """Start what was asked for."""
+        """Start the requested command."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def data_received(self, data: bytes, datatype: int | None) -> None:
-        """Input for the command."""
+        """Pass input to the command."""
         if self._input is not None and self._started:
             self._input.write(data)
         else:
@@ -128,22 +128,22 @@ class NodeSession(asyncssh.SSHServerSession[bytes]):
                 return
 
     def break_received(self, msec: int) -> bool:
-        """A break is an interrupt."""
+        """Treat a break as an interrupt."""
         self.signal_received("INT")
         return True
 
     def pause_writing(self) -> None:
-        """The client is slow: read no more of the command's output."""
+        """The client is slow: stop reading the command's output."""
         for output in self._outputs:
             output.pause_reading()
 
     def resume_writing(self) -> None:
-        """The client has caught up."""
+        """The client has caught up: read on."""
         for output in self._outputs:
             output.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client is gone: end of input. The command may finish what it does."""
+        """The client is gone: end the command's input. The command may finish its work."""
         self._channel = None
         self._early_eof = True
         if self._input is not None and self._started:
@@ -171,7 +171,7 @@ class NodeSession(asyncssh.SSHServerSession[bytes]):
         if self._early_eof:
             self._input.end()
         status = await ended
-        # A background process may hold the streams open for ever; sshd closes the channel then as well.
+        # A background process may keep the streams open for ever; sshd closes the channel then as well.
         try:
             async with asyncio.timeout(_DRAIN_S if self._terminal else None):
                 await self._outputs_done.wait()
@@ -277,7 +277,7 @@ class NodeSession(asyncssh.SSHServerSession[bytes]):
 
 
 class _Input(asyncio.Protocol):
-    """The command's stdin. A command that does not read stops the client, not this server's memory."""
+    """The command's stdin. A command that does not read stops the client, instead of filling this server's memory."""
 
     def __init__(self, pause: Callable[[], None], resume: Callable[[], None], terminal: bool) -> None:
         self._pause, self._resume, self._terminal = pause, resume, terminal
@@ -287,7 +287,7 @@ class _Input(asyncio.Protocol):
     async def open(
         cls, descriptor: int, pause: Callable[[], None], resume: Callable[[], None], *, terminal: bool = False
     ) -> _Input:
-        """Own a descriptor's writing end."""
+        """Own the writing end of a descriptor."""
         file = os.fdopen(descriptor, "wb", buffering=0)
         loop = asyncio.get_running_loop()
         transport, protocol = await loop.connect_write_pipe(lambda: cls(pause, resume, terminal), file)
@@ -295,12 +295,12 @@ class _Input(asyncio.Protocol):
         return protocol
 
     def write(self, data: bytes) -> None:
-        """Give the command some input; what it no longer wants is dropped, as a broken pipe does."""
+        """Write input for the command; if the command no longer reads, it is dropped, as by a broken pipe."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
     def end(self) -> None:
-        """No more input, once what has been given is written."""
+        """End the input once everything passed so far is written."""
         if self._transport is None or self._transport.is_closing():
             return
         if self._terminal:
@@ -309,17 +309,17 @@ class _Input(asyncio.Protocol):
             self._transport.write_eof()
 
     def pause_writing(self) -> None:
-        """The pipe is full."""
+        """The pipe is full: pause the client."""
         self._pause()
 
     def resume_writing(self) -> None:
-        """The pipe has room again."""
+        """The pipe has room again: let the client send."""
         # Not at once: asyncio's pipe transport calls this in the middle of its own writing. Input and end of input that
         # arrive within the call make it close the pipe with the input still in its buffer (CPython 3.11 to 3.13).
         asyncio.get_running_loop().call_soon(self._resume)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The command closed its stdin: let the client send, into nothing."""
+        """The command closed its stdin: let the client send, and discard its input."""
         self._resume()
 
 
@@ -330,11 +330,11 @@ class _Output(asyncio.Protocol):
         self._write, self._ended = write, ended
 
     def data_received(self, data: bytes) -> None:
-        """Pass on."""
+        """Pass the output on."""
         self._write(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """All of it has been read. (A terminal ends with EIO, which is its end of file.)"""
+        """All output has been read. (A terminal ends with EIO, which is its end of file.)"""
         self._ended()
 
 

@@ -1,1 +1,1 @@
-"""Every derived number stated a second time, for those who verify."""
+"""A second, independent statement of every derived number, for verification."""

@@ -1,4 +1,4 @@
-"""How far the clocks of a stream's ends may be apart, stated a second time: by the record's environment. Pure."""
+"""A second statement of the bound between a stream's clocks, from the record's environment. Pure."""
 
 from __future__ import annotations
 
@@ -6,26 +6,28 @@ from collections.abc import Iterator
 from typing import Any
 
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
-from labconsole.measure.recompute.extensions import of_version, readable
+from labconsole.measure.recompute.extensions import has_version, readable
 from labconsole.model.record.capture_stamps import EXTENSION as STAMPS
 from labconsole.model.record.capture_stamps import VERSION as STAMPS_VERSION
 from labconsole.model.record.clocks import EXTENSION, STATED, VERSION, ClockAgreement
 from labconsole.model.record.run import RunRecord, StreamRecord
 
 
-def known(told: Any) -> bool:
+def known(extension: Any) -> bool:
     """Whether this version can judge it."""
-    return of_version(told, VERSION)
+    return has_version(extension, VERSION)
 
 
-def known_stamps(told: Any) -> bool:
+def known_stamps(extension: Any) -> bool:
     """Whether this version can judge them."""
-    return of_version(told, STAMPS_VERSION)
+    return has_version(extension, STAMPS_VERSION)
 
 
 def least_bound_ns(stream: StreamRecord, record: RunRecord) -> int | None:
-    """Offsets' distance plus both errors, or what is stated of both where that is less and not shown to be false; 0
-    under one kernel. None: the environment does not say.
+    """The least bound between the clocks of a stream's ends, or None if the environment does not show it.
+
+    It is the offsets' distance plus both errors, or the stated sum if that is less and not disproved; 0 under one
+    kernel.
     """
     found = _ends(stream, record)
     if len(found) != 2:
@@ -41,22 +43,20 @@ def least_bound_ns(stream: StreamRecord, record: RunRecord) -> int | None:
 
 
 def stamps_bound_ns(stream: StreamRecord) -> int | None:
-    """How far the clock that stamped the capture may be from the sink's: 0 where that is the sink's own. None: nobody
-    knows.
-    """
-    told = stream.extensions.get(STAMPS)
-    if told is None or not known_stamps(told):
+    """The bound between the clock that stamped the capture and the sink's, 0 for the sink's own, or None if unknown."""
+    stamps = stream.extensions.get(STAMPS)
+    if stamps is None or not known_stamps(stamps):
         return 0
-    bound = told.get("clock_bound_ns")
+    bound = stamps.get("clock_bound_ns")
     return bound if type(bound) is int else None
 
 
 def contradicting_clocks(where: str, stream: StreamRecord, record: RunRecord) -> Iterator[Discrepancy]:
-    """What of the extension cannot be, by the environment."""
-    told = stream.extensions.get(EXTENSION)
-    if told is None or not known(told):
+    """Contradictions between the extension and the environment."""
+    extension = stream.extensions.get(EXTENSION)
+    if extension is None or not known(extension):
         return
-    clocks, problems = readable(where, told, ClockAgreement, ClockAgreement)
+    clocks, problems = readable(where, extension, ClockAgreement, ClockAgreement)
     yield from problems
     found = _ends(stream, record)
     if clocks is None or len(found) != 2:
@@ -78,7 +78,7 @@ def _ends(stream: StreamRecord, record: RunRecord) -> list[dict[str, Any]]:
 
 
 def _apart_ns(ends: list[dict[str, Any]]) -> tuple[int, int] | None:
-    """How far the two clocks are apart by their comparison with the console's, at least and at most."""
+    """The least and greatest difference of the two clocks, by their comparison with the console's, or None."""
     keys = ("clock_offset_ns", "clock_error_ns")
     offsets, errors = ([value for node in ends if type(value := node.get(key)) is int] for key in keys)
     if len(offsets) < len(ends) or len(errors) < len(ends):
@@ -88,8 +88,9 @@ def _apart_ns(ends: list[dict[str, Any]]) -> tuple[int, int] | None:
 
 
 def _stated_ns(ends: list[dict[str, Any]]) -> int | None:
-    """The sum of what is stated of both; None: of one of them nothing is, both are 0, references differ, or one is the
-    reference, by its own word only.
+    """The sum of the errors stated for both, or None.
+
+    None if one of them has no statement, both are 0, references differ, or one claims to be the reference itself.
     """
     said = [_part(node, STATED) for node in ends]
     errors = [error for each in said if type(error := each.get("error_ns")) is int]

@@ -1,8 +1,7 @@
-"""Whether the raw counts of a record can all be true: sequence, ledger, counters, capture, arrivals and delays. Pure.
+"""Checks whether a record's raw counts can all be true: sequence, ledger, counters, capture, arrivals, delays. Pure.
 
-Each is a witness of the same packets, so that one which was changed contradicts another. Only what cannot be is told;
-what is merely unusual is the verdict's business. Where the verdict itself says that two witnesses disagree, nothing is
-told again.
+All of them observe the same packets, so that a changed one contradicts another. Only impossible values are reported;
+merely unusual ones are judged by the verdict. Disagreements of witnesses that the verdict already has are not repeated.
 """
 
 from __future__ import annotations
@@ -24,19 +23,19 @@ COUNTED_AT = {
     "uut_out": "uut_out_tx_packets",
     "sink_nic": "sink_rx_packets",
 }
-"""By hop of a ledger, the counter that it repeats."""
+"""The counter that a hop of a ledger repeats."""
 
 ONE_WAY_FACTOR = 10
-"""One-way delay is told where its median is so many times what the two time stamps may be off."""
+"""One-way delay is reported only if its median is this many times the possible error of the two time stamps."""
 
 STAMP_NS = 1000
-"""The sender's stamp is cut to whole microseconds; format 1 did not count that."""
+"""The sender's stamp is truncated to whole microseconds; format 1 did not count that."""
 
 SAME_TIME_S = 2e-9
-"""Two times in seconds that came from whole nanoseconds may differ by so much and be the same."""
+"""Two times in seconds from whole nanoseconds may differ by this and be equal."""
 
 QUEUED_S = 0.01
-"""What comes so much later than the sending time after the first packet was queued, and a search counts it as lost."""
+"""A packet this much later than the sending time after the first one was queued; a search counts it as lost."""
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -51,10 +50,10 @@ def flows(record: RunRecord) -> Iterator[tuple[str, StreamRecord]]:
 
 
 def contradicting_counts(record: RunRecord) -> Iterator[Discrepancy]:
-    """Every raw count of the streams that cannot be true beside another one."""
+    """Every raw count of the streams that contradicts another one."""
     for where, stream in flows(record):
         yield from _negative(where, stream)
-        yield from _told_foreign(where, stream, record)
+        yield from _check_foreign(where, stream, record)
         yield from _ledger(where, stream, record.format)
         if stream.capture is not None:
             yield from _capture(f"{where}.capture", stream.capture)
@@ -69,14 +68,20 @@ def contradicting_counts(record: RunRecord) -> Iterator[Discrepancy]:
 
 
 def _negative(where: str, stream: StreamRecord) -> Iterator[Discrepancy]:
-    """Counts and times below zero; a loss may be: what joined on the way was not sent here."""
+    """Counts and times below zero. A loss may be negative: packets that joined on the way were not sent here."""
     values: dict[str, Any] = {
         name: getattr(stream, name)
         for name in (
-            "delay_ns", "burst_packets", "intended_packets", "offered_packets", "offered_duration_s",
-            "measured_packets", "generator_packets", "source_lost_packets",
+            "delay_ns",
+            "burst_packets",
+            "intended_packets",
+            "offered_packets",
+            "offered_duration_s",
+            "measured_packets",
+            "generator_packets",
+            "source_lost_packets",
         )
-    }  # fmt: skip
+    }
     values |= {f"counters.{name}": packets for name, packets in stream.counters.items()}
     if stream.sequence is not None:
         values |= {f"sequence.lost_runs.{length}": times for length, times in stream.sequence.lost_runs.items()}
@@ -101,7 +106,7 @@ def _capture(where: str, capture: CaptureCounts) -> Iterator[Discrepancy]:
 
 
 def _ledger(where: str, stream: StreamRecord, version: int) -> Iterator[Discrepancy]:
-    """Hops beside what they repeat: the generator's count, the counters, the capture."""
+    """Hops that differ from the counts they repeat: the generator's, the counters', the capture's."""
     said = stream.generator_packets if version > 1 else stream.offered_packets
     names = [hop.hop for hop in stream.ledger]
     for name in sorted({name for name in names if names.count(name) > 1}):
@@ -126,8 +131,8 @@ def _repeated(hop: LedgerHop, stream: StreamRecord, said: int | None) -> tuple[b
     return counter in stream.counters, stream.counters.get(counter)
 
 
-def _told_foreign(where: str, stream: StreamRecord, record: RunRecord) -> Iterator[Discrepancy]:
-    """What a port counted beyond what the stream can have brought there is in the influences."""
+def _check_foreign(where: str, stream: StreamRecord, record: RunRecord) -> Iterator[Discrepancy]:
+    """Packets at a port beyond what the stream can have brought there must be among the influences."""
     if record.format == 1:
         return
     captured = stream.capture.captured_packets if stream.capture is not None and stream.capture.complete else None
@@ -146,12 +151,12 @@ def _told_foreign(where: str, stream: StreamRecord, record: RunRecord) -> Iterat
             if hop.hop != name or hop.packets is None or packets is None or hop.packets <= packets:
                 continue
             beyond = hop.packets - packets
-            if _foreign_at(record, hop, way) < beyond:
+            if _foreign_packets(record, hop, way) < beyond:
                 says = f"{hop.node}/{hop.interface} counted {beyond} more than the stream brought, untold by influences"
                 yield against(f"{where}.ledger", says)
 
 
-def _foreign_at(record: RunRecord, hop: LedgerHop, way: str) -> float:
+def _foreign_packets(record: RunRecord, hop: LedgerHop, way: str) -> float:
     found = [
         each.get("packets")
         for each in record.influences
@@ -162,7 +167,7 @@ def _foreign_at(record: RunRecord, hop: LedgerHop, way: str) -> float:
 
 
 def _sequence(where: str, stream: StreamRecord) -> Iterator[Discrepancy]:
-    """Numbers that are missing between the first and the last that arrived were sent and did not arrive."""
+    """Numbers missing between the first and the last that arrived were sent and did not arrive."""
     found = stream.sequence
     if found is None:
         return
@@ -225,7 +230,7 @@ def _quantiles(where: str, found: Quantiles, least: int) -> Iterator[Discrepancy
 
 
 def _clock_bound(where: str, delay: Delay, stream: StreamRecord, record: RunRecord) -> Iterator[Discrepancy]:
-    """One-way delay needs clocks that agree; how far they do is in the record's environment."""
+    """One-way delay requires clocks that agree; the record's environment shows how well they do."""
     bound, one_way = delay.clock_bound_ns, delay.one_way_ns
     if bound is not None and bound < 0:
         yield against(f"{where}.clock_bound_ns", "is below 0", bound)
@@ -273,7 +278,7 @@ def _arrivals(where: str, stream: StreamRecord, record: RunRecord) -> Iterator[D
 
 
 def _late(where: str, found: Arrivals, packets: int, limit_s: float) -> Iterator[Discrepancy]:
-    """Somebody came after this time exactly if the last one did. Samples tell only of those that surely did."""
+    """Packets arrived after this time exactly if the last one did. Samples count only those that certainly did."""
     beyond_s = found.window_s - limit_s
     none_but_last = packets == 0 and beyond_s > SAME_TIME_S and found.window_from == "capture"
     if none_but_last or (packets > 0 and beyond_s < -SAME_TIME_S):

@@ -1,9 +1,9 @@
 """Every derived number of a run record, computed again from the raw counts in the same record. Pure.
 
-Raw are: what was requested, the generator's count and time, the capture's count and its completeness, the counters, the
-packets at each hop and the window of arrivals. Everything else follows from them, so a record that says otherwise was
+Raw are: the request, the generator's count and time, the capture's count and its completeness, the counters, the
+packets at each hop and the window of arrivals. Everything else follows from them, so a record with other values was
 damaged or changed. The formulas are stated here a second time on purpose: a check that calls the code it checks finds
-nothing. What format 2 added is in sides.py; whether raw counts contradict each other, in counts.py.
+nothing. The numbers that format 2 added are in loss_attribution.py; contradictions between raw counts, in counts.py.
 """
 
 from __future__ import annotations
@@ -21,13 +21,18 @@ from labconsole.measure.recompute.discrepancy import (
     share,
     summed,
 )
-from labconsole.measure.recompute.sides import forwarding, offered_packets, sides, total_sides
+from labconsole.measure.recompute.loss_attribution import (
+    forwarding,
+    offered_packets,
+    recompute_losses,
+    recompute_totals,
+)
 from labconsole.model.record.run import Background, RunRecord, StreamRecord
 
 __all__ = ["RELATIVE_ERROR", "Discrepancy", "recompute"]
 
 BACKGROUND_FRAME_BYTES = 64
-"""Frames of a second guest's own stream."""
+"""The frame size of a second guest's own stream."""
 
 DERIVED = (
     "offered_pps",
@@ -38,11 +43,11 @@ DERIVED = (
     "loss_packets",
     "loss_ratio",
 )
-"""What a stream and the totals both have."""
+"""Numbers that both a stream and the totals have."""
 
 
 def recompute(record: RunRecord) -> list[Discrepancy]:
-    """Every derived number that differs from what the raw counts of the record give; empty when all follow."""
+    """Every derived number that differs from the result of the record's raw counts; empty if all follow."""
     return [
         Discrepancy(where=where, stored=stored, recomputed=again)
         for where, stored, again in _pairs(record)
@@ -61,14 +66,14 @@ def _pairs(record: RunRecord) -> Iterator[tuple[str, Number, Number]]:
     if record.background is not None:
         for name, stored, again in _background(record, record.background):
             yield f"background.{name}", stored, again
-    beside = record.background.streams if record.background is not None else ()
-    lost = [record.total.loss_packets, *(stream.loss_packets for stream in beside)]
+    second_streams = record.background.streams if record.background is not None else ()
+    lost = [record.total.loss_packets, *(stream.loss_packets for stream in second_streams)]
     if min((packets for packets in lost if packets is not None), default=0) < 0:
         yield "verdict.status", record.verdict.status, "invalid"
 
 
 def _background(record: RunRecord, load: Background) -> Iterator[tuple[str, Number, Number]]:
-    """The second guest's own streams, and that its rate is the share of the reference that was asked for."""
+    """The second guest's own streams, and that its rate is the requested share of the reference."""
     offered_pps = load.requested.get("offered_pps")
     if load.reference is not None:
         of, maximum_pps = load.reference.get("share_ratio"), load.reference.get("measured_pps")
@@ -106,7 +111,10 @@ def _measured(stream: StreamRecord) -> tuple[int | None, str | None]:
 def _stream(
     record: RunRecord, stream: StreamRecord, frame_size_bytes: int | None, target_bps: int | str | None
 ) -> Iterator[tuple[str, Number, Number]]:
-    """``frame_size_bytes`` None: a mix of sizes; an extension says what then follows from it."""
+    """The derived numbers of a stream.
+
+    ``frame_size_bytes`` is None for a mix of sizes; an extension then determines what follows from it.
+    """
     bits = None if frame_size_bytes is None else _wire_bits(record, frame_size_bytes)
     if bits is not None:
         delay_ns = _delay_ns(bits, target_bps) if isinstance(target_bps, int) else 0
@@ -115,7 +123,7 @@ def _stream(
     yield "measured_from", stream.measured_from, witness
     if record.format > 1:
         yield "offered_packets", stream.offered_packets, offered_packets(stream)
-        yield from sides(stream, measured)
+        yield from recompute_losses(stream, measured)
         yield from forwarding(stream, bits)
     offered, duration_s = stream.offered_packets, stream.offered_duration_s
     lost = minus(offered, measured)
@@ -154,11 +162,16 @@ def _ledger(stream: StreamRecord, measured: int | None) -> Iterator[tuple[str, N
 def _total(record: RunRecord) -> Iterator[tuple[str, Number, Number]]:
     total, streams = record.total, record.streams
     for name in (
-        "offered_packets", "offered_pps", "offered_bps", "measured_packets", "measured_pps", "measured_bps",
-    ):  # fmt: skip
+        "offered_packets",
+        "offered_pps",
+        "offered_bps",
+        "measured_packets",
+        "measured_pps",
+        "measured_bps",
+    ):
         yield name, getattr(total, name), summed(streams, name)
     lost = minus(total.offered_packets, total.measured_packets)
     yield "loss_packets", total.loss_packets, lost
     yield "loss_ratio", total.loss_ratio, share(lost, total.offered_packets)
     if record.format > 1:
-        yield from total_sides(record)
+        yield from recompute_totals(record)

@@ -1,4 +1,4 @@
-"""The figures that came with a verdict's reasons, held against the record and the tolerances. Pure."""
+"""Compares the figures of a verdict's reasons with the record and the tolerances. Pure."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from typing import Any
 
 from labconsole.measure.packet_times import third_count
 from labconsole.measure.recompute.discrepancy import RELATIVE_ERROR
-from labconsole.measure.recompute.sides import rate_left_open
+from labconsole.measure.recompute.loss_attribution import find_rate_uncertainty
 from labconsole.model.record.run import LedgerHop, Reason, RunRecord, StreamRecord
 
 CALIBRATED = 1.01
-"""Of a calibrated bound: a rate up to there is not beyond it."""
+"""A rate up to this many times a calibrated bound is not beyond it."""
 
 
 def limit_of(record: RunRecord, name: str) -> float | None:
-    """A tolerance that was in force; None: it is not recorded."""
+    """A tolerance that was in force, or None if it is not recorded."""
     return None if record.in_force is None else record.in_force.tolerances.get(name)
 
 
 def number(value: Any) -> float:
-    """A figure of what nodes send; what is not one decides nothing."""
+    """A number from a node's data; 0 for anything else, which then decides nothing."""
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
 
 
 def hop_of(stream: StreamRecord, name: str) -> LedgerHop | None:
-    """A point of a stream's way."""
+    """A point of a stream's path."""
     return next((hop for hop in stream.ledger if hop.hop == name), None)
 
 
 def lost_at_sink(stream: StreamRecord) -> int:
-    """Between the two NICs, so that what others send by the same cable is on both sides of the difference."""
+    """The loss between the two NICs, so that foreign packets on the same cable are on both sides of the difference."""
     hop = hop_of(stream, "sink_nic")
     return hop.lost_packets or 0 if hop is not None and stream.sink_lost_packets is not None else 0
 
 
 def wrong_figures(record: RunRecord, reason: Reason, by_name: Mapping[str, StreamRecord]) -> Iterator[str]:
-    """What of a reason's figures is not what the record holds, or is within its tolerance."""
+    """Sentences on figures of a reason that differ from the record, or that are within their tolerance."""
     evidence = reason.evidence or {}
     places = evidence.get("places")
     for place in places if isinstance(places, list) else [evidence]:
@@ -48,20 +48,20 @@ def wrong_figures(record: RunRecord, reason: Reason, by_name: Mapping[str, Strea
         if "stream" in place and stream is None:
             yield f"there is no stream {str(place['stream'])[:80]!r}"
         if stream is not None:
-            for name, held in _held(reason.code, stream).items():
-                if name in place and not _same(place[name], held):
-                    yield f"says {name} {str(place[name])[:80]}, and the record holds {held}"
+            for name, recorded in _repeated_figures(reason.code, stream).items():
+                if name in place and not _same(place[name], recorded):
+                    yield f"says {name} {str(place[name])[:80]}, and the record holds {recorded}"
         yield from _within(record, reason.code, place)
 
 
-def _same(said: Any, held: Any) -> bool:
-    if isinstance(said, float) and isinstance(held, float):
-        return math.isclose(said, held, rel_tol=RELATIVE_ERROR)
-    return bool(said == held)
+def _same(said: Any, recorded: Any) -> bool:
+    if isinstance(said, float) and isinstance(recorded, float):
+        return math.isclose(said, recorded, rel_tol=RELATIVE_ERROR)
+    return bool(said == recorded)
 
 
-def _held(code: str, stream: StreamRecord) -> dict[str, Any]:
-    """What figures of a reason repeat, by their name there."""
+def _repeated_figures(code: str, stream: StreamRecord) -> dict[str, Any]:
+    """The record's values for figures of a reason, by figure."""
     capture, arrivals = stream.capture, stream.arrivals
     found: dict[str, Any] = {
         name: getattr(stream, name)
@@ -86,9 +86,9 @@ def _held(code: str, stream: StreamRecord) -> dict[str, Any]:
     elif code == "buffered" and arrivals is not None:
         found |= {"late_packets": arrivals.late_packets, "packets": arrivals.packets}
     elif code == "rate_uncertain" and arrivals is not None:
-        found |= {"resolution_s": arrivals.resolution_s, "rate_error_ratio": rate_left_open(stream)}
+        found |= {"resolution_s": arrivals.resolution_s, "rate_error_ratio": find_rate_uncertainty(stream)}
     elif code == "instrument_limited" and stream.intended_pps is not None:
-        found["rate_pps"] = stream.intended_pps  # at target max it is the calibration's, which no record holds
+        found["rate_pps"] = stream.intended_pps  # at target max it is the calibration's, which records do not contain
     return found
 
 
@@ -98,7 +98,7 @@ MEASURED_BY = {
     "other_cpu": ("cpu_ratio", "other_cpu_ratio", 1.0),
     "cpu_stolen": ("steal_ratio", "steal_ratio", 1.0),
 }
-"""By code: the figure that has to be beyond which tolerance, and what a unit of it is in the tolerance's."""
+"""By code: the figure, the tolerance that it must exceed, and the figure's unit in the tolerance's."""
 
 
 def _within(record: RunRecord, code: str, evidence: Mapping[str, Any]) -> Iterator[str]:

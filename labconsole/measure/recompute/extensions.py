@@ -1,4 +1,4 @@
-"""Extensions of records, read as verify reads them: what cannot be read is told. Pure."""
+"""Reads extensions of records for verify, and reports those that cannot be read. Pure."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 
-Told = TypeVar("Told", bound=StrictModel)
+Content = TypeVar("Content", bound=StrictModel)
 Refused = TypeVar("Refused", bound=StrictModel)
 
 
-def of_version(told: Any, version: int) -> bool:
+def has_version(extension: Any, version: int) -> bool:
     """Whether this version can judge it."""
-    return isinstance(told, dict) and told.get("version") == version
+    return isinstance(extension, dict) and extension.get("version") == version
 
 
 def readable(
-    where: str, told: Mapping[str, Any], kind: type[Told], refused: type[Refused]
-) -> tuple[Told | None, list[Discrepancy]]:
-    """What it tells, None where that is why nothing is told; and why it cannot be read."""
+    where: str, extension: Mapping[str, Any], kind: type[Content], refused: type[Refused]
+) -> tuple[Content | None, list[Discrepancy]]:
+    """The extension's content, or None if it only states a refusal; and the problems with reading it."""
     try:
-        if "refused" not in told:
-            return kind.model_validate(told), []
-        refused.model_validate(told)
+        if "refused" not in extension:
+            return kind.model_validate(extension), []
+        refused.model_validate(extension)
     except ValidationError as exc:
         first = exc.errors()[0]
         place = ".".join(str(part) for part in first["loc"])

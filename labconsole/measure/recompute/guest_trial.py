@@ -1,6 +1,6 @@
-"""What cannot be in a record of a trial of guests, whatever they did: its times, its place, its processors and memory.
+"""Impossible values in a record of a guest trial of any kind: its times, place, processors and memory. Pure.
 
-Pure. What several records say of each other is in cross_record_checks.py.
+Contradictions between records are in cross_record_checks.py.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from labconsole.measure.paired_blocks import uut_facts
 from labconsole.measure.recompute.discrepancy import Discrepancy, Number, against
 from labconsole.measure.recompute.evidence import number
-from labconsole.measure.recompute.setting import (
+from labconsole.measure.recompute.plausibility import (
     SENDING_SLACK_RATIO,
     WALL_CLOCK_S,
     place_problems,
@@ -20,8 +21,7 @@ from labconsole.measure.recompute.setting import (
     time_problems,
     trial_s,
 )
-from labconsole.measure.trials_of_guests import uut_facts
-from labconsole.model.record.crew_trial import CrewTrialRef, ProgramSeen
+from labconsole.model.record.crew_trial import CrewTrialRef, ProgramRecord
 from labconsole.model.record.environment import Environment
 from labconsole.model.record.run import Figures, InForce, SetUp, Verdict
 
@@ -32,16 +32,16 @@ RATIO_ERROR = 1.001
 """Shares of time are rounded, and read at two moments."""
 
 LINK_ERROR, LINK_BURST_S = 1.005, 0.1
-"""A link may be measured this much fast, and bring for so much longer what waited in a queue."""
+"""A link may seem this much too fast, and may carry queued packets for this much longer."""
 
 CONTROL_PACKETS, CONTROL_RATIO = 100, 0.01
-"""Packets on a guest's port beside its stream: address resolution, neighbours, whatever a guest says by itself."""
+"""Packets on a guest's port in addition to its stream: address resolution, neighbours, a guest's own packets."""
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class GuestTrial(Protocol):
-    """What records of trials of guests have in common."""
+    """The common fields of guest trials' records."""
 
     @property
     def started_at(self) -> str: ...
@@ -80,13 +80,13 @@ class GuestTrial(Protocol):
 
 
 def boot_of(record: GuestTrial) -> str | None:
-    """The boot of the unit under test; None: not known."""
+    """The boot of the unit under test, or None if unknown."""
     found = uut_facts(record).get("boot_id")
     return found if isinstance(found, str) else None
 
 
 def common_problems(record: GuestTrial, *, is_start: bool = False) -> Iterator[Discrepancy]:
-    """What cannot be of a record, whatever its guests did. ``is_start``: its set-up is within it, else before it."""
+    """Impossible values of a guest trial of any kind. ``is_start``: its set-up is within it, else before it."""
     yield from time_problems(record.started_at, record.finished_at, record.verdict)
     yield from place_problems(record.plan, least_block=1)
     if record.set_up is not None:
@@ -100,7 +100,7 @@ def common_problems(record: GuestTrial, *, is_start: bool = False) -> Iterator[D
 
 
 def _processors(record: GuestTrial) -> Iterator[Discrepancy]:
-    """What processors did of what they can, in a window that lies within the trial."""
+    """Processor activity beyond what is possible, in a window within the trial."""
     most_s = longest_s(record)
     for place, each in enumerate(record.influences):
         where = f"influences[{place}]"
@@ -123,20 +123,20 @@ def _processors(record: GuestTrial) -> Iterator[Discrepancy]:
 
 
 def _cpus(record: GuestTrial, node: Any) -> float | None:
-    told: Any = record.environment
+    found: Any = record.environment
     for key in ("nodes", str(node), "facts", "cpus"):
-        told = told.get(key) if isinstance(told, Mapping) else None
-    return number(told) or None
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return number(found) or None
 
 
 def memory_bytes(record: GuestTrial) -> int | None:
-    """Of the unit under test's kernel; None: it did not say."""
+    """The memory of the unit under test, or None if its kernel did not report it."""
     found = uut_facts(record).get("memory_bytes")
     return found if type(found) is int else None
 
 
 def memory_problems(record: GuestTrial, of: Iterable[tuple[str, int | None]]) -> Iterator[Discrepancy]:
-    """(place, bytes) of memory that the unit under test's kernel has to have."""
+    """Amounts of memory, as (place, bytes), that exceed the unit under test's."""
     has_bytes = memory_bytes(record)
     for where, found in of:
         if has_bytes is not None and found is not None and found > has_bytes:
@@ -144,7 +144,7 @@ def memory_problems(record: GuestTrial, of: Iterable[tuple[str, int | None]]) ->
 
 
 def longest_s(record: GuestTrial) -> float | None:
-    """What anything in a trial can have lasted at most, by any clock; None: its own times do not say."""
+    """The longest possible duration of anything in a trial, by any clock, or None if its own times do not show it."""
     took_s = trial_s(record.started_at, record.finished_at)
     if took_s is None or took_s < 0 or stepped(record.verdict):
         return None
@@ -152,7 +152,7 @@ def longest_s(record: GuestTrial) -> float | None:
 
 
 def duration_problems(record: GuestTrial, of: Iterable[tuple[str, float | None]]) -> Iterator[Discrepancy]:
-    """(place, seconds) of what lies within the trial, and cannot be longer."""
+    """Durations, as (place, seconds), that are within the trial but exceed it."""
     most_s = longest_s(record)
     for where, found_s in of:
         if found_s is not None and most_s is not None and found_s > most_s:
@@ -160,7 +160,7 @@ def duration_problems(record: GuestTrial, of: Iterable[tuple[str, float | None]]
 
 
 def sign_problems(of: Iterable[tuple[str, float | None]]) -> Iterator[Discrepancy]:
-    """(place, number) of what cannot be below zero."""
+    """Numbers, as (place, number), that are below zero but must not be."""
     for where, found in of:
         if found is not None and found < 0:
             yield against(where, "is below zero", found)
@@ -169,7 +169,7 @@ def sign_problems(of: Iterable[tuple[str, float | None]]) -> Iterator[Discrepanc
 def duplicate_problems(
     where: str, of: Sequence[Any], keys: Mapping[str, Callable[[Any], Any]]
 ) -> Iterator[Discrepancy]:
-    """What two of them cannot have alike: of each of ``keys`` what it calls one by."""
+    """Values that two elements share but must not. ``keys``: by name, the function that returns the value."""
     for name, key in keys.items():
         first: dict[Any, int] = {}
         for place, each in enumerate(of):
@@ -180,20 +180,20 @@ def duplicate_problems(
 
 
 def numbering_problems(where: str, name: str, of: Sequence[Any]) -> Iterator[Discrepancy]:
-    """Of each guest these are counted from 1, as many as there are."""
+    """Elements of a guest that are not numbered from 1 to their count."""
     by_guest: dict[str, list[int]] = {}
     for each in of:
         by_guest.setdefault(each.guest, []).append(getattr(each, name))
     for guest, found in by_guest.items():
         if sorted(found) != list(range(1, len(found) + 1)):
-            told = ", ".join(map(str, sorted(found)[:10]))
-            yield against(where, f"of {guest[:80]} have {name} {told}, which does not count from 1")
+            numbers = ", ".join(map(str, sorted(found)[:10]))
+            yield against(where, f"of {guest[:80]} have {name} {numbers}, which does not count from 1")
 
 
 def address_problems(
     record: GuestTrial, where: str, of: Sequence[Any], names: Sequence[str] = ("mac", "address")
 ) -> Iterator[Discrepancy]:
-    """A guest has one of each of these, and no two guests the same, but those that share the unit under test's port."""
+    """Guests with several addresses of a kind, or with another guest's, except on the unit under test's own port."""
     is_shared = record.attestation.get("driver") == OWN_PORT
     for name in names:
         addresses: dict[str, str] = {}
@@ -208,31 +208,31 @@ def address_problems(
                 yield against(f"{where}[{place}].{name}", f"is that of {guests[address.lower()]}, too", address[:80])
 
 
-def link_problems(where: str, packets: int | None, frame_bytes: int, took_s: float | None, link_bps: int) -> Iterator[
-    Discrepancy
-]:  # fmt: skip
-    """More frames, their check sequence counted, than a link of this speed carries in this time."""
+def link_problems(
+    where: str, packets: int | None, frame_bytes: int, took_s: float | None, link_bps: int
+) -> Iterator[Discrepancy]:
+    """More frames, with their check sequence, than a link of this speed carries in this time."""
     if packets is None or not took_s or took_s <= 0 or link_bps <= 0:
         return
     wire_bits = packets * 8 * (frame_bytes + 20)  # preamble and gap
     if wire_bits > LINK_ERROR * link_bps * (took_s + LINK_BURST_S):
-        came = f"{packets} frames of {frame_bytes} bytes in {took_s:.3f} s"
-        says = f"{came} are {wire_bits / took_s:.0f} bit/s on a link of {link_bps}"
+        frames = f"{packets} frames of {frame_bytes} bytes in {took_s:.3f} s"
+        says = f"{frames} are {wire_bits / took_s:.0f} bit/s on a link of {link_bps}"
         yield against(where, says, packets)
 
 
 def excess_problems(
     where: str, packets: int | None, given: int | None, says: str, ports: int = 1
 ) -> Iterator[Discrepancy]:
-    """More packets at a place than were given to it, beyond what guests say by themselves."""
+    """More packets at a place than were sent to it, beyond the guests' own packets."""
     if packets is None or given is None:
         return
     if packets > (1 + CONTROL_RATIO) * given + CONTROL_PACKETS * ports:
         yield against(where, f"{packets} packets {says}, of {given}", packets)
 
 
-def program_problems(where: str, program: ProgramSeen | None, guests: int) -> Iterator[Discrepancy]:
-    """Digests that are none, or more of them than guests that could have had the file."""
+def program_problems(where: str, program: ProgramRecord | None, guests: int) -> Iterator[Discrepancy]:
+    """Invalid digests, or more of them than guests that could have had the file."""
     if program is None:
         return
     if any(SHA256.fullmatch(each) is None for each in program.sha256) or len(set(program.sha256)) < len(program.sha256):
@@ -245,7 +245,7 @@ def program_problems(where: str, program: ProgramSeen | None, guests: int) -> It
 
 
 def sink_problems(where: str, sink: Any) -> Iterator[Discrepancy]:
-    """Parts of what a sink captured that are more than all of it."""
+    """Parts of a sink's captured packets that exceed their total."""
     if sink is None:
         return
     fragments = getattr(sink, "fragments", 0)
@@ -259,7 +259,7 @@ def sink_problems(where: str, sink: Any) -> Iterator[Discrepancy]:
 
 
 def bin_problems(where: str, flow: Any, origin_ns: int | None, bin_s: float) -> Iterator[Discrepancy]:
-    """A flow's first and last packet beside each other, its count, and the bins."""
+    """Contradictions between a flow's first and last packet, its count, and its bins."""
     first_ns, last_ns, packets = flow.first_at_ns, flow.last_at_ns, flow.packets
     if (first_ns is None) != (packets == 0) or (last_ns is None) != (packets == 0):
         yield against(f"{where}.packets", "has no times, or times without packets", packets)

@@ -1,6 +1,6 @@
-"""Whether what the unit under test's kernel is said to have dropped can be true, beside what was lost there. Pure.
+"""Checks the drops that the unit under test's kernel reported against the loss there. Pure.
 
-What another version of the program wrote is not judged, and unjudged says so.
+Records of other versions of the extension are not judged, and unjudged reports them.
 """
 
 from __future__ import annotations
@@ -10,37 +10,37 @@ from typing import Any
 
 from labconsole.measure.drop_causes import function_of, is_kernels
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
-from labconsole.measure.recompute.extensions import of_version, readable
+from labconsole.measure.recompute.extensions import has_version, readable
 from labconsole.model.record.extension import read_extension
-from labconsole.model.record.kernel_drops import EXTENSION, HOST_EXTENSION, VERSION, DropsAsked, DropsTold
+from labconsole.model.record.kernel_drops import EXTENSION, HOST_EXTENSION, VERSION, DropsRecord, DropsRequest
 from labconsole.model.record.run import RunRecord, StreamRecord
 
 COST_RATIO = 0.01
-"""Of a processor over the trial, beyond which counting that was asked for may have moved what was measured."""
+"""The share of a processor over the trial above which requested counting may have changed the measurement."""
 
 BEFORE, BEHIND = ("generator", "source_nic"), ("sink_nic", "capture")
-"""Hops that are not the unit under test's. What was dropped up to there never got into it."""
+"""Hops outside the unit under test. Packets dropped before it never got into it."""
 
 
-def known(told: Any) -> bool:
+def known(extension: Any) -> bool:
     """Whether this version can judge it."""
-    return of_version(told, VERSION)
+    return has_version(extension, VERSION)
 
 
 def contradicting_drops(record: RunRecord) -> Iterator[Discrepancy]:
-    """What of the extensions cannot be."""
+    """Impossible values of the extensions."""
     for extension in (EXTENSION, HOST_EXTENSION):
         yield from _contradicting(record, extension)
 
 
 def _contradicting(record: RunRecord, extension: str) -> Iterator[Discrepancy]:
-    told, where = record.extensions.get(extension), f"extensions.{extension}"
-    if told is None or not known(told):
+    content, where = record.extensions.get(extension), f"extensions.{extension}"
+    if content is None or not known(content):
         return
-    if "counted_ns" not in told:
-        yield from readable(where, told, DropsAsked, DropsAsked)[1]
+    if "counted_ns" not in content:
+        yield from readable(where, content, DropsRequest, DropsRequest)[1]
         return
-    drops, problems = readable(where, told, DropsTold, DropsTold)
+    drops, problems = readable(where, content, DropsRecord, DropsRecord)
     yield from problems
     if drops is None:
         return
@@ -55,14 +55,14 @@ def _contradicting(record: RunRecord, extension: str) -> Iterator[Discrepancy]:
 
 
 def doubts_due(record: RunRecord) -> Iterator[tuple[str, bool, str]]:
-    """Of both doubts that rest on it: the code, whether it has to be there, and what the record shows."""
-    read = [read_extension(record.extensions, name, DropsTold) for name in (EXTENSION, HOST_EXTENSION)]
+    """For both doubts based on the extensions: the code, whether it must be there, and what the record shows."""
+    read = [read_extension(record.extensions, name, DropsRecord) for name in (EXTENSION, HOST_EXTENSION)]
     drops = [each for each in read if each is not None]
     if not drops:
         return
     shares = [(each.asked, each.estimated_cost_ns / (record.requested.duration_s * 1e9)) for each in drops]
-    asked = "; ".join(f"counting, {asked}, took {share:.2%} of a processor" for asked, share in shares)
-    yield "tracing_cost", any(asked == "on" and share > COST_RATIO for asked, share in shares), asked
+    shown = "; ".join(f"counting, {mode}, took {share:.2%} of a processor" for mode, share in shares)
+    yield "tracing_cost", any(mode == "on" and share > COST_RATIO for mode, share in shares), shown
     if record.failure is not None or any(reason.code == "aborted" for reason in record.verdict.reasons):
         return
     found = [*_more_than_lost((*record.streams, *_second(record)), drops)]
@@ -74,15 +74,15 @@ def _second(record: RunRecord) -> Sequence[StreamRecord]:
     return () if record.background is None else record.background.streams
 
 
-def _more_than_lost(streams: Sequence[StreamRecord], drops: Sequence[DropsTold]) -> Iterator[str]:
+def _more_than_lost(streams: Sequence[StreamRecord], drops: Sequence[DropsRecord]) -> Iterator[str]:
     for stream in streams:
         off_way = [row for each in drops for row in each.elsewhere if row.stream == stream.name]
         hops = [hop for hop in stream.ledger if hop.hop not in BEFORE]
-        told = {(hop.hop, name): n for hop in hops for name, n in hop.drops.items() if is_kernels(name)}
+        dropped_at = {(hop.hop, name): n for hop in hops for name, n in hop.drops.items() if is_kernels(name)}
         labels = [name for hop in stream.ledger for name in hop.drops if is_kernels(name)]
         nameless = any(row.function is None for row in off_way) or any(function_of(name) is None for name in labels)
         if nameless or stream.uut_lost_packets is None or all(hop.hop in BEHIND for hop in hops):
-            continue  # without the functions' names it is not known which are losses
-        dropped = sum(told.values()) + sum(row.packets for row in off_way)
+            continue  # without the functions' names it is unknown which are losses
+        dropped = sum(dropped_at.values()) + sum(row.packets for row in off_way)
         if dropped > max(stream.uut_lost_packets, 0):
             yield f"{stream.name}: the kernel dropped {dropped}, and the unit under test lost {stream.uut_lost_packets}"

@@ -1,6 +1,6 @@
-"""Whether what a sink's kernel is said to have timed can be true: its histograms, their figures, its counts. Pure.
+"""Checks the times that a sink's kernel reported: its histograms, their figures, its counts. Pure.
 
-What another version of the program wrote is not judged, and unjudged says so.
+Records of other versions of the extension are not judged, and unjudged reports them.
 """
 
 from __future__ import annotations
@@ -10,41 +10,43 @@ from collections.abc import Iterator
 from typing import Any
 
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
-from labconsole.measure.recompute.extensions import of_version, readable
+from labconsole.measure.recompute.extensions import has_version, readable
 from labconsole.measure.time_histogram import TimeHistogram, bucket_of, highest_ns, lowest_ns
 from labconsole.model.record.packet_times import EXTENSION, VERSION, PacketTimes, PacketTimesRefused, Times
 from labconsole.model.record.run import StreamRecord
 from labconsole.wire.packet_times import BUCKETS, SOCKET_FILTER
 
 ONE_WAY_FACTOR = 10
-"""One-way delay is told where its median is so many times what the two time stamps may be off."""
+"""One-way delay is reported only if its median is this many times the possible error of the two time stamps."""
 
 RATIOS = {"p50": (1, 2), "p90": (9, 10), "p99": (99, 100), "p999": (999, 1000), "p9999": (9999, 10_000)}
-"""As whole numbers, so that no rounding decides the rank."""
+"""As whole numbers, so that rounding does not decide the rank."""
 
 OF_EVERY_PACKET = ("delay_ns", "due_ns")
-"""Times that each packet has, and whose longest is told exactly."""
+"""Times that each packet has, and whose longest is exact."""
 
 ROUNDING_NS = 1.0
 
 CLOCK_SET_NS = 1000
-"""A wall clock that moved so far was set, and no delay is told."""
+"""A wall clock that moved by this much was set, and no delay is reported."""
 
 
-def known(told: Any) -> bool:
+def known(extension: Any) -> bool:
     """Whether this version can judge it."""
-    return of_version(told, VERSION)
+    return has_version(extension, VERSION)
 
 
 def contradicting_times(where: str, stream: StreamRecord, least_bound_ns: int | None = None) -> Iterator[Discrepancy]:
-    """What of the extension cannot be. ``least_bound_ns``: how far the two time stamps may be off by the clocks in the
-    environment, None: it does not say.
+    """Impossible values of the extension.
+
+    ``least_bound_ns``: the possible error of the two time stamps by the clocks in the environment, or None if it is not
+    there.
     """
-    told = stream.extensions.get(EXTENSION)
-    if told is None or not known(told):
+    extension = stream.extensions.get(EXTENSION)
+    if extension is None or not known(extension):
         return
     where = f"{where}.extensions.{EXTENSION}"
-    times, problems = readable(where, told, PacketTimes, PacketTimesRefused)
+    times, problems = readable(where, extension, PacketTimes, PacketTimesRefused)
     yield from problems
     if times is None:
         return
@@ -54,7 +56,7 @@ def contradicting_times(where: str, stream: StreamRecord, least_bound_ns: int | 
 
 
 def _numbers(where: str, times: PacketTimes, stream: StreamRecord) -> Iterator[Discrepancy]:
-    """Sequence numbers, which one processor reads in order; and a port that no filter of a socket changes."""
+    """Sequence numbers, which one processor reads in order; and port changes, which a socket filter never makes."""
     if times.port is not None and times.by == SOCKET_FILTER:
         yield against(f"{where}.port", f"is said to have been changed by a {times.by}")
     if bool(times.packets) != bool(times.processors):
@@ -71,8 +73,8 @@ def _numbers(where: str, times: PacketTimes, stream: StreamRecord) -> Iterator[D
 
 
 def _histograms(where: str, times: PacketTimes) -> Iterator[Discrepancy]:
-    """Each holds as many as there were to be counted, and its figures are those of its buckets."""
-    alone = max(1, times.processors)  # packets that had no neighbour before them: at most one a processor
+    """Each histogram contains the number of packets to count, and its figures follow from its buckets."""
+    alone = max(1, times.processors)  # packets without a neighbour before them: at most one per processor
     between = [part.packets if part is not None else 0 for part in (times.spacing_ns, times.variation_ns)]
     if between[0] != between[1]:
         yield against(f"{where}.variation_ns.packets", f"is {between[1]}, and spacing_ns has {between[0]}", between[1])
@@ -99,7 +101,7 @@ def _histograms(where: str, times: PacketTimes) -> Iterator[Discrepancy]:
         lowest = sum(lowest_ns(bucket) * count for bucket, count in histogram.packets.items())
         highest: float = sum(highest_ns(bucket) * count for bucket, count in histogram.packets.items())
         if BUCKETS - 1 in histogram.packets:
-            highest = math.inf  # everything longer is there as well
+            highest = math.inf  # everything longer is in this bucket, too
         window_ns = times.window_s * 1e9 if name == "spacing_ns" and times.window_s is not None else None
         together = window_ns is None or lowest - ROUNDING_NS <= window_ns <= highest + ROUNDING_NS
         if times.processors == 1 and not times.overlapping_packets and not together:
@@ -114,7 +116,7 @@ def _histograms(where: str, times: PacketTimes) -> Iterator[Discrepancy]:
 def _quantiles(here: str, found: Times, histogram: TimeHistogram, *, exact_most: bool) -> Iterator[Discrepancy]:
     buckets = list(histogram.packets)
     for name, (part, whole) in RATIOS.items():
-        said, due = getattr(found, name), _at_rank(histogram, -(-histogram.total * part // whole))
+        said, due = getattr(found, name), _value_at_rank(histogram, -(-histogram.total * part // whole))
         due = min(due, found.max) if exact_most else due
         if name != "p50" and histogram.total < whole // (whole - part):
             if said is not None:
@@ -132,7 +134,7 @@ def _quantiles(here: str, found: Times, histogram: TimeHistogram, *, exact_most:
             yield against(f"{here}.{name}", says, value)
 
 
-def _at_rank(histogram: TimeHistogram, rank: int) -> int:
+def _value_at_rank(histogram: TimeHistogram, rank: int) -> int:
     seen = 0
     for bucket, count in histogram.packets.items():
         seen += count
@@ -142,25 +144,25 @@ def _at_rank(histogram: TimeHistogram, rank: int) -> int:
 
 
 def _delay(where: str, times: PacketTimes, least_bound_ns: int | None) -> Iterator[Discrepancy]:
-    told, bound = times.delay_ns, times.clock_bound_ns
-    if (told is None) == (times.reason is None):
+    delay, bound = times.delay_ns, times.clock_bound_ns
+    if (delay is None) == (times.reason is None):
         yield against(f"{where}.reason", "does not agree with the delay beside it")
     if bound is not None and least_bound_ns is not None and bound < least_bound_ns:
         says = f"is {bound} ns; by the clocks in the environment they may be {least_bound_ns} ns off"
         yield against(f"{where}.clock_bound_ns", says, bound)
-    if told is None:
+    if delay is None:
         if times.due_ns is not None:
             yield against(f"{where}.due_ns", "is told, and delay_ns is not")
         return
-    yield from _due(where, told, times.due_ns)
+    yield from _due(where, delay, times.due_ns)
     if abs(times.clock_moved_ns) > CLOCK_SET_NS:
         yield against(f"{where}.delay_ns", f"is told, and the sink's clock was set by {times.clock_moved_ns} ns")
     if times.negative_packets:
         says = f"is told, and {times.negative_packets} packets came before they were sent"
         yield against(f"{where}.delay_ns", says)
-    if bound is None or bound * ONE_WAY_FACTOR > told.p50:
+    if bound is None or bound * ONE_WAY_FACTOR > delay.p50:
         off = "by an unknown amount" if bound is None else f"by {bound} ns"
-        says = f"a median of {told.p50} ns is told, and the two clocks may be off {off}"
+        says = f"a median of {delay.p50} ns is told, and the two clocks may be off {off}"
         yield against(f"{where}.clock_bound_ns", says, bound)
 
 

@@ -1,4 +1,4 @@
-"""All that verify tells of one record, and what of it could not be judged. Pure."""
+"""All findings of verify on one record, and the parts of it that could not be judged. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from labconsole.measure.recompute.counts import contradicting_counts, flows
 from labconsole.measure.recompute.derived import recompute
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
 from labconsole.measure.recompute.kernel_drops import contradicting_drops
-from labconsole.measure.recompute.setting import contradicting_setting
+from labconsole.measure.recompute.plausibility import contradicting_setting
 from labconsole.measure.recompute.telemetry import contradicting_telemetry
 from labconsole.measure.recompute.verdict import Weights, rejudge
 from labconsole.measure.recompute.verdict import unjudged as unjudged_verdict
@@ -23,7 +23,7 @@ from labconsole.model.record.run import RunRecord
 from labconsole.model.record.telemetry import EXTENSION as TELEMETRY
 
 Known = dict[str, Callable[[Any], bool]]
-"""Extensions whose meaning this version knows, with what says so of one."""
+"""Extensions whose meaning this version knows, each with a test for a known version."""
 
 OF_STREAMS: Known = {CLOCKS: clocks.known, STAMPS: clocks.known_stamps, PACKET_TIMES: packet_times.known}
 OF_RUNS: Known = {
@@ -34,7 +34,7 @@ OF_RUNS: Known = {
 
 
 def examine(record: RunRecord, weights: Weights) -> Iterator[Discrepancy]:
-    """Numbers that do not follow, then counts, settings and a verdict that cannot be. ``weights``: of every code."""
+    """Numbers that do not follow, then impossible counts, settings and verdicts. ``weights``: of every code."""
     checks: tuple[Callable[[], Iterable[Discrepancy]], ...] = (
         lambda: recompute(record),
         lambda: contradicting_counts(record),
@@ -46,12 +46,12 @@ def examine(record: RunRecord, weights: Weights) -> Iterator[Discrepancy]:
     for check in checks:
         try:
             yield from check()
-        except (ArithmeticError, ValueError) as exc:  # numbers that no measurement has: infinite, or of 5000 digits
+        except (ArithmeticError, ValueError) as exc:  # numbers that no measurement gives: infinite, or with 5000 digits
             yield against("record", f"its numbers cannot be computed with: {exc}")
 
 
 def unjudged(record: RunRecord) -> Iterator[str]:
-    """What of the record this version cannot judge, in words that are the same for alike records."""
+    """The parts of the record that this version cannot judge, with the same description for similar records."""
     yield from unjudged_verdict(record)
     if record.requested.frame_size_bytes is None:
         yield "what follows from the frame size, which is a mix"
@@ -60,5 +60,5 @@ def unjudged(record: RunRecord) -> Iterator[str]:
         yield f"the extension {name[:80]}"
 
 
-def _unknown(held: Iterable[tuple[str, Any]], known: Known) -> set[str]:
-    return {name for name, told in held if name not in known or not known[name](told)}
+def _unknown(extensions: Iterable[tuple[str, Any]], known: Known) -> set[str]:
+    return {name for name, extension in extensions if name not in known or not known[name](extension)}

@@ -1,7 +1,7 @@
-"""Whether the trials of a store can all have been taken: in their set-ups, and on their testbeds. Pure.
+"""Checks whether the trials of a store are possible: in their set-ups, and on their testbeds. Pure.
 
-Runs and trials of guests alike. One set-up stands for one of each of its facts, and its trials follow each other; a
-unit under test that was not restarted has one trial at a time.
+This applies to runs and guest trials alike. One set-up has one value of each of its facts, and its trials do not
+overlap. A unit under test that was not restarted has one trial at a time.
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ from datetime import datetime
 from typing import Any
 
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
-from labconsole.measure.recompute.setting import WALL_CLOCK_S
+from labconsole.measure.recompute.plausibility import WALL_CLOCK_S
 
-Told = tuple[str, Discrepancy]
+RecordDiscrepancy = tuple[str, Discrepancy]
 """(record id, what is wrong)."""
 
 Place = tuple[str, str, int | None, int, int]
 """(plan hash, testbed fingerprint, block, point, repetition).
 
-Stated again on purpose, beside measure/admission.py's: a check that took its notion of a place from what it checks
-would share its errors.
+Stated again on purpose, in addition to measure/admission.py: a check that took its definition of a place from what it
+checks would share its errors.
 """
 
 Testbed = tuple[str, str, str]
-"""(fingerprint, boot of the unit under test, operator): consoles have clocks of their own, so that only what one of
-them wrote is compared.
+"""(fingerprint, boot of the unit under test, operator).
+
+Consoles have clocks of their own, so only records written by one of them are compared.
 """
 
 
@@ -34,10 +35,10 @@ them wrote is compared.
 class SetUpTrial:
     """One trial in its set-up.
 
-    ``begun``, ``ended`` None: a clock was set meanwhile. ``testbed`` None: not all of it is known. ``place`` None: of
-    no plan. ``enters``: whether it is measured and stands; ``final``: whether it is not tried again.
-    ``set_up_trials``: how many the set-up is to hold, None: not known. ``is_of_whole``: whether its place may be taken
-    once only in set-ups that are whole.
+    ``begun`` and ``ended`` are None if a clock was set meanwhile, ``testbed`` if a part of it is unknown, ``place``
+    without a plan. ``enters``: whether it is measured and not invalid. ``final``: whether it is not tried again.
+    ``set_up_trials``: the number of trials that the set-up should have, or None if unknown. ``is_of_whole``: whether
+    only whole set-ups may not repeat its place.
     """
 
     record_id: str
@@ -56,7 +57,7 @@ class SetUpTrial:
 
 @dataclass(slots=True)
 class _SetUp:
-    """One setting-up: what its first trial said of it, and its trials."""
+    """One set-up: the facts of its first trial, and its trials."""
 
     record_id: str
     facts: dict[str, Any]
@@ -65,49 +66,50 @@ class _SetUp:
 
     @property
     def entered(self) -> int:
-        """Places of a plan of blocks that came to their end."""
+        """The number of places of a plan of blocks whose trials are final."""
         return len({each.place for each in self.taken if each.final and each.place is not None and each.place[2]})
 
     @property
     def whole(self) -> bool:
-        """Whether as many of its trials came to their end as it should hold; without a plan of blocks, always."""
+        """Whether as many of its trials are final as it should have; without a plan of blocks, always."""
         return self.holds is None or self.entered >= self.holds
 
 
 class SetUpChecks:
-    """Takes trial after trial, and tells what contradicts an earlier one; ``ending`` what shows only at the end."""
+    """Takes trials one by one and yields contradictions to earlier ones; ``ending`` yields those known at the end."""
 
     def __init__(self) -> None:
         self._set_ups: dict[str, _SetUp] = {}
 
     def add(self, trial: SetUpTrial, facts: Mapping[str, Any]) -> Iterator[Discrepancy]:
-        """One more trial. ``facts``: what every trial of the set-up has in common, None: not known. They are kept once
-        for all trials.
+        """Check one more trial.
+
+        ``facts``: the common facts of every trial of the set-up, None if unknown. They are kept once for all trials.
         """
-        held = self._set_ups.setdefault(trial.set_up, _SetUp(trial.record_id, dict(facts)))
-        if held.holds is None:
-            held.holds = trial.set_up_trials
+        set_up = self._set_ups.setdefault(trial.set_up, _SetUp(trial.record_id, dict(facts)))
+        if set_up.holds is None:
+            set_up.holds = trial.set_up_trials
         for name, value in facts.items():
-            first = held.facts.setdefault(name, value)
+            first = set_up.facts.setdefault(name, value)
             if first is None:
-                held.facts[name] = value
+                set_up.facts[name] = value
             elif value is not None and value != first:
-                told = f"{short(value)} here and {short(first)} in {held.record_id}"
-                yield against("set_up.id", f"the set-up {trial.set_up[:40]} has {name} {told}")
-        held.taken.append(trial)
+                difference = f"{short(value)} here and {short(first)} in {set_up.record_id}"
+                yield against("set_up.id", f"the set-up {trial.set_up[:40]} has {name} {difference}")
+        set_up.taken.append(trial)
 
-    def ending(self) -> Iterator[Told]:
-        """When all are there."""
-        for name, held in self._set_ups.items():
-            yield from _order(name, held)
+    def ending(self) -> Iterator[RecordDiscrepancy]:
+        """Check what needs all trials."""
+        for name, set_up in self._set_ups.items():
+            yield from _order(name, set_up)
         yield from self._doubled()
-        yield from self._at_once()
+        yield from self._find_overlaps()
 
-    def _doubled(self) -> Iterator[Told]:
-        """One place of a plan, taken twice in set-ups that are whole."""
+    def _doubled(self) -> Iterator[RecordDiscrepancy]:
+        """A place of a plan that is filled twice in whole set-ups."""
         first: dict[Place, str] = {}
-        for held in self._set_ups.values():
-            for each in held.taken if held.whole else ():
+        for set_up in self._set_ups.values():
+            for each in set_up.taken if set_up.whole else ():
                 if each.place is None or not each.enters or not each.is_of_whole:
                     continue
                 other = first.setdefault(each.place, each.record_id)
@@ -117,11 +119,11 @@ class SetUpChecks:
                     says = f"{where}point {point}, repetition {repetition} was already measured in {other}"
                     yield each.record_id, against("plan", says)
 
-    def _at_once(self) -> Iterator[Told]:
+    def _find_overlaps(self) -> Iterator[RecordDiscrepancy]:
         """Two trials of different set-ups at one time on one testbed."""
         of: dict[Testbed, list[tuple[datetime, datetime, str, str]]] = {}
-        for name, held in self._set_ups.items():
-            for each in held.taken:
+        for name, set_up in self._set_ups.items():
+            for each in set_up.taken:
                 if each.testbed is not None and each.begun is not None and each.ended is not None:
                     of.setdefault(each.testbed, []).append((each.begun, each.ended, each.record_id, name))
         for taken in of.values():
@@ -134,14 +136,14 @@ class SetUpChecks:
                     last = one
 
 
-def _order(name: str, held: _SetUp) -> Iterator[Told]:
-    """The trials of one set-up, one after the other."""
-    if held.holds is not None and held.entered > held.holds:
-        says = f"{name[:40]} holds {held.entered} trials of its plan, and is said to hold {held.holds}"
-        yield held.record_id, against("plan.set_up_trials", says)
+def _order(name: str, set_up: _SetUp) -> Iterator[RecordDiscrepancy]:
+    """Check that the trials of one set-up follow each other."""
+    if set_up.holds is not None and set_up.entered > set_up.holds:
+        says = f"{name[:40]} holds {set_up.entered} trials of its plan, and is said to hold {set_up.holds}"
+        yield set_up.record_id, against("plan.set_up_trials", says)
     before: SetUpTrial | None = None
     attempts: dict[Place, tuple[int, bool]] = {}
-    for each in sorted(held.taken, key=lambda taken: taken.trial):
+    for each in sorted(set_up.taken, key=lambda taken: taken.trial):
         if before is not None and each.trial == before.trial:
             says = f"{each.trial} of {name[:40]} is that of {before.record_id} too"
             yield each.record_id, against("set_up.trial", says)
@@ -160,5 +162,5 @@ def _order(name: str, held: _SetUp) -> Iterator[Told]:
 
 
 def short(value: Any) -> str:
-    """A value in a sentence."""
+    """A value, shortened for a sentence."""
     return "none" if value is None else str(value)[:200]

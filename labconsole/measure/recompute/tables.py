@@ -1,8 +1,8 @@
-"""The numbers of a report's tables against the runs, by a path of their own. Pure.
+"""Checks the numbers of a report's tables against the runs, by an independent path. Pure.
 
-Nothing of what made the tables is called: runs are grouped here by what a row of the table says, and means, intervals
-and p values come from intervals.py. A row whose group of runs cannot be found has no support. What a second
-guest and the streams of one trial gave is in the records only, so that of their claims the adjustment is checked.
+It calls nothing of what made the tables: runs are grouped here by the columns of a table's row, and means, intervals
+and p-values come from intervals.py. A row whose group of runs cannot be found has no support. The results of a second
+guest and of one trial's streams are in the records only, so of their claims only the adjustment is checked.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from itertools import product
 from typing import Any
 
 from labconsole.measure.recompute.intervals import (
-    EffectAgain,
-    holm_again,
-    loss_again,
-    mean_again,
-    paired_again,
-    unpaired_again,
+    RecomputedEffect,
+    recompute_holm,
+    recompute_loss,
+    recompute_mean,
+    recompute_paired_effect,
+    recompute_unpaired_effect,
 )
 from labconsole.measure.run_row import RunRow
 from labconsole.model.design_point import INCLUDES_FCS
@@ -28,25 +28,28 @@ Tables = Mapping[str, Sequence[Row]]
 """By name without ``.csv``, rows by column."""
 
 OF_GUESTS = ("job-overheads", "quetier-2-compared", "flow-overheads", "route-changes")
-"""Tables of other trials than runs, whose claims are of the same family."""
+"""Tables of other trials than runs, whose claims are in the same family."""
 
 ABSTRACTS = (
-    "quetier-abstract-jobs", "quetier-abstract-memory", "mattos-abstract-network", "mattos-abstract-routers",
-)  # fmt: skip
-"""Tables whose rows have p values of the family, and words of their own."""
+    "quetier-abstract-jobs",
+    "quetier-abstract-memory",
+    "mattos-abstract-network",
+    "mattos-abstract-routers",
+)
+"""Tables whose rows have p-values of the family, and classifications of their own."""
 
 CLAIMING = ("table-1", "figure-5-numbers", "table-2", "table-3", "ranking", "collapse", "streams")
-"""All that one report claims is one family (Holm 1979)."""
+"""All claims of one report are one family (Holm 1979)."""
 
 CLOSE = 1e-6
-"""Two quadratures of Student's t agree so well."""
+"""The agreement of two quadratures of Student's t."""
 
 SIGNIFICANCE = 0.05
 COLLAPSED = 0.98
-"""Of the maximum: less at the highest load is a collapse."""
+"""A rate at the highest load below this share of the maximum is a collapse."""
 
 OWN_PACKETS, OWN_RATIO = 20, 1e-4
-"""So many more may come out of a unit under test than went in, or that share of it, by frames of its own."""
+"""The surplus that a unit under test may forward by frames of its own, or as a share of offered packets."""
 
 FEWEST_BOOTS = 3
 ALONE = "one set-up"
@@ -59,28 +62,30 @@ CONDITIONS: dict[str, Callable[[RunRow], object]] = {
     "generator": lambda run: run.generator,
     "method": lambda run: run.method,
 }
-"""What has to be equal beside the factors, by the name under which a report pools it."""
+"""Conditions that must be equal in addition to the factors, by the name under which a report pools them."""
 
 
 def wrong_cells(
     tables: Tables, entered: Iterable[RunRow], pool: Collection[str], stored: Iterable[RunRow]
 ) -> Iterator[str]:
-    """Cells that the runs which enter do not give, each as a sentence that begins with its table and row.
+    """Cells that do not follow from the runs which enter, each as a sentence that begins with its table and row.
 
-    ``stored``: all runs, also those that enter nothing: they say which set-ups of a block were taken in one go.
+    ``stored``: all runs, including those that enter nothing: they show which set-ups of a block are contiguous.
     """
     groups = _Groups(entered, pool, _Begun(stored))
     for number, row in enumerate(tables.get("results", ()), 2):
-        yield from _told("results", number, row, groups.check_point(row))
+        yield from _format_mismatches("results", number, row, groups.check_point(row))
     for name, of in (("table-1", _Pair.background), ("figure-5-numbers", _Pair.background), ("ranking", _Pair.rank)):
         for number, row in enumerate(tables.get(name, ()), 2):
-            yield from _told(name, number, row, groups.check_effect(of(row), row))
+            yield from _format_mismatches(name, number, row, groups.check_effect(of(row), row))
     for number, row in enumerate(tables.get("collapse", ()), 2):
-        yield from _told("collapse", number, row, groups.check_effect(_Pair.fall(row), row))
+        yield from _format_mismatches("collapse", number, row, groups.check_effect(_Pair.fall(row), row))
     yield from _family(tables)
 
 
-def _told(name: str, number: int, row: Row, cells: Iterable[tuple[str, str | float | None]]) -> Iterator[str]:
+def _format_mismatches(
+    name: str, number: int, row: Row, cells: Iterable[tuple[str, str | float | None]]
+) -> Iterator[str]:
     for column, again in cells:
         where = f"report/{name}.csv: line {number}, {column}" if column else f"report/{name}.csv: line {number}"
         if not column:
@@ -90,7 +95,7 @@ def _told(name: str, number: int, row: Row, cells: Iterable[tuple[str, str | flo
 
 
 class _Begun:
-    """When the set-ups of each plan on each testbed began, and so whether two of them were taken in one go."""
+    """The start of each plan's set-ups on each testbed, which shows whether two of them are contiguous."""
 
     def __init__(self, stored: Iterable[RunRow]) -> None:
         self._earliest: dict[tuple[object, ...], str] = {}
@@ -99,7 +104,7 @@ class _Begun:
                 key = (run.plan_hash, run.testbed_fingerprint, run.block, run.set_up)
                 self._earliest[key] = min(self._earliest.get(key, run.started_at), run.started_at)
 
-    def in_one_go(self, runs: Iterable[RunRow]) -> bool:
+    def is_contiguous(self, runs: Iterable[RunRow]) -> bool:
         """Whether no set-up of another block of their plan began between the set-ups of these runs of one block."""
         keys = {(run.plan_hash, run.testbed_fingerprint, run.block, run.set_up) for run in runs}
         times = [self._earliest[key] for key in keys]
@@ -122,7 +127,7 @@ class _SetUpTrials:
         return {block: values for block, values in found.items() if values}
 
     def losses(self) -> list[list[tuple[int, int]]]:
-        """Packets lost and offered by each trial whose counters were read, by set-up; of none where one cannot be."""
+        """Packets lost and offered by each trial whose counters were read, by set-up; empty if one is impossible."""
         sides = all((run.method or 1) > 1 for runs in self.runs.values() for run in runs)
         known = [[pair for run in runs if (pair := _counted(run, sides)) is not None] for runs in self.runs.values()]
         if not all(_possible(*pair) for pairs in known for pair in pairs):
@@ -131,7 +136,7 @@ class _SetUpTrials:
 
     @property
     def mixed(self) -> bool:
-        """Whether runs without a set-up stand beside set-ups: then no interval is over set-ups."""
+        """Whether there are runs with and without a set-up: then no interval is over set-ups."""
         return len(self.runs) > 1 and ALONE in self.runs
 
     @property
@@ -140,7 +145,7 @@ class _SetUpTrials:
 
     @property
     def packets(self) -> float | None:
-        """The fewest that arrived in one trial."""
+        """The fewest arrivals in one trial."""
         arrived = [
             None if run.offered_packets is None or run.loss_packets is None else run.offered_packets - run.loss_packets
             for runs in self.runs.values()
@@ -151,14 +156,14 @@ class _SetUpTrials:
 
 
 class _Pair:
-    """Which two groups a row compares. ``of``: a row as one of them, ``against``: as the other."""
+    """The two groups that a row compares. ``of``: a row as one of them; ``against``: as the other."""
 
     def __init__(self, of: Row, against: Row, null: float = 1.0, alternative: str = "two-sided") -> None:
         self.of, self.against, self.null, self.alternative = of, against, null, alternative
 
     @classmethod
     def background(cls, row: Row) -> _Pair:
-        """The same platform beside another background."""
+        """The same platform with another background."""
         return cls(row, {**row, "background": row["baseline"], "target_bps": row["baseline_target_bps"]})
 
     @classmethod
@@ -174,7 +179,7 @@ class _Pair:
 
 
 class _Groups:
-    """Runs that enter, by everything that has to be equal."""
+    """Runs that enter, by everything that must be equal."""
 
     def __init__(self, entered: Iterable[RunRow], pool: Collection[str], begun: _Begun) -> None:
         self._begun = begun
@@ -184,15 +189,19 @@ class _Groups:
                 continue
             target = "max" if run.target_bps in (None, "max") else str(run.target_bps)
             key = (
-                run.platform, *map(str, run.frame.columns().values()), str(run.sources), target, run.background,
-            )  # fmt: skip
+                run.platform,
+                *map(str, run.frame.columns().values()),
+                str(run.sources),
+                target,
+                run.background,
+            )
             conditions = tuple(None if name in pool else of(run) for name, of in CONDITIONS.items())
             group = self._groups.setdefault(key, {}).setdefault(conditions, _SetUpTrials())
             block = (run.block, run.plan_hash, run.testbed_fingerprint) if run.set_up and run.block else ALONE
             group.runs.setdefault(block, []).append(run)
 
     def _of(self, row: Row) -> list[tuple[tuple[object, ...], _SetUpTrials]]:
-        """With their conditions: a platform is told apart by them behind its name."""
+        """The groups for a row with their conditions, which follow a platform's name if they distinguish it."""
         factors = ("frame_size_bytes", INCLUDES_FCS, "sources", "target_bps", "background")
         names = [row.get("platform", "")]
         while " (" in names[-1]:
@@ -204,26 +213,26 @@ class _Groups:
         ]
 
     def check_point(self, row: Row) -> list[tuple[str, str | float | None]]:
-        """Cells of a design point that differ, of the group that comes closest."""
-        checks = [_differing(row, _point_again(group)) for _, group in self._of(row)]
+        """Differing cells of a design point, compared with the closest group."""
+        checks = [_differing(row, _recompute_point(group)) for _, group in self._of(row)]
         return min(checks, key=len) if checks else [("", None)]
 
     def check_effect(self, pair: _Pair, row: Row) -> list[tuple[str, str | float | None]]:
-        """The same of a comparison. One that claims no effect shows none that could be wrong."""
+        """Differing cells of a comparison. A row without a claim has none."""
         if not row.get("p"):
             return []
         checks = [
             _differing(row, cells)
-            for held, one in self._of(pair.of)
-            for other_held, other in self._of(pair.against)
-            if _alike(held, other_held)
-            for cells in _effects_again(one, other, pair, self._begun)
+            for conditions, one in self._of(pair.of)
+            for other_conditions, other in self._of(pair.against)
+            if _alike(conditions, other_conditions)
+            for cells in _recompute_effects(one, other, pair, self._begun)
         ]
         return min(checks, key=len) if checks else [("", None)]
 
 
 def _alike(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
-    """Whether only what belongs to a platform differs."""
+    """Whether only conditions of a platform differ."""
     own = ("kernel", "hypervisor")
     return all(a == b or name in own for name, a, b in zip(CONDITIONS, one, other, strict=True))
 
@@ -233,7 +242,7 @@ def _plain(text: str) -> str:
 
 
 def rate_bps(run: RunRow) -> float | None:
-    """Over the window of arrivals; over the sending time by method 1, or where not even two packets came a stream."""
+    """The rate over the window of arrivals; over the sending time by method 1, or with under two arrivals a stream."""
     if run.forwarding_bps is not None:
         return run.forwarding_bps
     if (run.method or 1) == 1:
@@ -245,25 +254,25 @@ def rate_bps(run: RunRow) -> float | None:
 
 
 def _counted(run: RunRow, sides: bool) -> tuple[int, int] | None:
-    """Packets lost and offered as counters say; None where one was not read."""
+    """Packets lost and offered by the counters, or None if one was not read."""
     lost, offered = run.uut_lost_packets if sides else run.loss_packets, run.offered_packets
     return None if lost is None or offered is None else (lost, offered)
 
 
 def _possible(lost: int, offered: int) -> bool:
-    """Whether so many were lost, or so few more came out that the unit under test sent them itself."""
+    """Whether the loss is at most the offered packets, and a surplus can be the unit under test's own packets."""
     return -max(OWN_PACKETS, offered * OWN_RATIO) <= lost <= offered
 
 
-def _point_again(group: _SetUpTrials) -> dict[str, float | None]:
+def _recompute_point(group: _SetUpTrials) -> dict[str, float | None]:
     """Cells of a row of results.csv."""
-    mean, low, high = mean_again(group.values(rate_bps))
+    mean, low, high = recompute_mean(group.values(rate_bps))
     if group.mixed:
         low = high = None
     found: dict[str, float | None] = {
         "set_ups": len(group.runs) - group.mixed,
         "trials": group.trials,
-        "offered_mean_bps": mean_again(group.values(lambda run: run.offered_bps))[0],
+        "offered_mean_bps": recompute_mean(group.values(lambda run: run.offered_bps))[0],
         "forwarding_mean_bps": mean,
         "forwarding_ci_low_bps": low,
         "forwarding_ci_high_bps": high,
@@ -276,7 +285,7 @@ def _point_again(group: _SetUpTrials) -> dict[str, float | None]:
     one = len(by_set_up) == 1 or group.mixed
     units = trials if one else [(sum(x for x, _ in pairs), sum(n for _, n in pairs)) for pairs in by_set_up]
     lost, sent = sum(x for x, _ in units), sum(n for _, n in units)
-    ratio, low, high = loss_again([x for x, _ in units], [n for _, n in units], of_trials=one)
+    ratio, low, high = recompute_loss([x for x, _ in units], [n for _, n in units], of_trials=one)
     if group.mixed:
         low = high = None
     found |= {"lost_packets": lost, "offered_packets": sent, "loss_ratio": ratio}
@@ -287,14 +296,14 @@ def _point_again(group: _SetUpTrials) -> dict[str, float | None]:
     return found
 
 
-def _effects_again(
+def _recompute_effects(
     one: _SetUpTrials, other: _SetUpTrials, pair: _Pair, begun: _Begun
 ) -> Iterator[dict[str, float | None]]:
     """Cells of a claim: over all blocks, and without the first, on which a load may have been chosen.
 
-    Two set-ups of a block are a pair where they are known to share a boot and were taken in one go. Of a collapse both
-    sides are one set-up. Boots are compared where no block that a value is read from has one boot on both sides, and no
-    boot is on both.
+    Two set-ups of a block are a pair if they are known to share a boot and are contiguous. For a collapse both sides
+    are one set-up. Boots are compared if no block that a value is read from has one boot on both sides, and no boot is
+    on both.
     """
     counts = [group.packets for group in (one, other)]
     packets = None if None in counts else min(count for count in counts if count is not None) or None
@@ -306,36 +315,38 @@ def _effects_again(
         boots.append({block: ids[0] if ids else None for block, ids in known.items()})
     common, within = sorted(means[0].keys() & means[1].keys(), key=repr), pair.alternative == "less"
     of_one_boot = [b for b in common if within or (boots[0][b] is not None and boots[0][b] == boots[1][b])]
-    shared = [b for b in of_one_boot if within or begun.in_one_go([*one.runs[b], *other.runs[b]])]
-    for ours, theirs in product(*(_with_and_without_first(held) for held in means)):
+    shared = [b for b in of_one_boot if within or begun.is_contiguous([*one.runs[b], *other.runs[b]])]
+    for ours, theirs in product(*(_block_subsets(side_means) for side_means in means)):
         if not within and not any(block in ours and block in theirs for block in of_one_boot):
-            sides = [_by_boot(ours, boots[0]), _by_boot(theirs, boots[1])]
+            sides = [_average_by_boot(ours, boots[0]), _average_by_boot(theirs, boots[1])]
             if sides[0].keys().isdisjoint(sides[1]) and min(len(side) for side in sides) >= FEWEST_BOOTS:
-                yield _claim_cells(unpaired_again(*(list(side.values()) for side in sides), packets=packets))
+                yield _claim_cells(recompute_unpaired_effect(*(list(side.values()) for side in sides), packets=packets))
         blocks = [block for block in shared if block in ours and block in theirs]
         subject, baseline = ({block: side[block] for block in blocks} for side in means)
-        effect = paired_again(subject, baseline, packets=packets, null=pair.null, alternative=pair.alternative)
+        effect = recompute_paired_effect(
+            subject, baseline, packets=packets, null=pair.null, alternative=pair.alternative
+        )
         yield {**_claim_cells(effect), "blocks": len(blocks)}
 
 
-def _with_and_without_first(means: Mapping[Any, float]) -> Iterator[Mapping[Any, float]]:
-    """All set-ups of a point, and those that are left where its load was chosen on the first block."""
+def _block_subsets(means: Mapping[Any, float]) -> Iterator[Mapping[Any, float]]:
+    """All set-ups of a point, and those that remain if its load was chosen on the first block."""
     yield means
     if means:
         first = min(means)
         yield {block: mean for block, mean in means.items() if block != first}
 
 
-def _by_boot(means: Mapping[object, float], boots: Mapping[object, str | None]) -> dict[str, float]:
+def _average_by_boot(means: Mapping[object, float], boots: Mapping[object, str | None]) -> dict[str, float]:
     found: dict[str, list[float]] = {}
     for block, mean in means.items():
         boot = boots[block]
         if boot is not None:
             found.setdefault(boot, []).append(mean)
-    return {boot: sum(held) / len(held) for boot, held in found.items()}
+    return {boot: sum(boot_means) / len(boot_means) for boot, boot_means in found.items()}
 
 
-def _claim_cells(effect: EffectAgain) -> dict[str, float | None]:
+def _claim_cells(effect: RecomputedEffect) -> dict[str, float | None]:
     return {
         "change_ratio": effect.change,
         "change_ci_low_ratio": effect.ci_low,
@@ -358,7 +369,7 @@ def _close(cell: str, value: float | None) -> bool:
 
 
 def _family(tables: Tables) -> Iterator[str]:
-    """Adjusted p values over all claims, and the word that each allows."""
+    """Adjusted p-values over all claims, and the classification that each allows."""
     claims = [
         (name, number, row)
         for name in (*CLAIMING, *OF_GUESTS)
@@ -367,13 +378,13 @@ def _family(tables: Tables) -> Iterator[str]:
     ]
     try:
         own = [float(row["p"]) for _, _, row in claims]
-        beside = [
+        other_claims = [
             float(p) for name in ABSTRACTS for row in tables.get(name, ()) for p in row.get("claims_p", "").split()
         ]
     except ValueError:
         yield "report: a claim has an adjusted p and no p"
         return
-    for (name, number, row), again in zip(claims, holm_again([*own, *beside]), strict=False):
+    for (name, number, row), again in zip(claims, recompute_holm([*own, *other_claims]), strict=False):
         if not _close(row["adjusted_p"], again):
             yield f"report/{name}.csv: line {number}, adjusted_p: is {row['adjusted_p']}, the claims give {again}"
         if row.get("word", "").startswith("different") != (again <= SIGNIFICANCE):

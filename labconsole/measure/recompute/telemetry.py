@@ -1,6 +1,6 @@
-"""Whether what the unit under test's processors are said to have done can be true. Pure.
+"""Checks the processor activity that the unit under test reported. Pure.
 
-What another version of the program wrote is not judged, and unjudged says so.
+Records of other versions of the extension are not judged, and unjudged reports them.
 """
 
 from __future__ import annotations
@@ -9,33 +9,33 @@ from collections.abc import Iterator
 from typing import Any
 
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
-from labconsole.measure.recompute.extensions import of_version, readable
+from labconsole.measure.recompute.extensions import has_version, readable
 from labconsole.model.record.run import RunRecord
-from labconsole.model.record.telemetry import EXTENSION, VERSION, WorkRefused, WorkTold
+from labconsole.model.record.telemetry import EXTENSION, VERSION, WorkRecord, WorkRefused
 
 KINDS = 7
-"""Of time, each rounded to ticks by itself."""
+"""The kinds of time, each rounded to ticks by itself."""
 
 SLACK_RATIO = 0.05
 SLACK_NS = 10**8
-"""Both readings take a while, and time is counted by ticks that may come late."""
+"""Both readings take a while, and time is counted in ticks that may be late."""
 
 
-def known(told: Any) -> bool:
+def known(extension: Any) -> bool:
     """Whether this version can judge it."""
-    return of_version(told, VERSION)
+    return has_version(extension, VERSION)
 
 
 def contradicting_telemetry(record: RunRecord) -> Iterator[Discrepancy]:
-    """What of the extension cannot be."""
-    told, where = record.extensions.get(EXTENSION), f"extensions.{EXTENSION}"
-    if told is None and record.role == "telemetry" and record.verdict.status != "invalid":
+    """Impossible values of the extension."""
+    extension, where = record.extensions.get(EXTENSION), f"extensions.{EXTENSION}"
+    if extension is None and record.role == "telemetry" and record.verdict.status != "invalid":
         yield against(where, "is missing in a run with the role telemetry")
-    if told is None or not known(told):
+    if extension is None or not known(extension):
         return
     if record.role != "telemetry":
         yield against(where, f"is told of a run with the role {record.role}")
-    work, problems = readable(where, told, WorkTold, WorkRefused)
+    work, problems = readable(where, extension, WorkRecord, WorkRefused)
     yield from problems
     if work is None:
         return

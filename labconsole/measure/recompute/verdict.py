@@ -1,8 +1,8 @@
-"""The verdict judged again, from the tolerances and the evidence that the record holds. Pure.
+"""Judges the verdict again, from the record's tolerances and evidence. Pure.
 
-A reason whose evidence is in the record has to be there, or not to be there, accordingly; of the others only the
-figures that came with them can be held against their tolerance. The rules are stated a second time on purpose. Of
-format 1, which does not say by which tolerances it was judged, only what no tolerance can excuse is told.
+A reason whose evidence is in the record must be there, or must not be there, accordingly. For the others only their own
+figures can be compared with the tolerance. The rules are stated a second time on purpose. Format 1 does not record its
+tolerances, so only values that no tolerance can excuse are reported for it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from labconsole.measure.recompute.counts import flows
 from labconsole.measure.recompute.discrepancy import Discrepancy, against
 from labconsole.measure.recompute.evidence import hop_of, limit_of, lost_at_sink, number, wrong_figures
 from labconsole.measure.recompute.kernel_drops import doubts_due
-from labconsole.measure.recompute.sides import rate_left_open
+from labconsole.measure.recompute.loss_attribution import find_rate_uncertainty
 from labconsole.model.record.run import RunRecord, StreamRecord
 
 FAILURES = {"node_lost": "link_lost", "lease_taken": "lease_taken"}
@@ -26,30 +26,30 @@ STOPPED = ("aborted", "link_lost", "lease_taken", "failed")
 WORST = ("valid", "suspect", "invalid")
 
 LATE_RATIO, LATE_S = 0.01, 0.01
-"""More than this share of late packets over more than this time is a buffer that was measured with the rest."""
+"""More than this share of late packets over more than this time is a buffer included in the measurement."""
 
 COARSE_RATIO = 0.01
-"""Of the forwarding rate: where counter samples leave more of it open, the run says so."""
+"""The share of the forwarding rate above which its uncertainty from counter samples is a doubt."""
 
 OTHERS = ("other", "labconsole", "guest")
-"""Whose processes are not ours."""
+"""Owners of processes that are not ours."""
 
 ROUNDED = 1.05
-"""What all processes of a node used together is summed up in thousandths of a second."""
+"""The total of all processes of a node is rounded to thousandths of a second."""
 
 CONTROL = ("arp", "nd", "mld", "lldp", "stp")
 CONTROL_PACKETS, CONTROL_RATIO = 20, 1e-4
-"""Control traffic of a port and direction: so many packets, or so many of the stream's, are no doubt."""
+"""Control traffic per port and direction that causes no doubt, in packets or as a share of the stream's."""
 
 Due = tuple[str, bool, str]
-"""(code, whether it has to be there, what the record shows)."""
+"""(code, whether it must be there, what the record shows)."""
 
 Weights = Mapping[str, str]
-"""By code, what it makes of a run; one that makes nothing of it is a note."""
+"""The effect of a code on the run's status; a code without one is a note."""
 
 
 def rejudge(record: RunRecord, weights: Weights) -> Iterator[Discrepancy]:
-    """What is wrong with a verdict. ``weights``: of every code that this version knows."""
+    """Contradictions in a verdict. ``weights``: of every code that this version knows."""
     yield from _status(record, weights)
     if record.format == 1:
         return
@@ -75,7 +75,7 @@ def _times(record: RunRecord, code: str) -> int:
 
 
 def unjudged(record: RunRecord) -> Iterator[str]:
-    """What of a verdict could not be judged again, in words."""
+    """Descriptions of the parts of a verdict that could not be judged again."""
     if record.format == 1:
         yield "the verdict by its tolerances, which format 1 does not record"
     elif record.in_force is None:
@@ -83,7 +83,7 @@ def unjudged(record: RunRecord) -> Iterator[str]:
 
 
 def _status(record: RunRecord, weights: Weights) -> Iterator[Discrepancy]:
-    """The worst that its reasons make of it."""
+    """The status must be the worst that the reasons cause."""
     codes = [reason.code for reason in record.verdict.reasons]
     unknown = False
     for place, code in enumerate(codes):
@@ -108,7 +108,7 @@ def _due(record: RunRecord) -> Iterator[Due]:
     yield from _generators(record, streams, aborted=aborted)
     yield from _witnesses(record, streams)
     yield from _buffered(streams)
-    yield from _surroundings(record)
+    yield from _host_activity(record)
     yield from _foreign(record)
     yield from _background(record)
     yield from doubts_due(record)
@@ -119,7 +119,7 @@ def _any(code: str, shown: list[str], otherwise: str) -> Due:
 
 
 def _stopped(record: RunRecord) -> Iterator[Due]:
-    """The operator, or a failure with a code of its own."""
+    """The operator's stop, or a failure with a code of its own."""
     aborted = any(reason.code == "aborted" for reason in record.verdict.reasons)
     failure = record.failure.failure if record.failure is not None else None
     code = None if failure is None or aborted else FAILURES.get(failure, "failed")
@@ -129,7 +129,7 @@ def _stopped(record: RunRecord) -> Iterator[Due]:
 
 
 def _generators(record: RunRecord, streams: list[StreamRecord], *, aborted: bool) -> Iterator[Due]:
-    """What was sent beside what was asked for. A trial that the operator stopped is not held to it."""
+    """Sent compared with requested packets. A trial that the operator stopped need not reach the request."""
     silent = [s.name for s in streams if not aborted and (s.generator_packets is None or s.offered_packets is None)]
     silent += [s.name for s in streams if s.measured_packets is None]
     yield _any("not_measured", [f"{name} has no count" for name in silent], "every stream has both counts")
@@ -171,10 +171,10 @@ def _witnesses(record: RunRecord, streams: list[StreamRecord]) -> Iterator[Due]:
     missing = [f"{s.name} has no capture" for s in counted if s.capture is None]
     yield _any("capture_missing", missing, "every stream has its capture")
     part = [f"the capture of {s.name} is not complete" for s in counted if _misses(s)]
-    # Where several processors timed all of it an earlier version doubted, and this one notes it.
+    # If several processors timed all of it, an earlier version doubted it, and this one only notes it.
     if part or not any(_noted(s) for s in counted):
         yield _any("capture_incomplete", part, "every capture is complete")
-    if any(reason.code == "untimed_packets" for reason in record.verdict.reasons):  # earlier versions did not say it
+    if any(reason.code == "untimed_packets" for reason in record.verdict.reasons):  # earlier versions did not report it
         more = [f"{s.name} has packets that were not timed" for s in counted if _untimed(s)]
         yield _any("untimed_packets", more, "every packet that was measured by a counter was timed")
     apart = [says for s in counted for says in _disagreement(s)]
@@ -208,7 +208,7 @@ def _disagreement(stream: StreamRecord) -> Iterator[str]:
 
 
 def _misses(stream: StreamRecord) -> bool:
-    """A capture that is not complete, and nobody else who saw every packet that the NIC counted."""
+    """Whether a capture is incomplete and no other witness saw every packet that the NIC counted."""
     if stream.capture is None or stream.capture.complete:
         return False
     timed, packets = packet_times(stream), third_count(stream)
@@ -231,13 +231,13 @@ def _untimed(stream: StreamRecord) -> bool:
 
 
 def _lost_at_source(stream: StreamRecord) -> int:
-    """What a counter there says that it dropped; without one these are two counts that disagree."""
+    """The loss if a counter there shows drops; without one these are two counts that disagree."""
     hop = hop_of(stream, "source_nic")
     return stream.source_lost_packets or 0 if hop is not None and hop.drops else 0
 
 
 def _buffered(streams: list[StreamRecord]) -> Iterator[Due]:
-    """A doubt only where the window is from samples: a capture tells it to the packet, and the rates rest on it."""
+    """A doubt only if the window is from samples: a capture is exact to the packet, and the rates use it."""
     found = []
     for stream in streams:
         seen, sending_s = stream.arrivals, stream.offered_duration_s
@@ -246,7 +246,7 @@ def _buffered(streams: list[StreamRecord]) -> Iterator[Due]:
         if seen.late_packets > LATE_RATIO * seen.packets and seen.window_s - sending_s > LATE_S:
             found.append(f"{seen.late_packets} of {seen.packets} packets of {stream.name} came late, by samples")
     yield _any("buffered", found, "no stream's counter samples show that a buffer was measured with the rest")
-    left_open = [(stream.name, rate_left_open(stream)) for stream in streams]
+    left_open = [(stream.name, find_rate_uncertainty(stream)) for stream in streams]
     coarse = [
         f"samples leave {ratio:.2%} of the forwarding rate of {name} open"
         for name, ratio in left_open
@@ -255,9 +255,11 @@ def _buffered(streams: list[StreamRecord]) -> Iterator[Due]:
     yield _any("rate_uncertain", coarse, f"no stream's samples leave more than {COARSE_RATIO:.0%} of its rate open")
 
 
-def _surroundings(record: RunRecord) -> Iterator[Due]:
-    told = [each for each in record.influences if each.get("kind") == "not_observed"]
-    yield _any("not_observed", [str(each.get("detail"))[:200] for each in told], "no node is reported as unanswering")
+def _host_activity(record: RunRecord) -> Iterator[Due]:
+    unobserved = [each for each in record.influences if each.get("kind") == "not_observed"]
+    yield _any(
+        "not_observed", [str(each.get("detail"))[:200] for each in unobserved], "no node is reported as unanswering"
+    )
     limit = limit_of(record, "steal_ratio")
     if limit is not None:
         cpus = [each for each in record.influences if each.get("kind") == "cpu"]
@@ -283,7 +285,7 @@ def _surroundings(record: RunRecord) -> Iterator[Due]:
 
 
 def _foreign(record: RunRecord) -> Iterator[Due]:
-    """Packets of others, as the influences tell them, port by port."""
+    """Foreign packets port by port, according to the influences."""
     limit = limit_of(record, "foreign_packets")
     if limit is None:
         return
@@ -291,7 +293,7 @@ def _foreign(record: RunRecord) -> Iterator[Due]:
     for each in record.influences:
         if each.get("kind") != "foreign_packets":
             continue
-        offered = _offered_at(record, each.get("node"), each.get("interface"))
+        offered = _offered_packets(record, each.get("node"), each.get("interface"))
         unknown = unknown or offered is None
         if offered is not None and _beyond_usual(each, offered) > limit:
             found.append(str(each.get("detail"))[:200])
@@ -299,8 +301,8 @@ def _foreign(record: RunRecord) -> Iterator[Due]:
         yield _any("foreign_frames", found, "no port saw more packets of others than its tolerance and control traffic")
 
 
-def _offered_at(record: RunRecord, node: Any, interface: Any) -> int | None:
-    """Packets of the stream that has this port on its way; None where that is not one stream."""
+def _offered_packets(record: RunRecord, node: Any, interface: Any) -> int | None:
+    """Offered packets of the stream that passes this port, or None if that is not exactly one stream."""
     ends = ("source_nic", "uut_in", "uut_out", "sink_nic")
     found = [
         stream.offered_packets or 0
@@ -322,8 +324,8 @@ def _background(record: RunRecord) -> Iterator[Due]:
     if limit is None:
         return
     missed = []
-    for key, asked in load.requested.items() if load is not None else ():
+    for key, requested in load.requested.items() if load is not None else ():
         achieved = load.achieved.get(key) if load is not None else None
-        if achieved is None or abs(achieved - asked) > limit * abs(asked):
-            missed.append(f"{key} reached {achieved} of {asked}")
+        if achieved is None or abs(achieved - requested) > limit * abs(requested):
+            missed.append(f"{key} reached {achieved} of {requested}")
     yield _any("background_missed", missed, "the background load is what was asked for")

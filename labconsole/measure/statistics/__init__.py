@@ -1,1 +1,1 @@
-"""Means, intervals, effects and the distributions they rest on."""
+"""Means, intervals, effects, and their distributions."""

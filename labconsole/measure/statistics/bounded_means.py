@@ -1,9 +1,9 @@
-"""Means over set-ups that Student's interval does not fit: rare events, bounded indices, the least of several. Pure.
+"""Means over set-ups for which Student's interval is unsuitable. Pure.
 
-- *Shares of rare events*, such as bins in which one guest has nearly all: the rule of losses (loss_interval.py).
-- *Jain's index* is 1 at most, and each trial's noise lowers it: it has a lower bound and no upper one.
-- *The least of several*, chosen by its result: its mean is too low by chance, and so is an interval about it.
-- *A deviation from what is due* of several guests at once: by Bonferroni, and no closer than one packet.
+- *Shares of rare events*, such as bins in which one guest has nearly all: the rule for losses (loss_interval.py).
+- *Jain's index* is at most 1, and each trial's noise lowers it: it has a lower bound and no upper one.
+- *The least of several*, selected by its result: its mean is too low by chance, and so is an interval about it.
+- *A deviation from what is due*, for several guests at once: by Bonferroni, and no closer than one packet.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from labconsole.measure.statistics.special_functions import incomplete_gamma
 
 
 def share_over_set_ups(trials: Mapping[Key, Sequence[tuple[int, int]]], families: int = 1) -> SetUpMean | None:
-    """The share of rare events, 0 to 1, with the interval of losses; ``trials``: (events, of) each, by set-up.
+    """The share of rare events, 0 to 1, with the interval for losses, or None if no event was possible.
 
-    ``families``: of how many shares this is one, chosen by its result: its bounds are at 0.05 over them. Without
-    events, ``ci_low`` is 0, and ``ci_high`` what the share is at most. None where nothing could happen; without an
-    interval where a trial counts fewer than none, as by packets of strangers.
+    ``trials``: (events, of) for each trial, by set-up. ``families``: the number of shares from which this one was
+    selected by its result: its bounds are at 0.05 over them. Without events, ``ci_low`` is 0, and ``ci_high`` the upper
+    bound of the share. There is no interval if a trial counts fewer than no events, as happens with foreign packets.
     """
     known = {set_up: [pair for pair in group if pair[1] > 0] for set_up, group in trials.items()}
     known = {set_up: group for set_up, group in known.items() if group}
@@ -34,7 +34,7 @@ def share_over_set_ups(trials: Mapping[Key, Sequence[tuple[int, int]]], families
     ratio = sum(some for group in known.values() for some, _ in group) / sum(
         of for group in known.values() for _, of in group
     )
-    plain = replace(without_interval(mean), mean=ratio)
+    plain = replace(drop_interval(mean), mean=ratio)
     try:
         found = loss_of_trials(known, ALPHA / families)
     except MeasurementError:
@@ -45,23 +45,25 @@ def share_over_set_ups(trials: Mapping[Key, Sequence[tuple[int, int]]], families
 
 
 def lower_bounded(mean: SetUpMean) -> SetUpMean:
-    """Of an index that is 1 at most, and that noise lowers: no upper bound, where each trial is below the truth."""
+    """The mean of an index that is at most 1 and that noise lowers: as each trial is too low, without an upper
+    bound.
+    """
     if mean.ci_low is None:
         return mean
     return replace(mean, ci_low=max(mean.ci_low, 0.0), ci_high=None, method="lower bound over set-ups")
 
 
-def without_interval(mean: SetUpMean) -> SetUpMean:
-    """What has no interval that could be stood behind: the mean, and the least and most of the trials."""
+def drop_interval(mean: SetUpMean) -> SetUpMean:
+    """A mean without a justifiable interval: the mean, and the least and most of the trials."""
     return replace(mean, ci_low=None, ci_high=None, method="no interval")
 
 
-def least_of(means: Sequence[SetUpMean], floor: float = 0.0) -> SetUpMean | None:
-    """The lowest of several means, with an interval of the lowest *true* one, at LEVEL at the least.
+def lowest_mean(means: Sequence[SetUpMean], floor: float = 0.0) -> SetUpMean | None:
+    """The lowest of several means, with an interval for the lowest *true* one, at LEVEL or more.
 
-    All upper bounds hold at once (Bonferroni), so that the lowest of them is one of the lowest true mean, and the
-    lowest of the plain lower bounds is, too: that of the truly lowest holds. Without interval where one has none.
-    ``floor``: what no true mean lies below.
+    All upper bounds are valid simultaneously (Bonferroni), so the lowest of them is a bound of the lowest true mean.
+    The lowest of the plain lower bounds is one, too: that of the truly lowest is valid. Without an interval if one has
+    none. ``floor``: a lower limit of all true means.
 
     No bound is closer than by the deviation of all of them together: of values with a tail towards high ones those
     whose mean is low by chance scatter little, too, and the lowest upper bound would be chosen by that. Of values with
@@ -73,7 +75,7 @@ def least_of(means: Sequence[SetUpMean], floor: float = 0.0) -> SetUpMean | None
     if len(means) == 1:
         return least
     if any(each.ci_low is None or each.scope != "set-ups" for each in means):
-        return without_interval(least)
+        return drop_interval(least)
     tail = (1 - LEVEL) / 2
     degrees = sum(each.set_ups - 1 for each in means)
     pooled = math.sqrt(math.fsum((each.set_ups - 1) * (each.sd or 0.0) ** 2 for each in means) / degrees)
@@ -87,9 +89,9 @@ def least_of(means: Sequence[SetUpMean], floor: float = 0.0) -> SetUpMean | None
     return replace(least, ci_low=low, ci_high=high, method="student-t over set-ups, simultaneous")
 
 
-def greatest_of(means: Sequence[SetUpMean], floor: float = 0.0) -> SetUpMean | None:
-    """The highest of several means, with an interval of the highest true one: as least_of()."""
-    negative = least_of([_negative(each) for each in means], -math.inf)
+def highest_mean(means: Sequence[SetUpMean], floor: float = 0.0) -> SetUpMean | None:
+    """The highest of several means, with an interval for the highest true one: see lowest_mean()."""
+    negative = lowest_mean([_negative(each) for each in means], -math.inf)
     if negative is None:
         return None
     found = _negative(negative)
@@ -99,18 +101,18 @@ def greatest_of(means: Sequence[SetUpMean], floor: float = 0.0) -> SetUpMean | N
 def deviation_over_set_ups(
     values: Mapping[Key, Sequence[float]], due: float, families: int, step: float = 0.0
 ) -> SetUpMean | None:
-    """By how much a share lies from what is ``due``, signed, at 0.05 over ``families`` such intervals.
+    """The signed deviation of a share from what is ``due``, at 0.05 over ``families`` such intervals.
 
-    ``values``: the shares of trials by set-up; ``step``: what they move in, such as one packet of all that came: no
-    bound is closer to the mean, and set-ups are taken to scatter by no less than what is rounded to it does. Three that
-    happen to be equal to the packet do not say that they always are. None where there are no values.
+    ``values``: the shares of trials by set-up. ``step``: their resolution, such as one packet of all arrivals. No bound
+    is closer to the mean, and set-ups are assumed to vary at least by its rounding error: three equal ones do not prove
+    that they always are. None if there are no values.
     """
     found = {set_up: [value - due for value in group] for set_up, group in values.items()}
     if not any(found.values()):
         return None
     mean = mean_over_set_ups(found)
     if mean.scope != "set-ups":
-        return without_interval(mean)
+        return drop_interval(mean)
     scattered = replace(mean, sd=max(mean.sd or 0.0, step / math.sqrt(12)))
     reach = max(_reach(scattered, (1 - LEVEL) / 2 / families), step)
     return replace(
@@ -119,12 +121,11 @@ def deviation_over_set_ups(
 
 
 def fairness_p(jain: Mapping[Key, Sequence[float]], guests: int, fair: float) -> tuple[float, float] | None:
-    """p of the claim that Jain's index is above ``fair`` on the average of trials, and that it is below; None: fewer
-    than three set-ups, or nothing varied.
+    """The p-values for Jain's index above ``fair`` on the average of trials, and for below, or None.
 
-    Student's t over set-ups. Where guests are alike and vary by chance, 1 - index is a multiple of chi-square with one
-    degree less than there are guests, and t would call it fair too often (18 % instead of 2.5 % of two guests): the
-    first p is at least what follows from that.
+    None for fewer than three set-ups, or without variation. By Student's t over set-ups. If guests are equal and vary
+    by chance, 1 - index is a multiple of chi-square with one degree less than there are guests, and t would accept
+    fairness too often (18 % instead of 2.5 % for two guests): the first p is at least that of this distribution.
     """
     lacks = [1 - value for value in set_up_means(jain).values()]
     if len(lacks) < 3 or guests < 2:
@@ -145,6 +146,11 @@ def _reach(mean: SetUpMean, tail: float) -> float:
 def _negative(mean: SetUpMean) -> SetUpMean:
     low, high = mean.ci_low, mean.ci_high
     return replace(
-        mean, mean=-mean.mean, median=-mean.median, minimum=-mean.maximum, maximum=-mean.minimum,
-        ci_low=None if high is None else -high, ci_high=None if low is None else -low,
-    )  # fmt: skip
+        mean,
+        mean=-mean.mean,
+        median=-mean.median,
+        minimum=-mean.maximum,
+        maximum=-mean.minimum,
+        ci_low=None if high is None else -high,
+        ci_high=None if low is None else -low,
+    )

@@ -1,4 +1,4 @@
-"""Spread of what a limit cuts off: values above it are read as the limit, and scatter less than what is measured. Pure.
+"""Spread of quantities with an upper limit: values above it read as the limit, and vary less than the quantity. Pure.
 
 J. Tobin, Estimation of relationships for limited dependent variables, Econometrica 26 (1958): moments of a normal
 distribution that is censored on one side.
@@ -13,9 +13,9 @@ from labconsole.measure.statistics.effects import Effect, build_effect
 
 
 def censored_sd_ratio(share: float) -> float:
-    """The deviation that is seen, in deviations of a normal quantity, where the upper ``share`` of it is cut off.
+    """The observed deviation, in deviations of a normal quantity, if its upper ``share`` is cut off.
 
-    1 where nothing is. 1 too where everything is: nothing is seen of the spread then, and it is not guessed.
+    1 if nothing is cut off. Also 1 if everything is: the spread is then unobservable, and is not guessed.
     """
     if not 0.0 <= share <= 1.0:
         raise ValueError(f"a share lies between 0 and 1, got {share!r}")
@@ -28,10 +28,17 @@ def censored_sd_ratio(share: float) -> float:
 
 
 def widen_effect(effect: Effect, factor: float) -> Effect:
-    """The same change with an error and a deviation so many times as large; one that says nothing as it is."""
+    """The same change with its error and deviation multiplied by ``factor``; an effect without claim is unchanged."""
     if effect.mean_log is None or effect.error_log is None or effect.degrees is None or effect.sd_log is None:
         return effect
     return build_effect(
-        effect.mean_log, factor * effect.error_log, effect.degrees, effect.blocks, factor * effect.sd_log, 1.0,
-        "two-sided", effect.level, paired=effect.paired,
-    )  # fmt: skip
+        effect.mean_log,
+        factor * effect.error_log,
+        effect.degrees,
+        effect.blocks,
+        factor * effect.sd_log,
+        1.0,
+        "two-sided",
+        effect.level,
+        paired=effect.paired,
+    )

@@ -1,8 +1,8 @@
-"""Where the spread comes from, between set-ups or within them, and how many of both a plan needs. Pure.
+"""The components of the spread, between set-ups and within them, and the numbers of both that a plan needs. Pure.
 
-On the natural logarithm, so that the roots of variances are relative (0.01 is one per cent). After T. Kalibera and
-R. Jones, Rigorous benchmarking in reasonable time, ISMM 2013; upper bound of a variance from a pilot: R. H. Browne,
-On the use of a pilot sample for sample size determination, Statist. Med. 14 (1995).
+On the natural logarithm, so that the roots of variances are relative (0.01 is one per cent). After T. Kalibera and R.
+Jones, Rigorous benchmarking in reasonable time, ISMM 2013; upper bound of a variance from a pilot: R. H. Browne, On the
+use of a pilot sample for sample size determination, Statist. Med. 14 (1995).
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ MINIMUM_REPETITIONS = 2
 MOST_REPETITIONS = 10
 MOST_SET_UPS = 10_000
 UPPER_SHARE = 0.2
-"""Of pilots, four in five give an upper bound that lies above the variance."""
+"""Four in five pilots give an upper bound above the variance."""
 LOWER_SHARE = 0.9
-"""Of pilots, nine in ten give a lower bound that lies below the variance within set-ups."""
+"""Nine in ten pilots give a lower bound below the variance within set-ups."""
 
 
 @dataclass(frozen=True, slots=True)
 class Components:
-    """Variances of ln(value). ``variance_within``: s_w², mean of those within set-ups; ``variance_of_means``: s_b²,
-    between the means of set-ups; ``variance_between``: T² = s_b² - s_w² / repetitions, below zero where the set-ups'
-    means lie closer than their trials make likely. ``repetitions``: the harmonic mean where set-ups differ. ``points``:
-    design points pooled.
+    """Variances of ln(value).
+
+    ``variance_within``: s_w², mean of those within set-ups. ``variance_of_means``: s_b², between the means of set-ups.
+    ``variance_between``: T² = s_b² - s_w² / repetitions, negative if the set-ups' means are closer than their trials
+    make likely. ``repetitions``: the harmonic mean if set-ups differ. ``points``: design points pooled.
     """
 
     variance_within: float
@@ -44,9 +45,11 @@ class Components:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What a plan should take. ``half_width_ratio``: of a mean's interval then; ``smallest_effect_ratio``: the smallest
-    change between two platforms that it shows with 80 % power; ``total_s``: of all set-ups with their repetitions, of
-    one platform; ``variance_upper``: of a set-up's mean, the pilot's upper 80 % bound that all of it rests on.
+    """The recommended size of a plan.
+
+    ``half_width_ratio``: of a mean's interval then. ``smallest_effect_ratio``: the smallest change between two
+    platforms that it shows with 80 % power. ``total_s``: of all set-ups with their repetitions, for one platform.
+    ``variance_upper``: the pilot's upper 80 % bound for the variance of a set-up's mean, which all of it rests on.
     """
 
     repetitions: int
@@ -59,9 +62,9 @@ class Advice:
 
 
 def components(values: Mapping[Key, Sequence[float]]) -> Components:
-    """Components of one design point; ``values``: of the trials, by set-up, above zero.
+    """Components of one design point. ``values``: of the trials, by set-up, above zero.
 
-    Raises MeasurementError with fewer than three set-ups, fewer than two trials in one of them, or a value of zero.
+    Raises MeasurementError for fewer than three set-ups, fewer than two trials in one of them, or a value of zero.
     """
     known = {set_up: finite(trials) for set_up, trials in values.items() if len(trials)}
     if len(known) < MINIMUM_SET_UPS:
@@ -84,7 +87,7 @@ def components(values: Mapping[Key, Sequence[float]]) -> Components:
 
 
 def pooled_components(parts: Sequence[Components]) -> Components:
-    """Mean components of several points of one platform: they share its set-ups, whose number does not grow by it."""
+    """Mean components of several points of one platform. They share its set-ups, so pooling adds no set-ups."""
     if not parts:
         raise MeasurementError("there are no components to pool")
     count = len(parts)
@@ -99,11 +102,11 @@ def pooled_components(parts: Sequence[Components]) -> Components:
 
 
 def advise(components: Components, setup_s: float, trial_s: float, accuracy_ratio: float) -> Advice:
-    """Repetitions and set-ups with which a mean is known to ± ``accuracy_ratio``, in the least time.
+    """The repetitions and set-ups that determine a mean to ± ``accuracy_ratio`` in the least time.
 
-    ``setup_s``: seconds that one set-up takes; ``trial_s``: that one more repetition takes, of all points that it
-    serves. Both numbers rest on the upper 80 % bound of the pilot's variance: by the variance itself, half of all
-    plans so made would miss their aim. Of plans that take as long the one with the fewest repetitions.
+    ``setup_s``: seconds per set-up. ``trial_s``: seconds per further repetition of all points in the set-up. Both
+    numbers rest on the upper 80 % bound of the pilot's variance: with the variance itself, half of all such plans would
+    miss their aim. Among equally long plans it is the one with the fewest repetitions.
     """
     if components.set_ups < MINIMUM_SET_UPS or components.repetitions < MINIMUM_REPETITIONS:
         raise MeasurementError(
@@ -115,7 +118,7 @@ def advise(components: Components, setup_s: float, trial_s: float, accuracy_rati
     found: list[tuple[float, int, int, float]] = []
     for repetitions in range(1, MOST_REPETITIONS + 1):
         upper = upper_variance_of_mean(components, repetitions)
-        set_ups = _fewest_for(upper, accuracy_ratio)
+        set_ups = _set_ups_for_accuracy(upper, accuracy_ratio)
         if set_ups is not None:
             found.append((set_ups * (setup_s + repetitions * trial_s), repetitions, set_ups, upper))
     if not found:
@@ -133,13 +136,13 @@ def advise(components: Components, setup_s: float, trial_s: float, accuracy_rati
 
 
 def upper_variance_of_mean(pilot: Components, repetitions: int) -> float:
-    """The upper 80 % bound of the variance of a set-up's mean over so many repetitions: T² + s_w² / repetitions.
+    """The upper 80 % bound for the variance of a set-up's mean over ``repetitions``: T² + s_w² / repetitions.
 
-    It does not rest on T², whose estimate may be zero by chance, but on what was seen: the upper bound of s_b², with
-    the upper bound of what fewer repetitions than the pilot's add, or without the *lower* one of what more take away.
-    T² is not below zero, so that it is at least the upper bound of s_w² / repetitions.
+    It does not rest on T², whose estimate may be zero by chance, but on the observation: the upper bound of s_b², plus
+    the upper bound of the increase by fewer repetitions than the pilot's, or minus the *lower* bound of the decrease by
+    more. T² is not negative, so the result is at least the upper bound of s_w² / repetitions.
     """
-    degrees = pilot.set_ups * (pilot.repetitions - 1)  # of several points there are more
+    degrees = pilot.set_ups * (pilot.repetitions - 1)  # for several points there are more
     lowest, highest = (
         pilot.variance_within * degrees / chi_square_quantile(share, degrees) for share in (LOWER_SHARE, UPPER_SHARE)
     )
@@ -149,20 +152,20 @@ def upper_variance_of_mean(pilot: Components, repetitions: int) -> float:
 
 
 def upper_variance(variance: float, set_ups: int) -> float:
-    """The upper 80 % bound of one between the means of so many set-ups."""
+    """The upper 80 % bound of a variance between the means of ``set_ups`` set-ups."""
     degrees = float(set_ups - 1)
     return variance * degrees / chi_square_quantile(UPPER_SHARE, degrees)
 
 
 def fewest_set_ups(variance: float, accuracy_ratio: float) -> int:
-    """Those with which a mean is known to ± ``accuracy_ratio``. Raises MeasurementError for more than MOST_SET_UPS."""
-    found = _fewest_for(variance, accuracy_ratio)
+    """The fewest set-ups that determine a mean to ± ``accuracy_ratio``. Raises MeasurementError above MOST_SET_UPS."""
+    found = _set_ups_for_accuracy(variance, accuracy_ratio)
     if found is None:
         raise _out_of_reach(accuracy_ratio)
     return found
 
 
-def _fewest_for(variance: float, accuracy_ratio: float) -> int | None:
+def _set_ups_for_accuracy(variance: float, accuracy_ratio: float) -> int | None:
     return _fewest(lambda set_ups: _half_width(variance, set_ups) <= accuracy_ratio)
 
 
@@ -171,9 +174,10 @@ def _out_of_reach(accuracy_ratio: float) -> MeasurementError:
 
 
 def set_ups_to_show(change_ratio: float, variance: float) -> int | None:
-    """The fewest that show such a change between two points of the same blocks with 80 % power, by a plain interval;
-    ``variance``: of a set-up's mean, above zero. None: more than MOST_SET_UPS. Raises ValueError where nothing varied:
-    smallest_effect() is then unknown for any number.
+    """The fewest set-ups that show such a change with 80 % power, or None above MOST_SET_UPS.
+
+    The change is between two points of the same blocks, by a plain interval. ``variance``: of a set-up's mean, above
+    zero. Raises ValueError without variation: smallest_effect() is then unknown for any number.
     """
     if not variance > 0:
         raise ValueError(f"a variance is above zero, got {variance!r}")
@@ -187,7 +191,7 @@ def set_ups_to_show(change_ratio: float, variance: float) -> int | None:
 
 
 def _fewest(enough: Callable[[int], bool]) -> int | None:
-    """From MINIMUM_SET_UPS on, where more are always better; None: not even MOST_SET_UPS are."""
+    """The fewest from MINIMUM_SET_UPS on, if more are always better, or None if MOST_SET_UPS are too few."""
     low, high = MINIMUM_SET_UPS, MINIMUM_SET_UPS
     while not enough(high):
         low, high = high + 1, 2 * high

@@ -1,7 +1,8 @@
-"""The distributions that intervals, tests and power rest on: Student's t (central and not), chi-square, binomial.
+"""The distributions for intervals, tests and power: Student's t (central and not), chi-square, binomial.
 
-The standard library stops at the normal distribution, and scipy would be 100 MB for these few functions: the tests
-compare with it, the program does without. Quantiles are cached: a report asks for the same few thousands of times.
+The standard library ends at the normal distribution, and scipy would be 100 MB for these few functions: the tests
+compare with it, the program does without. Quantiles are cached, because a report needs the same ones thousands of
+times.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ _NORMAL = NormalDist()
 _SETTLED = 9.5  # standard deviations past which the normal distribution is 0 or 1 to double precision
 _MAX_STEPS = 300
 MANY_TERMS = 3000
-"""Of both outcomes: past it a binomial tail is integrated, not summed."""
+"""For both outcomes: beyond it a binomial tail is integrated instead of summed."""
 
 
 @lru_cache(maxsize=1024)
 def normal_quantile(probability: float) -> float:
-    """The z below which a share ``probability`` of the standard normal distribution lies."""
+    """The z with a share ``probability`` of the standard normal distribution below it."""
     return _NORMAL.inv_cdf(probability)
 
 
@@ -55,8 +56,8 @@ def student_t_cdf(x: float, degrees: float) -> float:
 def noncentral_t_cdf(x: float, degrees: float, delta: float) -> float:
     """Share below ``x`` of the noncentral t: (Z + delta) / sqrt(chi-square / degrees). Absolute error below 1e-11.
 
-    Given the root s of chi-square over its degrees, the share is Phi(x s - delta): where that is 1 the chi-square
-    distribution is left, where it is 0 nothing, and between them it is integrated (Gauss and Legendre).
+    Given the root s of chi-square over its degrees, the share is Phi(x s - delta). Where that is 1, the chi-square
+    distribution remains; where it is 0, nothing does; in between it is integrated (Gauss and Legendre).
     """
     if math.isnan(x) or math.isnan(delta) or not 1.0 <= degrees < math.inf:
         raise ValueError(f"no share of noncentral t below {x!r} at {degrees!r} degrees of freedom, {delta!r}")
@@ -67,7 +68,7 @@ def noncentral_t_cdf(x: float, degrees: float, delta: float) -> float:
     reach = 40.0 / math.sqrt(2 * degrees) if degrees > 50 else 12.0 / math.sqrt(degrees) + 5.0
     low = max((delta - _SETTLED) / x, 1.0 - reach, 0.0)
     high = max((delta + _SETTLED) / x, 0.0)
-    share = incomplete_gamma(degrees / 2, degrees * high * high / 2)[1]  # of s above high
+    share = incomplete_gamma(degrees / 2, degrees * high * high / 2)[1]  # the share of s above high
     high = min(high, 1.0 + reach)
     if high <= low:
         return share
@@ -79,7 +80,7 @@ def noncentral_t_cdf(x: float, degrees: float, delta: float) -> float:
         start = low + panel * width
         for node, weight in NODES:
             place = (1 + node) / 2
-            if start == 0.0:  # a power of s that need not be whole: graded towards zero
+            if start == 0.0:  # a power of s that may be fractional: graded towards zero
                 s, stretch = width * place**4, 4 * width * place**3
             else:
                 s, stretch = start + width * place, width
@@ -90,7 +91,7 @@ def noncentral_t_cdf(x: float, degrees: float, delta: float) -> float:
 
 @lru_cache(maxsize=4096)
 def chi_square_quantile(probability: float, degrees: float) -> float:
-    """The value below which a share ``probability`` of the chi-square distribution lies; ``degrees`` above 0."""
+    """The value with a share ``probability`` of the chi-square distribution below it; ``degrees`` above 0."""
     if not 0.0 < probability < 1.0:
         raise ValueError(f"a probability lies between 0 and 1, got {probability!r}")
     if not 0.0 < degrees < math.inf:
@@ -108,9 +109,9 @@ def chi_square_quantile(probability: float, degrees: float) -> float:
 
 @lru_cache(maxsize=4096)
 def binomial_bounds(k: int, n: int, level: float = 0.95) -> tuple[float, float]:
-    """Clopper and Pearson's bounds of a share, of which ``k`` of ``n`` were seen (Biometrika 26, 1934).
+    """Clopper and Pearson's bounds of a share with ``k`` of ``n`` observed (Biometrika 26, 1934).
 
-    They cover at least as often as they say. Two-sided also for none and for all.
+    They cover at least as often as stated. Also two-sided for none and for all.
     """
     if not 0 <= k <= n or n < 1:
         raise ValueError(f"{k!r} of {n!r} is not a valid share")
@@ -119,7 +120,7 @@ def binomial_bounds(k: int, n: int, level: float = 0.95) -> tuple[float, float]:
 
 
 def _lower(k: int, n: int, tail: float) -> float:
-    """The share at which ``k`` or more of ``n`` have the chance ``tail``."""
+    """The share at which ``k`` or more of ``n`` have the probability ``tail``."""
     if k == 0:
         return 0.0
     if k == n:
@@ -132,7 +133,7 @@ def _lower(k: int, n: int, tail: float) -> float:
 
 
 def _upper(k: int, n: int, tail: float) -> float:
-    """The share at which ``k`` or fewer of ``n`` have the chance ``tail``."""
+    """The share at which ``k`` or fewer of ``n`` have the probability ``tail``."""
     if k == n:
         return 1.0
     if k == 0:
@@ -145,11 +146,12 @@ def _upper(k: int, n: int, tail: float) -> float:
 
 
 def _binomial_tail(k: int, n: int, p: float, side: int) -> float:
-    """Chance of ``k`` or more (side +1), or of ``k`` or fewer (-1), of n: term by term from k outwards where it can.
+    """Probability of ``k`` or more (side +1), or of ``k`` or fewer (-1), of n.
 
-    Nothing cancels so; a beta function of 1 - p would leave few digits of a p of 10^-8.
+    Summed from k outwards if possible. This avoids cancellation; a beta function of 1 - p would leave few digits of a p
+    of 10^-8.
     """
-    far = side * (k - n * p) > 0  # from the middle: the terms fall from the first one on
+    far = side * (k - n * p) > 0  # beyond the middle: the terms decrease from the first one on
     if min(k, n - k) > MANY_TERMS:
         return incomplete_beta(p, float(k), float(n - k + 1)) if side > 0 else incomplete_beta(1.0 - p, n - k, k + 1)
     if not far:
@@ -167,7 +169,7 @@ def _binomial_tail(k: int, n: int, p: float, side: int) -> float:
 def _solve(
     share: Callable[[float], tuple[float, float]], target: float, guess: float, end: float, *, rising: bool
 ) -> float:
-    """The x in 0 … end where ``share(x)`` is ``target``; it gives the share and its derivative by ln x.
+    """The x in 0 … end where ``share(x)`` is ``target``; it returns the share and its derivative by ln x.
 
     Newton's method on ln(share) over ln(x), inside a bracket that shrinks with every step.
     """

@@ -1,12 +1,12 @@
-"""Relative effects: how far a subject lies from its baseline, paired by block, and what may be said of it. Pure.
+"""Relative effects of a subject against its baseline, paired by block, and the claims that they allow. Pure.
 
-Everything is reckoned on the logarithm, so that a change and its reverse are the same distance, and comes out as a
-relative change (0.1 is ten per cent more). The unit is a *block*: one set-up of each platform and background, in
-random order. What a whole block has in common (time of day, temperature, drift) falls out of its ratio.
+Everything is computed on the logarithm, so that a change and its reverse are equally far apart, and returned as a
+relative change (0.1 is ten per cent more). The unit is a *block*: one set-up of each platform and background, in random
+order. Conditions that a whole block shares (time of day, temperature, drift) cancel in its ratio.
 
-Sources: Student's t of paired differences; B. L. Welch, Biometrika 34 (1947), where no blocks are shared; S. Holm,
-A simple sequentially rejective multiple test procedure, Scand. J. Statist. 6 (1979); D. J. Schuirmann, two one-sided
-tests, J. Pharmacokinet. Biopharm. 15 (1987). None stands for what cannot be said, ``absent`` says why.
+Sources: Student's t of paired differences; B. L. Welch, Biometrika 34 (1947), if no blocks are shared; S. Holm, A
+simple sequentially rejective multiple test procedure, Scand. J. Statist. 6 (1979); D. J. Schuirmann, two one-sided
+tests, J. Pharmacokinet. Biopharm. 15 (1987). None means that there is no result, for the reason in ``absent``.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from labconsole.measure.statistics.set_ups import LEVEL, Key, deviation, finite,
 MINIMUM_BLOCKS = 3
 SIGNIFICANCE = 0.05
 EQUIVALENCE_LEVEL = 0.90
-"""Of the interval that two one-sided tests at 5 % amount to."""
+"""The level of the interval that is equivalent to two one-sided tests at 5 %."""
 POWER = 0.8
 MOST_DIGITS = 15
 ROUNDING = 1e-12
-"""A deviation of logarithms up to here is that of floating point: no count of packets moves in steps so small."""
+"""A deviation of logarithms up to this is due to floating point: no count of packets has such small steps."""
 
 FEW_BLOCKS = "fewer than 3 blocks"
 FEW_A_SIDE = "fewer than 3 set-ups a side"
@@ -39,12 +39,12 @@ Word = Literal["different", "equivalent", "different, within the margin", "incon
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """Relative change of a subject against its baseline (subject / baseline - 1) and what supports it.
+    """Relative change of a subject against its baseline (subject / baseline - 1) and its support.
 
-    ``ci_low``, ``ci_high``: two-sided, at ``level``; ``ci90_low``, ``ci90_high``: the interval that equivalence is
-    judged by. ``p``: of the null and alternative asked for. ``blocks``: pairs, or the smaller side where unpaired.
-    On the natural logarithm: ``mean_log``, its standard error ``error_log``, and ``sd_log``, the deviation between
-    blocks (unpaired: the root mean square of both sides').
+    ``ci_low``, ``ci_high``: two-sided, at ``level``. ``ci90_low``, ``ci90_high``: the interval for judging equivalence.
+    ``p``: for the given null and alternative. ``blocks``: pairs, or the smaller side if unpaired. On the natural
+    logarithm: ``mean_log``, its standard error ``error_log``, and ``sd_log``, the deviation between blocks (unpaired:
+    the root mean square of both sides').
     """
 
     change: float | None
@@ -74,9 +74,9 @@ def paired_effect(
 ) -> Effect:
     """Effect over the blocks that both have; values: mean of each block's trials, in one unit.
 
-    ``packets``: of a trial, the fewer of both sides: a count moves in steps of one, so that the deviation of a log
-    ratio is taken to be at least sqrt(2) / packets. ``null``: the ratio under the null hypothesis (0.98 with "less":
-    by more than 2 % less).
+    ``packets``: of a trial, the fewer of both sides. A count has steps of one, so the deviation of a log ratio is
+    assumed to be at least sqrt(2) / packets. ``null``: the ratio under the null hypothesis (0.98 with "less": by more
+    than 2 % less).
     """
     blocks = [block for block in subject if block in baseline]
     ours, theirs = finite(subject[block] for block in blocks), finite(baseline[block] for block in blocks)
@@ -91,7 +91,7 @@ def paired_effect(
 def share_effect(
     shares: Mapping[Key, float], streams: int, *, packets: float | None = None, level: float = LEVEL
 ) -> Effect:
-    """How far one of ``streams`` lies from its fair share; ``shares``: its part of the sum, 0 to 1, by block.
+    """The deviation of one of ``streams`` from its fair share. ``shares``: its part of the sum, 0 to 1, by block.
 
     ``packets``: of this stream in a trial.
     """
@@ -112,9 +112,9 @@ def unpaired_effect(
     alternative: Alternative = "two-sided",
     level: float = LEVEL,
 ) -> Effect:
-    """Effect where no blocks are shared: Welch's t on the logarithm, over means of replicates (set-ups, or boots).
+    """Effect without shared blocks: Welch's t on the logarithm, over means of replicates (set-ups, or boots).
 
-    Three a side, or no claim. ``packets`` as in ``paired_effect``.
+    It needs three per side for a claim. ``packets``: as in ``paired_effect``.
     """
     ours, theirs = finite(subject), finite(baseline)
     counts = len(ours), len(theirs)
@@ -135,7 +135,7 @@ def unpaired_effect(
     if total <= ROUNDING * ROUNDING:
         return _absent(NOTHING_VARIED, min(counts), mean, 0.0, paired=False)
     degrees = 1.0 / math.fsum((e / total) ** 2 / (n - 1) for e, n in zip(errors, counts, strict=True))
-    degrees = max(degrees, float(min(counts) - 1))  # not less by rounding
+    degrees = max(degrees, float(min(counts) - 1))  # rounding must not reduce it
     sd = math.hypot(*sds) / math.sqrt(2.0)
     return build_effect(mean, math.sqrt(total), degrees, min(counts), sd, null, alternative, level, paired=False)
 
@@ -148,11 +148,11 @@ def one_spread_effect(
     least_sd_log: float = 0.0,
     own_sd_log: float = 0.0,
 ) -> Effect:
-    """Effect where one side has three replicates or more and the other one has fewer: Student's t on the logarithm.
+    """Effect if one side has three replicates or more and the other one fewer: Student's t on the logarithm.
 
-    One spread is taken for both, so that a single occasion can be judged by how far those of the other side differ.
-    ``packets`` as in ``paired_effect``; ``least_sd_log``: what a replicate is known to vary by at the least;
-    ``own_sd_log``: what those of the side with fewer are seen to vary by themselves, which counts for that side alone.
+    One spread is assumed for both, so that a single occasion can be judged by the variation of the other side.
+    ``packets``: as in ``paired_effect``. ``least_sd_log``: the known minimum variation of a replicate. ``own_sd_log``:
+    the observed variation of the side with fewer, which counts for that side alone.
     """
     ours, theirs = finite(subject), finite(baseline)
     counts = len(ours), len(theirs)
@@ -172,7 +172,7 @@ def one_spread_effect(
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """The p values of one family adjusted by Holm's procedure, in the order given."""
+    """The p-values of one family adjusted by Holm's procedure, in the given order."""
     order = sorted(range(len(p_values)), key=lambda index: p_values[index])
     adjusted = [0.0] * len(p_values)
     largest = 0.0
@@ -183,9 +183,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def equivalence_p(effect: Effect, margin_ratio: float) -> float | None:
-    """The larger p of two one-sided tests that the change lies within ± ln(1 + margin); None where it cannot be said.
+    """The larger p of two one-sided tests that the change lies within ± ln(1 + margin), or None without a result.
 
-    At most 0.05 just where the 90 % interval lies inside (Schuirmann 1987).
+    At most 0.05 exactly if the 90 % interval lies inside (Schuirmann 1987).
     """
     if not margin_ratio > 0:
         raise ValueError(f"a margin is above zero, got {margin_ratio!r}")
@@ -198,9 +198,9 @@ def equivalence_p(effect: Effect, margin_ratio: float) -> float | None:
 
 
 def fall_p(effect: Effect, margin_ratio: float) -> tuple[float, float] | None:
-    """p of the claim that the subject is lower by more than ln(1 + margin), and of the claim that it is not.
+    """The p-values for a subject lower by more than ln(1 + margin), and for one that is not, or None without a result.
 
-    One-sided t, without adjustment. None where nothing can be said.
+    One-sided t, without adjustment.
     """
     if not margin_ratio > 0:
         raise ValueError(f"a margin is above zero, got {margin_ratio!r}")
@@ -211,7 +211,7 @@ def fall_p(effect: Effect, margin_ratio: float) -> tuple[float, float] | None:
 
 
 def rise_p(effect: Effect, margin_ratio: float) -> float | None:
-    """p of the claim that the subject is higher by more than ln(1 + margin), as fall_p() has it."""
+    """The p-value for a subject higher by more than ln(1 + margin); see fall_p()."""
     if not margin_ratio > 0:
         raise ValueError(f"a margin is above zero, got {margin_ratio!r}")
     if effect.mean_log is None or effect.error_log is None or effect.degrees is None:
@@ -220,7 +220,10 @@ def rise_p(effect: Effect, margin_ratio: float) -> float | None:
 
 
 def word(adjusted_p: float | None, equivalence_adjusted_p: float | None, significance: float = SIGNIFICANCE) -> Word:
-    """What a row may be called, by its adjusted p values; None: not tested (too few blocks; no margin declared)."""
+    """The classification of a row by its adjusted p-values.
+
+    A None is not tested (too few blocks; no margin declared).
+    """
     if adjusted_p is None and equivalence_adjusted_p is None:
         return "no claim"
     different = adjusted_p is not None and adjusted_p <= significance
@@ -233,9 +236,10 @@ def word(adjusted_p: float | None, equivalence_adjusted_p: float | None, signifi
 
 
 def power(change: float, sd_log: float, n: int, alpha: float = SIGNIFICANCE, *, paired: bool = True) -> float | None:
-    """Chance that a true relative ``change`` is called different at ``alpha``, two-sided, with n blocks (or n a side).
+    """Probability that a true relative ``change`` is called different at ``alpha``, two-sided, with n blocks.
 
-    ``sd_log``: of the log ratio between blocks, or (unpaired) of each side. None below three, or without spread.
+    If not ``paired``, n is per side. ``sd_log``: of the log ratio between blocks, or (unpaired) of each side. None
+    below three, or without spread.
     """
     error, degrees = _error(sd_log, n, paired)
     if n < MINIMUM_BLOCKS or not error:
@@ -246,10 +250,10 @@ def power(change: float, sd_log: float, n: int, alpha: float = SIGNIFICANCE, *, 
 def smallest_effect(
     sd_log: float, n: int, alpha: float = SIGNIFICANCE, power: float = POWER, paired: bool = True
 ) -> float | None:
-    """The smallest relative increase that n blocks (or n a side) would show with so much power: 0.02 is two per cent.
+    """The smallest relative increase that n blocks (or n per side) would show with ``power``: 0.02 is two per cent.
 
-    The decrease shown as well as an increase y is y / (1 + y). By the noncentral t at this spread; it is no power "at
-    the effect seen", which would only restate the p value. None below three, or where nothing varied.
+    The decrease that is shown equally well as an increase y is y / (1 + y). It is from the noncentral t at this spread,
+    not a power "at the observed effect", which would only restate the p-value. None below three, or without variation.
     """
     error, degrees = _error(sd_log, n, paired)
     if n < MINIMUM_BLOCKS or not error:
@@ -257,7 +261,7 @@ def smallest_effect(
     return _grown(noncentrality(degrees, alpha, power) * error)
 
 
-def smallest_effect_of(effect: Effect, alpha: float = SIGNIFICANCE, power: float = POWER) -> float | None:
+def find_detectable_effect(effect: Effect, alpha: float = SIGNIFICANCE, power: float = POWER) -> float | None:
     """The smallest relative change that this row could have shown, by its own standard error and degrees."""
     if effect.error_log is None or effect.degrees is None:
         return None
@@ -267,7 +271,7 @@ def smallest_effect_of(effect: Effect, alpha: float = SIGNIFICANCE, power: float
 def digits_to_tell(value: float, reference: float = 0.0, least: int = 1) -> int:
     """Decimals, at least ``least``, with which a written ``value`` still lies on its own side of ``reference``.
 
-    -0.04 beside 0 needs two: "-0.0" would not say that zero is outside.
+    -0.04 compared with 0 needs two: "-0.0" would not show that zero is outside.
     """
     if value == reference:
         return least
@@ -278,7 +282,7 @@ def digits_to_tell(value: float, reference: float = 0.0, least: int = 1) -> int:
 
 
 def _near(a: float, b: float) -> bool:
-    """Whether the quotient of two positive numbers keeps all its digits, as it does short of under- or overflow."""
+    """Whether the quotient of two positive numbers keeps all its digits, without underflow or overflow."""
     return 1e-100 < a / b < 1e100 if b > 1e-150 else False
 
 
@@ -327,7 +331,7 @@ def build_effect(
     *,
     paired: bool,
 ) -> Effect:
-    """An effect by its mean, its standard error and its degrees of freedom; fields are those of Effect."""
+    """An effect from its mean, its standard error and its degrees of freedom; fields are those of Effect."""
     reach, reach90 = (student_t_quantile((1 + share) / 2, degrees) * error for share in (level, EQUIVALENCE_LEVEL))
     t = (mean - math.log(null)) / error
     if alternative == "two-sided":
@@ -352,7 +356,7 @@ def build_effect(
 
 
 def _grown(log_change: float) -> float:
-    """A relative change from its logarithm; what is past every number is infinite."""
+    """A relative change from its logarithm; infinite if it exceeds every number."""
     return math.expm1(log_change) if log_change < 700.0 else math.inf
 
 
@@ -370,7 +374,7 @@ def _power(noncentrality: float, degrees: float, alpha: float) -> float:
 
 @lru_cache(maxsize=4096)
 def noncentrality(degrees: float, alpha: float, power: float) -> float:
-    """How many standard errors a change must have to be shown two-sided with so much power (regula falsi, Illinois)."""
+    """The standard errors that a change needs to be shown two-sided with ``power`` (regula falsi, Illinois)."""
     low, high = 0.0, 2.0 * student_t_quantile(1 - alpha / 2, degrees) + 10.0
     below, above = alpha - power, _power(high, degrees, alpha) - power
     while above < 0:

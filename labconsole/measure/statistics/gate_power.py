@@ -1,4 +1,4 @@
-"""What it takes to show that nothing has become worse: the margin that a spread allows, and how many occasions. Pure.
+"""The requirements for showing that nothing has become worse: margin by spread, and number of occasions. Pure.
 
 A gate passes where a one-sided t at 5 % shows that a fall is smaller than the margin. With no change at all that is a
 test with a noncentral t, as in ``effects``: its noncentrality is ln(1 + margin) in standard errors.
@@ -23,7 +23,7 @@ from labconsole.measure.statistics.distributions import (
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, POWER, SIGNIFICANCE, Effect, fall_p, noncentrality
 
 MOST_OCCASIONS: Final = 60
-"""Of one side: more is nothing that a plan could ask for."""
+"""Per side: a plan cannot reasonably have more."""
 
 FEWEST_BESIDE_ONE: Final = 6
 """Occasions of one side that a single one of the other is judged beside. Where they are of two kinds, m of one kind and
@@ -35,17 +35,21 @@ ONE_ERRORS: Final = math.sqrt(1 / SIGNIFICANCE - 1)
 """Standard errors that a single occasion has to differ by: 4.36."""
 
 _LEAST_ERRORS: Final = 2.48
-"""Standard errors that a margin must have to pass with 80 % power by however many degrees of freedom: normal, 2.486."""
+"""Standard errors that a margin needs to pass with 80 % power for any degrees of freedom: 2.486 for normal."""
 
 _SPREADS: Final = 16
 _HALVINGS: Final = 30
 
 
 class OccasionCounts(NamedTuple):
-    """How many occasions each side has."""
+    """The number of occasions on each side."""
 
     baseline: int
     later: int
+
+    def to_json(self) -> dict[str, int]:
+        """As ``gate --json`` prints it."""
+        return {"baseline": self.baseline, "later": self.later}
 
     @property
     def is_single(self) -> bool:
@@ -64,7 +68,7 @@ class OccasionCounts(NamedTuple):
 
     @property
     def degrees(self) -> float:
-        """Of Student's t, or of Welch's with equal spreads where both sides have three."""
+        """The degrees of Student's t, or of Welch's with equal spreads if both sides have three."""
         if min(self) < MINIMUM_BLOCKS:
             return float(sum(self) - 2)
         return self.error_ratio**4 / math.fsum(1 / (many * many * (many - 1)) for many in self)
@@ -97,7 +101,7 @@ def passing_margin_ratio(effect: Effect, counts: OccasionCounts) -> float | None
     if effect.error_log is None or effect.degrees is None or not counts.are_enough:
         return None
     degrees = effect.degrees
-    # Welch's degrees are never the same twice, and the mean over spreads takes a while.
+    # Welch's degrees are never equal twice, and the mean over spreads takes a while.
     errors = (
         noncentrality_of_known_spread(counts)
         if counts.later == 1
@@ -110,14 +114,14 @@ def passing_margin_ratio(effect: Effect, counts: OccasionCounts) -> float | None
 def deciding_counts(
     sd_log: float, margin_ratio: float, least: OccasionCounts, *, least_error_log: float = 0.0
 ) -> OccasionCounts | None:
-    """The fewest occasions, of each side no fewer than ``least``, with which an unchanged plan passes with 80 % power.
+    """The fewest occasions, at least ``least`` per side, with which an unchanged plan passes with 80 % power.
 
-    ``sd_log``: of an occasion, on the logarithm; ``least_error_log``: what no number of them takes from the error of a
-    change. Of equally many in all, those with the fewest later ones, since they are measured for every change. None:
-    more than 60 a side.
+    ``sd_log``: of an occasion, on the logarithm. ``least_error_log``: the part of a change's error that more occasions
+    do not reduce. Among equal totals it has the fewest later ones, since they are measured for every change. None above
+    60 per side.
     """
     bound, fewest = math.log1p(margin_ratio), max(least.baseline, MINIMUM_BLOCKS)
-    evenly = math.ceil(4 * (_LEAST_ERRORS * sd_log / bound) ** 2)  # fewer would not do, however they are spread
+    evenly = math.ceil(4 * (_LEAST_ERRORS * sd_log / bound) ** 2)  # fewer are not enough, however they are distributed
     for total in range(max(fewest + least.later, evenly), 2 * MOST_OCCASIONS + 1):
         for later in range(max(least.later, total - MOST_OCCASIONS), min(total - fewest, MOST_OCCASIONS) + 1):
             counts = OccasionCounts(total - later, later)

@@ -1,7 +1,7 @@
-"""Which one value lies apart from the others of its group: the largest externally Studentized deviation. Pure.
+"""Finds the one value apart from the others of its group: the largest externally Studentized deviation. Pure.
 
-R. D. Cook, S. Weisberg: Residuals and Influence in Regression. 1982, 2.2.2; Bonferroni over all values. What a value is
-held against is the scatter of all groups without it. A flag is a reason to look, and no value is left out for it.
+R. D. Cook, S. Weisberg: Residuals and Influence in Regression. 1982, 2.2.2; Bonferroni over all values. A value is
+compared with the spread of all groups without it. A flag is a reason to look, and no value is left out for it.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from labconsole.measure.statistics.set_ups import mean_of
 K = TypeVar("K", bound=Hashable)
 
 FEWEST_OF_A_GROUP: Final = 3
-"""Of two, either may be the one that is off."""
+"""Of two values, either may be the outlier."""
 
 FLAGGED: Final = 0.01
-"""Chance that any value of clean normal groups is flagged."""
+"""Probability that any value of clean normal groups is flagged."""
 
 LEAST_SD_LOG: Final = 1e-4
-"""What values are taken to scatter by at the least, and more where they are known to less: counts move in steps."""
+"""The assumed minimum deviation of values. It is larger if values have a coarser resolution: counts have steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlier(Generic[K]):
-    """``change_ratio``: against the mean of the others of its group; ``sd_log``: how far all others scatter."""
+    """``change_ratio``: compared with the mean of the others in its group. ``sd_log``: the deviation of all others."""
 
     key: K
     change_ratio: float
@@ -36,10 +36,10 @@ class Outlier(Generic[K]):
 
 
 def find_outlier(groups: Sequence[Mapping[K, float]], known_ratio: float = 0.0) -> Outlier[K] | None:
-    """The value that lies farthest from the others of its group, if that is no chance; values above zero, by key.
+    """The value farthest from the others of its group, or None if that is by chance; values above zero, by key.
 
-    ``known_ratio``: what a value is known to, as a deviation of its logarithm: of equal values but for the next step
-    of a count none is off. None too where fewer than two degrees of freedom are left to judge it by.
+    ``known_ratio``: the resolution of a value, as a deviation of its logarithm: among values that are equal except for
+    one step of a count there is no outlier. Also None if fewer than two degrees of freedom remain to judge it by.
     """
     if any(value <= 0 for group in groups for value in group.values()):
         return None

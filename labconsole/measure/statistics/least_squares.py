@@ -1,9 +1,9 @@
-"""A straight line through values over a number, with intervals of both its parts. Pure.
+"""A straight line through values over a number, with intervals of both its parameters. Pure.
 
-Ordinary least squares, with Student's t of n - 2 degrees: every value is a replicate of its own (of a set-up, that is),
-and they vary alike everywhere. The test for lack of fit compares how far the means of equal x lie off the line with how
-replicates of equal x differ (N. R. Draper, H. Smith: Applied Regression Analysis, 3rd ed., section 2.1): a small p says
-that a line is not enough. Derivation and limits: docs/statistics.md.
+Ordinary least squares, with Student's t of n - 2 degrees: every value is an independent replicate (a set-up), and the
+variation is equal everywhere. The test for lack of fit compares the distance of the means of equal x from the line with
+the differences between replicates of equal x (N. R. Draper, H. Smith: Applied Regression Analysis, 3rd ed., section
+2.1): a small p means that a line is not enough. Derivation and limits: docs/statistics.md.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from labconsole.measure.statistics.special_functions import incomplete_beta
 
 LEVEL = 0.95
 LEAST_VALUES = 3
-"""With two the line goes through both, and nothing is left to judge it by."""
+"""With two the line passes through both, and its fit cannot be judged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """``constant`` + ``slope`` · x, in the unit of the values. ``residual_sd``: of the values about it. ``places``: at
-    how many x. Bounds None: the values are too few for an interval.
+    """``constant`` + ``slope`` · x, in the unit of the values.
+
+    ``residual_sd``: of the values about it. ``places``: the number of different x. Bounds are None if the values are
+    too few for an interval.
     """
 
     constant: float
@@ -40,7 +42,7 @@ class Line:
 
 
 def fit_line(points: Sequence[tuple[float, float]], level: float = LEVEL) -> Line | None:
-    """Through (x, value). None: at fewer than two x there is no line."""
+    """Fit a line through (x, value), or None for fewer than two different x."""
     places = len({x for x, _ in points})
     if places < 2:
         return None
@@ -74,9 +76,14 @@ def _lack_of_fit(points: Sequence[tuple[float, float]], constant: float, slope: 
 
 
 def _line(
-    constant: float, slope: float, constant_reach: float | None, slope_reach: float | None, sd: float | None,
-    values: int, places: int,
-) -> Line:  # fmt: skip
+    constant: float,
+    slope: float,
+    constant_reach: float | None,
+    slope_reach: float | None,
+    sd: float | None,
+    values: int,
+    places: int,
+) -> Line:
     return Line(
         constant=constant,
         slope=slope,

@@ -1,10 +1,10 @@
-"""A straight line over a number, such as of guests, from what is measured at all of its values within each block. Pure.
+"""A straight line over a number, such as of guests, from measurements at all of its values within each block. Pure.
 
-What a whole block has in common (its moment, temperature, a drift) moves all of its values alike, so that values of
-one block are not independent, and a line through those of all blocks has an interval that is too narrow or too wide.
-Each complete block therefore has a line of its own, by least squares, and a quadratic term of its own; slope, constant
-and bend are their means over blocks, with Student's t of one degree less than there are blocks: repeated measures
-analysed by a summary of each subject (J. N. S. Matthews, D. G. Altman, M. J. Campbell, P. Royston: Analysis of serial
+The shared conditions of a block (moment, temperature, drift) move all of its values alike, so that values of one block
+are not independent, and a line through those of all blocks has an interval that is too narrow or too wide. Each
+complete block therefore has a line of its own, by least squares, and a quadratic term of its own. Slope, constant and
+bend are their means over blocks, with Student's t of one degree less than there are blocks: repeated measures analysed
+by a summary of each subject (J. N. S. Matthews, D. G. Altman, M. J. Campbell, P. Royston: Analysis of serial
 measurements in medical research. BMJ 300 (1990)). Derivation and limits: docs/statistics.md.
 """
 
@@ -20,7 +20,7 @@ from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, ROUNDING
 from labconsole.measure.statistics.set_ups import LEVEL, Key, deviation, finite, mean_of
 
 LEAST_PLACES: Final = 3
-"""Through two every line goes: nothing shows that it is one."""
+"""A line fits any two: they cannot show whether it is one."""
 
 FEW_PLACES: Final = "too few numbers of guests"
 FEW_BLOCKS: Final = "too few blocks"
@@ -30,7 +30,7 @@ Absent = Literal["too few numbers of guests", "too few blocks", "too many blocks
 
 @dataclass(frozen=True, slots=True)
 class OverBlocks:
-    """Mean over blocks of what each came to. Bounds None: there is no interval."""
+    """Mean over the results of blocks. Bounds are None if there is no interval."""
 
     mean: float
     low: float | None = None
@@ -39,9 +39,11 @@ class OverBlocks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineInBlocks:
-    """``constant`` + ``slope`` · x, in the unit of the values; ``bend``: the quadratic term of a parabola through the
-    same, None: at fewer than three x. ``blocks``: complete ones, that have a value at all of the ``places`` x.
-    ``absent``: why there is no interval; None: there is one.
+    """``constant`` + ``slope`` · x, in the unit of the values.
+
+    ``bend``: the quadratic term of a parabola through the same values, or None for fewer than three x. ``blocks``:
+    complete ones, with a value at all of the ``places`` x. ``absent``: why there is no interval, or None if there is
+    one.
     """
 
     slope: OverBlocks
@@ -53,24 +55,24 @@ class LineInBlocks:
 
     @property
     def bent(self) -> bool | None:
-        """Whether a line is not enough: the interval of the bend excludes zero. None: there is no interval."""
+        """Whether the interval of the bend excludes zero, so that a line is not enough; None without an interval."""
         bend = self.bend
         if bend is None or bend.low is None or bend.high is None:
             return None
         return bend.low > 0 or bend.high < 0
 
-    def without_intervals(self, why: Absent) -> LineInBlocks:
-        """The same, of which nothing is claimed."""
+    def drop_intervals(self, why: Absent) -> LineInBlocks:
+        """The same line without claims."""
         bend = None if self.bend is None else OverBlocks(self.bend.mean)
         slope, constant = OverBlocks(self.slope.mean), OverBlocks(self.constant.mean)
         return replace(self, slope=slope, constant=constant, bend=bend, absent=why)
 
 
 def line_in_blocks(values: Mapping[float, Mapping[Key, float]], level: float = LEVEL) -> LineInBlocks | None:
-    """``values``: of each x that of each block. A block that lacks one of the x does not enter: its slope would be over
-    other numbers than theirs. None: there are fewer than two x, or no block is complete.
+    """The line over complete blocks, or None for fewer than two x, or without a complete block.
 
-    From three blocks and three x the parts have an interval.
+    ``values``: by x and block. A block that lacks one of the x does not enter: its slope would be over other numbers
+    than theirs. From three blocks and three x the parameters have an interval.
     """
     xs = sorted(values)
     if len(xs) < 2:
@@ -84,9 +86,9 @@ def line_in_blocks(values: Mapping[float, Mapping[Key, float]], level: float = L
     reach = None if absent else student_t_quantile((1 + level) / 2, len(complete) - 1) / math.sqrt(len(complete))
     bends = [bend for _, _, bend in parts if bend is not None]
     return LineInBlocks(
-        slope=_over_blocks([slope for slope, _, _ in parts], reach),
-        constant=_over_blocks([constant for _, constant, _ in parts], reach),
-        bend=_over_blocks(bends, reach) if bends else None,
+        slope=_summarize_blocks([slope for slope, _, _ in parts], reach),
+        constant=_summarize_blocks([constant for _, constant, _ in parts], reach),
+        bend=_summarize_blocks(bends, reach) if bends else None,
         blocks=len(complete),
         places=len(xs),
         absent=absent,
@@ -94,17 +96,17 @@ def line_in_blocks(values: Mapping[float, Mapping[Key, float]], level: float = L
 
 
 def slope_p(found: LineInBlocks, level: float = LEVEL) -> float | None:
-    """Of the claim that its slope is not zero, two-sided; ``level``: of its intervals. None: it has none."""
+    """The p-value for a slope that is not zero, two-sided, or None without interval. ``level``: of its intervals."""
     mean, low, high = found.slope.mean, found.slope.low, found.slope.high
     if low is None or high is None:
         return None
     degrees, half = found.blocks - 1, (high - low) / 2
     if half <= ROUNDING * abs(mean):
-        return None  # nothing varied: no chance is known
+        return None  # no variation: the probability is unknown
     return 2 * student_t_cdf(-abs(mean) / half * student_t_quantile((1 + level) / 2, degrees), degrees)
 
 
-def _over_blocks(found: Sequence[float], reach: float | None) -> OverBlocks:
+def _summarize_blocks(found: Sequence[float], reach: float | None) -> OverBlocks:
     mean, sd = mean_of(found), deviation(found)
     if reach is None or sd is None:
         return OverBlocks(mean)
@@ -128,7 +130,7 @@ def _parts(xs: Sequence[float], ys: Sequence[float]) -> tuple[float, float, floa
 
 
 def _along(shape: Sequence[float], ys: Sequence[float]) -> float:
-    """How often a shape whose sum is zero is in the values; 0 where that is rounding."""
+    """The amount of a shape whose sum is zero in the values; 0 if that is rounding."""
     level = mean_of(ys)
     found = math.fsum(a * (y - level) for a, y in zip(shape, ys, strict=True)) / math.fsum(a * a for a in shape)
     return found if abs(found) * max(map(abs, shape)) > ROUNDING * max(map(abs, ys)) else 0.0

@@ -1,30 +1,30 @@
 """Interval of a loss ratio from counts: packets that set-ups lost of packets that they were offered. Pure.
 
-Packets of one set-up share its fate, so that billions of them are no billions of witnesses. With x lost of n packets
-over S set-ups, p = x / n, a packet weighs as 1 / D of an independent one (design effect; L. Kish, Survey Sampling,
-1965):
+Packets of one set-up share its fate, so billions of them are not billions of independent observations. With x lost of n
+packets over S set-ups, p = x / n, a packet weighs as 1 / D of an independent one (design effect; L. Kish, Survey
+Sampling, 1965):
 
     D = S / (S - 1) · Σ (x_i - p n_i)² / (n p (1 - p))
 
-which is Pearson's dispersion over its degrees of freedom where set-ups are offered alike. The bounds are Wilson's
-(J. Am. Stat. Assoc. 22, 1927) with n / D packets and t(0.975, S - 1) for the normal quantile: they stay within 0 and
-1, and a scatter known from few set-ups is paid for.
+which is Pearson's dispersion over its degrees of freedom if set-ups are offered alike. The bounds are Wilson's (J. Am.
+Stat. Assoc. 22, 1927) with n / D packets and t(0.975, S - 1) for the normal quantile: they stay within 0 and 1, and are
+wider if the spread is estimated from few set-ups.
 
-- While fewer than five packets a set-up are lost (or, mirrored, arrive), D is at least 1: Pearson's statistic has no
+- While fewer than five packets per set-up are lost (or, mirrored, arrive), D is at least 1: Pearson's statistic has no
   chi-square distribution there (W. G. Cochran, Biometrics 10, 1954), and counts of 1, 1 and 1 are no evidence that
   the truth is known without error. A limit of 30 in all instead covers 97.5 to 100 % with three set-ups and ten lost
   in each.
 - There, too, no bound is closer than that of Clopper and Pearson for independent packets: Wilson's lower bound for
   two or three packets covers 91 % (L. D. Brown, T. T. Cai, A. DasGupta, Statist. Sci. 16, 2001).
-- Where nothing is lost, nothing is known of scatter, and Clopper and Pearson's 1 - 0.025^(1/n) is the upper bound. The
-  well-known 1 - 0.05^(1/n), for the sentence "at most …", stands beside it: as one side of a 95 % interval it covers
-  92 % where about three are expected to be lost in all.
+- Without loss the spread is unknown, and Clopper and Pearson's 1 - 0.025^(1/n) is the upper bound. The well-known
+  1 - 0.05^(1/n), for the sentence "at most …", is given in addition: as one side of a 95 % interval it covers 92 % if
+  about three are expected to be lost in all.
 - No bound is closer to p than one packet, 1 / n.
 
-Simulated (docs/statistics.md): 94 to 96 % of the intervals hold the truth where ten or more are expected lost in
-each set-up, 93 % or more below, for p from 10^-6 to 0.5 and 3 to 27 set-ups, whether packets are lost independently
-or set-ups differ (beta-binomial, coefficient of variation 0.3). What few set-ups did not show, such as one run in
-ten that loses 3 %, is in no interval.
+Simulated (docs/statistics.md): 94 to 96 % of the intervals contain the truth if ten or more are expected lost in each
+set-up, 93 % or more below, for p from 10^-6 to 0.5 and 3 to 27 set-ups, whether packets are lost independently or
+set-ups differ (beta-binomial, coefficient of variation 0.3). Events that few set-ups did not show, such as one run in
+ten that loses 3 %, are in no interval.
 """
 
 from __future__ import annotations
@@ -39,33 +39,36 @@ from labconsole.measure.statistics.distributions import binomial_bounds, student
 from labconsole.measure.statistics.set_ups import Key
 
 ALPHA = 0.05
-"""An interval's chance to miss the truth."""
+"""An interval's probability of missing the truth."""
 MINIMUM_FOR_INTERVAL = 3
 FEW_LOST_EACH = 5
-"""Packets a set-up below which less scatter than chance brings is no evidence."""
+"""Packets per set-up below which a spread smaller than by chance is no evidence."""
 
 OWN_PACKETS, OWN_RATIO = 20, 1e-4
-"""A unit under test sends frames of its own (spanning tree, LLDP, ARP): so many, or this share of what was offered."""
+"""A unit under test may send frames of its own (spanning tree, LLDP, ARP): their number, and share of offered."""
 
 Method = Literal["over set-ups", "this set-up only", "of this run", "set-ups unknown", "nothing offered"]
 
 
-def is_told(lost_packets: int, offered_packets: int) -> bool:
-    """Whether a difference of counters tells a trial's loss: more than was offered, or more frames of its own than a
-    unit under test usually sends, hide how many were lost."""
+def is_loss_known(lost_packets: int, offered_packets: int) -> bool:
+    """Whether a difference of counters is a trial's loss.
+
+    It is not if it exceeds the offered packets, or if more own frames than a unit under test usually sends hide the
+    loss.
+    """
     return -max(OWN_PACKETS, OWN_RATIO * offered_packets) <= lost_packets <= offered_packets
 
 
 @dataclass(frozen=True, slots=True)
 class LossEstimate:
-    """A loss ratio, 0 to 1, with its 95 % interval; None where nothing was offered.
+    """A loss ratio, 0 to 1, with its 95 % interval; None if nothing was offered.
 
-    ``method``: what the interval is about: "over set-ups", "this set-up only" (over its trials), "of this run"
-    (binomial: the packets that were counted, nothing beyond them). Of two set-ups there is no interval, as there is
-    none of their mean, and of "set-ups unknown", where ``set_ups`` is None. ``design_effect``: how many times less the
-    packets weigh than independent ones; None where that is not known. With none lost: ``upper_if_none_lost``, the ratio
-    that would have lost something in 95 of 100 such measurements, and ``upper_share_of_lossy_trials``, likewise the
-    share of trials that lose anything.
+    ``method``: the scope of the interval: "over set-ups", "this set-up only" (over its trials), "of this run"
+    (binomial: the counted packets, nothing beyond them). There is no interval for two set-ups, as there is none for
+    their mean, and for "set-ups unknown", where ``set_ups`` is None. ``design_effect``: the factor by which packets
+    weigh less than independent ones, or None if unknown. Without loss: ``upper_if_none_lost``, the ratio that would
+    have lost something in 95 of 100 such measurements, and ``upper_share_of_lossy_trials``, likewise the share of
+    trials with any loss.
     """
 
     ratio: float | None
@@ -81,8 +84,9 @@ class LossEstimate:
 
 
 def loss_of_trials(trials: Mapping[Key, Sequence[tuple[int, int]]], alpha: float = ALPHA) -> LossEstimate:
-    """Loss from every trial's (lost, offered) packets, by set-up: in the form that their number allows. ``alpha``: the
-    interval's chance to miss the truth.
+    """Loss from every trial's (lost, offered) packets, by set-up, with the method that their number allows.
+
+    ``alpha``: the interval's probability of missing the truth.
     """
     known = [group for group in trials.values() if len(group)]
     each = [pair for group in known for pair in group]
@@ -95,7 +99,7 @@ def loss_of_trials(trials: Mapping[Key, Sequence[tuple[int, int]]], alpha: float
 
 
 def loss_of_counts(*trials: Sequence[tuple[int, int]]) -> LossEstimate:
-    """Loss from (lost, offered) packets of trials that stand for an unknown number of set-ups: without bounds."""
+    """Loss from (lost, offered) packets of trials of an unknown number of set-ups: without bounds."""
     found = loss_of_trials({"unknown": [pair for group in trials for pair in group]})
     if found.ratio is None:
         return found
@@ -105,10 +109,10 @@ def loss_of_counts(*trials: Sequence[tuple[int, int]]) -> LossEstimate:
 def loss_over_set_ups(
     lost: Sequence[int], offered: Sequence[int], trials_lost: Sequence[bool] | None = None
 ) -> LossEstimate:
-    """Loss over set-ups: packets lost and offered by each; ``trials_lost``: whether each trial lost anything.
+    """Loss over set-ups: packets lost and offered by each. ``trials_lost``: whether each trial lost anything.
 
-    Two have no bounds: how they scatter is not known, and their packets alone would say too much. One has those of
-    its packets; ``loss_within_set_up`` is for its trials.
+    Two have no bounds: their spread is unknown, and their packets alone would claim too much. One has the bounds of its
+    packets; ``loss_within_set_up`` is for its trials.
     """
     return _estimate(lost, offered, trials_lost, within=False)
 
@@ -146,7 +150,7 @@ def _estimate(
         lossy = share_if_none(len(trials_lost), alpha) if trials_lost else None
     method: Method = "this set-up only" if within else "over set-ups"
     effect: float | None = None
-    if set_ups == 2:  # how far they scatter is not known, and packets know nothing of it
+    if set_ups == 2:  # their spread is unknown, and their packets do not show it
         return LossEstimate(x / n, None, None, x, n, set_ups, None, method, none_lost, lossy)
     if units < MINIMUM_FOR_INTERVAL:
         method = "of this run"
@@ -164,7 +168,7 @@ def _estimate(
 
 def _design_effect(lost: Sequence[int], offered: Sequence[int], units: int) -> float:
     x, n = sum(lost), sum(offered)
-    # In whole numbers: n² (x_i - p n_i)² = (n x_i - x n_i)²
+    # In integers: n² (x_i - p n_i)² = (n x_i - x n_i)²
     squares = sum((n * some - x * of) ** 2 for some, of in zip(lost, offered, strict=True))
     effect = units * squares / ((units - 1) * n * x * (n - x))
     return max(effect, 1.0) if _few(x, n, units) else effect
@@ -175,7 +179,7 @@ def _few(x: int, n: int, units: int) -> bool:
 
 
 def _wilson(x: int, n: int, effect: float, t: float) -> tuple[float, float]:
-    """Wilson's bounds of x in n, each packet weighing 1 / effect, reckoned from the rarer side: it keeps its digits."""
+    """Wilson's bounds of x in n, each packet weighing 1 / effect, computed from the rarer side to keep its digits."""
     few = min(x, n - x)
     p, square = few / n, t * t * effect / n
     root = p + square / 2 + math.sqrt(square * (p * (1 - p) + square / 4))
@@ -184,5 +188,5 @@ def _wilson(x: int, n: int, effect: float, t: float) -> tuple[float, float]:
 
 
 def share_if_none(count: int, chance: float = ALPHA) -> float:
-    """The share at which none of ``count`` is seen with this chance."""
+    """The share at which none of ``count`` is observed with this probability."""
     return -math.expm1(math.log(chance) / count)

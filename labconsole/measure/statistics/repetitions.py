@@ -1,8 +1,8 @@
-"""What repetitions say: mean and interval, difference, ratio, trend, outliers. Formulas, sources: docs/statistics.md.
+"""Statistics of repetitions: mean, interval, difference, ratio, trend, outliers. Formulas, sources: docs/statistics.md.
 
-Every interval is left out (None) rather than stretched where the values cannot carry one, and ``detectable`` is None
-too then: "too few to tell" is not "no difference". Sums are exact, so that equal values have a deviation of exactly
-zero. A value that is not a finite number is refused, never skipped: who leaves a run out has to say so.
+An interval is omitted (None) rather than stretched if the values do not support one, and ``detectable`` is then None,
+too: "too few values" is not "no difference". Sums are exact, so that equal values have a deviation of exactly zero. A
+value that is not a finite number is refused, never skipped: a caller that leaves a run out has to do so explicitly.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ __all__ = [
 
 LEVEL = 0.95
 MINIMUM_FOR_INTERVAL = 3
-MINIMUM_FOR_OUTLIERS = 7  # Grubbs' test tags most points of smaller samples (NIST handbook 1.3.5.17.1)
+MINIMUM_FOR_OUTLIERS = 7  # Grubbs' test flags most points of smaller samples (NIST handbook 1.3.5.17.1)
 OUTLIER_SIGNIFICANCE = 0.05
-LARGEST = 1e150  # its square still is a number
+LARGEST = 1e150  # its square is still a number
 
 Finding = Literal["difference", "no detectable difference", "too few values"]
 Trend = Literal["trend", "no detectable trend", "too few values"]
@@ -62,7 +62,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Mean of a minus mean of b with Welch's interval. ``detectable``: zero lies outside; None: too few values."""
+    """Mean of a minus mean of b with Welch's interval. ``detectable``: zero lies outside; None for too few values."""
 
     mean: float
     ci_low: float | None
@@ -73,7 +73,7 @@ class Difference:
 
     @property
     def finding(self) -> Finding:
-        """What to tell a reader."""
+        """The finding for a reader."""
         if self.detectable is None:
             return "too few values"
         return "difference" if self.detectable else "no detectable difference"
@@ -81,7 +81,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """Mean of a over mean of b with Fieller's interval; ``absent`` says why a part of it is None."""
+    """Mean of a over mean of b with Fieller's interval; ``absent`` is the reason for a part that is None."""
 
     value: float | None
     ci_low: float | None
@@ -94,8 +94,8 @@ class Ratio:
 class OrderEffect:
     """Common slope of values over their position in the schedule, each design point about its own mean.
 
-    ``change`` is the slope over the whole schedule, from the first to the last position used.
-    With ``relative``, values are shares of their point's mean: 0.01 is one per cent.
+    ``change`` is the slope over the whole schedule, from the first to the last position used. With ``relative``, values
+    are shares of their point's mean: 0.01 is one per cent.
     """
 
     slope_per_position: float | None
@@ -111,12 +111,12 @@ class OrderEffect:
 
     @property
     def finding(self) -> Trend:
-        """What to tell a reader."""
+        """The finding for a reader."""
         return _trend(self.detectable)
 
 
 def summarize(values: Iterable[float], level: float = LEVEL) -> Summary:
-    """Mean, median, sample deviation, extremes and the interval of the mean. Raises MeasurementError on no values."""
+    """Mean, median, sample deviation, extremes and the interval of the mean. Raises MeasurementError without values."""
     known = _finite(values)
     if not known:
         raise MeasurementError("there are no values to summarize")
@@ -130,7 +130,7 @@ def summarize(values: Iterable[float], level: float = LEVEL) -> Summary:
 
 
 def difference(a: Iterable[float], b: Iterable[float], level: float = LEVEL) -> Difference:
-    """Mean of ``a`` minus mean of ``b``, of groups with deviations of their own (Welch)."""
+    """Mean of ``a`` minus mean of ``b``, for groups with different deviations (Welch)."""
     one, other = summarize(a, level), summarize(b, level)
     mean = one.mean - other.mean
     if min(one.n, other.n) < MINIMUM_FOR_INTERVAL:
@@ -146,7 +146,7 @@ def difference(a: Iterable[float], b: Iterable[float], level: float = LEVEL) -> 
 def ratio(a: Iterable[float], b: Iterable[float], level: float = LEVEL) -> Ratio:
     """Mean of ``a`` over mean of the baseline ``b``, with Fieller's interval for independent groups.
 
-    There is none where the baseline's own mean may be zero: every ratio is possible then.
+    There is no interval if the baseline's own mean may be zero: every ratio is possible then.
     """
     one, base = summarize(a, level), summarize(b, level)
     if base.mean == 0:
@@ -157,7 +157,7 @@ def ratio(a: Iterable[float], b: Iterable[float], level: float = LEVEL) -> Ratio
     error_a, error_b = (_sound(_standard_error(group) / abs(base.mean)) for group in (one, base))
     if not error_a and not error_b:
         return Ratio(value, value, value, None, level)
-    # The degrees depend on the true ratio; the one found stands in for it.
+    # The degrees depend on the true ratio; the estimate replaces it.
     degrees = _welch_degrees((error_a, abs(value) * error_b), (one.n, base.n))
     t = _quantile(level, degrees)
     bound = 1 - (t * error_b) ** 2
@@ -175,10 +175,10 @@ def order_effect(
     relative: bool = False,
     level: float = LEVEL,
 ) -> OrderEffect:
-    """Do results depend on when in the schedule they were taken?
+    """Tests whether results depend on their position in the schedule.
 
-    ``points`` names the design point of each value: points differ from each other, so that each is compared with itself
-    only. A point with one value says nothing and is left out; so, with ``relative``, is one whose mean is zero.
+    ``points`` names the design point of each value: points differ, so each is compared only with itself. A point with
+    one value contributes nothing and is left out; so, with ``relative``, is one whose mean is zero.
     """
     where, known = _pairs(positions, values)
     if points is not None and len(points) != len(known):
@@ -205,8 +205,8 @@ def order_effect(
 def outliers(values: Iterable[float]) -> list[int]:
     """Indices, ascending, that the generalized extreme Studentized deviate test flags: to be shown, never dropped.
 
-    Rosner's test at 5 % for up to a quarter of the values: Grubbs' test repeated, without the masking by which two
-    hide each other from it. Nothing is flagged below seven values: it would be most of them.
+    Rosner's test at 5 % for up to a quarter of the values: Grubbs' test repeated, without the masking by which two hide
+    each other from it. Nothing is flagged below seven values: it would be most of them.
     """
     known = _finite(values)
     left = list(range(len(known)))
@@ -228,7 +228,7 @@ def outliers(values: Iterable[float]) -> list[int]:
 
 
 def jain_index(values: Iterable[float]) -> float | None:
-    """Jain's fairness index, 1/n (one has all) to 1 (all have the same). None without values, or where all are zero."""
+    """Jain's fairness index, 1/n (one has all) to 1 (all equal), or None without values, or if all are zero."""
     known = _finite(values)
     if any(value < 0 for value in known):
         raise MeasurementError("a share that is negative has no fairness")
@@ -240,7 +240,7 @@ def jain_index(values: Iterable[float]) -> float | None:
 
 
 def _finite(values: Iterable[float]) -> list[float]:
-    """The values as floats. Raises MeasurementError on what is not a number, or past every quantity of a lab."""
+    """The values as floats. Raises MeasurementError for non-numbers, and for values beyond every quantity of a lab."""
     known: list[float] = []
     for index, value in enumerate(values):
         try:
@@ -261,24 +261,24 @@ def _pairs(first: Iterable[float], second: Iterable[float]) -> tuple[list[float]
 
 
 def _deviation(values: Sequence[float]) -> float | None:
-    """Sample deviation (n-1); None below two values."""
+    """Sample deviation (n-1), or None below two values."""
     if len(values) < 2:
         return None
     return exact.stdev(values)
 
 
 def _standard_error(group: Summary) -> float:
-    """Of the group's mean."""
+    """Standard error of the group's mean."""
     assert group.sd is not None
     return group.sd / math.sqrt(group.n)
 
 
 def _welch_degrees(errors: tuple[float, float], counts: tuple[int, int]) -> float:
-    """Degrees of freedom after Welch and Satterthwaite, of two standard errors, the larger not zero."""
+    """Degrees of freedom after Welch and Satterthwaite, from two standard errors, the larger one not zero."""
     largest = max(errors)
     shares = [(error / largest) ** 2 for error in errors] if largest else [1.0, 0.0]
     below = math.fsum(share * share / (n - 1) for share, n in zip(shares, counts, strict=True))
-    return max(math.fsum(shares) ** 2 / below, float(min(counts) - 1))  # not less by rounding
+    return max(math.fsum(shares) ** 2 / below, float(min(counts) - 1))  # rounding must not reduce it
 
 
 def _sound(number: float) -> float:
@@ -307,7 +307,7 @@ def _common_slope(
     y_unit = max((abs(y) for _, y in centred), default=0.0) or 1.0
     if x_unit == 0:
         return None, None, None
-    scaled = [(x / x_unit, y / y_unit) for x, y in centred]  # squares of what is tiny would vanish
+    scaled = [(x / x_unit, y / y_unit) for x, y in centred]  # squares of tiny values would vanish
     unit = y_unit / x_unit
     spread = math.fsum(x * x for x, _ in scaled)
     slope = math.fsum(x * y for x, y in scaled) / spread

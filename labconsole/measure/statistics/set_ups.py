@@ -1,9 +1,9 @@
 """Mean of one quantity over set-ups: the replicate is the set-up, not the trial. Pure; values in any one unit.
 
-Trials of one set-up share its boot, its placement in memory and its moment, so that they say nothing about how far the
-next set-up may lie away: the interval is that of the set-ups' own means, by Student's t with one degree less than there
-are set-ups (T. Kalibera, R. Jones: Rigorous benchmarking in reasonable time. ISMM 2013: replicate at the highest level
-that varies). Set-ups weigh alike, however many trials each of them has. Derivation and limits: docs/statistics.md.
+Trials of one set-up share its boot, its placement in memory and its moment, and therefore do not show how far the next
+set-up may differ. The interval is that of the set-ups' own means, by Student's t with one degree less than there are
+set-ups (T. Kalibera, R. Jones: Rigorous benchmarking in reasonable time. ISMM 2013: replicate at the highest level that
+varies). Set-ups weigh alike, whatever their numbers of trials. Derivation and limits: docs/statistics.md.
 """
 
 from __future__ import annotations
@@ -18,29 +18,32 @@ from labconsole.errors import MeasurementError
 from labconsole.measure.statistics.distributions import student_t_quantile
 
 Key = TypeVar("Key", bound=Hashable)
-"""Of a set-up or block."""
+"""The key of a set-up or block."""
 
 LEVEL = 0.95
 MINIMUM_FOR_INTERVAL = 3
-"""Of set-ups, or of the trials of a single set-up: with two, t = 12.7 would say nothing in many digits."""
-LARGEST = 1e150  # its square still is a number
+"""For set-ups, or the trials of a single set-up: with two, t = 12.7 would make the interval useless."""
+LARGEST = 1e150  # its square is still a number
 
 Scope = Literal["set-ups", "this set-up only", "too few"]
 Method = Literal[
-    "student-t over set-ups", "student-t within one set-up", "counts over set-ups", "lower bound over set-ups",
-    "student-t over set-ups, simultaneous", "no interval",
-]  # fmt: skip
+    "student-t over set-ups",
+    "student-t within one set-up",
+    "counts over set-ups",
+    "lower bound over set-ups",
+    "student-t over set-ups, simultaneous",
+    "no interval",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class SetUpMean:
-    """Mean of one quantity, in the unit of its values, and how far it can be trusted.
+    """Mean of one quantity, in the unit of its values, and its reliability.
 
-    ``scope`` says what the interval is about: "set-ups" (any set-up of this kind), "this set-up only" (there was one,
-    and another may lie elsewhere), "too few" (no interval). ``sd`` is between the means of set-ups where there are
-    two or more, else between the trials of the one. ``minimum``, ``maximum`` and ``median`` are of all trials.
-
-    ``method``: how the interval is made; the last four are those of bounded_means.py. A lower bound has no ``ci_high``.
+    ``scope``: what the interval applies to: "set-ups" (any set-up of this kind), "this set-up only" (there was one, and
+    another may differ), "too few" (no interval). ``sd`` is between the means of set-ups if there are two or more, else
+    between the trials of the one. ``minimum``, ``maximum`` and ``median`` are of all trials. ``method``: the method for
+    the interval; the last four are those of bounded_means.py. A lower bound has no ``ci_high``.
     """
 
     mean: float
@@ -57,17 +60,17 @@ class SetUpMean:
 
     @property
     def half_width(self) -> float | None:
-        """The part after the plus-minus sign, of an interval that has its mean in the middle."""
+        """The part after the plus-minus sign, for an interval with its mean in the middle."""
         if not self.method.startswith("student-t") or self.method.endswith("simultaneous"):
             return None
         return None if self.ci_low is None or self.ci_high is None else (self.ci_high - self.ci_low) / 2
 
 
 def mean_over_set_ups(values: Mapping[Key, Sequence[float]], level: float = LEVEL) -> SetUpMean:
-    """Mean of the set-ups' means with its interval; ``values``: of the trials, by set-up.
+    """Mean of the set-ups' means with its interval. ``values``: of the trials, by set-up.
 
-    From three set-ups: over set-ups. With one: over its trials, from three of them. With two: the mean alone.
-    A set-up without values does not count. Raises MeasurementError where no set-up has any.
+    From three set-ups: over set-ups. With one: over its trials, from three of them. With two: the mean alone. A set-up
+    without values does not count. Raises MeasurementError if no set-up has any.
     """
     known = {set_up: finite(trials) for set_up, trials in values.items() if len(trials)}
     if not known:
@@ -103,14 +106,14 @@ def set_up_means(values: Mapping[Key, Sequence[float]]) -> dict[Key, float]:
 
 
 def mean_of(values: Sequence[float]) -> float:
-    """Of one or more values; of equal ones exactly that value."""
+    """Mean of one or more values; exactly the value if all are equal."""
     if len(values) == 1 or min(values) == max(values):
         return values[0]
     return math.fsum(values) / len(values)
 
 
 def deviation(values: Sequence[float]) -> float | None:
-    """Sample deviation (n - 1), exactly zero of equal values; None below two."""
+    """Sample deviation (n - 1), exactly zero for equal values; None below two."""
     if len(values) < 2:
         return None
     mean = mean_of(values)
@@ -118,14 +121,14 @@ def deviation(values: Sequence[float]) -> float | None:
 
 
 def pooled_deviation(groups: Iterable[Sequence[float]]) -> float | None:
-    """Of values about the mean of their own group; None where no group has two."""
-    held = [(deviation(group), len(group) - 1) for group in groups if len(group) > 1]
-    degrees = sum(each for _, each in held)
-    return math.sqrt(math.fsum((sd or 0.0) ** 2 * each for sd, each in held) / degrees) if degrees else None
+    """Deviation of values about the mean of their own group, or None if no group has two."""
+    weighted = [(deviation(group), len(group) - 1) for group in groups if len(group) > 1]
+    degrees = sum(each for _, each in weighted)
+    return math.sqrt(math.fsum((sd or 0.0) ** 2 * each for sd, each in weighted) / degrees) if degrees else None
 
 
 def finite(values: Iterable[float]) -> list[float]:
-    """The values as floats. Raises MeasurementError on what is not a number, or past every quantity of a lab."""
+    """The values as floats. Raises MeasurementError for non-numbers, and for values beyond every quantity of a lab."""
     known: list[float] = []
     for value in values:
         try:

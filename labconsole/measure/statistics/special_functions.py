@@ -1,5 +1,7 @@
-"""Incomplete beta and gamma functions, which the distributions rest on. Formulas: DLMF 8.11, 8.17; C. Loader, Fast and
-accurate computation of binomial probabilities (2000), for the leading factor where counts go to billions.
+"""Incomplete beta and gamma functions, which the distributions need.
+
+Formulas: DLMF 8.11, 8.17; C. Loader, Fast and accurate computation of binomial probabilities (2000), for the leading
+factor with counts up to billions.
 """
 
 from __future__ import annotations
@@ -10,8 +12,8 @@ _TINY = 1e-300
 _CONVERGED = 1e-16
 _MAX_TERMS = 100_000
 _LARGE = 3000.0
-"""Both parameters past it: the density is integrated, the continued fraction would need thousands of terms."""
-_FAR = 40.0  # standard deviations of a beta distribution past which nothing is left
+"""If both parameters exceed it, the density is integrated: the continued fraction would need thousands of terms."""
+_FAR = 40.0  # standard deviations of a beta distribution past which nothing remains
 
 
 def gauss_legendre(points: int) -> tuple[tuple[float, float], ...]:
@@ -51,7 +53,7 @@ def incomplete_beta(x: float, a: float, b: float) -> float:
 
 
 def beta_front(x: float, a: float, b: float) -> float:
-    """x^a (1-x)^b / B(a, b), by deviances: its digits last where the logarithms of its factors are in the billions."""
+    """x^a (1-x)^b / B(a, b), by deviances, which keep its digits if logarithms of its factors are in the billions."""
     n = a + b
     exponent = _stirling_error(n) - _stirling_error(a) - _stirling_error(b)
     exponent -= _deviance(a, n * x) + _deviance(b, n * (1.0 - x))
@@ -94,7 +96,7 @@ def gamma_front(a: float, x: float) -> float:
 
 
 def _stirling_error(z: float) -> float:
-    """ln Gamma(z) less Stirling's formula."""
+    """ln Gamma(z) minus Stirling's formula."""
     if z < 16.0:
         return math.lgamma(z) - (z - 0.5) * math.log(z) + z - 0.5 * math.log(2 * math.pi)
     square = z * z
@@ -125,7 +127,7 @@ def _beta_integral(x: float, a: float, b: float) -> float:
     sd = math.sqrt(mean * (1 - mean) / (a + b + 1))
     left = x < mean
     start = min(_FAR, abs(x - mean) / sd)
-    end = start + 12.0  # standard deviations; past them less than 1e-16 of this tail is left
+    end = start + 12.0  # standard deviations; less than 1e-16 of this tail is beyond
     sign = -1.0 if left else 1.0
     total = []
     panels = 12

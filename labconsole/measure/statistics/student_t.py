@@ -1,7 +1,7 @@
 """Quantiles of Student's t distribution, for any real number of degrees of freedom.
 
-The standard library stops at the normal distribution, and Welch's degrees are not integers, so that a table will not
-do. scipy would be 100 MB for this one function: the tests compare with it, the program does without.
+The standard library ends at the normal distribution, and Welch's degrees are not integers, so that a table is not
+enough. scipy would be 100 MB for this one function: the tests compare with it, the program does without.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MAX_STEPS = 200
 
 @lru_cache(maxsize=4096)
 def student_t_quantile(probability: float, degrees: float) -> float:
-    """The t below which a share ``probability`` lies. ``degrees`` is at least 1, need not be whole, may be inf."""
+    """The t with a share ``probability`` below it. ``degrees`` is at least 1, may be fractional or inf."""
     if not 0.0 < probability < 1.0:
         raise ValueError(f"a probability lies between 0 and 1, got {probability!r}")
     if not degrees >= 1.0:
@@ -35,7 +35,7 @@ def student_t_tail(t: float, degrees: float) -> float:
     square = t * t
     if math.isinf(square):
         return 0.0
-    if square < 2.0:  # near the middle the one form is exact, in the tail the other: neither cancels
+    if square < 2.0:  # one form is exact near the middle, the other in the tail: neither cancels
         return 0.5 - 0.5 * incomplete_beta(square / (degrees + square), 0.5, degrees / 2)
     return 0.5 * incomplete_beta(degrees / (degrees + square), degrees / 2, 0.5)
 

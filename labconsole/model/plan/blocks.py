@@ -1,10 +1,9 @@
-"""A plan in blocks: what its pilot takes, and in which order each block sets every platform and background up.
+"""A plan in blocks: the points of its pilot, and each block's order of platforms and backgrounds.
 
-A block holds every platform x background once, each set up anew, in a random order, every second block in that of the
-block before it backwards: what drifts over the plan falls on all of them alike (randomised complete blocks), and what
-one boot of a guest happens to be varies from block to block as it does in the world (T. Kalibera, R. Jones: Rigorous
-benchmarking in reasonable time, ISMM 2013). The pilot comes before, so that nothing in block 1 has to wait for another
-platform's maximum.
+A block sets up every platform x background once, in a random order; every second block reverses the order of the one
+before it. Drift over the plan then affects all of them alike (randomised complete blocks), and the accidents of one
+guest boot vary from block to block as they do in practice (T. Kalibera, R. Jones: Rigorous benchmarking in reasonable
+time, ISMM 2013). The pilot comes first, so that nothing in block 1 has to wait for another platform's maximum.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ PILOT = 0
 REFERENCE_SOURCES = 1
 """A second guest has one stream, so its maximum is that of one stream."""
 
-AS_LISTED_WORDS = (
+AS_LISTED_TEXT = (
     "order: as-listed does not randomise the order, so the report will not compare platforms, backgrounds or loads: "
     "use it to look at things, not for results"
 )
@@ -32,20 +31,20 @@ Requests = Sequence[DesignPoint]
 
 @dataclass(frozen=True, slots=True)
 class PlannedSetUp:
-    """One setting-up of a platform with a background, and the trials in it in their order. ``block`` 0: the pilot's."""
+    """One set-up of a platform with a background, and its trials in order. ``block`` 0 is the pilot."""
 
     block: int
     configuration: Configuration
     trials: tuple[Trial, ...]
 
 
-def undrawn_words(set_ups: int | None, order: str) -> str | None:
-    """What to know before hours are spent on a plan in blocks that nobody may conclude from; None: on others."""
-    return AS_LISTED_WORDS if set_ups is not None and order == "as-listed" else None
+def describe_fixed_order(set_ups: int | None, order: str) -> str | None:
+    """A warning that a plan in blocks of fixed order supports no conclusions, or None for other plans."""
+    return AS_LISTED_TEXT if set_ups is not None and order == "as-listed" else None
 
 
 def settings(requests: Requests) -> dict[DesignPoint, list[int]]:
-    """The points of every setting, by index."""
+    """Indices of the points of every setting."""
     found: dict[DesignPoint, list[int]] = {}
     for index, request in enumerate(requests):
         found.setdefault(request.setting(), []).append(index)
@@ -53,12 +52,12 @@ def settings(requests: Requests) -> dict[DesignPoint, list[int]]:
 
 
 def reference_key(request: DesignPoint) -> tuple[str, bool]:
-    """What a forwarding load is a share of: one maximum for each platform and convention of sizes."""
+    """The key of a forwarding load's reference: one maximum for each platform and convention of sizes."""
     return (request.platform, request.frame.includes_fcs)
 
 
-def is_of_reference(request: DesignPoint) -> bool:
-    """Whether a point is one of those that the maximum beside an idle guest is read from."""
+def is_reference_point(request: DesignPoint) -> bool:
+    """Whether a point is one of those that give the maximum with an idle second guest."""
     return (
         request.background == "idle"
         and request.frame.bytes == BACKGROUND_FRAME_BYTES
@@ -67,20 +66,21 @@ def is_of_reference(request: DesignPoint) -> bool:
 
 
 def references(requests: Requests) -> tuple[dict[tuple[str, bool], tuple[int, ...]], tuple[DesignPoint, ...]]:
-    """By reference the points that give it, and what of it only the pilot takes, numbered after the plan's points.
+    """The points that give each reference, and the pilot-only points among them, numbered after the plan's points.
 
-    Of several settings that have a point at max, the one of the longest trials.
+    If several settings have a point at max, the one with the longest trials is used.
     """
     found: dict[tuple[str, bool], tuple[int, ...]] = {}
     extra: list[DesignPoint] = []
     by_setting = settings(requests)
     for key in dict.fromkeys(reference_key(each) for each in requests if forwards(each.background)):
         given = [
-            (asked.duration_s, points)
-            for asked, points in by_setting.items()
-            if is_of_reference(asked) and reference_key(asked) == key
+            (setting.duration_s, points)
+            for setting, points in by_setting.items()
+            if is_reference_point(setting)
+            and reference_key(setting) == key
             and any(requests[index].target == "max" for index in points)
-        ]  # fmt: skip
+        ]
         if given:
             found[key] = tuple(max(given, key=lambda each: each[0])[1])
             continue
@@ -95,13 +95,13 @@ def references(requests: Requests) -> tuple[dict[tuple[str, bool], tuple[int, ..
 
 
 def pilot_points(requests: Requests) -> frozenset[int]:
-    """What the pilot takes: every load of a setting that has several, and what forwarding loads are shares of."""
+    """The pilot's points: every load of a setting with several, and the references of forwarding loads."""
     several = {index for points in settings(requests).values() if len(points) > 1 for index in points}
     return frozenset(several.union(*references(requests)[0].values()))
 
 
-def needed_by(chosen: Iterable[int], requests: Requests) -> frozenset[int]:
-    """Of the pilot's points those that these points of the plan cannot do without."""
+def find_needed_pilot_points(chosen: Iterable[int], requests: Requests) -> frozenset[int]:
+    """The subset of the pilot's points that these points of the plan depend on."""
     given, _ = references(requests)
     by_setting = settings(requests)
     needed: set[int] = set()
@@ -119,39 +119,39 @@ def needed_by(chosen: Iterable[int], requests: Requests) -> frozenset[int]:
 def planned_set_ups(
     requests: Requests, pilot: frozenset[int], order: str, seed: int, set_ups: int, repetitions_of: Callable[[int], int]
 ) -> list[PlannedSetUp]:
-    """The pilot's set-ups, then each block's. ``requests``: the plan's points, then what only the pilot takes.
+    """The pilot's set-ups, then each block's. ``requests``: the plan's points, then the pilot-only points.
 
-    Stable under growth: every block, and every pass, has a sequence of random numbers of its own (see plan_order).
+    Stable under growth: every block and every pass has a random sequence of its own (see plan_order).
     """
     measured = [index for index in range(len(requests)) if repetitions_of(index)]
     found = []
     for number, points in _shuffled(_grouped(requests, sorted(pilot)), f"{seed}/pilot", order):
-        ordered = _in_order(points, f"{seed}/pilot/{'/'.join(number)}", order)
+        ordered = _order_items(points, f"{seed}/pilot/{'/'.join(number)}", order)
         found.append(PlannedSetUp(PILOT, number, tuple((index, PILOT) for index in ordered)))
     found.sort(key=lambda each: forwards(each.configuration[1]))  # sorted() is stable
     groups = _grouped(requests, measured)
     for block in range(1, set_ups + 1):
-        for held, points in _of_block(groups, block, seed, order):
+        for key, points in _order_block(groups, block, seed, order):
             trials: list[Trial] = []
             for repetition in range(1, max(repetitions_of(index) for index in points) + 1):
-                text = f"{seed}/block {block}/{repetition}/{'/'.join(held)}"
+                text = f"{seed}/block {block}/{repetition}/{'/'.join(key)}"
                 trials += [
                     (index, (block - 1) * repetitions_of(index) + repetition)
-                    for index in _in_order(points, text, order)
+                    for index in _order_items(points, text, order)
                     if repetition <= repetitions_of(index)
                 ]
-            found.append(PlannedSetUp(block, held, tuple(trials)))
+            found.append(PlannedSetUp(block, key, tuple(trials)))
     return found
 
 
-def _of_block(
+def _order_block(
     groups: dict[Configuration, list[int]], block: int, seed: int, order: str
 ) -> list[tuple[Configuration, list[int]]]:
-    """A block's set-ups in their order: every second block takes that of the block before it backwards.
+    """A block's set-ups in order: every second block reverses the block before it.
 
-    What comes early in one comes late in the next, so that a drift of the machine falls out of two blocks. With an
-    order of its own for each block 5.4 % of comparisons without any effect are called different under a drift of 5 %
-    over three blocks of three repetitions, so 1.5 % (docs/validation.md, section 9).
+    A set-up early in one block is late in the next, so a drift of the machine cancels over two blocks. If each block
+    has an order of its own, 5.4 % of comparisons without any effect are called different under a drift of 5 % over
+    three blocks of three repetitions; with reversal it is 1.5 % (docs/validation.md, section 9).
     """
     if block % 2 or order == "as-listed":
         return _shuffled(groups, f"{seed}/block {block}", order)
@@ -166,12 +166,12 @@ def _grouped(requests: Requests, points: Iterable[int]) -> dict[Configuration, l
 
 
 def _shuffled(groups: dict[Configuration, list[int]], text: str, order: str) -> list[tuple[Configuration, list[int]]]:
-    held = list(groups.items())
-    return [held[place] for place in _in_order(range(len(held)), text, order)]
+    items = list(groups.items())
+    return [items[place] for place in _order_items(range(len(items)), text, order)]
 
 
-def _in_order(items: Sequence[int], text: str, order: str) -> list[int]:
-    """Sorted by one random() each, whose sequence Python guarantees for a seed; as-listed: as they are."""
+def _order_items(items: Sequence[int], text: str, order: str) -> list[int]:
+    """Items sorted by one random() each, whose sequence Python guarantees for a seed; as-listed keeps their order."""
     if order == "as-listed":
         return list(items)
     source = random.Random(text)

@@ -1,6 +1,6 @@
-"""A plan of starts of guests: its factors, its points, and by what each trial is known.
+"""A plan of guest boots: its factors, its points, and the hash of each trial.
 
-A point is a number of guests that are started at once on a platform, cold or hot. Every trial starts its guests anew.
+A point is a number of guests started at once on a platform, cold or hot. Every trial starts new guests.
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from labconsole.model.plan.crews import DIFFERENT, CrewTrial, GuestCounts, MemoryMib, PlannedCrews
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 
 Start = Literal["cold", "hot"]
 """cold: nothing of the guests' files is in the UUT's page cache; hot: all of them are."""
 
 HASH_PREFIX = "boot-"
 LONGEST_S = 1800
-"""As long as an agent waits for a guest (wire/guests.py)."""
+"""Maximum time an agent waits for a guest (wire/guests.py)."""
 
 
 class BootFactors(StrictModel):
-    """What is varied, and what every guest has.
+    """Varied factors, and common settings of every guest.
 
-    ``limit_s``: a guest that takes longer does not come. ``memory_mib``: what each has; None: the platform's.
+    ``limit_s``: boot time after which a guest counts as missing. ``memory_mib``: memory of each, or None for the
+    platform's default.
     """
 
     guests: GuestCounts = (1,)
@@ -46,7 +47,7 @@ class BootPoint:
     guests: int
     start: Start
     crew: ClassVar[None] = None
-    """No guests are kept for another trial."""
+    """Guests are never kept for another trial."""
 
     def words(self) -> str:
         """``lxc: 5 guests, cold``."""
@@ -62,7 +63,7 @@ BootTrial = CrewTrial[BootPoint]
 
 @dataclass(frozen=True)
 class PlannedBoots(PlannedCrews[BootFactors, BootPoint]):
-    """What a plan has started, and how often: ``set_ups`` times ``repetitions`` at every point."""
+    """A plan's guest boots: ``set_ups`` times ``repetitions`` trials at every point."""
 
     noun: ClassVar[str] = "boot"
 
@@ -87,7 +88,7 @@ def boot_points(factors: BootFactors, platforms: Sequence[str]) -> tuple[BootPoi
 
 
 def boot_hash(factors: BootFactors, trial: BootTrial, salt: str = "") -> str:
-    """Hash of what one trial measures and which one it is, for resume; ``salt`` makes one that nobody resumes."""
+    """Hash of one trial's meaning and identity, for resume; ``salt`` makes a hash that no other plan resumes."""
     point = trial.point
     meaning = {
         "version": 1,

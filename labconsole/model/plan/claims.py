@@ -1,4 +1,4 @@
-"""The tables of a report that may conclude something, and how many claims a plan makes in them: the one list."""
+"""The tables of a report that may conclude something, and a plan's number of claims in each. The only list."""
 
 from __future__ import annotations
 
@@ -18,33 +18,38 @@ CLAIMS: dict[str, str] = {
     "table-3": "second guests at 95 % that lose what they are offered",
     "streams": "streams of one trial that fare unequally",
 }
-"""By the name that a plan's key ``claims`` gives. Every claim of a report is one of a family (Holm 1979): fewer tables
-leave fewer claims, and each of them weighs more."""
+"""Descriptions by the name in a plan's key ``claims``. All claims of a report form one family (Holm 1979): fewer tables
+leave fewer claims, and each of them weighs more.
+"""
 
 
 def most_claims(requests: Iterable[DesignPoint], tables: Collection[str] | None = None) -> int:
-    """How many claims a report of these points makes at most; ``tables``: those that may conclude, None: all."""
-    asked = settings(list(dict.fromkeys(requests)))
+    """Maximum number of claims in a report of these points; ``tables``: those that may conclude, or None for all."""
+    by_setting = settings(list(dict.fromkeys(requests)))
     found = dict.fromkeys(CLAIMS, 0)
     alone: dict[DesignPoint, list[str]] = {}
-    for held, points in asked.items():
-        beside = {name for name in ("none", "idle") if _beside(held, name) in asked and name != held.background}
-        if held.background == "none":
-            alone.setdefault(_of_platform(held, ""), []).append(held.platform)
-        elif held.background in FORWARDING_SHARES:
-            found["figure-5-numbers"] += bool(beside)
-            found["table-2" if held.background == "forwarding-50" else "table-3"] += 1
+    for setting, points in by_setting.items():
+        alternatives = {
+            name
+            for name in ("none", "idle")
+            if _with_background(setting, name) in by_setting and name != setting.background
+        }
+        if setting.background == "none":
+            alone.setdefault(_with_platform(setting, ""), []).append(setting.platform)
+        elif setting.background in FORWARDING_SHARES:
+            found["figure-5-numbers"] += bool(alternatives)
+            found["table-2" if setting.background == "forwarding-50" else "table-3"] += 1
         else:
-            found["table-1"] += bool(beside)
+            found["table-1"] += bool(alternatives)
         found["collapse"] += len(points) > 1
-        found["streams"] += held.sources if held.sources > 2 else held.sources - 1
+        found["streams"] += setting.sources if setting.sources > 2 else setting.sources - 1
     found["ranking"] = sum(len(list(combinations(platforms, 2))) for platforms in alone.values())
     return sum(count for name, count in found.items() if tables is None or name in tables)
 
 
-def _beside(held: DesignPoint, background: str) -> DesignPoint:
-    return replace(held, background=background)
+def _with_background(setting: DesignPoint, background: str) -> DesignPoint:
+    return replace(setting, background=background)
 
 
-def _of_platform(held: DesignPoint, platform: str) -> DesignPoint:
-    return replace(held, platform=platform)
+def _with_platform(setting: DesignPoint, platform: str) -> DesignPoint:
+    return replace(setting, platform=platform)

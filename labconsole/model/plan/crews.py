@@ -1,7 +1,7 @@
-"""What plans of guests in number have in common: how many guests, and in which order their trials are taken.
+"""Common parts of plans of multiple guests: the number of guests, and the order of trials.
 
-A set-up is one crew of guests: all points that need the same crew are measured in it, and it is set up anew in each
-block (Kalibera and Jones, ISMM 2013).
+A set-up is one crew of guests: all points with the same crew are measured in it, and each block sets it up again
+(Kalibera and Jones, ISMM 2013).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_GUESTS = 250
 
 
 def different(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Raises ValueError for a value that is listed twice."""
+    """Validate that no value is listed twice. Raises ValueError."""
     if len(set(values)) < len(values):
         raise ValueError("lists a value twice | allowed: each once; use repetitions to measure it more often")
     return values
@@ -33,7 +33,7 @@ MemoryMib = Annotated[int, Field(strict=True, ge=32, le=2**20)]
 
 
 class CrewPoint(Protocol):
-    """A design point. Points with an equal ``crew`` are measured in the same guests, round after round."""
+    """A design point. Points with equal ``crew`` are measured in the same guests, round after round."""
 
     @property
     def index(self) -> int: ...
@@ -43,7 +43,7 @@ class CrewPoint(Protocol):
     def crew(self) -> Hashable: ...
     def words(self) -> str: ...
     def in_columns(self) -> dict[str, str]:
-        """What a table has columns of, by their headings: the first tell most."""
+        """The factors as table columns, by heading; the most informative come first."""
         ...
 
 
@@ -53,7 +53,7 @@ P = TypeVar("P", bound=CrewPoint)
 
 @dataclass(frozen=True)
 class CrewTrial(Generic[P]):
-    """One trial of a plan: a point, its block, its repetition there, and its place in the plan, all from 1."""
+    """One trial of a plan: a point, its block, its repetition there, and its position in the plan, all from 1."""
 
     point: P
     block: int
@@ -64,9 +64,9 @@ class CrewTrial(Generic[P]):
 def schedule(
     every: Iterable[P], *, set_ups: int, repetitions: int, seed: int, listed: bool = False
 ) -> list[CrewTrial[P]]:
-    """Every trial in the order of execution: block after block, in each every crew once, in each crew round after
-    round of its points; crews and points in an order that the seed draws, unless they are taken as ``listed``. Every
-    second block is the one before it reversed, so that over both a drift falls on all alike.
+    """Every trial in the order of execution. A block has every crew once, and each crew has rounds of its points. The
+    seed draws the order of crews and points, unless it is as ``listed``. Every second block reverses the one before it,
+    so that drift affects all alike over both.
     """
     crews: dict[Hashable, list[P]] = {}
     for point in every:
@@ -94,9 +94,9 @@ def schedule(
 
 @dataclass(frozen=True)
 class PlannedCrews(ABC, Generic[F, P]):
-    """What a plan asks of guests in number: how often each crew is set up, and in each how often every point is taken.
+    """A plan's trials of multiple guests: how often each crew is set up, and how often it repeats every point.
 
-    ``listed``: in the order of the file instead of one that the seed draws.
+    ``listed``: in the order of the file instead of a random one from the seed.
     """
 
     factors: F
@@ -106,7 +106,7 @@ class PlannedCrews(ABC, Generic[F, P]):
     seed: int
     listed: bool = False
     salt: str = ""
-    """Makes trials that mean something else than any before: those of an occasion."""
+    """An occasion's text, which gives its trials hashes of their own."""
 
     @property
     @abstractmethod
@@ -115,7 +115,7 @@ class PlannedCrews(ABC, Generic[F, P]):
 
     @abstractmethod
     def hash_of(self, trial: CrewTrial[P]) -> str:
-        """By which the record of a trial is found again."""
+        """The hash that identifies the record of a trial."""
 
     @cached_property
     def trials(self) -> tuple[CrewTrial[P], ...]:
@@ -128,22 +128,22 @@ class PlannedCrews(ABC, Generic[F, P]):
 
     @cached_property
     def hashes(self) -> tuple[str, ...]:
-        """Of all trials."""
+        """Hashes of all trials."""
         return tuple(map(self.hash_of, self.trials))
 
-    def hash_at(self, number: int, block: int, repetition: int) -> str | None:
-        """Of one trial of the point of this number; None: there is none."""
+    def find_hash(self, number: int, block: int, repetition: int) -> str | None:
+        """Hash of one trial of the point with this number, or None if there is none."""
         point = next((each for each in self.points if each.index == number), None)
         return None if point is None else self.hash_of(CrewTrial(point, block, repetition, 0))
 
     @property
     def point_hashes(self) -> list[str]:
-        """What is measured at each point, however often."""
+        """One hash for each point, independent of the repetitions."""
         return [self.hash_of(CrewTrial(point, 0, 0, 0)) for point in self.points]
 
     @cached_property
-    def hashes_at(self) -> dict[int, list[str]]:
-        """Of each point's trials, by its index."""
+    def hashes_by_point(self) -> dict[int, list[str]]:
+        """The trials' hashes by index of their point."""
         found: dict[int, list[str]] = {}
         for trial, key in zip(self.trials, self.hashes, strict=True):
             found.setdefault(trial.point.index, []).append(key)

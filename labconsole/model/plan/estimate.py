@@ -1,4 +1,4 @@
-"""How long a plan takes and how much room it needs, reckoned before it begins."""
+"""Estimated duration and storage of a plan, before it begins."""
 
 from __future__ import annotations
 
@@ -12,30 +12,31 @@ from labconsole.model.plan.order import configuration, set_up_key
 from labconsole.model.plan.plan import Plan
 
 TRIAL_OVERHEAD_S = 0.6
-"""Budget of a trial beyond its traffic and its configured waits: arming, counting, saving. As on the local lab."""
+"""Overhead of a trial beyond its traffic and its configured waits: arming, counting, saving. Measured on the local lab.
+"""
 
 PLATFORM_SWITCH_S = 1.0
-"""Budget for handing the unit under test to another platform that has nothing to boot, or for another background."""
+"""Time to switch the UUT to another platform that boots nothing, or to another background."""
 
 RUN_BYTES = 40_000
-"""Room in the store for one run with its time series; it grows with the duration and the number of interfaces."""
+"""Size of one run with its time series in the store; it grows with the duration and the number of interfaces."""
 
 SNAP_BYTES = 64
-"""What a capture keeps of a packet at most (engine/trial/setup.py, which a test holds this to)."""
+"""Maximum bytes of a packet in a capture (engine/trial/setup.py; a test compares the two)."""
 
 CAPTURE_RECORD_BYTES = 16
-"""What pcap writes before every packet."""
+"""Header that pcap writes before every packet."""
 
 
-_Asked = tuple[DesignPoint, object]
-"""A request, and the set-up of a block that it belongs to."""
+_PlacedRequest = tuple[DesignPoint, object]
+"""A request, and the block's set-up that it belongs to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """How long a plan takes. What goes wrong and is redone comes on top. ``per_trial_s`` is the mean.
+    """Estimated duration of a plan, without repeated attempts. ``per_trial_s`` is the mean.
 
-    ``store_bytes``: what the store grows by; ``capture_bytes``: room on a sink while its largest trial runs.
+    ``store_bytes``: growth of the store; ``capture_bytes``: space on a sink during its largest trial.
     """
 
     trials: int
@@ -50,11 +51,11 @@ class Estimate:
 def estimate(
     plan: Plan, inventory: Inventory, boots_s: Mapping[str, float], schedule: Sequence[tuple[int, int]] | None = None
 ) -> Estimate:
-    """Time for the schedule (default: all of it): traffic, waits, a fixed overhead, platforms set up, warm-ups.
+    """Time for the schedule (default: all of it): traffic, waits, a fixed overhead, platform set-ups, warm-ups.
 
-    ``boots_s``: platform to what it takes on top until one guest forwards. Two guests boot one after the other, and a
-    guest is kept while only what runs in it changes. Every set-up of a block is made anew, also after one of the same
-    platform; otherwise what stands is used again.
+    ``boots_s``: by platform, the extra time until one guest forwards. Two guests boot one after the other; a guest
+    stays up if only the program in it changes. Every set-up of a block is a new one, also after one of the same
+    platform; without blocks a running set-up is reused.
     """
     plan = plan.resolved(inventory)
     assert plan.settle_s is not None and plan.drain_s is not None
@@ -80,18 +81,18 @@ def estimate(
     )
 
 
-def _first_of_each(trials: Sequence[_Asked], key: Callable[[_Asked], object]) -> list[DesignPoint]:
-    """The first request of every stretch of trials that share what has to stand."""
+def _first_of_each(trials: Sequence[_PlacedRequest], key: Callable[[_PlacedRequest], object]) -> list[DesignPoint]:
+    """The first request of each sequence of trials that share a set-up."""
     return [next(group)[0] for _, group in itertools.groupby(trials, key=key)]
 
 
 def boot_s(request: DesignPoint, boots_s: Mapping[str, float]) -> float:
-    """What it takes until the guests that this request needs forward."""
+    """Time until the guests that this request needs forward."""
     return boots_s.get(request.platform, 0.0) * (1 if request.background == "none" else 2)
 
 
 def largest_capture_bytes(requests: set[DesignPoint], inventory: Inventory) -> int:
-    """Room that the largest capture of one trial takes on one sink, until it is counted and deleted."""
+    """Space for the largest capture of one trial on one sink, until it is counted and deleted."""
     largest = 0
     for request in requests:
         each = CAPTURE_RECORD_BYTES + min(SNAP_BYTES, request.frame.pkt_size_bytes)

@@ -1,4 +1,4 @@
-"""A plan's file as written, checked word by word. What it means is in plan.py, its rules in rules.py."""
+"""A plan's file as written, with every value checked. plan.py has its meaning, rules.py its rules."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from labconsole.model.generator import known_generator
 from labconsole.model.inventory import DropReasons, Name, PacketTiming
 from labconsole.model.plan.boots import BootFactors
 from labconsole.model.plan.claims import CLAIMS
-from labconsole.model.plan.conduct import HookCommand, Retry, Stop, WarmUp
+from labconsole.model.plan.execution_options import HookCommand, Retry, Stop, WarmUp
 from labconsole.model.plan.flows import FlowFactors
 from labconsole.model.plan.jobs import JobFactors, JobWish
 from labconsole.model.plan.routes import RouteFactors
 from labconsole.model.plan.search import SEARCH_SECTIONS, Search
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 from labconsole.model.tolerances import Tolerances
 from labconsole.model.yaml_file import register_keys
 from labconsole.units import parse_ratio, parse_target
@@ -27,22 +27,39 @@ Order = Literal["blocked-random", "full-random", "as-listed"]
 
 MATRIX_KEYS = ("platforms", "frame_sizes", "targets", "sources", "backgrounds")
 MATRIX_NEEDS = ("platforms", "frame_sizes", "targets", "duration_s")
-NOT_OF_GUESTS = (
-    "points", "frame_sizes", "targets", "sources", "backgrounds", "include", "exclude", "overrides", "search",
-    "experiments", "duration_s", "generator", "observe", "warm_up", "claims", "drain_s", "drop_reasons", "packet_times",
-)  # fmt: skip
-"""What a plan of guests in number does not have: no frames are forwarded."""
+NON_GUEST_KEYS = (
+    "points",
+    "frame_sizes",
+    "targets",
+    "sources",
+    "backgrounds",
+    "include",
+    "exclude",
+    "overrides",
+    "search",
+    "experiments",
+    "duration_s",
+    "generator",
+    "observe",
+    "warm_up",
+    "claims",
+    "drain_s",
+    "drop_reasons",
+    "packet_times",
+)
+"""Keys that plans of multiple guests do not have: they forward no frames."""
 
-OF_GUESTS = ("job", "boot", "flow", "route")
-"""The keys that ask for guests in number: a plan has one of them, or frames to forward."""
+GUEST_KEYS = ("job", "boot", "flow", "route")
+"""The keys of guest experiments: a plan has one of them, or frames to forward."""
 
 RULE_KEYS = ("include", "exclude", "overrides")
-"""What shapes a matrix, and therefore does not go with a list of points."""
+"""Keys that modify a matrix, and so exclude a list of points."""
 
 
 def _target(value: Any) -> TargetWish:
     try:
-        # As text, so that a bare number is refused: 100, meant as 100 Mbit/s, would send one packet in seven seconds.
+        # Parsed as text, so that a bare number is refused: 100, written for 100 Mbit/s, would send one packet in seven
+        # seconds.
         return parse_target(str(value))
     except ValueError as exc:
         raise ValueError(f"is not a valid target | allowed: {exc}") from None
@@ -60,27 +77,27 @@ def _margin(value: Any) -> float:
     return ratio
 
 
-def _one_of(words: Sequence[str]) -> Callable[[str], str]:
+def _build_choice_check(choices: Sequence[str]) -> Callable[[str], str]:
     def check(value: str) -> str:
-        if value not in words:
-            raise ValueError(f"is not one of the known words | allowed: {', '.join(words)}")
+        if value not in choices:
+            raise ValueError(f"is not one of the known words | allowed: {', '.join(choices)}")
         return value
 
     return check
 
 
 def _several(value: Any) -> Any:
-    """One value, or a list of them."""
+    """Accept one value or a list of values."""
     return value if isinstance(value, (list, tuple)) else (value,)
 
 
 def _no(value: Any) -> Any:
-    """``warm_up: false`` is a way to say that there is none."""
+    """Accept ``warm_up: false`` for no warm-up."""
     return None if value is False else value
 
 
 def _or_one(schema: dict[str, Any]) -> None:
-    """For editors: where a list may stand in an entry, one value may."""
+    """Schema for editors: one value is allowed in place of a list."""
     for prop in schema["properties"].values():
         lists = [prop, *prop.get("anyOf", ())]
         found = next((each for each in lists if each.get("type") == "array"), None)
@@ -94,12 +111,12 @@ def _or_one(schema: dict[str, Any]) -> None:
 
 
 FileTarget = Annotated[TargetWish, PlainValidator(_target, json_schema_input_type=str)]
-Background = Annotated[str, AfterValidator(_one_of(BACKGROUNDS))]
+Background = Annotated[str, AfterValidator(_build_choice_check(BACKGROUNDS))]
 Generator = Annotated[str, AfterValidator(known_generator)]
-Observe = Annotated[str, AfterValidator(_one_of(OBSERVE))]
-Claim = Annotated[str, AfterValidator(_one_of(tuple(CLAIMS)))]
+Observe = Annotated[str, AfterValidator(_build_choice_check(OBSERVE))]
+Claim = Annotated[str, AfterValidator(_build_choice_check(tuple(CLAIMS)))]
 Margin = Annotated[float, PlainValidator(_margin, json_schema_input_type=str | float)]
-# Strict: YAML's true is no count.
+# Strict: YAML's true is not a count.
 Count = Annotated[int, Field(strict=True, ge=1, le=100_000)]
 Seconds = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Duration = Annotated[Seconds, Field(gt=0, le=MAX_DURATION_S)]
@@ -110,7 +127,7 @@ Several = Annotated[tuple[T, ...], Field(min_length=1, max_length=10_000), Befor
 
 
 class PointEntry(StrictModel):
-    """One entry of ``points``. What is left out is as at the top of the file."""
+    """One entry of ``points``. Missing keys are taken from the top of the file."""
 
     platform: Name
     frame_size: Count
@@ -125,7 +142,7 @@ class PointEntry(StrictModel):
 
 
 class IncludeEntry(StrictModel):
-    """Points beside the matrix: every combination of these values. No platform: every one of the plan."""
+    """Points added to the matrix: every combination of these values. Without a platform: every one of the plan."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_or_one)
 
@@ -139,7 +156,7 @@ class IncludeEntry(StrictModel):
 
 
 class ExcludeEntry(StrictModel):
-    """Points of the matrix that are left out: those that agree in every factor named here."""
+    """Points removed from the matrix: those that agree in every factor named here."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_or_one)
 
@@ -151,7 +168,7 @@ class ExcludeEntry(StrictModel):
 
 
 class Override(StrictModel):
-    """What one platform has in place of what the plan says."""
+    """Values of one platform that replace the plan's."""
 
     frame_sizes: Annotated[tuple[Count, ...], Field(min_length=1, max_length=10_000)] | None = None
     targets: Annotated[tuple[FileTarget, ...], Field(min_length=1, max_length=10_000)] | None = None
@@ -162,11 +179,11 @@ class Override(StrictModel):
     tolerances: Tolerances | None = None
 
 
-def _of_guests_schema(kind: str) -> JsonValue:
-    others = [other for other in OF_GUESTS if other != kind]
+def _build_guests_schema(kind: str) -> JsonValue:
+    others = [other for other in GUEST_KEYS if other != kind]
     return {
         "required": ["platforms", kind],
-        "not": {"anyOf": [{"required": [key]} for key in (*NOT_OF_GUESTS, *others)]},
+        "not": {"anyOf": [{"required": [key]} for key in (*NON_GUEST_KEYS, *others)]},
     }
 
 
@@ -187,7 +204,7 @@ class PlanFile(BaseModel):
                     "required": ["platforms", "frame_sizes", "experiments"],
                     "not": {"anyOf": [{"required": [key]} for key in ("points", "targets", "search")]},
                 },
-                *map(_of_guests_schema, OF_GUESTS),
+                *map(_build_guests_schema, GUEST_KEYS),
                 {
                     "required": ["points"],
                     "not": {"anyOf": [{"required": [key]} for key in (*MATRIX_KEYS, *RULE_KEYS)]},
@@ -235,18 +252,30 @@ class PlanFile(BaseModel):
     route: RouteFactors | None = None
 
     def frame(self, size_bytes: int, entry: PointEntry | None = None) -> FrameSize:
-        """A frame size in the convention of the file, or of the entry where that says its own."""
+        """A frame size in the convention of the entry, or of the file if the entry has none."""
         own = None if entry is None else entry.frame_size_includes_fcs
         return FrameSize(size_bytes, self.frame_size_includes_fcs if own is None else own)
 
 
 register_keys("PlanFile", None, PlanFile)
 _SECTIONS: dict[str, type[BaseModel]] = {
-    "tolerances": Tolerances, "points": PointEntry, "include": IncludeEntry, "exclude": ExcludeEntry,
-    "overrides": Override, "retry": Retry, "warm_up": WarmUp, "stop": Stop, "pre": HookCommand, "post": HookCommand,
-    "search": Search, "job": JobFactors, "job.jobs": JobWish, "boot": BootFactors,
-    "flow": FlowFactors, "route": RouteFactors,
-}  # fmt: skip
+    "tolerances": Tolerances,
+    "points": PointEntry,
+    "include": IncludeEntry,
+    "exclude": ExcludeEntry,
+    "overrides": Override,
+    "retry": Retry,
+    "warm_up": WarmUp,
+    "stop": Stop,
+    "pre": HookCommand,
+    "post": HookCommand,
+    "search": Search,
+    "job": JobFactors,
+    "job.jobs": JobWish,
+    "boot": BootFactors,
+    "flow": FlowFactors,
+    "route": RouteFactors,
+}
 _SECTIONS |= {f"search.{name}": model for name, model in SEARCH_SECTIONS.items()}
 for _section, _model in _SECTIONS.items():
     register_keys("PlanFile", _section, _model)

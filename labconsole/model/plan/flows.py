@@ -1,7 +1,7 @@
-"""A plan of flows out of guests that share one NIC, or into them: its factors, its points, by what a trial is known.
+"""A plan of flows from guests that share one NIC, or to them: its factors, its points, and the hash of each trial.
 
-A point is a number of guests on a platform that send at once, each as much as it is told, held to a limit or not. All
-points with the same guests are measured in one crew, which is set up anew in each block.
+A point is a number of guests on a platform that send at once at a given rate, with or without a rate limit. All points
+with the same guests are measured in one crew, and each block sets it up again.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field, PlainValidator, model_validator
 
-from labconsole.model.disk_beside import DiskBeside
+from labconsole.model.background_disk_job import DiskBeside
 from labconsole.model.plan.crews import DIFFERENT, CrewTrial, GuestCounts, MemoryMib, PlannedCrews
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 from labconsole.model.weights import WeightSteps
 from labconsole.packets.flows import MAX_BINS, MAX_CELLS
 from labconsole.units import format_target, parse_rate_bps
 
 Placing = Literal["same", "own", "any"]
-"""same: all guests on one CPU of the UUT; own: one each, in turn; any: as the UUT's scheduler likes."""
+"""same: all guests on one CPU of the UUT; own: one each, in turn; any: as the UUT's scheduler chooses."""
 
 Pattern = Literal["out", "in", "ring"]
 """out: all guests send to the sink; in: the source sends to all of them; ring: each sends to the next over TCP, and
@@ -32,18 +32,18 @@ nothing leaves the UUT.
 """
 
 Limits = tuple[int, ...]
-"""In bit/s, of the guests in turn; none: no limit."""
+"""Rate limits of the guests in turn, in bit/s; empty without limits."""
 
 HASH_PREFIX = "flow-"
 MOST_FLOWS = 16
 LEAST_LIMIT_BPS, MOST_LIMIT_BPS = 8_000, 680 * 10**9
-"""What a limiter counts in is bytes a second; what waits for it at most is 50 ms of its rate, in 32 bits."""
+"""A limiter counts in bytes per second, and its queue is at most 50 ms of its rate, in 32 bits."""
 
 SETTLED_S = 0.2
-"""So long after weights changed what comes is of neither the old nor the new ones."""
+"""Time after a change of weights in which arriving packets belong to neither the old nor the new weights."""
 
 LEAST_PAYLOAD_BYTES, MOST_PAYLOAD_BYTES = 18, 1472
-"""Less is padded to the shortest frame, more is fragmented on a link of 1500 bytes."""
+"""A shorter payload is padded to the shortest frame, a longer one is fragmented on a link of 1500 bytes."""
 
 
 def _rate(value: Any) -> int:
@@ -80,21 +80,19 @@ Late = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0, le=3600)]
 
 
 def _one_or_more(value: Any) -> Any:
-    """A factor of one value that is a mapping need not be a list."""
+    """Accept a single mapping for a factor with one value."""
     return (value,) if isinstance(value, dict) else value
 
 
 class FlowFactors(StrictModel):
-    """What is varied, and what every crew has.
+    """Varied factors, and common settings of every crew.
 
-    ``offered``: payload per flow, ``line`` is as much as the link's speed, and to guests what the link carries, each an
-    equal part of it; ``limits``: what each guest may send, in
-    whole frames; ``greedy``: how many flows the first guest has, where all others have one; ``second_after_s``: how
-    much later than the first guest all others begin. ``bin_s``: over which a rate is a mean. ``pattern``: who sends to
-    whom; of a ring only ``guests``, ``cpu`` and ``limits`` are varied, of what guests receive only ``guests``, ``cpu``,
-    ``offered`` and ``payload_bytes``.
-    ``weights``: by which the guests share the link,
-    over time; none: as it comes. ``disk``: what the last guest does on its disk meanwhile, and when.
+    ``offered``: payload rate per flow; ``line`` is the link's speed, and for guests that receive an equal part of the
+    link's capacity. ``limits``: rate limit of each guest, in whole frames; ``greedy``: number of flows of the first
+    guest, where all others have one; ``second_after_s``: delay of all other guests' start after the first's. ``bin_s``:
+    averaging interval of a rate. ``pattern``: direction of the traffic; a ring varies only ``guests``, ``cpu`` and
+    ``limits``, receiving guests only ``guests``, ``cpu``, ``offered`` and ``payload_bytes``. ``weights``: the guests'
+    weights on the link over time, or None for no weights. ``disk``: the last guest's disk job meanwhile, and when.
     """
 
     pattern: Annotated[tuple[Pattern, ...], Field(min_length=1), DIFFERENT] = ("out",)
@@ -108,8 +106,9 @@ class FlowFactors(StrictModel):
     second_after_s: Annotated[tuple[Late, ...], Field(min_length=1, max_length=100), DIFFERENT] = (0.0,)
     payload_bytes: Annotated[
         tuple[Annotated[int, Field(strict=True, ge=LEAST_PAYLOAD_BYTES, le=MOST_PAYLOAD_BYTES)], ...],
-        Field(min_length=1, max_length=100), DIFFERENT,
-    ] = (1472,)  # fmt: skip
+        Field(min_length=1, max_length=100),
+        DIFFERENT,
+    ] = (1472,)
     weights: Annotated[
         tuple[WeightsWish, ...], BeforeValidator(_one_or_more), Field(min_length=1, max_length=100), DIFFERENT
     ] = (None,)
@@ -149,13 +148,13 @@ class FlowFactors(StrictModel):
                 f"and {MAX_CELLS} of all flows together"
             )
         for weights in filter(None, self.weights):
-            self._weighted(weights)
+            self._check_weights(weights)
         for disk in filter(None, self.disk):
-            self._beside(disk)
+            self._check_disk(disk)
         return self
 
-    def _weighted(self, weights: WeightSteps) -> None:
-        """Raises ValueError for weights of other guests, or steps that hold too few bins."""
+    def _check_weights(self, weights: WeightSteps) -> None:
+        """Raises ValueError for weights of other guests, or for steps of too few bins."""
         if set(self.guests) != {weights.guests}:
             raise ValueError(
                 f"weights are of {weights.guests} guests, and guests are {', '.join(map(str, self.guests))} | "
@@ -172,8 +171,8 @@ class FlowFactors(StrictModel):
                 f"{weights.every_s:g} s and more"
             )
 
-    def _beside(self, disk: DiskBeside) -> None:
-        """Raises ValueError for work on a disk that nothing can be said of."""
+    def _check_disk(self, disk: DiskBeside) -> None:
+        """Raises ValueError for disk work that gives no result."""
         if min(self.guests) < 2:
             raise ValueError("disk leaves no guest that sends | allowed: two guests and more, the last of which works")
         if any(self.weights):
@@ -186,18 +185,18 @@ class FlowFactors(StrictModel):
 
     @property
     def crew_disk_mib(self) -> int:
-        """How large the last guest's disk is in each crew; 0: none."""
+        """Disk size of the last guest in each crew, or 0 without a disk."""
         return max((each.needed_mib for each in self.disk if each is not None), default=0)
 
 
 class FlowCrew(NamedTuple):
-    """What has to be set up anew when it changes."""
+    """A change in any of these needs a new set-up."""
 
     platform: str
     guests: int
     cpu: Placing
     receives: bool = False
-    """Its guests share the NIC that leads to the source, and not the one to the sink."""
+    """Its guests share the NIC that leads to the source instead of the one to the sink."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,33 +221,33 @@ class FlowPoint:
         return FlowCrew(self.platform, self.guests, self.cpu, self.pattern == "in")
 
     def limit_of(self, guest: int) -> int | None:
-        """What a guest, from 0, may send in bit/s; None: as much as it can."""
+        """Rate limit of a guest, from 0, in bit/s, or None if it has none."""
         return self.limits[guest % len(self.limits)] if self.limits else None
 
     def flows_of(self, guest: int) -> int:
-        """How many flows a guest has, from 0."""
+        """Number of flows of a guest, from 0."""
         return self.greedy if guest == 0 else 1
 
     def words(self) -> str:
         """``lxc: 2 guests offer 100Mbit each, limits 30Mbit, 40Mbit``."""
         where = {"same": ", on the same CPU", "own": ", each on a CPU of its own", "any": ""}[self.cpu]
-        held = f", limit{'s' if len(self.limits) > 1 else ''} " if self.limits else ""
-        held += ", ".join(map(format_target, self.limits))
+        limits = f", limit{'s' if len(self.limits) > 1 else ''} " if self.limits else ""
+        limits += ", ".join(map(format_target, self.limits))
         if self.pattern == "ring":
-            return f"{self.platform}: {self.guests} guests in a ring, each sends to the next over TCP{held}{where}"
+            return f"{self.platform}: {self.guests} guests in a ring, each sends to the next over TCP{limits}{where}"
         each = "line rate" if self.offered == "line" else format_target(self.offered)
         if self.pattern == "in":
             many = f"{self.guests} guests are sent {each}" if self.guests > 1 else f"1 guest is sent {each}"
             share = " each" if self.guests > 1 and self.offered != "line" else ""
-            return f"{self.platform}: {many}{share}{where}{self._payload_words()}"
-        words = f"{self.platform}: {self.guests} guest{'s offer' if self.guests > 1 else ' offers'} {each}"
-        words += " a flow" if self.greedy > 1 else ""
-        words += f", the first in {self.greedy} flows" if self.greedy > 1 else ""
-        words += held
-        words += f", {self.weights.words()}" if self.weights else ""
-        words += f", {self.disk.words()}" if self.disk else ""
-        words += f", all but the first {self.second_after_s:g} s later" if self.second_after_s else ""
-        return words + where + self._payload_words()
+            return f"{self.platform}: {many}{share}{where}{self._format_payload()}"
+        text = f"{self.platform}: {self.guests} guest{'s offer' if self.guests > 1 else ' offers'} {each}"
+        text += " a flow" if self.greedy > 1 else ""
+        text += f", the first in {self.greedy} flows" if self.greedy > 1 else ""
+        text += limits
+        text += f", {self.weights.words()}" if self.weights else ""
+        text += f", {self.disk.words()}" if self.disk else ""
+        text += f", all but the first {self.second_after_s:g} s later" if self.second_after_s else ""
+        return text + where + self._format_payload()
 
     def in_columns(self) -> dict[str, str]:
         """See CrewPoint."""
@@ -266,7 +265,7 @@ class FlowPoint:
             "payload": f"{self.payload_bytes} B",
         }
 
-    def _payload_words(self) -> str:
+    def _format_payload(self) -> str:
         return "" if self.payload_bytes == MOST_PAYLOAD_BYTES else f", payload {self.payload_bytes} B"
 
 
@@ -275,7 +274,7 @@ FlowTrial = CrewTrial[FlowPoint]
 
 @dataclass(frozen=True)
 class PlannedFlows(PlannedCrews[FlowFactors, FlowPoint]):
-    """What a plan has guests send."""
+    """A plan's flow trials."""
 
     noun: ClassVar[str] = "flow"
 
@@ -290,12 +289,20 @@ class PlannedFlows(PlannedCrews[FlowFactors, FlowPoint]):
 
 
 def flow_points(factors: FlowFactors, platforms: Sequence[str]) -> tuple[FlowPoint, ...]:
-    """The full cross product, but for what one guest cannot have: limits of further guests, and a later second."""
+    """The full cross product, without the impossible points of one guest: further guests' limits, and a later start."""
     found: dict[tuple[Any, ...], FlowPoint] = {}
     varied = (
-        platforms if "out" in factors.pattern else (), factors.cpu, factors.guests, factors.offered, factors.limits,
-        factors.greedy, factors.second_after_s, factors.payload_bytes, factors.weights, factors.disk,
-    )  # fmt: skip
+        platforms if "out" in factors.pattern else (),
+        factors.cpu,
+        factors.guests,
+        factors.offered,
+        factors.limits,
+        factors.greedy,
+        factors.second_after_s,
+        factors.payload_bytes,
+        factors.weights,
+        factors.disk,
+    )
     for platform, cpu, guests, offered, limits, greedy, late_s, payload_bytes, weights, disk in product(*varied):
         after_s = late_s if guests > 1 else 0.0
         key = (platform, guests, cpu, offered, limits[:guests], greedy, after_s, payload_bytes)
@@ -307,9 +314,17 @@ def flow_points(factors: FlowFactors, platforms: Sequence[str]) -> tuple[FlowPoi
                 for offered in factors.offered:
                     for payload_bytes in factors.payload_bytes:
                         found[platform, guests, cpu, offered, payload_bytes, "in"] = FlowPoint(
-                            index=len(found), platform=platform, guests=guests, cpu=cpu, offered=offered, limits=(),
-                            greedy=1, second_after_s=0.0, payload_bytes=payload_bytes, pattern="in",
-                        )  # fmt: skip
+                            index=len(found),
+                            platform=platform,
+                            guests=guests,
+                            cpu=cpu,
+                            offered=offered,
+                            limits=(),
+                            greedy=1,
+                            second_after_s=0.0,
+                            payload_bytes=payload_bytes,
+                            pattern="in",
+                        )
     for platform in platforms if "ring" in factors.pattern else ():
         for cpu in factors.cpu:
             for guests in factors.guests:
@@ -317,27 +332,40 @@ def flow_points(factors: FlowFactors, platforms: Sequence[str]) -> tuple[FlowPoi
                     ring = (platform, guests, cpu, limits[:guests])
                     if guests > 1 and ring not in found:
                         found[ring] = FlowPoint(
-                            index=len(found), platform=platform, guests=guests, cpu=cpu, offered="line",
-                            limits=limits[:guests], greedy=1, second_after_s=0.0, payload_bytes=MOST_PAYLOAD_BYTES,
+                            index=len(found),
+                            platform=platform,
+                            guests=guests,
+                            cpu=cpu,
+                            offered="line",
+                            limits=limits[:guests],
+                            greedy=1,
+                            second_after_s=0.0,
+                            payload_bytes=MOST_PAYLOAD_BYTES,
                             pattern="ring",
-                        )  # fmt: skip
+                        )
     return tuple(found.values())
 
 
 def flow_hash(factors: FlowFactors, trial: FlowTrial, salt: str = "") -> str:
-    """Hash of what one trial measures and which one it is, for resume; ``salt`` makes one that nobody resumes."""
+    """Hash of one trial's meaning and identity, for resume; ``salt`` makes a hash that no other plan resumes."""
     point = trial.point
     meaning: dict[str, Any] = {
         "version": 1,
         "point": [
-            point.platform, point.guests, point.cpu, point.offered, point.limits, point.greedy, point.second_after_s,
+            point.platform,
+            point.guests,
+            point.cpu,
+            point.offered,
+            point.limits,
+            point.greedy,
+            point.second_after_s,
             point.payload_bytes,
         ],
         "window": [factors.duration_s, factors.bin_s],
         "crew": [factors.memory_mib],
         "trial": [trial.block, trial.repetition],
         "salt": salt,
-    }  # fmt: skip
+    }
     if point.pattern != "out":
         meaning["pattern"] = point.pattern
     if point.weights is not None:

@@ -1,7 +1,7 @@
-"""A plan of jobs in guests: its factors, its points, the order in which they are taken, and by what each is known.
+"""A plan of jobs in guests: its factors, its points, their order, and the hash of each trial.
 
 A point is a job on a platform with a number of guests, of which some work. A set-up is one crew of guests: all points
-that need the same crew are measured in it, and it is set up anew in each block (Kalibera and Jones, ISMM 2013).
+with the same crew are measured in it, and each block sets it up again (Kalibera and Jones, ISMM 2013).
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, fie
 
 from labconsole.model.jobs import JOBS, Job
 from labconsole.model.plan.crews import DIFFERENT, CrewTrial, GuestCounts, MemoryMib, PlannedCrews, different
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 
 Working = Literal["one", "all", "one-two"]
-"""one: a single guest works; all: every guest does; one-two: the first has one copy of the job, the second two."""
+"""one: a single guest works; all: every guest works; one-two: the first has one copy of the job, the second two."""
 
 COPIES_OF_ONE_TWO: Final = (1, 2)
-"""Of the first guest and of the second where ``working`` is one-two. They compete unlike, so that a mean over all three
-is the time of neither guest.
+"""Copies of the first and the second guest with ``working`` one-two. They compete unequally, so a mean over all three
+copies describes neither guest.
 """
 
 Placing = Literal["same", "own", "any"]
-"""same: all guests on one CPU of the UUT; own: one each, in turn; any: as the UUT's scheduler likes."""
+"""same: all guests on one CPU of the UUT; own: one each, in turn; any: as the UUT's scheduler chooses."""
 
 HASH_PREFIX = "job-"
 
@@ -44,19 +44,19 @@ def _wish(value: Any) -> Any:
 
 
 def _different_jobs(values: tuple[JobWish, ...]) -> tuple[JobWish, ...]:
-    different(tuple((each.job, each.asked_size) for each in values))
+    different(tuple((each.job, each.effective_size) for each in values))
     return values
 
 
 class JobWish(StrictModel):
-    """A job, and its size where that is not the usual one."""
+    """A job, with its size if it is not the default."""
 
     job: Annotated[str, AfterValidator(_job_name)]
     size: Annotated[int, Field(strict=True, ge=1)] | None = None
 
     @field_validator("size")
     @classmethod
-    def _of_the_job(cls, value: int | None, info: ValidationInfo) -> int | None:
+    def _check_size(cls, value: int | None, info: ValidationInfo) -> int | None:
         job = JOBS.get(info.data.get("job", ""))
         if job is not None and value is not None and not job.least_size <= value <= job.most_size:
             allowed = f"{job.least_size} to {job.most_size} {job.unit}"
@@ -64,8 +64,8 @@ class JobWish(StrictModel):
         return value
 
     @property
-    def asked_size(self) -> int:
-        """The size that is meant."""
+    def effective_size(self) -> int:
+        """The given size, or the job's default."""
         return self.size or JOBS[self.job].size
 
 
@@ -74,11 +74,11 @@ CpuShares = Annotated[int, Field(strict=True, ge=2, le=262_144)]
 
 
 class JobFactors(StrictModel):
-    """What is varied, and what every crew has.
+    """Varied factors, and common settings of every crew.
 
-    ``limit_s``: a job that takes longer has failed. ``cpu_shares``: the guests' weights on a CPU, in turn;
-    ``cpu_quota_ratio``: of one CPU, what a guest has at most; ``memory_mib``: what each has; ``disk_mib``: its
-    disk. None: the platform's, and as much disk as the jobs need.
+    ``limit_s``: time after which a job has failed. ``cpu_shares``: the guests' weights on a CPU, in turn;
+    ``cpu_quota_ratio``: maximum share of one CPU per guest; ``memory_mib``: memory of each; ``disk_mib``: disk of each.
+    None means the platform's default, and a disk as large as the jobs need.
     """
 
     jobs: Annotated[tuple[Wish, ...], Field(min_length=1, max_length=100), AfterValidator(_different_jobs)]
@@ -96,8 +96,10 @@ class JobFactors(StrictModel):
     def _a_guest_for_each(cls, value: tuple[int, ...] | None, info: ValidationInfo) -> tuple[int, ...] | None:
         guests = max(info.data.get("guests", ()), default=None)
         if value is not None and guests is not None and len(value) > guests:
-            raise ValueError(f"has {len(value)} weights for {guests} guest{'s' if guests > 1 else ''} | allowed: as "
-                             "many as guests, or fewer, which are taken in turn")  # fmt: skip
+            raise ValueError(
+                f"has {len(value)} weights for {guests} guest{'s' if guests > 1 else ''} | allowed: as "
+                "many as guests, or fewer, which are taken in turn"
+            )
         return value
 
     @field_validator("memory_mib")
@@ -106,24 +108,26 @@ class JobFactors(StrictModel):
         copies = max(COPIES_OF_ONE_TWO) if "one-two" in info.data.get("working", ()) else 1
         for wish in info.data.get("jobs", ()) if value is not None else ():
             job = JOBS[wish.job]
-            needed = copies * job.arrays * wish.asked_size
+            needed = copies * job.arrays * wish.effective_size
             if value is not None and needed and value <= needed:
-                raise ValueError(f"is too little for {job.words(wish.asked_size)}, which holds {needed} MiB of arrays "
-                                 f"| allowed: more than {needed}, for the guest's own system too")  # fmt: skip
+                raise ValueError(
+                    f"is too little for {job.words(wish.effective_size)}, which holds {needed} MiB of arrays "
+                    f"| allowed: more than {needed}, for the guest's own system too"
+                )
         return value
 
     def needed_disk_mib(self, wish: JobWish) -> int:
-        """What a job needs of a guest's disk; 0: nothing."""
+        """Disk space of a guest that a job needs, or 0."""
         disk = JOBS[wish.job].disk
         return (
             0
             if disk is None
-            else disk.needed_mib(wish.asked_size, copies=max(COPIES_OF_ONE_TWO) if "one-two" in self.working else 1)
+            else disk.needed_mib(wish.effective_size, copies=max(COPIES_OF_ONE_TWO) if "one-two" in self.working else 1)
         )
 
     @property
     def crew_disk_mib(self) -> int:
-        """How large a disk each guest of each crew has, for all jobs; 0: none."""
+        """Disk size of every guest in all crews, for all jobs, or 0 without disks."""
         needed = max(map(self.needed_disk_mib, self.jobs))
         return (self.disk_mib or needed) if needed else 0
 
@@ -135,7 +139,7 @@ class JobFactors(StrictModel):
 
 
 class CrewKey(NamedTuple):
-    """What has to be set up anew when it changes."""
+    """A change in any of these needs a new set-up."""
 
     platform: str
     guests: int
@@ -172,9 +176,13 @@ class JobPoint:
         """See CrewPoint."""
         unit = f" {JOBS[self.job].unit}" if self.job in JOBS else ""
         return {
-            "platform": self.platform, "job": self.job, "guests": str(self.guests), "working": self.working,
-            "cpu": self.cpu, "size": f"{self.size}{unit}",
-        }  # fmt: skip
+            "platform": self.platform,
+            "job": self.job,
+            "guests": str(self.guests),
+            "working": self.working,
+            "cpu": self.cpu,
+            "size": f"{self.size}{unit}",
+        }
 
     def copies(self) -> tuple[tuple[int, int], ...]:
         """(guest from 0, copy from 1) of every copy of the job."""
@@ -189,7 +197,7 @@ JobTrial = CrewTrial[JobPoint]
 
 
 def points(factors: JobFactors, platforms: Sequence[str]) -> tuple[JobPoint, ...]:
-    """The full cross product. With one guest, all working is one working, and one-two needs two: these are left out."""
+    """The full cross product. With one guest, "all" equals "one" and one-two is impossible, so these are left out."""
     found: list[JobPoint] = []
     for platform in platforms:
         for cpu in factors.cpu:
@@ -199,13 +207,13 @@ def points(factors: JobFactors, platforms: Sequence[str]) -> tuple[JobPoint, ...
                         if guests == 1 and (working == "one-two" or (working == "all" and "one" in factors.working)):
                             continue
                         works = "one" if guests == 1 else working
-                        found.append(JobPoint(len(found), platform, wish.job, wish.asked_size, guests, works, cpu))
+                        found.append(JobPoint(len(found), platform, wish.job, wish.effective_size, guests, works, cpu))
     return tuple(found)
 
 
 @dataclass(frozen=True)
 class PlannedJobs(PlannedCrews[JobFactors, JobPoint]):
-    """What a plan has guests do."""
+    """A plan's guest jobs."""
 
     noun: ClassVar[str] = "job"
 
@@ -219,40 +227,45 @@ class PlannedJobs(PlannedCrews[JobFactors, JobPoint]):
         return job_hash(self.factors, trial, self.salt)
 
 
-def _told(disk_mib: int | None) -> list[int]:
-    """Nothing where nothing is asked for: the hashes of trials without disks were made before there were any."""
+def _build_disk_hash_part(disk_mib: int | None) -> list[int]:
+    """The disk's part of a hash, empty without a disk: hashes of trials without disks are older than disks."""
     return [] if disk_mib is None else [disk_mib]
 
 
-BESIDE = {
+UNCHANGED_DEPENDENCIES = {
     "disk-read": "72ac8dd11b0d9a5c",
     "disk-mixed": "327db31c21e3686c",
     "tcp": "60b436c7d7a8b7ad",
     "serve-http": "50022df9c7ddd8fc",
     "serve-https": "4dce06a42f31cd4d",
 }
-"""Of what is run beside a job (Job.beside), a digest as it was before hashes had it in them."""
+"""Digests of each job's dependencies (Job.dependencies) from the time before hashes covered them."""
 
 
-def _beside(job: Job) -> list[str]:
-    """What is run beside a job, where that is something else than it was: older hashes stay as they are."""
-    told = hashlib.sha256(json.dumps(job.beside).encode()).hexdigest()[:16]
-    return [] if BESIDE.get(job.name) == told else job.beside
+def _build_dependency_hash_part(job: Job) -> list[str]:
+    """The hash part of changed dependencies, empty if they are unchanged: older hashes stay as they are."""
+    digest = hashlib.sha256(json.dumps(job.dependencies).encode()).hexdigest()[:16]
+    return [] if UNCHANGED_DEPENDENCIES.get(job.name) == digest else job.dependencies
 
 
 def job_hash(factors: JobFactors, trial: JobTrial, salt: str = "") -> str:
-    """Hash of what one trial measures and which one it is, for resume; ``salt`` makes one that nobody resumes.
+    """Hash of one trial's meaning and identity, for resume; ``salt`` makes a hash that no other plan resumes.
 
-    Not of the plan around it: a trial is not repeated because a platform was added.
+    It does not cover the plan around it: adding a platform repeats no trial.
     """
     point = trial.point
     meaning: dict[str, Any] = {
         "version": 1,
         "point": [point.platform, point.job, point.size, JOBS[point.job].line, point.guests, point.working, point.cpu],
-        "crew": [factors.cpu_shares, factors.cpu_quota_ratio, factors.memory_mib, *_told(factors.disk_mib)],
+        "crew": [
+            factors.cpu_shares,
+            factors.cpu_quota_ratio,
+            factors.memory_mib,
+            *_build_disk_hash_part(factors.disk_mib),
+        ],
         "trial": [trial.block, trial.repetition],
         "salt": salt,
     }
-    if beside := _beside(JOBS[point.job]):
-        meaning["beside"] = beside
+    if dependencies := _build_dependency_hash_part(JOBS[point.job]):
+        meaning["beside"] = dependencies
     return HASH_PREFIX + hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]

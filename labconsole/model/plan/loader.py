@@ -1,4 +1,4 @@
-"""A plan read from its file and checked: against itself word by word, and against the testbed it is meant for."""
+"""Reads a plan from its file and checks it, first by itself and then against its testbed."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from typing import Any, NoReturn
 
 from pydantic import BaseModel
 
-from labconsole.errors import ConfigError, LackingHere, OtherTestbed
+from labconsole.errors import ConfigError, MissingOnTestbed, OtherTestbed
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.inventory import Inventory
 from labconsole.model.limits_check import check_request
-from labconsole.model.plan.file import MATRIX_KEYS, MATRIX_NEEDS, OF_GUESTS, RULE_KEYS, PlanFile
+from labconsole.model.plan.file import GUEST_KEYS, MATRIX_KEYS, MATRIX_NEEDS, RULE_KEYS, PlanFile
+from labconsole.model.plan.normalization import find_guest_kind, has_no_grid, normalize_file, searches_only
 from labconsole.model.plan.order import Configuration, configuration, set_up_key
-from labconsole.model.plan.outside import asked_of_outside
 from labconsole.model.plan.plan import FactorsOfGuests, Plan, PlannedPoint, planned
-from labconsole.model.plan.points import FACTORS, Listed, distinct, factors
-from labconsole.model.plan.rules import RULE_FACTORS, exclusion_words, has_rules, location, unfold
-from labconsole.model.plan.searched import as_matrix_file, of_guests, searches_only, without_grid
-from labconsole.model.yaml_file import KNOWN_KEYS, key_text, line_of, load_yaml, validate
+from labconsole.model.plan.plugins import load_plugin_factors
+from labconsole.model.plan.points import FACTORS, ListedPoint, distinct, factors
+from labconsole.model.plan.rules import RULE_FACTORS, describe_exclusion, has_rules, location, unfold
+from labconsole.model.yaml_file import KNOWN_KEYS, find_line, key_text, load_yaml, validate
 from labconsole.units import counted, format_rate_bps, format_target
 
 AlsoCheck = Callable[[DesignPoint], None]
-"""Raises ConfigError for what a point's platform cannot have; asked once for each platform and background."""
+"""Check of a point's platform, once for each platform and background. Raises ConfigError."""
 
 MAX_TRIALS = 1_000_000
-"""A plan beyond this is a slip of the keyboard: at one second each it would take eleven days."""
+"""A larger plan is a typing error: at one second per trial it would take eleven days."""
 
 
 def load_plan(
@@ -37,49 +37,49 @@ def load_plan(
     also: AlsoCheck | None = None,
     only: Collection[str] | None = None,
 ) -> Plan:
-    """Read a plan; with an inventory also check it against that testbed and take over its defaults (check_plan).
+    """Read a plan; with an inventory also check it against that testbed and adopt its defaults (check_plan).
 
-    Raises ConfigError naming file, line, key, value and what is allowed.
+    Raises ConfigError naming file, line, key, value and the allowed ones.
     """
     data = load_yaml(path)
     written = validate(PlanFile, data, path)
     _refuse_empty(data, path)
     try:
-        file = as_matrix_file(written)
+        file = normalize_file(written)
     except ConfigError as exc:
-        raise _complaint(data, path, (exc.key or "job",), exc.message) from None
+        raise _build_error(data, path, (exc.key or "job",), exc.message) from None
     _refuse_half_and_half(file, data, path)
     _refuse_duplicates(file, data, path)
     _refuse_what_blocks_cannot(file, data, path)
     _refuse_too_large(file, path)
     if file.points is not None:
-        plan = _listed_plan(file, data, path)
+        plan = _build_listed_plan(file, data, path)
     elif has_rules(file):
         plan = _ruled_plan(file, data, path)
     else:
         plan = _matrix_plan(file)
-    if of_guests(file) is not None:
+    if find_guest_kind(file) is not None:
         how = (written.set_ups or 1, file.repetitions, file.seed, file.order == "as-listed")
-        asked = planned(_factors_of(file), (file.platforms or (), *how))
-        plan = replace(plan, of_guests=asked)
-        if (trials := len(asked.points) * asked.set_ups * asked.repetitions) > MAX_TRIALS:
+        experiment = planned(_find_guest_factors(file), (file.platforms or (), *how))
+        plan = replace(plan, of_guests=experiment)
+        if (trials := len(experiment.points) * experiment.set_ups * experiment.repetitions) > MAX_TRIALS:
             raise _too_large(path, trials)
-    plan = replace(plan, experiments=_of_outside(file, data, path))
+    plan = replace(plan, experiments=_load_plugin_factors(file, data, path))
     return plan if inventory is None else check_plan(plan, inventory, path, data, file, also=also, only=only)
 
 
-def _of_outside(file: PlanFile, data: Any, path: Path) -> tuple[tuple[str, BaseModel], ...]:
+def _load_plugin_factors(file: PlanFile, data: Any, path: Path) -> tuple[tuple[str, BaseModel], ...]:
     if file.experiments and file.search is not None:
-        raise _complaint(data, path, ("experiments",), "cannot be combined with search: a plan has one of them")
+        raise _build_error(data, path, ("experiments",), "cannot be combined with search: a plan has one of them")
 
-    def refuse(where: tuple[str | int, ...], words: str, value: object, allowed: str | None) -> ConfigError:
-        line = line_of(data, where)
-        return ConfigError(words, file=str(path), line=line, key=key_text(where), value=value, allowed=allowed)
+    def refuse(where: tuple[str | int, ...], problem: str, value: object, allowed: str | None) -> ConfigError:
+        line = find_line(data, where)
+        return ConfigError(problem, file=str(path), line=line, key=key_text(where), value=value, allowed=allowed)
 
-    return asked_of_outside(file.experiments, refuse)
+    return load_plugin_factors(file.experiments, refuse)
 
 
-def _factors_of(file: PlanFile) -> FactorsOfGuests:
+def _find_guest_factors(file: PlanFile) -> FactorsOfGuests:
     found = file.job or file.boot or file.flow or file.route
     assert found is not None
     return found
@@ -96,17 +96,33 @@ def _matrix_plan(file: PlanFile) -> Plan:
         backgrounds=file.backgrounds,
         duration_s=float(file.duration_s),
         repetitions=file.repetitions,
-        **_how(file),
+        **_collect_common_options(file),
     )
 
 
-def _how(file: PlanFile) -> dict[str, Any]:
-    """What every kind of plan says in the same words."""
+def _collect_common_options(file: PlanFile) -> dict[str, Any]:
+    """Options that all kinds of plan share."""
     names = (
-        "order", "seed", "settle_s", "drain_s", "generator", "observe", "drop_reasons", "packet_times", "max_redo",
-        "tolerances", "retry", "warm_up", "stop", "pre", "post", "search", "set_ups", "claims",
-    )  # fmt: skip
-    own = {"name": file.plan, "grid": not without_grid(file), "margin_ratio": file.margin}
+        "order",
+        "seed",
+        "settle_s",
+        "drain_s",
+        "generator",
+        "observe",
+        "drop_reasons",
+        "packet_times",
+        "max_redo",
+        "tolerances",
+        "retry",
+        "warm_up",
+        "stop",
+        "pre",
+        "post",
+        "search",
+        "set_ups",
+        "claims",
+    )
+    own = {"name": file.plan, "grid": not has_no_grid(file), "margin_ratio": file.margin}
     return own | {name: getattr(file, name) for name in names}
 
 
@@ -115,35 +131,42 @@ def _ruled_plan(file: PlanFile, data: Any, path: Path) -> Plan:
         where: tuple[str | int, ...], message: str, value: object = None, allowed: str | None = None
     ) -> NoReturn:
         raise ConfigError(
-            message, file=str(path), line=line_of(data, where), key=key_text(where), value=value, allowed=allowed
+            message, file=str(path), line=find_line(data, where), key=key_text(where), value=value, allowed=allowed
         )
 
     listed, excluded = unfold(file, refuse)
     if (trials := sum(each.repetitions for each in listed) * (file.set_ups or 1)) > MAX_TRIALS:
         raise _too_large(path, trials)
-    words = [f"{name} has its own {', '.join(sorted(own.model_fields_set))}" for name, own in file.overrides.items()]
-    words += [f"not measured: {exclusion_words(rule)}" for rule in file.exclude]
+    rules = [f"{name} has its own {', '.join(sorted(own.model_fields_set))}" for name, own in file.overrides.items()]
+    rules += [f"not measured: {describe_exclusion(rule)}" for rule in file.exclude]
     if excluded:
-        words.append(f"{counted(excluded, 'point')} of the matrix {'is' if excluded == 1 else 'are'} excluded")
+        rules.append(f"{counted(excluded, 'point')} of the matrix {'is' if excluded == 1 else 'are'} excluded")
     if added := sum(bool(each.where) for each in listed):
-        words.append(f"{counted(added, 'point')} {'is' if added == 1 else 'are'} added to the matrix")
+        rules.append(f"{counted(added, 'point')} {'is' if added == 1 else 'are'} added to the matrix")
     own_tolerances = tuple(
         (name, file.tolerances.model_copy(update=own.tolerances.model_dump(exclude_unset=True)))
-        for name, own in file.overrides.items() if own.tolerances is not None
-    )  # fmt: skip
-    return Plan(listed=listed, rules=tuple(words), platform_tolerances=own_tolerances, **factors(listed), **_how(file))
+        for name, own in file.overrides.items()
+        if own.tolerances is not None
+    )
+    return Plan(
+        listed=listed,
+        rules=tuple(rules),
+        platform_tolerances=own_tolerances,
+        **factors(listed),
+        **_collect_common_options(file),
+    )
 
 
-def _listed_plan(file: PlanFile, data: Any, path: Path) -> Plan:
-    listed: list[Listed] = []
+def _build_listed_plan(file: PlanFile, data: Any, path: Path) -> Plan:
+    listed: list[ListedPoint] = []
     for index, entry in enumerate(file.points or ()):
         duration_s = file.duration_s if entry.duration_s is None else entry.duration_s
         if duration_s is None:
-            raise _complaint(
+            raise _build_error(
                 data, path, ("points", index, "duration_s"), "is required, here or at the top level of the file"
             )
         listed.append(
-            Listed(
+            ListedPoint(
                 point=DesignPoint(
                     platform=entry.platform,
                     frame=file.frame(entry.frame_size, entry),
@@ -158,18 +181,18 @@ def _listed_plan(file: PlanFile, data: Any, path: Path) -> Plan:
                 where=("points", index),
             )
         )
-    plan = Plan(listed=tuple(listed), **factors(listed), **_how(file))
+    plan = Plan(listed=tuple(listed), **factors(listed), **_collect_common_options(file))
     first: dict[DesignPoint, int] = {}
     for point in plan.points:
         if point.request in first:
             message = f"repeats points[{first[point.request]}]; repetitions is the key for measuring a point more often"
-            raise _complaint(data, path, ("points", point.index), message)
+            raise _build_error(data, path, ("points", point.index), message)
         first[point.request] = point.index
     return plan
 
 
-def _complaint(data: Any, path: Path, where: tuple[str | int, ...], message: str) -> ConfigError:
-    return ConfigError(message, file=str(path), line=line_of(data, where), key=key_text(where))
+def _build_error(data: Any, path: Path, where: tuple[str | int, ...], message: str) -> ConfigError:
+    return ConfigError(message, file=str(path), line=find_line(data, where), key=key_text(where))
 
 
 def check_plan(
@@ -182,14 +205,14 @@ def check_plan(
     also: AlsoCheck | None = None,
     only: Collection[str] | None = None,
 ) -> Plan:
-    """The plan resolved for this testbed. Raises ConfigError at the first point that cannot be asked of it.
+    """The plan resolved for this testbed. Raises ConfigError at the first point that it cannot run.
 
-    ``only``: the platforms whose points are asked; what the others need may be somewhere else. None: all.
-    OtherTestbed where nothing is wrong but that this testbed lacks something: it was written for another one.
+    ``only``: the platforms whose points are checked, since others may be elsewhere, or None for all. Raises
+    OtherTestbed if this testbed only lacks something: the plan was written for another one.
     """
     plan = plan.resolved(inventory)
     elsewhere = set() if only is None else set(plan.platforms) - set(only)
-    absent = [name for name in lacks(plan, inventory) if name not in elsewhere]
+    absent = [name for name in find_missing_platforms(plan, inventory) if name not in elsewhere]
     lacking: ConfigError | None = None
     needs: dict[str, None] = {platforms_needed(absent): None} if absent else {}
     had: set[tuple[str, str]] = set()
@@ -198,24 +221,24 @@ def check_plan(
             continue
         try:
             check_request(point.request, inventory)
-            beside = (point.request.platform, point.request.background)
-            if also is not None and beside not in had:
+            configured = (point.request.platform, point.request.background)
+            if also is not None and configured not in had:
                 also(point.request)
-                had.add(beside)
-        except LackingHere as exc:
+                had.add(configured)
+        except MissingOnTestbed as exc:
             needs[exc.need] = None
             lacking = lacking or _placed(exc, plan, point, path, data, file)
         except ConfigError as exc:
             raise _placed(exc, plan, point, path, data, file) from None
-    _refuse_other_standing(plan, inventory, elsewhere, lambda exc, point: _placed(exc, plan, point, path, data, file))
+    _refuse_mixed_set_ups(plan, inventory, elsewhere, lambda exc, point: _placed(exc, plan, point, path, data, file))
     if needs:
         line, key, value = (lacking.line, lacking.key, lacking.value) if lacking is not None else (None, None, None)
         if absent:
             first = next(point for point in plan.points if point.request.platform in absent)
             where = _location(plan, first, "platform", file)
-            line, key, value = line_of(data, where) if data is not None else None, None, None
+            line, key, value = find_line(data, where) if data is not None else None, None, None
         name = str(path) if path else None
-        raise OtherTestbed(list(needs), has=offered_here(inventory), file=name, line=line, key=key, value=value)
+        raise OtherTestbed(list(needs), has=describe_testbed(inventory), file=name, line=line, key=key, value=value)
     return plan
 
 
@@ -224,8 +247,8 @@ def platforms_needed(names: Sequence[str]) -> str:
     return f"platform{'s' if len(names) > 1 else ''} {', '.join(names)}"
 
 
-def offered_here(inventory: Inventory) -> list[str]:
-    """What a testbed has of what plans most often lack."""
+def describe_testbed(inventory: Inventory) -> list[str]:
+    """The parts of a testbed that plans most often lack."""
     streams = inventory.streams
     fastest = format_rate_bps(max(stream.link_speed_bps for stream in streams))
     many = f"{len(streams)} stream{'s' if len(streams) > 1 else ''} of at most {fastest}"
@@ -235,28 +258,28 @@ def offered_here(inventory: Inventory) -> list[str]:
 def _placed(
     exc: ConfigError, plan: Plan, point: PlannedPoint, path: Path | None, data: Any, file: PlanFile | None
 ) -> ConfigError:
-    """What is wrong with a point, with the place in the file."""
+    """Add the place in the file to an error about a point."""
     where = _location(plan, point, exc.key or "", file)
     return ConfigError(
         exc.message,
         file=str(path) if path else None,
-        line=line_of(data, where) if data is not None else None,
+        line=find_line(data, where) if data is not None else None,
         key=key_text(where),
         value=exc.value,
         allowed=exc.allowed,
     )
 
 
-def _refuse_other_standing(
+def _refuse_mixed_set_ups(
     plan: Plan,
     inventory: Inventory,
     elsewhere: Collection[str],
     placed: Callable[[ConfigError, PlannedPoint], ConfigError],
 ) -> None:
-    """Points of one platform x background that different set-ups are needed for: a block sets it up once for all.
+    """Refuse points of one platform x background that need different set-ups: a block sets it up once for all.
 
-    A second guest has a stream of its own where the sources leave it free. One without is another second guest, so
-    that its points belong neither into this set-up nor into a mean with the others.
+    A second guest has a stream of its own if the sources leave one free. Without one it is a different second guest, so
+    its points belong neither into this set-up nor into a mean with the others.
     """
     if plan.set_ups is None or not plan.grid:
         return
@@ -266,14 +289,16 @@ def _refuse_other_standing(
             continue
         before = first.setdefault(configuration(point.request), point)
         request = point.request
-        stands, stood = (set_up_key(each, inventory).second_stream for each in (request, before.request))
-        if stands == stood:
+        stream, stream_before = (set_up_key(each, inventory).second_stream for each in (request, before.request))
+        if stream == stream_before:
             continue
         guests = {
             sources: "without a stream of its own" if own is None else f"with stream {own}"
-            for sources, own in ((before.request.sources, stood), (request.sources, stands))
+            for sources, own in ((before.request.sources, stream_before), (request.sources, stream))
         }
-        named = ", ".join(_with_sources(plan, request, sources) + f": {words}" for sources, words in guests.items())
+        named = ", ".join(
+            _describe_points(plan, request, sources) + f": {connection}" for sources, connection in guests.items()
+        )
         message = (
             f"needs platform {request.platform} beside {request.background} to be set up again within one set-up, "
             f"because the second guest would be connected differently ({named})"
@@ -282,27 +307,28 @@ def _refuse_other_standing(
         raise placed(ConfigError(message, key="sources", value=request.sources, allowed=allowed), point)
 
 
-def _with_sources(plan: Plan, request: DesignPoint, sources: int) -> str:
-    """``points 3, 4 with 1 source``: of one platform and background."""
-    asked = configuration(request)
+def _describe_points(plan: Plan, request: DesignPoint, sources: int) -> str:
+    """``points 3, 4 with 1 source``, for one platform and background."""
+    wanted = configuration(request)
     indexes = [
-        str(point.index) for point in plan.points
-        if configuration(point.request) == asked and point.request.sources == sources
-    ]  # fmt: skip
+        str(point.index)
+        for point in plan.points
+        if configuration(point.request) == wanted and point.request.sources == sources
+    ]
     many = f"s {', '.join(indexes[:5])}{', …' if len(indexes) > 5 else ''}" if len(indexes) > 1 else f" {indexes[0]}"
     return f"point{many} with {sources} source{'s' if sources > 1 else ''}"
 
 
-def lacks(plan: Plan, inventory: Inventory) -> list[str]:
-    """The platforms of a plan that a testbed does not have, in the plan's order."""
+def find_missing_platforms(plan: Plan, inventory: Inventory) -> list[str]:
+    """The platforms of a plan that a testbed lacks, in the plan's order."""
     return [name for name in plan.platforms if name not in inventory.platforms]
 
 
 def _location(plan: Plan, point: PlannedPoint, key: str, file: PlanFile | None) -> tuple[str | int, ...]:
-    """Where the file says what is wrong with this point."""
+    """Where the file has the wrong value of this point."""
     factor = "duration_s" if key == "duration" else key
     if point.index >= len(plan.points):
-        return ("set_ups",)  # what only its pilot takes
+        return ("set_ups",)  # a pilot-only point
     if plan.listed:
         listed = plan.listed[point.index]
         if file is not None and file.points is None:
@@ -315,25 +341,27 @@ def _location(plan: Plan, point: PlannedPoint, key: str, file: PlanFile | None) 
 
 
 def _refuse_empty(data: Any, path: Path) -> None:
-    """A key that says what is measured, and has nothing under it: it would count as not written."""
-    for key in OF_GUESTS:
+    """Refuse an empty key that defines measurements: it would count as absent."""
+    for key in GUEST_KEYS:
         if key in data and data[key] is None:
             known = KNOWN_KEYS[(PlanFile.__name__, (key,))]
-            raise ConfigError("is empty", file=str(path), line=line_of(data, (key,)), key=key, allowed=", ".join(known))
+            raise ConfigError(
+                "is empty", file=str(path), line=find_line(data, (key,)), key=key, allowed=", ".join(known)
+            )
 
 
 def _refuse_half_and_half(file: PlanFile, data: Any, path: Path) -> None:
-    """Either the factors of a matrix or points, and whichever it is, whole."""
+    """Require either a complete matrix or points."""
     if file.points is None:
         for key in MATRIX_NEEDS:
             if getattr(file, key) is None:
                 instead = "" if key == "duration_s" or file.platforms else " (or points, instead of a matrix)"
-                words = ("is empty" if key in data else "is required") + instead
-                raise ConfigError(words, file=str(path), line=line_of(data, (key,)), key=key)
+                problem = ("is empty" if key in data else "is required") + instead
+                raise ConfigError(problem, file=str(path), line=find_line(data, (key,)), key=key)
         return
     for key in (*MATRIX_KEYS, *RULE_KEYS):
         if key in file.model_fields_set:
-            raise _complaint(data, path, (key,), "cannot be combined with points, which each give their own")
+            raise _build_error(data, path, (key,), "cannot be combined with points, which each give their own")
 
 
 def _refuse_duplicates(file: PlanFile, data: Any, path: Path) -> None:
@@ -349,34 +377,37 @@ def _refuse_duplicates(file: PlanFile, data: Any, path: Path) -> None:
                 shown = format_target(value) if key == "targets" else value
                 raise ConfigError(
                     f"repeats {key}[{first[value]}]; repetitions is the key for measuring a point more often",
-                    file=str(path), line=line_of(data, place), key=key_text(place), value=shown,
-                )  # fmt: skip
+                    file=str(path),
+                    line=find_line(data, place),
+                    key=key_text(place),
+                    value=shown,
+                )
             first[value] = index
 
 
 def _refuse_what_blocks_cannot(file: PlanFile, data: Any, path: Path) -> None:
-    """What contradicts a plan in blocks."""
+    """Refuse options that contradict a plan in blocks."""
     if file.claims is not None and len(set(file.claims)) < len(file.claims):
-        raise _complaint(data, path, ("claims",), "lists a table twice")
+        raise _build_error(data, path, ("claims",), "lists a table twice")
     if file.set_ups is None:
         return
     if searches_only(file):
-        raise _complaint(data, path, ("set_ups",), "is only for plans with points, and this plan only searches")
+        raise _build_error(data, path, ("set_ups",), "is only for plans with points, and this plan only searches")
     if file.order == "full-random":
         message = (
             "cannot be combined with set_ups, where all trials of a set-up are measured together; use blocked-random"
         )
-        raise _complaint(data, path, ("order",), message)
+        raise _build_error(data, path, ("order",), message)
     if file.retry.codes is not None:
         message = (
             "cannot be combined with set_ups, where a set-up is complete when every trial has had all its attempts; "
             "remove it"
         )
-        raise _complaint(data, path, ("retry", "codes"), message)
+        raise _build_error(data, path, ("retry", "codes"), message)
 
 
 def _refuse_too_large(file: PlanFile, path: Path) -> None:
-    """Before anything is unfolded: the matrix, each platform's own, and what is added to it."""
+    """Check the number of points before they are expanded: the matrix, each platform's own, and added points."""
     if file.points is not None:
         trials = sum(entry.repetitions or file.repetitions for entry in file.points)
     else:

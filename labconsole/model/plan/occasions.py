@@ -1,9 +1,9 @@
-"""A plan that is measured again and again: each time, an occasion, has runs of its own. Pure.
+"""Repeated measurement of a plan: each occasion has runs of its own. Pure.
 
-A plan that is measured already is done: replaying it takes nothing. Whoever asks whether something changed since
-measures the same points once more, under a name for the occasion. Name and hash of the plan have it, so that resuming,
-places and set-ups are those of one occasion; the points keep their numbers and their order. Searches, and what guests
-do, have it in the hashes that they are found again by.
+Replaying a completely measured plan takes no trials. To find out whether something changed since, an operator measures
+the same points again under the name of an occasion. Name and hash of the plan include it, so that resuming, places and
+set-ups stay within one occasion; the points keep their numbers and their order. Hashes of searches and guest
+experiments include it too.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from typing import Final
 
 from labconsole.errors import ConfigError
 from labconsole.model.plan.plan import Plan
-from labconsole.model.record.baseline import NAME, NAME_WORDS
+from labconsole.model.record.baseline import ALLOWED_NAMES, NAME
 
 AT: Final = "@"
-"""Between the name of a plan and that of the occasion."""
+"""Separator between the names of plan and occasion."""
 
 
-def on_occasion(plan: Plan, occasion: str) -> Plan:
-    """The plan with runs of its own. Raises ConfigError for what is no name."""
+def build_occasion_plan(plan: Plan, occasion: str) -> Plan:
+    """The plan with runs of its own for an occasion. Raises ConfigError for an invalid name."""
     if NAME.fullmatch(occasion) is None:
-        raise ConfigError("is not a name", key="--occasion", value=occasion, allowed=NAME_WORDS)
+        raise ConfigError("is not a name", key="--occasion", value=occasion, allowed=ALLOWED_NAMES)
     found = replace(plan, name=f"{plan.name}{AT}{occasion}", occasion=occasion)
     return found if found.of_guests is None else replace(found, of_guests=replace(found.of_guests, salt=found.salt))
 
 
-def on_occasions_of(plan: Plan, plan_names: Iterable[str | None]) -> list[Plan]:
-    """The plan on every occasion that these names, as records have them, tell of."""
-    told = {occasion for name in plan_names if name and (occasion := occasion_of(name)) is not None}
-    return [on_occasion(plan, occasion) for occasion in sorted(told)]
+def build_occasion_plans(plan: Plan, plan_names: Iterable[str | None]) -> list[Plan]:
+    """The plan on every occasion in these plan names of records."""
+    occasions = {occasion for name in plan_names if name and (occasion := parse_occasion(name)) is not None}
+    return [build_occasion_plan(plan, occasion) for occasion in sorted(occasions)]
 
 
-def occasion_of(plan_name: str) -> str | None:
-    """As the name in a record has it; None: it has none."""
+def parse_occasion(plan_name: str) -> str | None:
+    """The occasion in a record's plan name, or None if it has none."""
     occasion = plan_name.rpartition(AT)[2] if AT in plan_name else ""
     return occasion if NAME.fullmatch(occasion) else None

@@ -1,8 +1,8 @@
-"""In which order a plan's trials are taken.
+"""The order of a plan's trials.
 
-A configuration is a platform with a background: changing it costs time, so that ``blocked-random`` measures one after
-the other. What forwards beside the measurement is a share of this platform's maximum beside an idle guest, and
-therefore comes after everything else of its platform, whatever the order.
+A configuration is a platform with a background. Changing it costs time, so ``blocked-random`` measures one after the
+other. A forwarding second guest's load is a share of the platform's maximum with an idle second guest, so its points
+come after everything else of the platform, in any order.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Trial = tuple[int, int]
 """(point index from 0, repetition from 1)."""
 
 Configuration = tuple[str, str]
-"""(platform, background): what is measured in one go."""
+"""(platform, background): trials measured in one sequence."""
 
 
 class SetUpKey(NamedTuple):
-    """What has to be set up anew when it changes. ``second_stream``: the second guest's own, where one is free."""
+    """A change in any of these needs a new set-up. ``second_stream``: the second guest's own, if one is free."""
 
     platform: str
     second_guest: bool
@@ -30,7 +30,7 @@ class SetUpKey(NamedTuple):
 
 
 class Orderable(Protocol):
-    """What is needed of a request."""
+    """The attributes of a request that ordering needs."""
 
     @property
     def platform(self) -> str: ...
@@ -39,7 +39,7 @@ class Orderable(Protocol):
 
 
 class PointLike(Protocol):
-    """What is needed of a point."""
+    """The attributes of a point that ordering needs."""
 
     @property
     def index(self) -> int: ...
@@ -48,17 +48,17 @@ class PointLike(Protocol):
 
 
 def forwards(background: str) -> bool:
-    """Whether this background needs to know a maximum first."""
+    """Whether this background needs a known maximum first."""
     return background in FORWARDING_SHARES
 
 
 def configuration(request: Orderable) -> Configuration:
-    """What a request is measured together with."""
+    """The configuration that a request is measured in."""
     return (request.platform, request.background)
 
 
 def set_up_key(request: DesignPoint, inventory: Inventory) -> SetUpKey:
-    """What has to stand on the unit under test: what only runs in a guest does not change it."""
+    """The set-up that a request needs on the UUT; a program that only runs in a guest does not change it."""
     if request.background == "none":
         return SetUpKey(request.platform, False, None)
     own = inventory.second_stream(request.sources)
@@ -70,14 +70,14 @@ def schedule(
 ) -> list[Trial]:
     """Every trial in the order of execution.
 
-    The same for the same plan and seed on every machine: Python promises that ``random()`` keeps its sequence for a
-    seed across versions, but not that ``shuffle()`` does, so a pass is sorted by one ``random()`` per point. Each
-    pass has a generator of its own: more repetitions add passes and leave the earlier ones as they were.
+    The order is the same for the same plan and seed on every machine. Python guarantees the sequence of ``random()``
+    for a seed across versions, but not that of ``shuffle()``, so a pass is sorted by one ``random()`` per point. Each
+    pass has a generator of its own: more repetitions add passes and leave the earlier ones unchanged.
     """
     repetitions = range(1, most + 1)
 
     def keyed(block: Sequence[PointLike], text: str, repetition: int) -> list[tuple[float, Trial]]:
-        # A number is drawn for every point, also one that is not repeated so often: the others keep theirs.
+        # Every point gets a number, even one with fewer repetitions, so that the others keep theirs.
         source = random.Random(text)
         drawn = [(source.random(), (point.index, repetition)) for point in block]
         return [item for item in drawn if repetition <= repetitions_of(item[1][0])]
@@ -87,7 +87,7 @@ def schedule(
         return sorted(mixed, key=lambda trial: forwards(points[trial[0]].request.background))  # sorted() is stable
     trials: list[Trial] = []
     for (platform, background), block in blocks(points).items():
-        # The first background has the platform's own sequence, which is that of the plans that know no other.
+        # The first background uses the platform's own sequence, as plans without backgrounds do.
         text = platform if background == "none" else f"{platform}/{background}"
         for r in repetitions:
             if order == "as-listed":

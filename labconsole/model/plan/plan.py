@@ -1,8 +1,8 @@
-"""A plan: its design points, its identity, how it is to be carried out. loader.py reads it from a file.
+"""A plan: its design points, its identity, its execution options. loader.py reads it from a file.
 
 A point's index is its position in the full cross product in a fixed nesting (platform, background, sources, frame size,
-target), or in the list of points, whatever the order of execution: that and the hash of the plan's meaning are how a
-stored run finds its place.
+target), or in the list of points, independent of the order of execution. The index and the hash of the plan's meaning
+assign a stored run to its place.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from labconsole.model.inventory import DropReasons, Inventory, PacketTiming
 from labconsole.model.plan.blocks import (
     PILOT,
     PlannedSetUp,
-    is_of_reference,
-    needed_by,
+    find_needed_pilot_points,
+    is_reference_point,
     pilot_points,
     planned_set_ups,
     references,
 )
 from labconsole.model.plan.boots import BootFactors, PlannedBoots
-from labconsole.model.plan.conduct import HookCommand, Retry, Stop, WarmUp
+from labconsole.model.plan.execution_options import HookCommand, Retry, Stop, WarmUp
 from labconsole.model.plan.file import Order
 from labconsole.model.plan.flows import FlowFactors, PlannedFlows
 from labconsole.model.plan.jobs import JobFactors, PlannedJobs
 from labconsole.model.plan.order import Configuration as SetUpOf
 from labconsole.model.plan.order import Trial, configuration, forwards, schedule
-from labconsole.model.plan.points import Listed, as_matrix
+from labconsole.model.plan.points import ListedPoint, find_matrix_factors
 from labconsole.model.plan.routes import PlannedRoutes, RouteFactors
 from labconsole.model.plan.search import Configuration, Search, configurations, search_hash
 from labconsole.model.record.run import Fixed, PlanRef, Role
@@ -41,7 +41,7 @@ from labconsole.model.tolerances import Tolerances
 
 FactorsOfGuests = JobFactors | BootFactors | FlowFactors | RouteFactors
 PlannedOfGuests = PlannedJobs | PlannedBoots | PlannedFlows | PlannedRoutes
-"""What a plan asks of guests in number."""
+"""A plan's guest experiments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class PlannedPoint:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A platform's points beside a forwarding guest, and the plan's own points that give the maximum they need."""
+    """A platform's points with a forwarding second guest, and the plan's own points that give the maximum they need."""
 
     platform: str
     points: tuple[int, ...]
@@ -63,11 +63,11 @@ class Need:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Design points and how to measure them. What is None is left to the testbed: see :meth:`resolved`.
+    """Design points and how to measure them. The testbed supplies None values: see :meth:`resolved`.
 
     A trial is (point, number): numbers count from 1 over the repetitions, and with ``set_ups`` over those of every
-    block; number 0 is the pilot's. With ``listed``, the points are exactly those; the factors then hold the values
-    that occur, ``duration_s`` the longest duration and ``repetitions`` the most.
+    block; number 0 is the pilot's. With ``listed``, the points are exactly those; the factors then have the values that
+    occur, ``duration_s`` the longest duration and ``repetitions`` the largest number.
     """
 
     name: str
@@ -79,13 +79,13 @@ class Plan:
     duration_s: float
     repetitions: int
     set_ups: int | None = None
-    """How many blocks, each with ``repetitions`` trials of each point; None: no blocks, and no pilot."""
+    """Number of blocks, each with ``repetitions`` trials of each point, or None without blocks and pilot."""
 
     margin_ratio: float | None = None
-    """The difference that does not matter; None: none is declared."""
+    """The difference that does not matter, or None if the plan declares none."""
 
     claims: tuple[str, ...] | None = None
-    """The tables of the report that may conclude; None: all."""
+    """The tables of the report that may conclude, or None for all."""
 
     order: Order
     seed: int
@@ -96,12 +96,12 @@ class Plan:
     drop_reasons: DropReasons | None = None
     packet_times: PacketTiming | None = None
     max_redo: int
-    """How often a trial that came out invalid is tried again before the plan goes on."""
+    """Maximum number of repeated attempts after an invalid trial before the plan continues."""
 
     tolerances: Tolerances
-    listed: tuple[Listed, ...] = ()
+    listed: tuple[ListedPoint, ...] = ()
     rules: tuple[str, ...] = ()
-    """In words, how the matrix in the file was changed to become these points."""
+    """The rules that turned the file's matrix into these points, as text."""
 
     platform_tolerances: tuple[tuple[str, Tolerances], ...] = ()
     retry: Retry = field(default_factory=Retry)
@@ -111,20 +111,20 @@ class Plan:
     post: tuple[HookCommand, ...] = ()
     search: Search | None = None
     experiments: tuple[tuple[str, Any], ...] = ()
-    """Of other packages: name and factors."""
+    """Experiments of other packages: name and factors."""
     of_guests: PlannedOfGuests | None = None
-    """What is asked of guests in number; None: frames are forwarded."""
+    """The guest experiment, or None if the plan forwards frames."""
 
     grid: bool = True
-    """False: no point is measured; they say at which configurations the search is made."""
+    """False: no point is measured; the points are the configurations of the search."""
 
     role: Role = "measured"
-    """What its trials are for, beside a pilot's."""
+    """The role of its trials, except the pilot's."""
 
     occasion: str | None = None
-    """On which it is measured once more; None: it is measured once."""
+    """The occasion of a repeated measurement, or None if it is measured once."""
     ad_hoc: bool = False
-    """Whether it comes from the command line, so that no file has it."""
+    """Whether it comes from the command line and has no file."""
 
     @cached_property
     def points(self) -> tuple[PlannedPoint, ...]:
@@ -154,7 +154,7 @@ class Plan:
 
     @cached_property
     def every_point(self) -> tuple[PlannedPoint, ...]:
-        """The points, and after them what only the pilot takes."""
+        """The points, then the pilot-only points."""
         if self.set_ups is None:
             return self.points
         extra = references([point.request for point in self.points])[1]
@@ -169,25 +169,25 @@ class Plan:
 
     @property
     def trials(self) -> int:
-        """Over all points and blocks, how often each is measured, the pilot counted."""
+        """Number of trials over all points and blocks, including the pilot."""
         return sum(self.trials_of(point.index) for point in self.every_point)
 
     def trials_of(self, point: int) -> int:
-        """How many trials this point has in all, the pilot's counted."""
+        """Number of trials of this point, including the pilot's."""
         return self.numbers_of(point) + (point in self.pilot)
 
     def numbers_of(self, point: int) -> int:
-        """How far the numbers of this point's trials go."""
+        """The highest number of this point's trials."""
         return self.repetitions_of(point) * (self.set_ups or 1)
 
     def repetitions_of(self, point: int) -> int:
-        """How often this point is measured, in each block where there are blocks."""
+        """Repetitions of this point, in each block if there are blocks."""
         if not self.grid or point >= len(self.points):
             return 0
         return self.listed[point].repetitions if self.listed else self.repetitions
 
     def place_of(self, trial: Trial) -> tuple[int | None, int]:
-        """(block, repetition from 1) of a trial; block 0 is the pilot, None: the plan has no blocks."""
+        """(block, repetition from 1) of a trial; block 0 is the pilot, or None if the plan has no blocks."""
         point, number = trial
         if self.set_ups is None:
             return None, number
@@ -197,28 +197,28 @@ class Plan:
         return block + 1, repetition + 1
 
     def number_of(self, point: int, block: int | None, repetition: int) -> int:
-        """The number of the trial in this place."""
+        """The number of the trial at this place."""
         if self.set_ups is None:
             return repetition
         return PILOT if not block else (block - 1) * self.repetitions_of(point) + repetition
 
     def set_up_of(self, trial: Trial) -> tuple[int, SetUpOf] | None:
-        """The block's set-up that a trial belongs to; None: the pilot's, or the plan has no blocks."""
+        """The block's set-up that a trial belongs to, or None for the pilot and for plans without blocks."""
         block, _ = self.place_of(trial)
         return (block, configuration(self.points[trial[0]].request)) if block else None
 
     def needed_pilot(self, chosen: frozenset[int] | None) -> frozenset[int]:
-        """Of the pilot's points those that the chosen points need; None: all."""
+        """The subset of the pilot's points that the chosen points need, or all of them for None."""
         if chosen is None or not self.pilot:
             return self.pilot
-        return needed_by(chosen, [point.request for point in self.points])
+        return find_needed_pilot_points(chosen, [point.request for point in self.points])
 
     def tolerances_of(self, point: int) -> Tolerances:
-        """Beyond what a run of this point is doubted."""
+        """The tolerances for a run of this point."""
         return dict(self.platform_tolerances).get(self.every_point[point].request.platform, self.tolerances)
 
     def planned_set_ups(self) -> list[PlannedSetUp]:
-        """The pilot's set-ups and every block's, in the order of execution; of a plan without blocks none."""
+        """The set-ups of the pilot and of every block, in the order of execution; empty without blocks."""
         if self.set_ups is None or not self.grid:
             return []
         requests = [point.request for point in self.every_point]
@@ -238,68 +238,70 @@ class Plan:
 
     @property
     def searches(self) -> tuple[Configuration, ...]:
-        """What is searched, in the order of execution."""
+        """The configurations to search, in the order of execution."""
         return configurations(self.search, (point.request for point in self.points)) if self.search is not None else ()
 
     @property
     def jobs(self) -> PlannedJobs | None:
-        """What guests are given to do; None: nothing."""
+        """The guest jobs, or None."""
         return self.of_guests if isinstance(self.of_guests, PlannedJobs) else None
 
     @property
     def boots(self) -> PlannedBoots | None:
-        """Which guests are started; None: none."""
+        """The guest boots, or None."""
         return self.of_guests if isinstance(self.of_guests, PlannedBoots) else None
 
     @property
     def flows(self) -> PlannedFlows | None:
-        """What guests send; None: nothing."""
+        """The flows of guests, or None."""
         return self.of_guests if isinstance(self.of_guests, PlannedFlows) else None
 
     @property
     def routes(self) -> PlannedRoutes | None:
-        """What it has routers forward."""
+        """The router trials, or None."""
         return self.of_guests if isinstance(self.of_guests, PlannedRoutes) else None
 
     @property
     def step_count(self) -> int:
-        """How many experiments of several trials, or of another kind, the plan asks for beside its grid."""
+        """Number of steps outside the grid: searches, guest experiments and plug-in experiments."""
         return len((*self.searches, *self.experiments, *(self.of_guests.trials if self.of_guests is not None else ())))
 
     @property
     def salt(self) -> str:
-        """What makes its searches, and what guests do, mean those of its occasion alone; empty without one."""
+        """The occasion's part of the hashes of searches and guest experiments; empty without an occasion."""
         return self.name if self.occasion is not None else ""
 
     @property
     def search_hashes(self) -> tuple[str, ...]:
-        """By which the trials of the searches find their place, each search its own."""
+        """The plan hashes of search trials, one for each search."""
         search = self.search
         return () if search is None else tuple(search_hash(search, each, self.salt) for each in self.searches)
 
     @property
     def telemetry_hashes(self) -> tuple[str, ...]:
-        """By which the trials of its points for telemetry find their place; empty without such points."""
+        """The plan hashes of telemetry trials; empty without points for telemetry."""
         return (self.for_telemetry().hash(),) if self.grid and self.of_guests is None else ()
 
     @property
     def step_hashes(self) -> tuple[str, ...]:
-        """By which the records of its steps that are no searches are found again."""
+        """The hashes of records of steps other than searches."""
         return self.of_guests.hashes if self.of_guests is not None else ()
 
     def needs(self) -> list[Need]:
-        """What has to be known before points beside a forwarding guest can be measured, by platform."""
+        """The references that points with a forwarding second guest need, by platform."""
         found = []
         for platform in self.platforms:
             own = [point for point in self.points if point.request.platform == platform]
             waiting = tuple(point.index for point in own if forwards(point.request.background))
             if waiting:
                 given_by = tuple(
-                    point.index for point in self.every_point
+                    point.index
+                    for point in self.every_point
                     if self.role == "measured"
-                    and point.request.platform == platform and is_of_reference(point.request)
+                    and point.request.platform == platform
+                    and is_reference_point(point.request)
                     and (self.set_ups is None or point.index in self.pilot)
-                )  # fmt: skip
+                )
                 found.append(Need(platform, waiting, given_by))
         return found
 
@@ -309,7 +311,7 @@ class Plan:
             meaning: dict[str, Any] = {"version": 3, "guests": self.of_guests.point_hashes}
             return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]
         points = [point.request for point in self.points]
-        matrix = as_matrix(points)
+        matrix = find_matrix_factors(points)
         listed = {"version": 2, "points": [point.meaning() for point in points]}
         meaning = listed if matrix is None else {"version": 1, **matrix}
         if self.role != "measured":
@@ -319,20 +321,19 @@ class Plan:
         return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]
 
     def hash(self) -> str:
-        """Hash of what is measured at each point index: factors in their order, duration, convention, instruments.
+        """Hash of the measurement at each point index: factors in their order, duration, convention, instruments.
 
-        Beside it of what trials are for, where they enter no mean, and of the occasion. Not of the name, seed, order,
-        set-ups, repetitions, margin, claims, waits, tolerances, of what kernels are asked, or of how it is carried out:
-        a finished plan can be extended by more set-ups, without blocks by more repetitions, and none of these makes
-        another point of a run. A list of points that is a matrix in its order has that matrix's hash, and so has a
-        matrix whose rules leave it one.
+        It covers the role of trials that enter no mean, and the occasion. It does not cover name, seed, order, set-ups,
+        repetitions, margin, claims, waits, tolerances, kernel probes, or execution options. A finished plan can be
+        extended by more set-ups, without blocks by more repetitions, and none of these changes the point of a run. A
+        list of points that is a matrix in its order has that matrix's hash, and so has a matrix that rules leave one.
         """
         return self._hash
 
     def for_telemetry(self) -> Plan:
-        """Each point of this plan once more, in a trial that enters no mean and tells what packets cost the unit under
-        test's processors, and why some were dropped. Without blocks, so without a pilot: a forwarding second guest's
-        load is a share of a maximum that is stored. Raises ConfigError without points.
+        """A plan of telemetry for each point of this plan: its trials enter no mean and show what packets cost the
+        UUT's processors and why some were dropped. It has no blocks and so no pilot: a forwarding second guest's load
+        is a share of a stored maximum. Raises ConfigError without points.
         """
         if self.of_guests is not None or not self.grid:
             raise ConfigError(f"plan {self.name} has no points of traffic, and only those have telemetry")
@@ -352,10 +353,10 @@ class Plan:
         set_up_trials: int | None = None,
         fixed: Fixed | None = None,
     ) -> PlanRef:
-        """What a run's record says about its place in this plan.
+        """A run's reference to its place in this plan.
 
-        ``without_run``: how many attempts gave no run, so that fewer than the plan grants can still be stored;
-        ``set_up_trials``: how many trials its set-up holds; ``fixed``: what the pilot fixed for it.
+        ``without_run``: number of attempts without a run, which lowers the number of attempts that can still be stored;
+        ``set_up_trials``: number of trials in its set-up; ``fixed``: the values that the pilot fixed for it.
         """
         block, repetition = self.place_of((point, number))
         return PlanRef(
@@ -379,7 +380,7 @@ class Plan:
         )
 
     def resolved(self, inventory: Inventory) -> Plan:
-        """This plan with the testbed's defaults in place of what the file leaves out."""
+        """This plan with the testbed's defaults for keys that the file leaves out."""
         defaults = inventory.defaults
         return replace(
             self,
@@ -391,7 +392,7 @@ class Plan:
 
 
 def planned(factors: FactorsOfGuests, how: tuple[tuple[str, ...], int, int, int, bool]) -> PlannedOfGuests:
-    """What these factors ask for; ``how``: platforms, set-ups, repetitions, seed, whether in the order of the file."""
+    """Build the guest experiment of these factors; ``how``: platforms, set-ups, repetitions, seed, listed order."""
     if isinstance(factors, JobFactors):
         return PlannedJobs(factors, *how)
     if isinstance(factors, BootFactors):

@@ -1,4 +1,4 @@
-"""The points of a plan that lists them one by one, because they are no matrix: what was done in a session, say."""
+"""The points of a plan that lists them one by one because they form no matrix, such as the trials of a session."""
 
 from __future__ import annotations
 
@@ -23,23 +23,24 @@ FACTORS: dict[str, Callable[[DesignPoint], Any]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
-    """One listed point. ``generator`` and ``observe``, not those of ``point``, count; None: as the plan says, or the
-    testbed."""
+class ListedPoint:
+    """One listed point. Its own ``generator`` and ``observe`` override those of ``point``; None is the value of the
+    plan, or of the testbed.
+    """
 
     point: DesignPoint
     repetitions: int
     generator: str | None = None
     observe: str | None = None
     where: tuple[str | int, ...] = field(default=(), compare=False)
-    """The entry of the file that it comes from; empty: a combination of a matrix."""
+    """The entry of the file that it comes from; empty for a combination of a matrix."""
 
-    def with_place_of(self, other: Listed) -> Listed:
-        """This point as a word on one that is there already: measured so often, found where that one is."""
+    def take_location(self, other: ListedPoint) -> ListedPoint:
+        """This point with the repetitions and the file location of an equal point listed before."""
         return replace(self, where=other.where)
 
     def resolved(self, generator: str, observe: str) -> DesignPoint:
-        """What is measured, given what the plan says in general."""
+        """The measured point, given the plan's defaults."""
         return replace(self.point, generator=self.generator or generator, observe=self.observe or observe)
 
 
@@ -48,7 +49,7 @@ def distinct(values: Iterable[T]) -> tuple[T, ...]:
     return tuple(dict.fromkeys(values))
 
 
-def as_matrix(points: Sequence[DesignPoint]) -> dict[str, object] | None:
+def find_matrix_factors(points: Sequence[DesignPoint]) -> dict[str, object] | None:
     """The factors of which these points are the full cross product in a plan's nesting, or None if they are not."""
     if len({(p.duration_s, p.frame.includes_fcs, p.generator, p.observe) for p in points}) != 1:
         return None
@@ -72,8 +73,8 @@ def as_matrix(points: Sequence[DesignPoint]) -> dict[str, object] | None:
     }
 
 
-def factors(listed: Sequence[Listed]) -> dict[str, Any]:
-    """The fields of a Plan that sum its listed points up."""
+def factors(listed: Sequence[ListedPoint]) -> dict[str, Any]:
+    """The fields of a Plan that summarise its listed points."""
     return {
         "platforms": distinct(each.point.platform for each in listed),
         "frames": distinct(each.point.frame for each in listed),

@@ -1,7 +1,7 @@
-"""A plan of guests that forward: its factors, its points, and by what each trial is known.
+"""A plan of guests that forward: its factors, its points, and the hash of each trial.
 
-A point is a number of routers on a platform that forward at once, each what is sent to its own MAC address, with so
-many routes in each. All points with the same routers are measured in one crew, which is set up anew in each block.
+A point is a number of routers on a platform that forward at once, each the packets to its own MAC address, with a
+number of routes in each. All points with the same routers are measured in one crew, and each block sets it up again.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 from pydantic import Field, PlainValidator, model_validator
 
 from labconsole.model.plan.crews import DIFFERENT, CrewTrial, GuestCounts, MemoryMib, PlannedCrews
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 from labconsole.packets.flows import MAX_BINS, MAX_CELLS
 
 Placing = Literal["same", "own", "any"]
-"""same: all routers on one CPU of the UUT; own: one each, in turn; any: as the UUT's scheduler likes."""
+"""same: all routers on one CPU of the UUT; own: one each, in turn; any: as the UUT's scheduler chooses."""
 
 Target = int | Literal["max"]
-"""In packets/s to all routers together; max: as many as the source can."""
+"""Packets/s to all routers together; max: as many as the source can send."""
 
 HASH_PREFIX = "route-"
 MOST_ROUTERS, MOST_ROUTES, MOST_FILTERS = 64, 500_000, 10_000
 MOST_DESTINATIONS = 16_384
 BIN_S = 0.1
-"""Packets at the sink are counted in bins of this length."""
+"""Bin width of packet counts at the sink."""
 
 LEAST_PPS, MOST_PPS = 1, 10**9
 _PPS = re.compile(r"^\s*(\d{1,12}(?:\.\d{1,9})?)\s*([kM]?)(?:pps|packets/s)\s*$")
@@ -47,8 +47,8 @@ def _target(value: Any) -> Target:
     return pps
 
 
-def target_words(target: Target) -> str:
-    """As a plan has it."""
+def format_target_pps(target: Target) -> str:
+    """The target as a plan writes it."""
     if target == "max":
         return "max"
     return f"{target / 1000:g}kpps" if target >= 1000 else f"{target}pps"
@@ -64,27 +64,30 @@ def _destinations(value: Any) -> int:
 
 
 class RouteFactors(StrictModel):
-    """What is varied, and what every crew has.
+    """Varied factors, and common settings of every crew.
 
-    ``routes``: prefixes of each router beside those that the traffic takes; ``destinations``: addresses that the
-    traffic is spread over, each with a route of its own; ``filters``: rules of a router's packet filter that match
-    nothing, a cost for each packet; ``targets``: sent to all routers together.
+    ``routes``: prefixes of each router besides those that the traffic takes; ``destinations``: number of addresses that
+    the traffic is spread over, each with a route of its own; ``filters``: rules of a router's packet filter that match
+    nothing, a cost for each packet; ``targets``: rates sent to all routers together.
     """
 
     guests: GuestCounts = (1,)
     cpu: Annotated[tuple[Placing, ...], Field(min_length=1), DIFFERENT] = ("any",)
     routes: Annotated[
-        tuple[Annotated[int, Field(strict=True, ge=0, le=MOST_ROUTES)], ...], Field(min_length=1, max_length=100),
+        tuple[Annotated[int, Field(strict=True, ge=0, le=MOST_ROUTES)], ...],
+        Field(min_length=1, max_length=100),
         DIFFERENT,
-    ] = (0,)  # fmt: skip
+    ] = (0,)
     destinations: Annotated[
         tuple[Annotated[int, PlainValidator(_destinations, json_schema_input_type=int)], ...],
-        Field(min_length=1, max_length=15), DIFFERENT,
-    ] = (1,)  # fmt: skip
-    filters: Annotated[
-        tuple[Annotated[int, Field(strict=True, ge=0, le=MOST_FILTERS)], ...], Field(min_length=1, max_length=100),
+        Field(min_length=1, max_length=15),
         DIFFERENT,
-    ] = (0,)  # fmt: skip
+    ] = (1,)
+    filters: Annotated[
+        tuple[Annotated[int, Field(strict=True, ge=0, le=MOST_FILTERS)], ...],
+        Field(min_length=1, max_length=100),
+        DIFFERENT,
+    ] = (0,)
     targets: Annotated[tuple[TargetWish, ...], Field(min_length=1, max_length=100), DIFFERENT] = ("max",)
     frame_sizes: Annotated[
         tuple[Annotated[int, Field(strict=True, ge=64, le=1518)], ...], Field(min_length=1, max_length=100), DIFFERENT
@@ -109,7 +112,7 @@ class RouteFactors(StrictModel):
 
 
 class RouteCrew(NamedTuple):
-    """What has to be set up anew when it changes."""
+    """A change in any of these needs a new set-up."""
 
     platform: str
     guests: int
@@ -137,21 +140,26 @@ class RoutePoint:
     def words(self) -> str:
         """``lxc: 2 routers, 1000 routes each, 130kpps of 64 B``."""
         where = {"same": ", on the same CPU", "own": ", each on a CPU of its own", "any": ""}[self.cpu]
-        rate = "as much as the source can" if self.target == "max" else f"{target_words(self.target)} in all"
-        words = f"{self.platform}: {self.guests} router{'s' if self.guests > 1 else ''}, "
-        words += f"{self.routes} route{'' if self.routes == 1 else 's'}"
-        words += " each" if self.guests > 1 else ""
-        words += f", to {self.destinations} destinations" if self.destinations > 1 else ""
-        words += f", {self.filters} filter rule{'s' if self.filters > 1 else ''}" if self.filters else ""
-        return f"{words}, {rate}, {self.frame_bytes} B{where}"
+        rate = "as much as the source can" if self.target == "max" else f"{format_target_pps(self.target)} in all"
+        text = f"{self.platform}: {self.guests} router{'s' if self.guests > 1 else ''}, "
+        text += f"{self.routes} route{'' if self.routes == 1 else 's'}"
+        text += " each" if self.guests > 1 else ""
+        text += f", to {self.destinations} destinations" if self.destinations > 1 else ""
+        text += f", {self.filters} filter rule{'s' if self.filters > 1 else ''}" if self.filters else ""
+        return f"{text}, {rate}, {self.frame_bytes} B{where}"
 
     def in_columns(self) -> dict[str, str]:
         """See CrewPoint."""
         return {
-            "platform": self.platform, "guests": str(self.guests), "routes": str(self.routes),
-            "target": target_words(self.target), "frame": f"{self.frame_bytes} B", "filters": str(self.filters),
-            "destinations": str(self.destinations), "cpu": self.cpu,
-        }  # fmt: skip
+            "platform": self.platform,
+            "guests": str(self.guests),
+            "routes": str(self.routes),
+            "target": format_target_pps(self.target),
+            "frame": f"{self.frame_bytes} B",
+            "filters": str(self.filters),
+            "destinations": str(self.destinations),
+            "cpu": self.cpu,
+        }
 
 
 RouteTrial = CrewTrial[RoutePoint]
@@ -159,7 +167,7 @@ RouteTrial = CrewTrial[RoutePoint]
 
 @dataclass(frozen=True)
 class PlannedRoutes(PlannedCrews[RouteFactors, RoutePoint]):
-    """What a plan has routers forward."""
+    """A plan's router trials."""
 
     noun: ClassVar[str] = "route"
 
@@ -190,17 +198,23 @@ def route_points(factors: RouteFactors, platforms: Sequence[str]) -> tuple[Route
 
 
 def route_hash(factors: RouteFactors, trial: RouteTrial, salt: str = "") -> str:
-    """Hash of what one trial measures and which one it is, for resume; ``salt`` makes one that nobody resumes."""
+    """Hash of one trial's meaning and identity, for resume; ``salt`` makes a hash that no other plan resumes."""
     point = trial.point
     meaning: dict[str, Any] = {
         "version": 1,
         "point": [
-            point.platform, point.guests, point.cpu, point.routes, point.destinations, point.filters, point.target,
+            point.platform,
+            point.guests,
+            point.cpu,
+            point.routes,
+            point.destinations,
+            point.filters,
+            point.target,
             point.frame_bytes,
         ],
         "window": [factors.duration_s, BIN_S],
         "crew": [factors.memory_mib],
         "trial": [trial.block, trial.repetition],
         "salt": salt,
-    }  # fmt: skip
+    }
     return HASH_PREFIX + hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:16]

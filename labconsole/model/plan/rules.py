@@ -1,6 +1,6 @@
-"""A matrix with rules, unfolded into its points: overrides by platform, then exclusions, then what is added.
+"""Expands a matrix with rules into its points: overrides by platform, then exclusions, then additions.
 
-The result is a list of points like any other, so that a plan means the same however it was written.
+The result is a list of points like any other, so a plan means the same however it was written.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any, NoReturn
 
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.plan.file import ExcludeEntry, IncludeEntry, Override, PlanFile
-from labconsole.model.plan.points import FACTORS, Listed
+from labconsole.model.plan.points import FACTORS, ListedPoint
 from labconsole.units import format_target
 
 Location = tuple[str | int, ...]
 Refuse = Callable[..., NoReturn]
-"""Called with where in the file, what is wrong, and perhaps ``value`` and ``allowed``; raises ConfigError."""
+"""Called with the place in the file, the problem, and perhaps ``value`` and ``allowed``; raises ConfigError."""
 
 RULE_FACTORS = {
     "platform": "platforms",
@@ -25,21 +25,21 @@ RULE_FACTORS = {
     "frame_size": "frame_sizes",
     "target": "targets",
 }
-"""A factor as a rule names it -> as the matrix does."""
+"""The matrix's name of a factor, by the name in rules."""
 
 
 def has_rules(file: PlanFile) -> bool:
-    """Whether the matrix is more or less than the full one."""
+    """Whether rules change the full matrix."""
     return bool(file.include or file.exclude or file.overrides)
 
 
-def unfold(file: PlanFile, refuse: Refuse) -> tuple[tuple[Listed, ...], int]:
-    """The points, and how many the exclusions took out."""
+def unfold(file: PlanFile, refuse: Refuse) -> tuple[tuple[ListedPoint, ...], int]:
+    """The points, and the number that exclusions removed."""
     assert file.platforms is not None
     for name in file.overrides:
         if name not in file.platforms:
             refuse(("overrides", name), "is not a platform of this plan", allowed=", ".join(file.platforms))
-    matrix = [listed for name in file.platforms for listed in _of_platform(file, name)]
+    matrix = [listed for name in file.platforms for listed in _unfold_platform(file, name)]
     kept = _excluded(file, matrix, refuse)
     points = {listed.point: listed for listed in kept}
     for place, entry in enumerate(file.include):
@@ -48,14 +48,14 @@ def unfold(file: PlanFile, refuse: Refuse) -> tuple[tuple[Listed, ...], int]:
             if there is None:
                 points[listed.point] = listed
             elif entry.repetitions is not None:
-                points[listed.point] = listed.with_place_of(there)
+                points[listed.point] = listed.take_location(there)
     if not points:
         refuse(("exclude",), "leaves no points to measure")
     return tuple(points.values()), len(matrix) - len(kept)
 
 
-def _of_platform(file: PlanFile, name: str) -> list[Listed]:
-    """The matrix of one platform, nested as a plan's is: background slowest, target fastest."""
+def _unfold_platform(file: PlanFile, name: str) -> list[ListedPoint]:
+    """The matrix of one platform, in the nesting of a plan: background slowest, target fastest."""
     own = file.overrides.get(name, Override())
     factors: list[Sequence[Any]] = [
         own.backgrounds or file.backgrounds,
@@ -66,7 +66,7 @@ def _of_platform(file: PlanFile, name: str) -> list[Listed]:
     duration_s = file.duration_s if own.duration_s is None else own.duration_s
     assert duration_s is not None
     return [
-        Listed(
+        ListedPoint(
             point=DesignPoint(
                 platform=name,
                 frame=file.frame(size),
@@ -81,32 +81,32 @@ def _of_platform(file: PlanFile, name: str) -> list[Listed]:
     ]
 
 
-def _excluded(file: PlanFile, matrix: list[Listed], refuse: Refuse) -> list[Listed]:
-    """The matrix without what the rules take out. A rule that takes nothing out is a slip, and is refused."""
+def _excluded(file: PlanFile, matrix: list[ListedPoint], refuse: Refuse) -> list[ListedPoint]:
+    """The matrix without excluded points. A rule that excludes nothing is refused as a mistake."""
     gone: set[int] = set()
     for place, rule in enumerate(file.exclude):
         where: Location = ("exclude", place)
-        asked = {name: getattr(rule, name) for name in RULE_FACTORS if getattr(rule, name) is not None}
-        if not asked:
+        conditions = {name: getattr(rule, name) for name in RULE_FACTORS if getattr(rule, name) is not None}
+        if not conditions:
             refuse(where, "gives no factor, so it would exclude every point", allowed=", ".join(RULE_FACTORS))
-        for name, values in asked.items():
+        for name, values in conditions.items():
             known = {FACTORS[name](listed.point) for listed in matrix}
             for value in values:
                 if value not in known:
                     shown = format_target(value) if name == "target" else value
                     refuse((*where, name), f"is not one of the plan's {RULE_FACTORS[name]}", value=shown)
-        hit = {index for index, listed in enumerate(matrix) if _matches(listed, asked)}
+        hit = {index for index, listed in enumerate(matrix) if _matches(listed, conditions)}
         if not hit:
             refuse(where, "excludes nothing: no point of the matrix matches all its factors")
         gone |= hit
     return [listed for index, listed in enumerate(matrix) if index not in gone]
 
 
-def _matches(listed: Listed, asked: dict[str, tuple[object, ...]]) -> bool:
-    return all(FACTORS[name](listed.point) in values for name, values in asked.items())
+def _matches(listed: ListedPoint, conditions: dict[str, tuple[object, ...]]) -> bool:
+    return all(FACTORS[name](listed.point) in values for name, values in conditions.items())
 
 
-def _included(file: PlanFile, place: int, entry: IncludeEntry) -> list[Listed]:
+def _included(file: PlanFile, place: int, entry: IncludeEntry) -> list[ListedPoint]:
     assert file.platforms is not None
     made = []
     for platform, background, sources, size, target in itertools.product(
@@ -115,7 +115,7 @@ def _included(file: PlanFile, place: int, entry: IncludeEntry) -> list[Listed]:
         own = file.overrides.get(platform, Override())
         duration_s = next(each for each in (entry.duration_s, own.duration_s, file.duration_s) if each is not None)
         made.append(
-            Listed(
+            ListedPoint(
                 point=DesignPoint(
                     platform=platform,
                     frame=file.frame(size),
@@ -131,8 +131,8 @@ def _included(file: PlanFile, place: int, entry: IncludeEntry) -> list[Listed]:
     return made
 
 
-def location(file: PlanFile, listed: Listed, factor: str) -> Location:
-    """Where in the file a point's value of a factor comes from."""
+def location(file: PlanFile, listed: ListedPoint, factor: str) -> Location:
+    """The file location of a point's value for a factor."""
     if listed.where:
         return (*listed.where, factor)
     if factor not in RULE_FACTORS:
@@ -145,8 +145,8 @@ def location(file: PlanFile, listed: Listed, factor: str) -> Location:
     return (key, values.index(value)) if value in values else (key,)
 
 
-def exclusion_words(rule: ExcludeEntry) -> str:
-    """A rule in a few words, for people."""
+def describe_exclusion(rule: ExcludeEntry) -> str:
+    """Short human-readable form of a rule."""
     parts = []
     for name in RULE_FACTORS:
         values = getattr(rule, name)

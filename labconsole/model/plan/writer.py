@@ -1,6 +1,6 @@
-"""What was done, as a plan that repeats it: exactly the points that were measured, each as often as it was.
+"""Writes measured trials as a plan that repeats them: exactly the measured points, each as often as before.
 
-Written as a matrix where the points are one, else as a list: never with points that nobody asked for.
+The points form a matrix if possible, else a list, so that no other point is added.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from labconsole.errors import ConfigError
 from labconsole.model.design_point import INCLUDES_FCS, DesignPoint
 from labconsole.model.inventory import NAME, Inventory
 from labconsole.model.plan.plan import Plan
-from labconsole.model.plan.points import FACTORS, Listed, as_matrix, distinct, factors
+from labconsole.model.plan.points import FACTORS, ListedPoint, distinct, factors, find_matrix_factors
 from labconsole.model.tolerances import Tolerances
-from labconsole.text.harmless import harmless
+from labconsole.text.sanitize import sanitize
 from labconsole.units import format_target
 
 LINE = 120
 
 Done = tuple[DesignPoint, int]
-"""A trial that was asked for, and how often."""
+"""A requested trial, and the number of times."""
 
 
 def plan_from_requests(name: str, done: Sequence[Done], inventory: Inventory) -> Plan:
-    """A plan of exactly these points. Raises ConfigError when there are none or the name is not usable.
+    """A plan of exactly these points. Raises ConfigError without points or for an invalid name.
 
-    The waits are the testbed's of now, written down so that a repetition waits as long.
+    It has the testbed's current waits, so that a repetition waits as long.
     """
     if not NAME.match(name):
         raise ConfigError(
@@ -45,10 +45,10 @@ def plan_from_requests(name: str, done: Sequence[Done], inventory: Inventory) ->
     for request, count in done:
         repetitions[request] += count
     requests = sorted(repetitions, key=_nesting(list(repetitions)))
-    listed = tuple(_listed(request, repetitions[request]) for request in requests)
+    listed = tuple(_build_listed_point(request, repetitions[request]) for request in requests)
     first = requests[0]
     # A matrix repeats all its points equally often.
-    matrix = len(set(repetitions.values())) == 1 and as_matrix(requests) is not None
+    matrix = len(set(repetitions.values())) == 1 and find_matrix_factors(requests) is not None
     alike = len({(r.generator, r.observe) for r in requests}) == 1
     return Plan(
         name=name,
@@ -65,9 +65,9 @@ def plan_from_requests(name: str, done: Sequence[Done], inventory: Inventory) ->
     )
 
 
-def _listed(point: DesignPoint, repetitions: int) -> Listed:
+def _build_listed_point(point: DesignPoint, repetitions: int) -> ListedPoint:
     exact = replace(point, duration_s=float(point.duration_s))
-    return Listed(point=exact, repetitions=repetitions, generator=point.generator, observe=point.observe)
+    return ListedPoint(point=exact, repetitions=repetitions, generator=point.generator, observe=point.observe)
 
 
 def _nesting(requests: Sequence[DesignPoint]) -> Callable[[DesignPoint], tuple[int, ...]]:
@@ -79,7 +79,7 @@ def _nesting(requests: Sequence[DesignPoint]) -> Callable[[DesignPoint], tuple[i
 
 def plan_text(plan: Plan, remarks: Sequence[str] = ()) -> str:
     """A plan as commented YAML. ``remarks`` go to the top of the file."""
-    lines = [f"# {line}" for remark in remarks for line in textwrap.wrap(harmless(remark), LINE - 2)]
+    lines = [f"# {line}" for remark in remarks for line in textwrap.wrap(sanitize(remark), LINE - 2)]
     lines += [f"# {plan.trials} trials of {len(plan.points)} points. Every key is explained in docs/plans.md."]
     lines += [f"plan: {_word(plan.name)}", ""]
     if plan.listed:
@@ -96,14 +96,17 @@ def plan_text(plan: Plan, remarks: Sequence[str] = ()) -> str:
             ("targets", tuple(format_target(target) for target in plan.targets_bps)),
         ):
             lines += textwrap.wrap(
-                f"{key}: [{', '.join(str(value) for value in values)}]", LINE,
-                subsequent_indent="  ", break_long_words=False, break_on_hyphens=False,
-            )  # fmt: skip
+                f"{key}: [{', '.join(str(value) for value in values)}]",
+                LINE,
+                subsequent_indent="  ",
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
         lines.append("")
     sample = plan.points[0].request
     said: list[tuple[str, object, str]] = [
         ("duration_s", f"{sample.duration_s:.12g}", "of traffic, per trial"),
-        ("repetitions", plan.repetitions_of(0), _about_repetitions(plan)),
+        ("repetitions", plan.repetitions_of(0), _describe_repetitions(plan)),
         (
             INCLUDES_FCS,
             str(sample.frame.includes_fcs).lower(),
@@ -135,14 +138,14 @@ def plan_text(plan: Plan, remarks: Sequence[str] = ()) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _about_repetitions(plan: Plan) -> str:
+def _describe_repetitions(plan: Plan) -> str:
     if plan.set_ups is not None:
         return "trials per point in every set-up"
     return "trials per point; if you raise it later, only the new ones are measured"
 
 
 def _point_rows(plan: Plan) -> tuple[list[str], set[str]]:
-    """One line per point, and the keys that all share, which are said once."""
+    """One line per point, and the shared keys, which are written once."""
     entries = []
     for point in plan.points:
         r = point.request
@@ -163,20 +166,21 @@ def _point_rows(plan: Plan) -> tuple[list[str], set[str]]:
     always = ("platform", "frame_size", "target", "sources")
     own = ("duration_s", "repetitions", INCLUDES_FCS, "generator", "observe")
     shared = {key for key in own if len({entry[key] for entry in entries}) == 1}
-    told = [
-        key for key in entries[0]
+    shown = [
+        key
+        for key in entries[0]
         if key in always or (key not in shared and (key in own or any(e[key] != "none" for e in entries)))
-    ]  # fmt: skip
-    return ["  - {" + ", ".join(f"{key}: {entry[key]}" for key in told) + "}" for entry in entries], shared
+    ]
+    return ["  - {" + ", ".join(f"{key}: {entry[key]}" for key in shown) + "}" for entry in entries], shared
 
 
 def _word(name: str) -> str:
-    """A name as YAML reads it back: 12 and 2026-01-02 would come back as a number and a date."""
+    """A name quoted for YAML where needed: 12 and 2026-01-02 would be read as a number and a date."""
     return name if YAML(typ="safe", pure=True).load(name) == name else f'"{name}"'
 
 
 def write_plan(path: Path, text: str, *, overwrite: bool = False) -> None:
-    """Write a plan file, whole or not at all. Raises ConfigError; a file that is there only gives way if told so."""
+    """Write a complete plan file or none. Raises ConfigError; an existing file is only replaced with ``overwrite``."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -198,7 +202,7 @@ def write_plan(path: Path, text: str, *, overwrite: bool = False) -> None:
 
 
 def _link(staged: Path, path: Path) -> None:
-    """Give the file its name. Unlike a rename, this fails when something has that name."""
+    """Give the file its name. Unlike a rename, this fails if the name exists."""
     try:
         os.link(staged, path)
     except FileExistsError:

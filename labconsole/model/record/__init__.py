@@ -1,1 +1,1 @@
-"""What is stored: records of runs, searches, calibrations and notes."""
+"""Stored records: runs, searches, calibrations and notes."""

@@ -1,4 +1,4 @@
-"""The record of one start of guests, format 1: when each came, what all of them use of the memory, what was cached.
+"""The record of one boot of guests, format 1: when each was up, their memory use, and the cached files.
 
 Times are seconds since the first guest's start command; ``mark`` is by the timekeeper's clock, ``ready`` by the UUT's.
 docs/boot.md explains every field.
@@ -10,11 +10,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Ns, Seconds, TimekeeperSeen
+from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Ns, Seconds, TimekeeperRecord
 from labconsole.model.record.environment import Attestation, Environment
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.model.record.run import Figures, InForce, SetUp, Verdict
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 
 BOOT_FORMAT = 1
 
@@ -22,7 +22,7 @@ SignedNs = Annotated[int, Field(gt=-(2**63), lt=2**63)]
 
 
 class BootRequested(StrictModel):
-    """The design point, and what every guest was to have. None: as the platform is set up."""
+    """The design point, and common settings of every guest. None means the platform's default."""
 
     platform: str
     guests: Annotated[int, Field(ge=1)]
@@ -31,9 +31,10 @@ class BootRequested(StrictModel):
     memory_mib: int | None = None
 
 
-class ClocksRelated(StrictModel):
-    """How the UUT's monotonic clock becomes the timekeeper's wall clock. Offsets: the node's monotonic clock less the
-    console's, each known to its ``error_ns``; ``timekeeper_*``: both clocks of the timekeeper at one moment.
+class ClockRelation(StrictModel):
+    """The relation of the UUT's monotonic clock to the timekeeper's wall clock. Offsets: the node's monotonic clock
+    minus the console's, each with its bound ``error_ns``; ``timekeeper_*``: both clocks of the timekeeper at one
+    moment.
     """
 
     uut_offset_ns: SignedNs
@@ -44,12 +45,12 @@ class ClocksRelated(StrictModel):
     timekeeper_wall_ns: Ns
 
 
-class WayIn(StrictModel):
-    """How an installed guest was come into. ``tries``: of its way in, the one that led inside counted; ``gap_s``: from
-    the beginning of the last that did not lead inside to the beginning of the one that did: by so much earlier it may
-    have been there (None: the first one led inside). ``mark_tries``: its pings until it had found the timekeeper,
-    each for a second; None: it did not say. ``joined_s``: from its start command until its NIC was on the bridge that
-    labconsole makes, before which no mark arrives; None: the bridge is the operator's.
+class GuestEntry(StrictModel):
+    """How the console entered an installed guest. ``tries``: attempts to enter, including the successful one;
+    ``gap_s``: from the start of the last failed attempt to that of the successful one, which bounds how much earlier
+    the guest may have been up, or None if the first one succeeded. ``mark_tries``: its pings, a second each, until it
+    found the timekeeper, or None if not reported. ``joined_s``: from its start command until its NIC was on
+    labconsole's bridge, before which no mark arrives, or None for the operator's bridge.
     """
 
     tries: Annotated[int, Field(ge=1)]
@@ -58,14 +59,14 @@ class WayIn(StrictModel):
     joined_s: Annotated[float, Field(ge=0)] | None
 
 
-class GuestBooted(StrictModel):
-    """One guest. None: not seen, or not known.
+class GuestBootRecord(StrictModel):
+    """One guest. None means not seen, or not known.
 
-    ``mark_ns``: when its mark came, by the timekeeper's wall clock; ``started_ns``, ``ready_ns``: its start command and
-    its word that it is up, by the UUT's monotonic clock. ``mark_s``, ``ready_s``: since the first guest's start
-    command; ``own_s``: of the mark, since its own. ``pss_bytes``: of its processes, pages that several share divided
-    among them; ``cgroup_bytes``: of its own control group, ``cgroup_reason``: why that is not known;
-    ``hypervisor_bytes``: as its hypervisor has it. ``way_in``: of an installed guest.
+    ``mark_ns``: arrival of its mark, by the timekeeper's wall clock; ``started_ns``, ``ready_ns``: its start command
+    and its own report that it is up, by the UUT's monotonic clock. ``mark_s``, ``ready_s``: since the first guest's
+    start command; ``own_s``: the mark, since its own. ``pss_bytes``: memory of its processes, with shared pages divided
+    among them; ``cgroup_bytes``: memory of its own control group, ``cgroup_reason``: why that is not known;
+    ``hypervisor_bytes``: memory by its hypervisor's count. ``way_in``: for an installed guest.
     """
 
     guest: str
@@ -80,13 +81,13 @@ class GuestBooted(StrictModel):
     pss_bytes: Bytes | None
     cgroup_bytes: Bytes | None
     hypervisor_bytes: Bytes | None = None
-    way_in: WayIn | None = None
+    way_in: GuestEntry | None = None
     cgroup_reason: str | None = None
 
 
 class CachedFiles(StrictModel):
-    """What the guests start from, right before they do: an option of the platform, the path on the UUT (of a copy, or
-    the operator's own), pages in all and pages that were in the page cache.
+    """One of the guests' files right before they start: the platform's option, the path on the UUT (of a copy, or the
+    operator's own), all its pages and those in the page cache.
     """
 
     option: str
@@ -95,12 +96,12 @@ class CachedFiles(StrictModel):
     cached_pages: Annotated[int, Field(ge=0)]
 
 
-class MemoryUsed(StrictModel):
-    """Of the UUT. ``used_bytes``: by how much less was available ``quiet_s`` after the last guest was up than right
-    before the first was started. ``pss_bytes``, ``cgroup_bytes``: sums over the guests; None where one is not known.
-    ``ksm_run``: whether the kernel merges equal pages (0: no), ``ksm_pages_sharing``: pages that it saves.
-    ``hypervisor_bytes``: by the hypervisor's own word, as ``hypervisor_command`` gave it: how much less it has left
-    where it says that (``hypervisor_free_*``), else the sum over the guests; None: it has no word of its own.
+class MemoryUse(StrictModel):
+    """Memory of the UUT. ``used_bytes``: decrease in available memory from right before the first start to ``quiet_s``
+    after the last guest was up. ``pss_bytes``, ``cgroup_bytes``: sums over the guests, or None if one is not known.
+    ``ksm_run``: whether the kernel merges equal pages (0: no), ``ksm_pages_sharing``: pages it saves.
+    ``hypervisor_bytes``: memory by the hypervisor's count, from ``hypervisor_command``: the decrease in its free memory
+    if it reports that (``hypervisor_free_*``), else the sum over the guests, or None if it has no count of its own.
     """
 
     quiet_s: Seconds
@@ -118,8 +119,8 @@ class MemoryUsed(StrictModel):
 
 
 class QuietTime(StrictModel):
-    """A time in which nothing was asked of the UUT but to say its counts, by its monotonic clock, and context switches
-    of its whole kernel in it: also those of labconsole's agent there, which takes samples all the time.
+    """A period in which the UUT only reports counts, by its monotonic clock, and its whole kernel's context switches in
+    it. They include those of labconsole's agent there, which takes samples all the time.
     """
 
     took_ns: Annotated[int, Field(gt=0, lt=2**63)]
@@ -128,19 +129,20 @@ class QuietTime(StrictModel):
 
 
 class IdleSwitches(StrictModel):
-    """Right before the start, and while all guests stand. None: not all came, or the kernel does not say."""
+    """Right before the start, and while all guests run. None if a guest is missing or the kernel does not report it."""
 
     before: QuietTime | None
     standing: QuietTime | None
 
 
 class BootRecord(ExperimentRecord):
-    """One start. ``status`` failed: nothing can be concluded from it, and ``failure`` says why.
+    """One boot. ``status`` failed: it supports no conclusion, and ``failure`` gives the reason.
 
-    ``startup_s``: until the last guest's mark, ``ready_s``: until the last one's word; None: one did not come.
-    ``sd_s``: between the guests' marks. ``mark_zero_ns``: the first start command, by the timekeeper's wall clock,
-    known to ``clock_error_s``; ``clock_error_allowed_s``: beyond which that is a doubt, None: it was not judged.
-    ``files`` None: the platform names none, so nothing is said of the page cache. ``idle`` None: not looked at.
+    ``startup_s``: until the last guest's mark, ``ready_s``: until the last guest's own report, or None if one is
+    missing. ``sd_s``: standard deviation of the guests' marks. ``mark_zero_ns``: the first start command, by the
+    timekeeper's wall clock, with the bound ``clock_error_s``; ``clock_error_allowed_s``: the bound above which it is
+    doubted, or None if it was not judged. ``files``: None if the platform names none, so the page cache is unknown.
+    ``idle``: None if not measured.
     """
 
     boot_id: str
@@ -155,20 +157,20 @@ class BootRecord(ExperimentRecord):
     plan: CrewTrialRef
     requested: BootRequested
     set_up: SetUp | None
-    clocks: ClocksRelated | None
+    clocks: ClockRelation | None
     mark_zero_ns: Ns | None
     clock_error_s: Seconds | None
     clock_error_allowed_s: Seconds | None = None
-    guests: tuple[GuestBooted, ...]
+    guests: tuple[GuestBootRecord, ...]
     startup_s: Seconds | None
     ready_s: Seconds | None
     sd_s: Seconds | None
     file_system: str | None
     files: tuple[CachedFiles, ...] | None
-    memory: MemoryUsed | None
+    memory: MemoryUse | None
     idle: IdleSwitches | None = None
     swapped_pages: int | None
-    timekeeper: TimekeeperSeen | None
+    timekeeper: TimekeeperRecord | None
     in_force: InForce | None = None
     verdict: Verdict
     attestation: Attestation

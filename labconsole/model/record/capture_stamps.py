@@ -1,4 +1,4 @@
-"""That a capture's frames were stamped by the sink's NIC: an extension of a stream's record. Pure.
+"""Time stamps of a capture's frames by the sink's NIC: an extension of a stream's record. Pure.
 
 ``extensions["capture_stamps"]`` of a stream whose sink has ``capture_stamps: nic``. Without it the kernel stamped them.
 """
@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 
 EXTENSION = "capture_stamps"
 VERSION: Final = 1
@@ -17,8 +17,8 @@ VERSION: Final = 1
 
 class CaptureStamps(StrictModel):
     """``seconds_ahead``: whole seconds that the NIC's clock is ahead of the node's wall clock (TAI is 37 ahead of UTC),
-    which are taken off delays. ``clock_bound_ns``: how far the two may be apart besides, at the worse end of the trial.
-    ``reason``: why neither is known, and there is no one-way delay then.
+    which are subtracted from delays. ``clock_bound_ns``: maximum remaining difference between the two, at the worse end
+    of the trial. ``reason``: why neither is known, so that there is no one-way delay.
     """
 
     version: Literal[1] = VERSION

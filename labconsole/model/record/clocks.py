@@ -1,7 +1,7 @@
-"""How far the clocks of a stream's source and sink may be apart, and by whose word: an extension of its record. Pure.
+"""Bounds on the clock difference of a stream's source and sink, and their origin: an extension of its record. Pure.
 
-``extensions["clocks"]`` of a stream: where hosts.yaml has something stated of the clock of its source or its sink. What
-was stated of each node is in the record's ``environment.nodes`` as ``clock_stated``.
+``extensions["clocks"]`` of a stream, if hosts.yaml states something about the clock of its source or its sink. The
+statement of each node is in the record's ``environment.nodes`` as ``clock_stated``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 
 EXTENSION = "clocks"
 VERSION: Final = 1
@@ -18,15 +18,16 @@ STATED = "clock_stated"
 """The key of a node's statement in ``environment.nodes``."""
 
 Span = Annotated[int, Field(strict=True, ge=0, lt=2**66)]
-"""The sum of what two nodes say, whose clocks may show anything."""
+"""The sum of two nodes' bounds, whose clocks may be arbitrarily wrong."""
 
 
 class ClockStatement(StrictModel):
-    """How far a node's wall clock may be from its reference by somebody's word, at the worse end of the trial.
+    """A stated bound between a node's wall clock and its reference, at the worse end of the trial.
 
-    ``by``: declared in hosts.yaml, or the program that keeps the clock. ``reference``: what that program follows; two
-    reports hold for each other only under one. ``is_reference``: it is that itself (None: not known), which counts only
-    beside a report that follows it. ``refused``: why nothing is stated, and ``error_ns`` is None then.
+    ``by``: declared in hosts.yaml, or the program that keeps the clock. ``reference``: the program's reference; two
+    reports are comparable only with the same one. ``is_reference``: the clock itself is the reference (None: not
+    known), which counts only with a report that follows it. ``refused``: why nothing is stated; ``error_ns`` is None
+    then.
     """
 
     by: Literal["declared", "chrony", "ptp4l"]
@@ -37,10 +38,10 @@ class ClockStatement(StrictModel):
 
 
 class ClockAgreement(StrictModel):
-    """``bound_ns``: how far the two wall clocks may be apart; None: not known. ``bound_by``: whose that is.
+    """``bound_ns``: maximum difference of the two wall clocks, or None if unknown. ``bound_by``: its origin.
 
-    ``measured_ns``: by labconsole's own comparison; ``stated_ns``: the sum of both statements. The smaller one holds.
-    ``unused``: why the statements do not count; ``contradicted``: because the measurement shows them to be false.
+    ``measured_ns``: by labconsole's own comparison; ``stated_ns``: the sum of both statements. The smaller one is used.
+    ``unused``: why the statements do not count; ``contradicted``: because the measurement disproves them.
     """
 
     version: Literal[1] = VERSION

@@ -1,4 +1,4 @@
-"""What records of trials of crews have in common: which trial of which plan, and what the node outside saw."""
+"""Common parts of guest trial records: the trial's place in its plan, and the timekeeper's observations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 
 Ns = Annotated[int, Field(ge=0, lt=2**63)]
 Bytes = Annotated[int, Field(ge=0, lt=2**63)]
@@ -14,10 +14,10 @@ Seconds = Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
 
 
 class CrewTrialRef(StrictModel):
-    """Which trial of which plan; ``hash`` says what it means. ``block``, ``repetition``, ``position`` from 1.
+    """A trial's place in its plan; ``hash`` identifies its meaning. ``block``, ``repetition``, ``position`` from 1.
 
-    ``attempt`` from 1, of at most ``attempts``. ``set_ups``, ``repetitions``: as the plan asked. ``plan_hash``: of the
-    whole plan, under which notes on it are kept; None: it has no file.
+    ``attempt`` from 1, of at most ``attempts``. ``set_ups``, ``repetitions``: as in the plan. ``plan_hash``: of the
+    whole plan, the key of notes on it, or None without a file.
     """
 
     name: str
@@ -35,16 +35,16 @@ class CrewTrialRef(StrictModel):
     plan_hash: str | None = None
 
 
-class ProgramSeen(StrictModel):
-    """A program that guests run, as every guest that worked has it. ``unknown``: of how many it could not be told."""
+class ProgramRecord(StrictModel):
+    """A program of the guests, as in every guest that worked. ``unknown``: number of guests that did not report it."""
 
     name: str
     sha256: tuple[str, ...]
     unknown: int = 0
 
 
-class TimekeeperSeen(StrictModel):
-    """What the node outside saw beside the marks. ``wall_moved_ns``: by how much its wall clock was set meanwhile."""
+class TimekeeperRecord(StrictModel):
+    """The timekeeper's observations besides the marks. ``wall_moved_ns``: adjustment of its wall clock meanwhile."""
 
     node: str
     interface: str

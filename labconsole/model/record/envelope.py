@@ -1,8 +1,8 @@
-"""The calibrated envelope of a testbed, format 1: what its generators, sinks and captures can do by themselves.
+"""The calibrated envelope of a testbed, format 1: the limits of its generators, sinks and captures.
 
-It is taken with the unit under test bypassed, so that nothing in it is the UUT's doing (docs/calibration.md explains
-every field). The non-obvious decision: bounds are what trials showed, the highest rate without loss and the lowest with
-loss, never a value between two trials. None means "not known" or "not reached", and which of the two is said.
+It is measured with the unit under test bypassed, so that none of it is the UUT's (docs/calibration.md explains every
+field). The non-obvious decision: bounds are measured trials, the highest rate without loss and the lowest with loss,
+never a value between two trials. None means "not known" or "not reached", and each field says which.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from labconsole.errors import StoreError
 from labconsole.model.design_point import FrameSize
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 from labconsole.wire.facts import NodeFacts
 
 FORMAT = 1
@@ -36,10 +36,11 @@ class Gaps(StrictModel):
 
 
 class Spacing(StrictModel):
-    """How evenly frames came. ``burst_packets``: the longest row of frames less than 0.9 of the intended gap apart.
+    """How evenly frames arrived. ``burst_packets``: the longest sequence of frames less than 0.9 of the intended gap
+    apart.
 
-    ``peak_pps``: the highest rate in any window of 1, 10 and 100 ms; None where the traffic was shorter. ``packets``
-    frames were looked at, from the first on. ``verdict`` is None where there is no pace to hold (target max).
+    ``peak_pps``: the highest rate in any window of 1, 10 and 100 ms, or None if the traffic was shorter. ``packets``:
+    frames examined, from the first on. ``verdict`` is None if there is no pace to keep (target max).
     """
 
     target_bps: TargetBps
@@ -52,7 +53,7 @@ class Spacing(StrictModel):
 
 
 class RatePoint(StrictModel):
-    """One target: what was asked, what the generator reports, what arrived by the sink's time stamps.
+    """One target: the requested rate, the generator's report, and the arrivals by the sink's time stamps.
 
     ``*_error_ratio`` = rate / intended - 1.
     """
@@ -66,17 +67,18 @@ class RatePoint(StrictModel):
 
 
 class Bounds(StrictModel):
-    """Highest offered rate without loss below the lowest with loss. ``lossy_pps`` None: no trial lost anything."""
+    """Highest offered rate without loss below the lowest with loss. ``lossy_pps`` is None if no trial lost anything."""
 
     clean_pps: float | None
     lossy_pps: float | None
 
 
 class StreamEnvelope(StrictModel):
-    """One source and its sink at one frame size, with as many sources sending at once as the point says.
+    """One source and its sink at one frame size, with the point's number of sources sending at once.
 
-    ``maximum_pps`` is what the weaker trial at target max reached, ``maximum_best_pps`` the stronger: far apart, the
-    machine was busy. ``maximum_confirmed``: the generator's own count, its NIC's and the sink's agreed in all of them.
+    ``maximum_pps`` is the rate of the weaker trial at target max, ``maximum_best_pps`` of the stronger: if they are far
+    apart, the machine was busy. ``maximum_confirmed``: the generator's own count, its NIC's and the sink's agreed in
+    all of them.
     """
 
     stream: str
@@ -94,7 +96,7 @@ class StreamEnvelope(StrictModel):
 
 
 class TrialCounts(StrictModel):
-    """What one calibration trial counted of one stream."""
+    """The counts of one stream in one calibration trial."""
 
     stream: str
     offered_packets: int | None
@@ -107,7 +109,7 @@ class TrialCounts(StrictModel):
 
 
 class CalibrationTrial(StrictModel):
-    """One trial, in the order taken. ``failure``: why it counted for nothing, else None."""
+    """One trial, in the order taken. ``failure``: why it was discarded, else None."""
 
     target_bps: TargetBps
     purpose: Literal["maximum", "rate", "search"]
@@ -126,13 +128,14 @@ class EnvelopePoint(StrictModel):
 
     @property
     def frame(self) -> FrameSize:
-        """The frame size in its convention; points are compared by what it is without the frame check sequence."""
+        """The frame size in its convention; points are compared by the size without the frame check sequence."""
         return FrameSize(self.frame_size_bytes, self.frame_size_includes_fcs)
 
     def most_offered_pps(self, stream: str) -> float | None:
-        """The most that a stream's source offered at target max, counted as the offered rate of the sink's bounds is.
+        """The maximum offered rate of a stream's source at target max, counted like the offered rate of the sink's
+        bounds.
 
-        ``maximum_pps`` is lower where the sink's NIC missed packets. None: no such trial counted any.
+        ``maximum_pps`` is lower if the sink's NIC missed packets. None if no such trial counted any.
         """
         offered = [
             counts.offered_pps
@@ -145,7 +148,7 @@ class EnvelopePoint(StrictModel):
 
 
 class NodeVersions(StrictModel):
-    """What a node ran when it was calibrated; another kernel or driver voids the calibration."""
+    """Software versions of a node when it was calibrated; another kernel or driver voids the calibration."""
 
     kernel: str | None
     os: str | None
@@ -155,7 +158,7 @@ class NodeVersions(StrictModel):
 
 
 class BypassProof(StrictModel):
-    """That the UUT was bypassed: marked frames sent, those that arrived, and what the UUT's data NICs saw meanwhile."""
+    """Proof that the UUT was bypassed: marked frames sent, arrived, and seen meanwhile by the UUT's data NICs."""
 
     stream: str
     sent_packets: int
@@ -182,7 +185,7 @@ class Envelope(StrictModel):
     duration_s: float
     capture_buffer_kib: int
     cut_short: bool
-    """The time limit ended the search for bounds before they were as close as wanted."""
+    """The time limit ended the search for bounds before they were as close as required."""
     nodes: dict[str, NodeVersions]
     points: tuple[EnvelopePoint, ...]
 
@@ -193,7 +196,7 @@ class Envelope(StrictModel):
     def void_reason(
         self, fingerprint: str, nodes: Mapping[str, NodeVersions], capture_buffer_kib: int | None = None
     ) -> str | None:
-        """Why this calibration does not hold for a testbed as it is now; None when it does, as far as was given."""
+        """Why this calibration does not apply to the current testbed, or None if it does, as far as known."""
         if fingerprint != self.testbed_fingerprint:
             return f"hosts.yaml has changed: fingerprint {fingerprint}, calibrated {self.testbed_fingerprint}"
         for name, now in nodes.items():
@@ -210,7 +213,7 @@ class Envelope(StrictModel):
         return None
 
     def point_for(self, frame_bytes: int, sources: int) -> EnvelopePoint | None:
-        """The point that bounds a frame size without FCS and a number of sources; None outside of what was calibrated.
+        """The point that bounds a frame size without FCS and a number of sources, or None outside the calibrated range.
 
         Between calibrated sizes and numbers the next larger one counts: its maximum is the lower of the two.
         """
@@ -219,7 +222,7 @@ class Envelope(StrictModel):
 
 
 def parse_envelope(data: Mapping[str, Any]) -> Envelope:
-    """An envelope out of the store. Raises StoreError naming what cannot be read."""
+    """Parse an envelope from the store. Raises StoreError naming the unreadable part."""
     found = data.get("format")
     if isinstance(found, int) and found > FORMAT:
         raise StoreError(f"the calibration has format {found}; this version of labconsole reads formats up to {FORMAT}")
@@ -232,7 +235,7 @@ def parse_envelope(data: Mapping[str, Any]) -> Envelope:
 
 
 def node_versions(facts: NodeFacts | None, drivers: Mapping[str, str | None]) -> NodeVersions:
-    """What of a node's facts and of its interfaces' drivers a calibration depends on."""
+    """The facts and interface drivers of a node that a calibration depends on."""
     return NodeVersions(
         kernel=facts.kernel if facts is not None else None,
         os=facts.os if facts is not None else None,

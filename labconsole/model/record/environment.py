@@ -1,4 +1,4 @@
-"""What a record keeps of nodes and platform as they were found: free in its keys, fixed in the shape of its parts."""
+"""A record's environment: nodes and platform as observed, with free keys and a fixed structure."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Annotated, Any
 from pydantic import AfterValidator
 
 Attestation = dict[str, Any]
-"""What a platform said of its guests while they were running."""
+"""A platform's report on its running guests."""
 
 
 def _check_shape(environment: dict[str, Any]) -> dict[str, Any]:
-    """Raises ValueError for a part that every reader takes for an object and that is something else."""
+    """Raises ValueError for a part that readers expect to be an object and is not."""
     _require_mapping(environment.get("platform"), "platform")
     nodes = environment.get("nodes")
     _require_mapping(nodes, "nodes")
@@ -29,4 +29,4 @@ def _require_mapping(value: object, place: str) -> None:
 
 
 Environment = Annotated[dict[str, Any], AfterValidator(_check_shape)]
-"""What surrounded a trial (nodes, platform, calibration), in the words of those who said it, kept as they came."""
+"""The circumstances of a trial (nodes, platform, calibration), kept as reported."""

@@ -1,4 +1,4 @@
-"""Reading an extension of a record as what this version knows by its name."""
+"""Reads known extensions of a record by name."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 
-Told = TypeVar("Told", bound=StrictModel)
+Extension = TypeVar("Extension", bound=StrictModel)
 
 
-def read_extension(extensions: Mapping[str, Any], name: str, kind: type[Told]) -> Told | None:
-    """None: it is not told, by another version, or broken, which verify tells."""
-    told = extensions.get(name)
+def read_extension(extensions: Mapping[str, Any], name: str, kind: type[Extension]) -> Extension | None:
+    """The extension, or None if it is absent, of another version, or broken, which verify reports."""
+    found = extensions.get(name)
     try:
-        return None if told is None else kind.model_validate(told)
+        return None if found is None else kind.model_validate(found)
     except ValidationError:
         return None

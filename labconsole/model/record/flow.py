@@ -1,5 +1,5 @@
-"""The record of one trial of flows out of guests or into them, format 1: what each flow brought to the sink over
-time, what each guest handed over or read, and what surrounded them.
+"""The record of one trial of flows from guests or to them, format 1: the packets of each flow at the sink over time,
+each guest's own counts, and the circumstances.
 
 Rates are of payload unless their name says otherwise. docs/flow.md explains every field.
 """
@@ -10,12 +10,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from labconsole.model.disk_beside import DiskBeside
-from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Ns, ProgramSeen, Seconds
+from labconsole.model.background_disk_job import DiskBeside
+from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Ns, ProgramRecord, Seconds
 from labconsole.model.record.environment import Attestation, Environment
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.model.record.run import Figures, InForce, SetUp, Verdict
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 from labconsole.model.weights import Weights, WeightSteps
 
 FLOW_FORMAT = 1
@@ -27,8 +27,8 @@ Ratio = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 
 class FlowRequested(StrictModel):
     """The design point. ``offered_bps``: payload of each flow; ``limits_bps``: of the guests in turn, in whole frames
-    without check sequence, empty: none; ``greedy``: flows of the first guest. ``pattern`` ring: each sends to the next
-    over TCP, as much as it can; in: the source sends to all of them.
+    without check sequence, empty without limits; ``greedy``: number of flows of the first guest. ``pattern`` ring: each
+    guest sends to the next over TCP at full speed; in: the source sends to all of them.
     """
 
     platform: str
@@ -48,23 +48,23 @@ class FlowRequested(StrictModel):
 
     @property
     def senders(self) -> int:
-        """How many of the guests send."""
+        """Number of guests that send."""
         return self.guests - (self.disk is not None)
 
     def limit_of(self, guest: int) -> int | None:
-        """What a guest, from 0, may send in bit/s; None: as much as it can."""
+        """Rate limit of a guest, from 0, in bit/s, or None if it has none."""
         return self.limits_bps[guest % len(self.limits_bps)] if self.limits_bps else None
 
     def flows_of(self, guest: int) -> int:
-        """How many flows a guest has, from 0."""
+        """Number of flows of a guest, from 0."""
         return self.greedy if guest == 0 else 1
 
 
-class FlowSeen(StrictModel):
-    """One flow at the sink, by the sink's capture: of a guest, and a port of it.
+class SinkFlowRecord(StrictModel):
+    """One flow in the sink's capture, of a guest and one of its ports.
 
-    ``bin_packets``: of every bin from the first packet of any flow on, up to the last that is not empty.
-    ``outside_packets``: in none of the bins.
+    ``bin_packets``: packets of every bin from the first packet of any flow to the last non-empty bin.
+    ``outside_packets``: packets in none of the bins.
     """
 
     guest: str
@@ -78,8 +78,8 @@ class FlowSeen(StrictModel):
     outside_packets: Packets = 0
 
 
-class LimiterSeen(StrictModel):
-    """What held a guest to its limit, as its own kernel has it. None: not read back."""
+class LimiterRecord(StrictModel):
+    """A guest's rate limiter, as its own kernel reports it. None means not read back."""
 
     kind: str
     interface: str
@@ -89,11 +89,11 @@ class LimiterSeen(StrictModel):
     dropped_packets: Packets | None
 
 
-class SenderSeen(StrictModel):
-    """One guest. ``host_packets``: what came from it to its interface on the UUT, the second witness, with whatever
-    else it sends; None: it has none there. ``offered_bps``: payload of so many, between the first and the last of its
-    packets at the sink, which a full link's queue stretches; ``payload_bps``: what its flows brought there in that
-    time; ``shared_bps``: the mean over the bins in which all guests send.
+class SenderRecord(StrictModel):
+    """One guest. ``host_packets``: everything it sent to its interface on the UUT, the second witness, or None if it
+    has no interface there. ``offered_bps``: payload of that number of packets, between its first and last packet at the
+    sink, which a full link's queue stretches; ``payload_bps``: payload of its flows at the sink in that time;
+    ``shared_bps``: the mean over the bins in which all guests send.
     """
 
     guest: str
@@ -102,7 +102,7 @@ class SenderSeen(StrictModel):
     host_interface: str | None
     host_packets: Packets | None
     offered_bps: Rate | None
-    limiter: LimiterSeen | None
+    limiter: LimiterRecord | None
     exit_status: int | None
     output: str
     packets: Packets
@@ -111,10 +111,10 @@ class SenderSeen(StrictModel):
     shared_bps: Rate | None
 
 
-class RingSeen(StrictModel):
-    """One guest of a ring, which sends to the guest ``to``. Bytes are whole frames without check sequence, as the UUT's
-    interface to the guest counts them in the window: with answers to the guest before it. None: not counted.
-    ``said_bps``: payload by iperf's word and the guest's own clock, over all that it sent.
+class RingGuestRecord(StrictModel):
+    """One guest of a ring, which sends to the guest ``to``. Bytes are whole frames without check sequence, counted in
+    the window by the UUT's interface to the guest; they include answers to the guest before it. None means not counted.
+    ``said_bps``: payload by iperf's report and the guest's own clock, over all that it sent.
     """
 
     guest: str
@@ -126,30 +126,30 @@ class RingSeen(StrictModel):
     in_bytes: int | None
     out_bps: float | None
     said_bps: float | None
-    limiter: LimiterSeen | None
+    limiter: LimiterRecord | None
     exit_status: int | None
     output: str
 
 
 class HopLoss(StrictModel):
-    """Packets that came to a place on the way into a guest, and not to the next; fewer than none: more came there."""
+    """Packets that reached a hop on the path into a guest, but not the next; negative if more reached the next."""
 
     hop: str
     packets: int
 
 
-class ReceiverSeen(StrictModel):
-    """One guest that is sent to. Counts are those of the window; None: not known.
+class ReceiverRecord(StrictModel):
+    """One receiving guest. Counts are those of the window; None means not known.
 
-    ``sent_packets``: by the source's word, in ``sent_s`` from ``started_ns`` on by its monotonic clock;
-    ``offered_bps``: payload of so many in that time. ``handed_packets``: those that the UUT's interface to the guest
-    gave it, ``dropped_packets`` those that it dropped. The others are the guest's: ``nic_packets`` in at its NIC,
-    ``ip_packets`` delivered by its IP layer, ``udp_packets`` read by the reader, ``socket_full_packets`` with no room
-    in the reader's socket, ``no_reader_packets`` to a port that nobody had, ``error_packets`` otherwise refused.
-    ``reader``: whether the reader's socket was there at both ends.
+    ``sent_packets``: by the source's report, in ``sent_s`` from ``started_ns`` on by its monotonic clock;
+    ``offered_bps``: payload of that number in that time. ``handed_packets``: those that the UUT's interface passed to
+    the guest, ``dropped_packets`` those that it dropped. The guest counts the others: ``nic_packets`` received by its
+    NIC, ``ip_packets`` delivered by its IP layer, ``udp_packets`` read by the reader, ``socket_full_packets`` dropped
+    at the reader's full socket, ``no_reader_packets`` to an unused port, ``error_packets`` refused for other reasons.
+    ``reader``: whether the reader's socket existed at both ends.
 
-    ``losses``: by place, in the order of the way; ``unplaced_packets``: what of ``lost_packets`` is at none of them.
-    ``payload_bps``: what was read in the time that the source sent.
+    ``losses``: by hop, in the order of the path; ``unplaced_packets``: those of ``lost_packets`` at none of them.
+    ``payload_bps``: payload read during the source's sending time.
     """
 
     guest: str
@@ -178,8 +178,8 @@ class ReceiverSeen(StrictModel):
     payload_bps: Rate | None
 
 
-class SourceSeen(StrictModel):
-    """Who sends to guests. ``nic_packets``: out at its NIC, ``uut_packets``: in at the UUT's, of all kinds."""
+class SourceRecord(StrictModel):
+    """The sender to guests. ``nic_packets``: sent by its NIC, ``uut_packets``: received by the UUT's, of all kinds."""
 
     node: str
     interface: str
@@ -191,10 +191,10 @@ class SourceSeen(StrictModel):
     uut_packets: Packets | None
 
 
-class SinkSeen(StrictModel):
-    """What the sink's capture and its NIC counted: packets of all kinds. ``other_packets``: of no flow of ours,
-    ``control_packets`` of them ARP, IPv6 discovery, LLDP or spanning tree (None: of a program that did not tell);
-    ``foreign_packets``: of flows that are nobody's of the crew.
+class SinkRecord(StrictModel):
+    """Packets of all kinds in the sink's capture and at its NIC. ``other_packets``: of no flow of ours,
+    ``control_packets`` of them ARP, IPv6 discovery, LLDP or spanning tree (None: a program that did not report them);
+    ``foreign_packets``: of flows from outside the crew.
     """
 
     node: str
@@ -210,13 +210,13 @@ class SinkSeen(StrictModel):
     control_packets: Packets | None = None
 
 
-class WeightStepSeen(StrictModel):
-    """Weights and what became of them. Times are counted from when the queue was in use, by the UUT's monotonic clock:
-    when they were due, and when they took effect (None: they did not). ``rates_bps``: of each guest's class, as read
-    back then, ``kept_bps`` just before the next change, or at the end. ``first_bin``, ``stop_bin``: the bins that lie
-    wholly in the step without its first 0.2 s, the second not included; in them ``share_ratios``, ``error_ratio``: the
-    mean over guests of how far each is from its weight's (None where limits hold them, too), and ``filled_ratio``:
-    what all had of what the queue lets through.
+class WeightStepRecord(StrictModel):
+    """Weights and their effect. Times are counted from when the queue was in use, by the UUT's monotonic clock: when
+    they were due, and when they took effect (None: never). ``rates_bps``: of each guest's class, as read back then,
+    ``kept_bps`` just before the next change, or at the end. ``first_bin``, ``stop_bin``: the bins that lie wholly in
+    the step without its first 0.2 s, the second excluded; in them ``share_ratios``, ``error_ratio``: the mean over
+    guests of the deviation from the weight's share (None if rate limits also apply), and ``filled_ratio``: the sum
+    relative to the queue's rate.
     """
 
     weights: Weights
@@ -232,26 +232,26 @@ class WeightStepSeen(StrictModel):
     filled_ratio: Ratio | None = None
 
 
-class WeightsSeen(StrictModel):
+class WeightsRecord(StrictModel):
     """The queue on the UUT that the guests shared, of ``link_bps`` in whole frames. ``begun_ns``: when it was first
-    seen to be in use, and ``looked_ns`` when it was last seen not to be, by the UUT's monotonic clock.
+    seen in use, and ``looked_ns`` when it was last seen unused, by the UUT's monotonic clock.
     """
 
     interface: str
     link_bps: int
     looked_ns: int | None
     begun_ns: int | None
-    steps: tuple[WeightStepSeen, ...]
+    steps: tuple[WeightStepRecord, ...]
     mean_error_ratio: Ratio | None
 
 
-class DiskBesideSeen(StrictModel):
-    """The guest that worked on its disk, and sent nothing but its marks. ``start_ns``, ``end_ns``: when the last packet
-    of its mark before and the first one of that after came to the sink, by its wall clock; None: none did.
+class BackgroundDiskRecord(StrictModel):
+    """The guest that worked on its disk, and sent nothing but its marks. ``start_ns``, ``end_ns``: arrival at the sink
+    of the last packet of its mark before and the first one of that after, by its wall clock; None if none arrived.
 
-    ``before_bins``, ``during_bins``: the bins in which all others send that lie wholly before and in it, the second not
-    included; ``during_ratio``: what the others brought in it, of what they did before; ``recovered_s``: after it, until
-    the first bin in which they bring 95 % of that again, None: none did.
+    ``before_bins``, ``during_bins``: the bins in which all others send that lie wholly before and in it, the second
+    excluded; ``during_ratio``: the others' rate in it, relative to before; ``recovered_s``: time after it until the
+    first bin in which they reach 95 % of that again, or None if they do not.
     """
 
     guest: str
@@ -271,18 +271,17 @@ class DiskBesideSeen(StrictModel):
 
 
 class FlowRecord(ExperimentRecord):
-    """One trial. ``status`` failed: nothing can be concluded from it, and ``failure`` says why.
+    """One trial. ``status`` failed: it supports no conclusion, and ``failure`` gives the reason.
 
-    ``origin_ns``: when the first packet of a flow came to the sink, by its wall clock: there bin 0 begins.
-    ``shared_from``, ``shared_to``: the bins in which all guests send all the time, the second not included.
-    ``sum_bps`` of all guests in them, ``jain`` how equal their shares are there, ``line_ratio`` what the sum is of
-    what the link can carry of such payload. Of a ring there is neither sink nor flow: ``ring`` has its guests,
-    ``window_s`` how long was counted by the UUT's clock, ``sum_bps`` and ``jain`` are of the rates at their interfaces.
-    Where guests receive, there is a ``source`` instead, ``receivers`` has the guests, ``sum_bps``, ``jain`` and
-    ``line_ratio`` are of what they read.
-    ``set_up`` None: its guests did not come, or no attempt came to anything; then nothing was seen, and the verdict
-    says why. ``weights``: of guests that share the link by them; ``disk``: the last guest, where it works on its disk
-    meanwhile.
+    ``origin_ns``: arrival of the first packet of any flow at the sink, by its wall clock: bin 0 begins there.
+    ``shared_from``, ``shared_to``: the bins in which all guests send all the time, the second excluded. In them
+    ``sum_bps`` is the sum of all guests, ``jain`` the fairness of their shares, ``line_ratio`` the sum relative to the
+    link's capacity for such payload. A ring has neither sink nor flow: ``ring`` has its guests, ``window_s`` the
+    counting time by the UUT's clock, ``sum_bps`` and ``jain`` are of the rates at their interfaces. If guests receive,
+    there is a ``source`` instead, ``receivers`` has the guests, and ``sum_bps``, ``jain`` and ``line_ratio`` are of the
+    payload they read. ``set_up``: None if its guests did not start or no attempt succeeded; then nothing was observed,
+    and the verdict says why. ``weights``: for guests that share the link by weight; ``disk``: the last guest, if it
+    works on its disk meanwhile.
     """
 
     flow_id: str
@@ -300,15 +299,15 @@ class FlowRecord(ExperimentRecord):
     link_speed_bps: int
     line_bps: Rate
     origin_ns: Ns | None
-    flows: tuple[FlowSeen, ...]
-    senders: tuple[SenderSeen, ...]
-    sink: SinkSeen | None
-    ring: tuple[RingSeen, ...] = ()
+    flows: tuple[SinkFlowRecord, ...]
+    senders: tuple[SenderRecord, ...]
+    sink: SinkRecord | None
+    ring: tuple[RingGuestRecord, ...] = ()
     window_s: Seconds | None = None
-    receivers: tuple[ReceiverSeen, ...] = ()
-    source: SourceSeen | None = None
-    weights: WeightsSeen | None = None
-    disk: DiskBesideSeen | None = None
+    receivers: tuple[ReceiverRecord, ...] = ()
+    source: SourceRecord | None = None
+    weights: WeightsRecord | None = None
+    disk: BackgroundDiskRecord | None = None
     shared_from: int | None
     shared_to: int | None
     sum_bps: Rate | None
@@ -316,7 +315,7 @@ class FlowRecord(ExperimentRecord):
     line_ratio: Ratio | None
     start_skew_s: Seconds | None
     swapped_pages: int | None
-    program: ProgramSeen | None = None
+    program: ProgramRecord | None = None
     in_force: InForce | None = None
     verdict: Verdict
     attestation: Attestation
@@ -326,6 +325,6 @@ class FlowRecord(ExperimentRecord):
     failure: str | None = None
 
     @property
-    def timekeeper(self) -> SinkSeen | None:
-        """The node outside: the sink."""
+    def timekeeper(self) -> SinkRecord | None:
+        """The timekeeper: the sink."""
         return self.sink

@@ -1,4 +1,4 @@
-"""The record of one trial of a job in guests, format 1: what each copy's marks showed, and what surrounded them.
+"""The record of one trial of a job in guests, format 1: times of each copy from its marks, and the circumstances.
 
 Times are seconds; clocks are named: ``outside`` is the timekeeper's, ``host`` the UUT's, ``inside`` the guest's own.
 docs/jobs.md explains every field.
@@ -10,17 +10,17 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Ns, ProgramSeen, Seconds, TimekeeperSeen
+from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Ns, ProgramRecord, Seconds, TimekeeperRecord
 from labconsole.model.record.environment import Attestation, Environment
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.model.record.run import Figures, InForce, SetUp, Verdict
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 
 JOB_FORMAT = 1
 
 
 class JobRequested(StrictModel):
-    """The design point, and what every guest of the crew was to have. None: as the platform is set up."""
+    """The design point, and common settings of every guest of the crew. None means the platform's default."""
 
     platform: str
     job: str
@@ -36,12 +36,12 @@ class JobRequested(StrictModel):
     disk_mib: int | None = None
 
 
-class CopySeen(StrictModel):
-    """One copy of the job. The four marks are by the timekeeper's wall clock; None: not seen, or not known.
+class CopyRecord(StrictModel):
+    """One copy of the job. The four marks are by the timekeeper's wall clock; None means not seen, or not known.
 
-    ``outside_s``: from the reply to the first mark to the request of the second; ``seconds``: less what an empty job
-    takes. ``host_s``: from handing the line over to its end, by the UUT's clock, where the guest had one copy only.
-    ``ping_status``: how the ping before the job ended; 0 says that its answer came, and the job began then.
+    ``outside_s``: from the reply to the first mark to the request of the second; ``seconds``: without the time of an
+    empty job. ``host_s``: from handing the line over to its end, by the UUT's clock, if the guest had only one copy.
+    ``ping_status``: exit status of the ping before the job; 0 means that its reply arrived and the job began then.
     ``inside_s``: by the guest's own uptime, which has two digits; ``clock_ratio`` is inside over outside.
     """
 
@@ -68,12 +68,12 @@ class CopySeen(StrictModel):
 
     @property
     def time_s(self) -> float | None:
-        """``seconds`` as they are shown: a job that failed sooner than an empty one ends took no time that is known."""
+        """``seconds`` for display, or None if a failed job ended sooner than an empty one: its time is unknown."""
         return self.seconds if self.seconds is not None and self.seconds > 0 else None
 
 
 class EmptyJobs(StrictModel):
-    """Jobs that do nothing, in the same crew before its first trial: what sending marks and the shell take."""
+    """Jobs that do nothing, in the same crew before its first trial: the time of marks and shell."""
 
     each_s: tuple[Seconds, ...]
     mean_s: Seconds
@@ -81,9 +81,10 @@ class EmptyJobs(StrictModel):
 
 
 class GuestDiskBytes(StrictModel):
-    """What a guest's processes on the UUT read from devices and wrote, by their kernel's account. None: not known.
+    """Bytes that a guest's processes on the UUT read from devices and wrote, by their kernel's account. None means not
+    known.
 
-    Bytes written are counted when a process hands them over, so that they may still be in the UUT's page cache.
+    Written bytes count when a process hands them over, so they may still be in the UUT's page cache.
     """
 
     guest: str
@@ -91,11 +92,11 @@ class GuestDiskBytes(StrictModel):
     written_bytes: Bytes | None
 
 
-class DiskSeen(StrictModel):
-    """What the device below the guests' disks did in the window, by the UUT's counters: whoever asked for it.
+class DiskRecord(StrictModel):
+    """Work of the device below the guests' disks in the window, by the UUT's counters, for all processes.
 
-    ``job_…``: what all copies together have written until it was on the device, and read past every cache; None: they
-    may have read from memory.
+    ``job_…``: the data that all copies together write to the device and read past every cache, or None if they may
+    have read from memory.
     """
 
     place: str
@@ -109,13 +110,13 @@ class DiskSeen(StrictModel):
 
 
 class JobRecord(ExperimentRecord):
-    """One trial. ``status`` failed: nothing can be concluded from it, and ``failure`` says why.
+    """One trial. ``status`` failed: it supports no conclusion, and ``failure`` gives the reason.
 
-    ``start_skew_s``: between the first and the last start mark. ``swapped_pages``: that the UUT moved in or out of swap
-    meanwhile, None: not known. ``disk`` None: the job has nothing to do with disks. ``set_up`` None: its guests did not
-    come, or no attempt told of a copy: there are none, and the verdict says why.
-    ``client``: what the timekeeper asked for the job with, where it did. ``link_speed_bps``: of a job that sends, of
-    the slowest link between guests and timekeeper; None: it does not, or it is not known.
+    ``start_skew_s``: between the first and the last start mark. ``swapped_pages``: pages that the UUT swapped in or out
+    meanwhile, or None if unknown. ``disk``: None for jobs without disks. ``set_up``: None if its guests did not start
+    or no attempt reported a copy; then there are no copies, and the verdict says why. ``client``: the program that the
+    timekeeper requested the job with, if any. ``link_speed_bps``: for a job that sends, the slowest link between guests
+    and timekeeper, or None if unknown or it does not send.
     """
 
     job_id: str
@@ -131,13 +132,13 @@ class JobRecord(ExperimentRecord):
     requested: JobRequested
     set_up: SetUp | None
     empty: EmptyJobs | None
-    program: ProgramSeen | None
-    client: ProgramSeen | None = None
-    copies: tuple[CopySeen, ...]
-    timekeeper: TimekeeperSeen | None
+    program: ProgramRecord | None
+    client: ProgramRecord | None = None
+    copies: tuple[CopyRecord, ...]
+    timekeeper: TimekeeperRecord | None
     start_skew_s: Seconds | None
     swapped_pages: int | None
-    disk: DiskSeen | None = None
+    disk: DiskRecord | None = None
     link_speed_bps: Annotated[int, Field(ge=1, lt=2**63)] | None = None
     in_force: InForce | None = None
     verdict: Verdict

@@ -1,7 +1,7 @@
-"""What the unit under test's kernel tells of the packets it dropped, beside the ledger's rows: an extension of a run.
+"""The packets that the UUT's kernel reports as dropped, besides the ledger's rows: an extension of a run.
 
 ``extensions["kernel_drops"]`` of a run whose ``drop_reasons`` are not off, and ``extensions["host_kernel_drops"]`` of
-the machine on which the unit under test is a virtual one. Pure.
+the machine that runs the unit under test as a virtual one. Pure.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 
 EXTENSION, HOST_EXTENSION = "kernel_drops", "host_kernel_drops"
 VERSION: Final = 1
@@ -20,8 +20,9 @@ Word = Annotated[str, Field(max_length=400)]
 
 
 class DroppedElsewhere(StrictModel):
-    """Test packets that were dropped at no hop of a stream. ``namespace`` "": the node's own. None of ``interface``:
-    it is gone; of ``stream``: they were none's; of ``reason`` and ``function``: this kernel does not say.
+    """Test packets that were dropped at no hop of a stream. ``namespace``: "" for the node's own. None of
+    ``interface``: it no longer exists; of ``stream``: they belong to none; of ``reason`` and ``function``: this kernel
+    does not report it.
     """
 
     namespace: Word
@@ -32,16 +33,16 @@ class DroppedElsewhere(StrictModel):
     packets: Count
 
 
-class WhyNotSaid(StrictModel):
-    """A word and a sentence."""
+class DropsRefusal(StrictModel):
+    """Why there are no drops: a code and a sentence."""
 
     code: Word
     message: Word
 
 
-class DropsAsked(StrictModel):
-    """How the kernel was asked. It did not answer, and ``refused`` says why unless the node was lost.
-    ``node``: the host that was asked, if it is not the unit under test.
+class DropsRequest(StrictModel):
+    """A request to the kernel for its drops. It gave no answer, and ``refused`` says why unless the node was lost.
+    ``node``: the queried host, if it is not the unit under test.
     """
 
     version: Literal[1] = VERSION
@@ -49,12 +50,12 @@ class DropsAsked(StrictModel):
     budget_ns: Count | None
     mode: Word | None = None
     tells_reasons: bool | None = None
-    refused: WhyNotSaid | None = None
+    refused: DropsRefusal | None = None
     node: Word | None = None
 
 
-class DropsTold(DropsAsked):
-    """And what it said. ``complete``: from begin to end; where it is not, counts are lower bounds."""
+class DropsRecord(DropsRequest):
+    """A request with its answer. ``complete``: from begin to end; otherwise counts are lower bounds."""
 
     passed_packets: Count
     looked_packets: Count

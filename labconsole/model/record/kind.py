@@ -1,4 +1,4 @@
-"""What a store has to know of a kind of record that is no run: how it is called, its class, what is listed of it."""
+"""Kinds of stored records other than runs: name, class, and columns for lists."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 
 
 class ExperimentRecord(StrictModel):
@@ -22,7 +22,7 @@ class ExperimentRecord(StrictModel):
 
 
 class PlannedBy(Protocol):
-    """What a record says of the plan that asked for it."""
+    """A record's reference to its plan."""
 
     @property
     def name(self) -> str: ...
@@ -31,14 +31,14 @@ class PlannedBy(Protocol):
 
 
 class OfPlatform(Protocol):
-    """What a record says of what was asked."""
+    """A record's requested platform."""
 
     @property
     def platform(self) -> str: ...
 
 
 class RecordOfPlan(Protocol):
-    """What a record has that is listed by plan and platform."""
+    """The attributes of a record that is listed by plan and platform."""
 
     @property
     def started_at(self) -> str: ...
@@ -59,7 +59,7 @@ R = TypeVar("R", bound=ExperimentRecord)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentColumns:
-    """What stands beside a record, for lists and filters. ``plan_name`` and ``plan_hash`` None: of no plan."""
+    """Columns of a record for lists and filters. ``plan_name`` and ``plan_hash`` are None without a plan."""
 
     id: str
     started_at: str
@@ -70,9 +70,22 @@ class ExperimentColumns:
     platform: str
     status: str
 
+    def to_row(self) -> dict[str, Any]:
+        """By the names of the columns of the table ``experiments``."""
+        return {
+            "id": self.id,
+            "started_at": self.started_at,
+            "testbed": self.testbed,
+            "testbed_fingerprint": self.testbed_fingerprint,
+            "plan_name": self.plan_name,
+            "plan_hash": self.plan_hash,
+            "platform": self.platform,
+            "status": self.status,
+        }
+
 
 def columns_of(record_id: str, record: RecordOfPlan) -> ExperimentColumns:
-    """The columns of a record of a plan's."""
+    """The columns of a record that belongs to a plan."""
     return ExperimentColumns(
         id=record_id,
         started_at=record.started_at,
@@ -87,11 +100,11 @@ def columns_of(record_id: str, record: RecordOfPlan) -> ExperimentColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordKind(Generic[R]):
-    """A kind, as its file in ``kinds`` declares it.
+    """A kind of record, as its file in ``kinds`` declares it.
 
-    ``name`` stands in the store, in exported lines and in sentences; ``plural`` where several are counted. ``format``:
-    the newest that is known. ``run_ids``: the runs that are its trials. ``measured``: of each quantity that means are
-    of, by its name with the unit, the values of the guests, or the one of all together; None: not known.
+    ``name`` is used in the store, in exported lines and in sentences; ``plural`` for counts. ``format``: the newest
+    known one. ``run_ids``: the runs that are its trials. ``measured``: by name with the unit, each quantity that means
+    are computed of, as values of the guests or one of all together, or None if unknown.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""What the sink's kernel tells of every packet of a stream: an extension of the stream's record. Pure.
+"""Times of every packet of a stream from the sink's kernel: an extension of the stream's record. Pure.
 
-``extensions["packet_times"]`` of a stream: where packets were to be timed (``packet_times``). It says why they were
-not where the kernel could not.
+``extensions["packet_times"]`` of a stream whose packets were to be timed (``packet_times``). It gives the reason if the
+kernel could not.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 
 EXTENSION = "packet_times"
 VERSION: Final = 1
@@ -22,10 +22,10 @@ Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 
 
 class Times(StrictModel):
-    """Of every packet, in ns: nearest rank, the highest value of its bucket, so up to 1/128 too long.
+    """A distribution over every packet, in ns: nearest rank, the highest value of its bucket, so up to 1/128 too long.
 
-    ``packets``: how many there are in it. ``histogram``: all, from 1 to 2^36 - 1 ns with two significant digits, in
-    HdrHistogram's own encoding (version 2, compressed, base64). A quantile is None where it would take more packets.
+    ``packets``: their number. ``histogram``: all, from 1 to 2^36 - 1 ns with two significant digits, in HdrHistogram's
+    own encoding (version 2, compressed, base64). A quantile is None if it would take more packets.
     """
 
     packets: Count
@@ -45,19 +45,19 @@ class DelayTimes(Times):
     mean: Annotated[float, Field(ge=0, le=2.0**63, allow_inf_nan=False)]
 
 
-class WhyNotTimed(StrictModel):
-    """Why packets were not timed: a word and a sentence."""
+class TimingRefusal(StrictModel):
+    """Why packets were not timed: a code and a sentence."""
 
     code: str
     message: str
 
 
 class PortChanges(StrictModel):
-    """What an XDP program changed at the sink's port. ``features``: those that were other than before while it was
-    there, by name and what they were then ("rx-gro-hw off"), after the interface's name where it is one below the port;
-    ``left_features``: those of them that could not be put back. ``link_changes``: how often the link went down or came
-    up; None: not known. ``link_is_back``: whether it was up again in time once a native program had gone; None: not
-    known, or nobody waited for it.
+    """An XDP program's changes to the sink's port. ``features``: those that differed from before while it was loaded,
+    by name and their value then ("rx-gro-hw off"), after the interface's name if it is one below the port;
+    ``left_features``: those of them that could not be restored. ``link_changes``: how often the link went down or up,
+    or None if unknown. ``link_is_back``: whether it was up again in time after a native program was removed, or None if
+    unknown or not awaited.
     """
 
     features: tuple[str, ...]
@@ -67,27 +67,27 @@ class PortChanges(StrictModel):
 
 
 class PacketTimes(StrictModel):
-    """Every packet of one stream that came to its sink's port, counted and timed by the kernel there.
+    """Every packet of one stream at its sink's port, counted and timed by the kernel there.
 
-    ``bytes``: without the frame check sequence. ``window_s``: from the first to the last, None below two.
-    ``processors``: how many of them took the packets; with more than one ``late_packets`` and ``skipped_packets`` are
-    estimates. ``overlapping_packets``: two processors took them and their neighbour at the same instant, so that they
-    have no spacing and no variation. ``skipped_packets``: numbers that were passed
-    over, up to the highest that came; ``late_packets``: came after a higher one, or twice. ``negative_packets``: by the
-    two clocks they came before they were sent. ``clock_moved_ns``: by how much the sink's wall clock was set meanwhile.
+    ``bytes``: without the frame check sequence. ``window_s``: from the first to the last, or None below two packets.
+    ``processors``: number of processors that took the packets; with more than one ``late_packets`` and
+    ``skipped_packets`` are estimates. ``overlapping_packets``: two processors took them and their neighbour at the same
+    instant, so that they have no spacing and no variation. ``skipped_packets``: missing numbers up to the highest that
+    arrived; ``late_packets``: arrived after a higher one, or twice. ``negative_packets``: arrived before they were
+    sent, by the two clocks. ``clock_moved_ns``: adjustment of the sink's wall clock meanwhile.
 
-    ``due_ns``: the same from when a packet was due, by the interval in which they were to be sent: what a stall of the
-    sender withheld from the network is in it (coordinated omission). Due as far as the sender's time stamps show: no
-    packet is due later than it was stamped. ``max`` is exact. None without ``delay_ns``, where nothing was due (target
-    max), and in records from before it was counted.
+    ``due_ns``: the same from when a packet was due, by the intended interval: it includes packets that a stall of the
+    sender withheld from the network (coordinated omission). The due time follows the sender's time stamps: no packet is
+    due later than its stamp. ``max`` is exact. None without ``delay_ns``, without due times (target max), and in
+    records older than this field.
 
-    ``by``: a filter of a socket, where a capture's own is, or an XDP program, before that. ``port``: what this one
-    changed at the port; left out beside a socket filter, which changes nothing. ``memory_bytes``: what counting took of
-    the sink's memory, for all streams together; None: not told.
+    ``by``: a filter of a socket, at the place of a capture's own, or an XDP program, before that. ``port``: changes by
+    the XDP program; absent for a socket filter, which changes nothing. ``memory_bytes``: memory of the sink used for
+    counting, for all streams together, or None if not reported.
 
     ``spacing_ns``: between neighbours. ``variation_ns``: absolute difference of neighbours' delays (RFC 3393).
-    ``delay_ns``: None where the clocks are not shown to agree well enough, and ``reason`` then says why;
-    ``clock_bound_ns``: how far the two time stamps may be off against each other, None if nobody knows.
+    ``delay_ns``: None if the clocks are not shown to agree well enough, and ``reason`` then says why;
+    ``clock_bound_ns``: maximum difference of the two time stamps, or None if unknown.
     """
 
     version: Literal[1] = VERSION
@@ -112,8 +112,8 @@ class PacketTimes(StrictModel):
 
 
 class PacketTimesRefused(StrictModel):
-    """In place of them. ``counted_packets``: by a filter that takes no program; None: not counted either."""
+    """In place of packet times. ``counted_packets``: by a filter without a program, or None if not counted either."""
 
     version: Literal[1] = VERSION
-    refused: WhyNotTimed
+    refused: TimingRefusal
     counted_packets: Count | None = None

@@ -1,5 +1,5 @@
-"""The record of one trial of guests that forward, format 1: what was sent to each router, what came into it and out of
-it, and what of it came to the sink.
+"""The record of one trial of guests that forward, format 1: the packets sent to each router, those it received and sent
+on, and those of them that arrived at the sink.
 
 Rates are of packets. docs/route.md explains every field.
 """
@@ -14,7 +14,7 @@ from labconsole.model.record.crew_trial import Bytes, CrewTrialRef, Ns, Seconds
 from labconsole.model.record.environment import Attestation, Environment
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.model.record.run import Figures, InForce, SetUp, Verdict
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 
 ROUTE_FORMAT = 1
 
@@ -24,8 +24,8 @@ Ratio = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 
 
 class RouteRequested(StrictModel):
-    """The design point. ``target_pps``: to all routers together, None: as many as the source can; ``frame_bytes`` with
-    the frame check sequence.
+    """The design point. ``target_pps``: to all routers together, or None for as many as the source can send;
+    ``frame_bytes`` includes the frame check sequence.
     """
 
     platform: str
@@ -41,15 +41,14 @@ class RouteRequested(StrictModel):
     memory_mib: int | None = None
 
 
-class RouterSeen(StrictModel):
-    """One router, and the stream that is sent to it. None: not known.
+class RouterRecord(StrictModel):
+    """One router, and the stream that is sent to it. None means not known.
 
-    ``sent_packets`` by the generator; ``to_packets`` and ``from_packets``: what the UUT's interfaces to it handed over
-    and got back; ``packets``, ``bytes``: what came from it to the sink. ``sent_pps``: offered, ``forwarded_pps``: at
-    the sink, over the bins in which all routers forward. ``bin_packets``: of every bin from the first packet of any
-    router on, up to the last that is not empty; ``outside_packets``: in none of the bins. ``routes``, ``filters``: what
-    it had when it was asked before the trial; ``routes_after`` after it. ``load_s``: what giving them to it took, None:
-    it had them already.
+    ``sent_packets``: by the generator; ``to_packets`` and ``from_packets``: those that the UUT's interfaces passed to
+    it and received back; ``packets``, ``bytes``: its traffic at the sink. ``sent_pps``: offered, ``forwarded_pps``: at
+    the sink, over the bins in which all routers forward. ``bin_packets``: packets of every bin from the first packet of
+    any router to the last non-empty bin; ``outside_packets``: packets in none of the bins. ``routes``, ``filters``: its
+    numbers before the trial; ``routes_after`` after it. ``load_s``: time to load them, or None if it had them already.
     """
 
     guest: str
@@ -81,10 +80,10 @@ class RouterSeen(StrictModel):
     said: str = ""
 
 
-class RouteSinkSeen(StrictModel):
-    """What the sink's capture and its NIC counted: packets of all kinds. ``other_packets``: of no flow of ours,
-    ``control_packets`` of them ARP, IPv6 discovery, LLDP or spanning tree (None: of a program that did not tell);
-    ``foreign_packets``: of flows that are no router's.
+class RouteSinkRecord(StrictModel):
+    """Packets of all kinds in the sink's capture and at its NIC. ``other_packets``: of no flow of ours,
+    ``control_packets`` of them ARP, IPv6 discovery, LLDP or spanning tree (None: a program that did not report them);
+    ``foreign_packets``: of flows that belong to no router.
     """
 
     node: str
@@ -99,14 +98,14 @@ class RouteSinkSeen(StrictModel):
 
 
 class RouteRecord(ExperimentRecord):
-    """One trial. ``status`` failed: nothing can be concluded from it, and ``failure`` says why.
+    """One trial. ``status`` failed: it supports no conclusion, and ``failure`` gives the reason.
 
-    ``origin_ns``: when the first packet of any router came to the sink, by its wall clock: there bin 0 begins.
-    ``shared_from``, ``shared_to``: the bins in which all routers forward, the second not included. ``sum_pps``: what
-    came of all of them in these bins, ``jain``: how equal their shares are there. ``in_packets``: what the UUT's NIC
-    got from the source. ``switches_per_s``, ``busy_ratio``: context switches of the UUT and the share of its processors
-    that was used, between the counters before and after. ``set_up`` None: its routers did not come, or no attempt came
-    to anything; then nothing was seen, and the verdict says why.
+    ``origin_ns``: arrival of the first packet of any router at the sink, by its wall clock: bin 0 begins there.
+    ``shared_from``, ``shared_to``: the bins in which all routers forward, the second excluded. In these bins
+    ``sum_pps`` is the sum of all routers and ``jain`` the fairness of their shares. ``in_packets``: packets that the
+    UUT's NIC received from the source. ``switches_per_s``, ``busy_ratio``: context switches of the UUT and the used
+    share of its processors, between the counters before and after. ``set_up``: None if its routers did not start or no
+    attempt succeeded; then nothing was observed, and the verdict says why.
     """
 
     route_id: str
@@ -125,8 +124,8 @@ class RouteRecord(ExperimentRecord):
     source: str
     origin_ns: Ns | None
     in_packets: Packets | None
-    routers: tuple[RouterSeen, ...]
-    sink: RouteSinkSeen | None
+    routers: tuple[RouterRecord, ...]
+    sink: RouteSinkRecord | None
     shared_from: int | None
     shared_to: int | None
     sum_pps: Rate | None
@@ -144,6 +143,6 @@ class RouteRecord(ExperimentRecord):
     failure: str | None = None
 
     @property
-    def timekeeper(self) -> RouteSinkSeen | None:
-        """The node outside: the sink."""
+    def timekeeper(self) -> RouteSinkRecord | None:
+        """The timekeeper: the sink."""
         return self.sink

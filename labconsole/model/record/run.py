@@ -1,8 +1,8 @@
-"""The run record, format 2: what is stored, printed by --json and exported. docs/data-format.md explains every field.
+"""The run record, format 2, as stored, printed by --json and exported. docs/data-format.md explains every field.
 
 Intended, offered and measured are three quantities and three fields. None means "not known", never zero. Records of
-format 1 are read, verified and reported on, and never written anew: they are written again as they came
-(format.py). What is added later goes into ``extensions``, each with a version of its own.
+format 1 are read, verified and reported on, and rewritten only in their original form (format.py). Later additions are
+in ``extensions``, each with a version of its own.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from pydantic import AfterValidator, Field
 
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.record.environment import Environment
-from labconsole.model.record.format import without_later_keys
+from labconsole.model.record.format import drop_later_keys
 from labconsole.model.record.timing import Delay, StreamSpacing
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 
 FORMAT = 2
 """Incremented when an older reader would misread a newer record."""
 
 METHOD = 2
-"""Version of how numbers are reckoned: moves when the same packets would give other numbers. Format 1 knows 1 only."""
+"""Version of the computations: incremented when the same packets would give other numbers. Format 1 only has 1."""
 
 Status = Literal["valid", "suspect", "invalid"]
 
@@ -41,16 +41,16 @@ def _versioned(value: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 Extensions = Annotated[dict[str, dict[str, Any]], AfterValidator(_versioned)]
-"""By name, what later programs add; a reader keeps what it does not know, and says that it did not judge it."""
+"""Additions of later programs, by name. A reader keeps those it does not know, and says that it did not judge them."""
 
 Figures = dict[str, Any]
-"""What a reason or an influence rests on, by name. Each kind has its own, which a record keeps as they came."""
+"""The evidence of a reason or an influence, by name. Each kind has its own figures, which a record keeps unchanged."""
 
 
 class Reason(StrictModel):
     """Why a run is not simply valid: a stable code, a sentence, and the figures behind it for programs.
 
-    ``follows``: the code of the reason that this one is a consequence of; None: it stands for itself.
+    ``follows``: the code of the reason that caused this one, or None if it is independent.
     """
 
     code: str
@@ -60,19 +60,19 @@ class Reason(StrictModel):
 
 
 class Verdict(StrictModel):
-    """valid, suspect (stands, with a doubt that is named) or invalid (enters no mean)."""
+    """valid, suspect (the numbers count, with a named doubt) or invalid (they enter no mean)."""
 
     status: Status
     reasons: tuple[Reason, ...] = ()
 
 
 class Fixed(StrictModel):
-    """What a plan's pilot fixed for every block, as far as it bears on this run.
+    """Values that a plan's pilot fixed for every block and that concern this run.
 
-    ``maximum_target_bps``: the load at which the maximum of this run's setting is read, None: it has a rate and no
-    maximum, or no run of the pilot says anything of it. ``reference_pps``: the platform's maximum that a forwarding
-    second guest's load is a share of. ``run_ids``: the runs behind both. ``source``: the pilot's own trials; what was
-    stored under equal conditions is read, and not written by this version.
+    ``maximum_target_bps``: the load at which the maximum of this run's setting is read, or None if it has a rate and no
+    maximum, or the pilot has no run of it. ``reference_pps``: the platform's maximum that a forwarding second guest's
+    load is a share of. ``run_ids``: the runs behind both. ``source``: the pilot's own trials; "stored", for runs under
+    equal conditions, is read but not written by this version.
     """
 
     maximum_target_bps: int | Literal["max"] | None = None
@@ -82,13 +82,13 @@ class Fixed(StrictModel):
 
 
 class PlanRef(StrictModel):
-    """Which point of which plan a run is. ``warm_ups``: trials thrown away since the platform was set up for it.
+    """The point and plan of a run. ``warm_ups``: discarded trials since the platform was set up for it.
 
-    ``block`` from 1, 0 is the pilot's, None: a plan without blocks. ``attempt`` from 1, of at most ``attempts``.
-    ``position``: place from 1 in the order of the whole plan. ``set_ups``, ``repetitions``: as the plan asked when the
-    run was taken. ``set_up_trials``: how many trials this run's set-up holds when it is whole. ``margin_ratio``: the
-    difference that the plan declared not to matter, None: none was declared. ``claims``: the tables that may conclude,
-    None: all.
+    ``block`` from 1, 0 for the pilot, or None in a plan without blocks. ``attempt`` from 1, of at most ``attempts``.
+    ``position``: place from 1 in the order of the whole plan. ``set_ups``, ``repetitions``: as in the plan when the run
+    was taken. ``set_up_trials``: number of trials in this run's complete set-up. ``margin_ratio``: the difference that
+    does not matter according to the plan, or None if it declares none. ``claims``: the tables that may conclude, or
+    None for all.
     """
 
     name: str
@@ -111,10 +111,9 @@ class PlanRef(StrictModel):
 
 
 class SetUp(StrictModel):
-    """The one actual setting-up of platform and background that a run was taken in.
+    """The set-up of platform and background that a run was taken in.
 
-    ``trial``: the how-manyth trial in it, from 1, warm-ups counted. ``setup_s``: what setting up took, until it
-    forwarded.
+    ``trial``: number of the trial in it, from 1, including warm-ups. ``setup_s``: setup time until it forwarded.
     """
 
     id: str
@@ -124,7 +123,7 @@ class SetUp(StrictModel):
 
 
 class Conditions(StrictModel):
-    """What else has to be equal before runs may be pooled, as far as the unit under test says. None: not known."""
+    """Other conditions that must be equal before runs may be pooled, as reported by the UUT. None means not known."""
 
     uut_kernel: str | None = None
     hypervisor: str | None = None
@@ -133,7 +132,7 @@ class Conditions(StrictModel):
 
 
 class InForce(StrictModel):
-    """By what the trial was taken and judged. ``tolerances``: every one of them, by name."""
+    """The settings and tolerances of the trial. ``tolerances``: all of them, by name."""
 
     tolerances: dict[str, int | float]
     settle_s: float | None
@@ -142,11 +141,11 @@ class InForce(StrictModel):
 
 
 class Requested(StrictModel):
-    """What was asked for. ``target_bps`` is bandwidth on the wire per source."""
+    """The request. ``target_bps`` is bandwidth on the wire per source."""
 
     platform: str
     frame_size_bytes: int | None
-    """None: a mix of sizes, which an extension describes."""
+    """The size, or None for a mix of sizes, which an extension describes."""
 
     frame_size_includes_fcs: bool
     sources: int
@@ -161,25 +160,25 @@ class Requested(StrictModel):
         """The convention of the frame size, or of all sizes of a mix."""
         return self.frame_size_includes_fcs
 
-    def size_words(self) -> str:
-        """``64 B without FCS``; of a mix ``mixed B without FCS``."""
+    def format_size(self) -> str:
+        """``64 B without FCS``; for a mix ``mixed B without FCS``."""
         return f"{self.frame_size_bytes or 'mixed'} B {FrameSize(0, self.frame_size_includes_fcs).convention}"
 
     @property
     def frame(self) -> FrameSize | None:
-        """The frame size in its convention; None: a mix."""
+        """The frame size in its convention, or None for a mix."""
         return None if self.frame_size_bytes is None else FrameSize(self.frame_size_bytes, self.frame_size_includes_fcs)
 
     @property
     def point(self) -> DesignPoint | None:
-        """What was asked for, as a design point; None: frames of several sizes are none."""
+        """The request as a design point, or None for frames of several sizes."""
         return None if self.frame_size_bytes is None else DesignPoint.from_columns(dict(self))
 
 
 class CaptureCounts(StrictModel):
-    """tcpdump's own words: ``complete`` is True only when it says that it dropped nothing.
+    """tcpdump's own report: ``complete`` is True only if tcpdump states that it dropped nothing.
 
-    ``sha256``: of the capture file's bytes as they were counted, before they were thrown away.
+    ``sha256``: of the capture file's bytes as they were counted, before they were deleted.
     """
 
     captured_packets: int
@@ -189,12 +188,12 @@ class CaptureCounts(StrictModel):
 
 
 class Arrivals(StrictModel):
-    """When a stream's packets came to the sink, by the sink's clock alone.
+    """Arrival times of a stream's packets at the sink, by the sink's clock alone.
 
-    ``window_s``: from the first to the last of ``packets``; ``window_from`` counters: by their samples, which are apart
-    by ``resolution_s``. ``late_packets``: more than the sending time after the first one, queued until then; None: the
-    samples cannot tell. ``queued_packets``: of these, what came more than 0.01 s later still, which a search counts as
-    lost. From samples both are what surely came so late.
+    ``window_s``: from the first to the last of ``packets``; ``window_from`` counters: from their samples, which are
+    ``resolution_s`` apart. ``late_packets``: arrived later than the sending time after the first one, queued until
+    then, or None if the samples do not show it. ``queued_packets``: those of them more than another 0.01 s late, which
+    a search counts as lost. From samples both are lower bounds.
     """
 
     packets: int
@@ -205,15 +204,15 @@ class Arrivals(StrictModel):
     queued_packets: int | None = None
 
 
-class LostTogether(StrictModel):
-    """Packets that went missing on several sides, where the counter between them was not read."""
+class JointLoss(StrictModel):
+    """Packets lost on several sides together, because the counter between them was not read."""
 
     sides: tuple[Side, ...]
     packets: int
 
 
 class Sequence(StrictModel):
-    """From pktgen's sequence numbers. ``lost_runs``: run length (as text, a JSON key) to how many."""
+    """Losses by pktgen's sequence numbers. ``lost_runs``: run length (as text, a JSON key) to number of runs."""
 
     lost_runs: dict[str, int]
     reordered_packets: int
@@ -221,9 +220,9 @@ class Sequence(StrictModel):
 
 
 class LedgerHop(StrictModel):
-    """One point of a stream's path; ``lost_packets`` went missing between the hop before and this one.
+    """One point of a stream's path; ``lost_packets`` were lost between the hop before and this one.
 
-    ``drops``: what counters at this place say was dropped on the way here, reason to packets. Raw increments: two of
+    ``drops``: packets that counters at this place report as dropped on the way here, by reason. Raw increments: two of
     them may count the same packet, and those named ``node.*`` count for the whole node.
     """
 
@@ -238,11 +237,11 @@ class LedgerHop(StrictModel):
 class StreamRecord(StrictModel):
     """One stream of one run. ``*_bps`` is bandwidth on the wire; ``loss_packets`` = offered - measured, any sign.
 
-    ``offered_packets``: as seen on the wire, the smaller of the generator's count and what the source's NIC sent (RFC
-    2285, section 3.5.2); ``generator_packets`` is what the generator says. ``source_lost_packets`` = generator -
-    offered, ``uut_lost_packets`` = offered - sent by the UUT's port, ``sink_lost_packets`` = that - measured; where a
-    counter was not read, both sides of it are None and ``lost_together`` has their sum. ``forwarding_pps``: over the
-    window of arrivals, never over less than the sending time (RFC 2285, section 3.6.1).
+    ``offered_packets``: as seen on the wire, the smaller of the generator's count and the source's NIC's (RFC 2285,
+    section 3.5.2); ``generator_packets`` is the generator's count. ``source_lost_packets`` = generator - offered,
+    ``uut_lost_packets`` = offered - sent by the UUT's port, ``sink_lost_packets`` = that - measured; if a counter was
+    not read, both sides of it are None and ``lost_together`` has their sum. ``forwarding_pps``: over the window of
+    arrivals, never over less than the sending time (RFC 2285, section 3.6.1).
     """
 
     name: str
@@ -274,7 +273,7 @@ class StreamRecord(StrictModel):
     source_lost_packets: int | None = None
     uut_lost_packets: int | None = None
     sink_lost_packets: int | None = None
-    lost_together: tuple[LostTogether, ...] = ()
+    lost_together: tuple[JointLoss, ...] = ()
     arrivals: Arrivals | None = None
     forwarding_pps: float | None = None
     forwarding_bps: float | None = None
@@ -282,7 +281,7 @@ class StreamRecord(StrictModel):
 
 
 class Total(StrictModel):
-    """Sums over the streams; None when a summand is not known. ``uut_loss_ratio``: of what was offered."""
+    """Sums over the streams, or None if a summand is unknown. ``uut_loss_ratio``: relative to offered."""
 
     offered_packets: int | None
     offered_pps: float | None
@@ -304,12 +303,12 @@ class Total(StrictModel):
 
 
 class Background(StrictModel):
-    """What ran beside the guest under test, and the proof that it did (docs/background.md, "How it is proven").
+    """The second guest's load, and the proof that it ran (docs/background.md, "How it is proven").
 
     ``requested`` and ``achieved``: names with units to numbers; every name of ``requested`` is in ``achieved``, None
-    there when it is not known. ``cpus``: the UUT's CPUs that the second guest is pinned to; None: not pinned.
-    ``streams``: the second guest's own, which enter no total. ``reference``: the stored maximum that a forwarding load
-    is a share of.
+    there if unknown. ``cpus``: the UUT's CPUs that the second guest is pinned to, or None if not pinned. ``streams``:
+    the second guest's own, which enter no total. ``reference``: the stored maximum that a forwarding load is a share
+    of.
     """
 
     kind: str
@@ -322,7 +321,7 @@ class Background(StrictModel):
 
 
 class Failure(StrictModel):
-    """What stopped a run before its end: a stable word, the operation, a sentence."""
+    """The reason for a run's early end: a stable code, the operation, a sentence."""
 
     failure: str
     operation: str | None
@@ -364,6 +363,8 @@ class RunRecord(StrictModel):
         return self.plain("json")
 
     def plain(self, mode: Literal["json", "python"] = "python") -> dict[str, Any]:
-        """The record as plain data, with the keys of its own format. ``python`` keeps a NaN that JSON would null."""
+        """The record as plain data, with the keys of its own format. ``python`` keeps a NaN, which JSON would turn to
+        null.
+        """
         data = self.model_dump(mode=mode)
-        return without_later_keys(data) if self.format == 1 else data
+        return drop_later_keys(data) if self.format == 1 else data

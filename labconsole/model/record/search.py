@@ -1,7 +1,7 @@
-"""The record of one search, format 2: what was found at one configuration, with every trial that led there.
+"""The record of one search, format 2: the results at one configuration, with all their trials.
 
-Its trials are runs of their own; the counts here repeat theirs, so that the bounds can be recomputed from this alone.
-Loads are per source, counts are sums over the sources. docs/search.md explains every field.
+Its trials are runs of their own; their counts are repeated here, so that the bounds can be recomputed from this record
+alone. Loads are per source, counts are sums over the sources. docs/search.md explains every field.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from pydantic import Field
 
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.record.kind import ExperimentRecord
-from labconsole.model.record.timing import OneWay, Quantiles, Variation
-from labconsole.model.strict import StrictModel
+from labconsole.model.record.timing import OneWayDelay, Quantiles, Variation
+from labconsole.model.strict_model import StrictModel
 
 SEARCH_FORMAT = 2
-"""Format 1 did not know what was still queued, nor what the source lost; it is read, and written again as it came."""
+"""Format 1 lacked the queued packets and the source's losses; it is read, and rewritten in its original form."""
 
 LATER_TRIAL_KEYS = ("source_lost_packets", "queued_packets")
-"""Of a trial, what format 1 does not have."""
+"""Keys of a trial that format 1 lacks."""
 
 LoadPps = Annotated[float, Field(ge=1e-6, le=1e12)]
-"""Records come from elsewhere, too: what no link does is refused before anybody computes with it."""
+"""Records may come from elsewhere: rates that no link has are refused before any computation."""
 
 Packets = Annotated[int, Field(ge=0, lt=2**63)]
 Limit = Literal["uut", "generator", "instrument", "line_rate", "below_minimum", "undecided"]
@@ -30,7 +30,7 @@ BurstLimit = Literal["uut", "generator", "instrument", "trial_length"]
 
 
 class SearchRef(StrictModel):
-    """Which configuration of which plan; ``hash`` is also in the plan reference of every trial's run."""
+    """A search's configuration and plan; ``hash`` is also in the plan reference of every trial's run."""
 
     name: str
     hash: str
@@ -55,20 +55,26 @@ class SearchRequested(StrictModel):
         return FrameSize(self.frame_size_bytes, self.frame_size_includes_fcs)
 
     def point(self) -> DesignPoint:
-        """The same at no particular load."""
+        """The design point, with an arbitrary load."""
         point = DesignPoint(
-            platform=self.platform, frame=self.frame, sources=self.sources, target="max", duration_s=1.0,
-            background=self.background, generator=self.generator, observe=self.observe,
-        )  # fmt: skip
+            platform=self.platform,
+            frame=self.frame,
+            sources=self.sources,
+            target="max",
+            duration_s=1.0,
+            background=self.background,
+            generator=self.generator,
+            observe=self.observe,
+        )
         return point.loadless()
 
 
 class SearchTrial(StrictModel):
     """One trial, in the order taken. ``for_test``: load, frame-loss, back-to-back or latency.
 
-    ``lost_outside_packets``: of what was offered and not measured, what was lost behind the unit under test;
+    ``lost_outside_packets``: the part of offered minus measured that was lost behind the unit under test;
     ``source_lost_packets``: made by the generators and not on the wire. ``queued_packets``: measured, but more than
-    0.01 s after the time of sending; None: not known.
+    0.01 s after the sending time, or None if unknown.
     """
 
     run_id: str
@@ -84,8 +90,8 @@ class SearchTrial(StrictModel):
     queued_packets: int | None = None
 
 
-class GoalFound(StrictModel):
-    """The bounds for one goal. ``complete`` False: the search was ended before they were as close as the goal asks."""
+class GoalRecord(StrictModel):
+    """The bounds for one goal. ``complete`` False: the search ended before they were as close as the goal requires."""
 
     goal: str
     loss_ratio: float
@@ -103,7 +109,7 @@ class GoalFound(StrictModel):
 
 
 class FrameLossPoint(StrictModel):
-    """One load of the frame loss curve. ``loss_ratio`` is of what was offered; ``share_ratio`` of the line rate."""
+    """One load of the frame loss curve. ``loss_ratio`` is relative to offered; ``share_ratio`` to the line rate."""
 
     run_id: str
     share_ratio: float
@@ -113,7 +119,7 @@ class FrameLossPoint(StrictModel):
 
 
 class Burst(StrictModel):
-    """One repetition of the back-to-back test; ``upper_packets`` None: the longest burst tried passed."""
+    """One repetition of the back-to-back test; ``upper_packets`` is None if the longest burst tried passed."""
 
     packets: int
     upper_packets: int | None
@@ -121,10 +127,10 @@ class Burst(StrictModel):
     run_ids: tuple[str, ...]
 
 
-class BackToBackFound(StrictModel):
-    """Packets are per source. ``reached_ratio``: slowest of the bursts sent, of the line rate.
+class BackToBackRecord(StrictModel):
+    """Packets are per source. ``reached_ratio``: the slowest of the sent bursts, relative to the line rate.
 
-    ``buffer_s`` is RFC 9004's corrected buffer time; None where the bursts or the throughput do not give one.
+    ``buffer_s`` is RFC 9004's corrected buffer time, or None if the bursts or the throughput do not give one.
     """
 
     bursts: tuple[Burst, ...]
@@ -141,14 +147,14 @@ class StreamLatency(StrictModel):
 
     run_id: str
     stream: str
-    one_way_ns: OneWay | None
+    one_way_ns: OneWayDelay | None
     reason: str | None
     pdv_ns: Quantiles
     ipdv_ns: Variation | None
 
 
-class LatencyFound(StrictModel):
-    """Delay at ``load_pps``, the lower bound of ``goal``. Means over streams and trials; None: not known for all."""
+class LatencyRecord(StrictModel):
+    """Delay at ``load_pps``, the lower bound of ``goal``. Means over streams and trials, None if not all known."""
 
     goal: str
     load_pps: float
@@ -159,7 +165,7 @@ class LatencyFound(StrictModel):
 
 
 class SearchRecord(ExperimentRecord):
-    """One search. ``status`` failed: it ended before all that was asked for was found; ``failure`` says why."""
+    """One search. ``status`` failed: it ended before all requested results were found; ``failure`` gives the reason."""
 
     search_id: str
     format: int = SEARCH_FORMAT
@@ -175,10 +181,10 @@ class SearchRecord(ExperimentRecord):
     settings: dict[str, Any]
     line_rate_pps: LoadPps
     lowest_load_pps: float
-    goals: tuple[GoalFound, ...]
+    goals: tuple[GoalRecord, ...]
     frame_loss: tuple[FrameLossPoint, ...] | None
-    back_to_back: BackToBackFound | None
-    latency: LatencyFound | None
+    back_to_back: BackToBackRecord | None
+    latency: LatencyRecord | None
     trials: tuple[SearchTrial, ...]
     status: Literal["done", "failed"]
     failure: str | None = None

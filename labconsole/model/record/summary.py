@@ -1,4 +1,4 @@
-"""What a list of runs shows, and by what it is filtered: the factor columns, without the record."""
+"""Rows of run lists, and their filters: the factor columns, without the record."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from labconsole.model.design_point import FrameSize
 class RunSummary:
     """One row of the list of runs. Rates and counts are sums over the streams; None is "not known".
 
-    What stands after ``note`` only records of format 2 know, but for conditions and counts: ``set_up`` is the id of the
-    setting-up that the run was taken in, ``set_up_trials`` how many trials that holds when it is whole.
+    Except for conditions and counts, only records of format 2 have the fields after ``note``: ``set_up`` is the id of
+    the set-up that the run was taken in, ``set_up_trials`` its number of trials when complete.
     """
 
     run_id: str
@@ -65,13 +65,13 @@ class RunSummary:
 
     @property
     def frame(self) -> FrameSize | None:
-        """The frame size in its convention; None: frames of several sizes."""
+        """The frame size in its convention, or None for frames of several sizes."""
         return None if self.frame_size_bytes is None else FrameSize(self.frame_size_bytes, self.frame_size_includes_fcs)
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some runs, the last saved first. ``first`` and ``last`` are places in the order of saving."""
+    """Some runs, the last saved first. ``first`` and ``last`` are positions in the order of saving."""
 
     runs: list[RunSummary]
     first: int
@@ -80,7 +80,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
-    """Which runs are meant: every field that is not None must match one of its values.
+    """A filter for runs: every field that is not None must match one of its values.
 
     ``since`` <= start < ``until``, both RFC 3339.
     """

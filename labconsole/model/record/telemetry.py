@@ -1,7 +1,6 @@
-"""What a trial for telemetry tells of the unit under test's processors: an extension of a run's record. Pure.
+"""Processor work of the UUT in a telemetry trial: an extension of a run's record. Pure.
 
-``extensions["telemetry"]`` of a run with the role ``telemetry``. It says why there is none where the node could not
-tell.
+``extensions["telemetry"]`` of a run with the role ``telemetry``. It gives the reason if the node could not report it.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from labconsole.model.strict import StrictModel
+from labconsole.model.strict_model import StrictModel
 
 EXTENSION = "telemetry"
 VERSION: Final = 1
@@ -19,12 +18,12 @@ Count = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
 Word = Annotated[str, Field(max_length=400)]
 
 
-class ProcessorDid(StrictModel):
+class ProcessorRecord(StrictModel):
     """One processor while traffic ran, in whole ticks of the kernel. ``system_ns``: without interrupts; ``guest_ns`` is
-    in ``user_ns``, too. ``received_softirqs``, ``sent_softirqs``: how often NET_RX and NET_TX ran. ``stack_packets``:
-    how often a packet was handed to the stack here, once more behind each virtual port that it passes;
-    ``backlog_dropped_packets``: others, that found no room in the backlog. ``squeezed``: NET_RX ended for want of time
-    or budget with work left. None: the kernel does not say.
+    also in ``user_ns``. ``received_softirqs``, ``sent_softirqs``: runs of NET_RX and NET_TX. ``stack_packets``: packets
+    passed to the stack here, once more behind each virtual port on their path; ``backlog_dropped_packets``: further
+    packets that found the backlog full. ``squeezed``: runs of NET_RX that ended for lack of time or budget with work
+    left. None if the kernel does not report it.
     """
 
     number: Count
@@ -42,15 +41,15 @@ class ProcessorDid(StrictModel):
     squeezed: Count | None
 
 
-class InterruptSeen(StrictModel):
-    """``by_processor``: (processor, how often)."""
+class InterruptRecord(StrictModel):
+    """One interrupt line. ``by_processor``: (processor, number of interrupts)."""
 
     line: Word
     what: Word
     by_processor: tuple[tuple[Count, Count], ...]
 
 
-class QueueSeen(StrictModel):
+class QueueRecord(StrictModel):
     """Packets of one queue of an interface by its driver's own statistics. ``direction``: rx or tx."""
 
     interface: Word
@@ -59,8 +58,8 @@ class QueueSeen(StrictModel):
     packets: Annotated[int, Field(strict=True, gt=0, lt=2**63)]
 
 
-class ProcessSeen(StrictModel):
-    """One of the processes that used the processors most. ``kernel``: a thread of the kernel."""
+class ProcessRecord(StrictModel):
+    """One of the processes that used the processors most. ``kernel``: a kernel thread."""
 
     pid: Count
     name: Word
@@ -68,32 +67,32 @@ class ProcessSeen(StrictModel):
     cpu_ns: Count
 
 
-class WorkTold(StrictModel):
-    """From right before the traffic to right after it. ``tick_ns``: how finely the kernel counts time.
-    ``unlisted_interrupts``: of lines that are not told one by one.
+class WorkRecord(StrictModel):
+    """Work from right before the traffic to right after it. ``tick_ns``: the kernel's unit of time.
+    ``unlisted_interrupts``: on lines that are not listed individually.
     """
 
     version: Literal[1] = VERSION
     node: Word
     elapsed_ns: Annotated[int, Field(strict=True, gt=0, lt=2**63)]
     tick_ns: Annotated[int, Field(strict=True, gt=0, le=10**9)]
-    processors: tuple[ProcessorDid, ...]
-    interrupts: tuple[InterruptSeen, ...]
+    processors: tuple[ProcessorRecord, ...]
+    interrupts: tuple[InterruptRecord, ...]
     unlisted_interrupts: Count
-    queues: tuple[QueueSeen, ...]
-    processes: tuple[ProcessSeen, ...]
+    queues: tuple[QueueRecord, ...]
+    processes: tuple[ProcessRecord, ...]
 
 
-class WhyUntold(StrictModel):
-    """A word and a sentence."""
+class WorkRefusal(StrictModel):
+    """Why there is no telemetry: a code and a sentence."""
 
     code: Word
     message: Word
 
 
 class WorkRefused(StrictModel):
-    """In place of it."""
+    """In place of the telemetry."""
 
     version: Literal[1] = VERSION
     node: Word
-    refused: WhyUntold
+    refused: WorkRefusal

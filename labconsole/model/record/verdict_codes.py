@@ -1,6 +1,6 @@
-"""The codes of a verdict: weights, titles, and what to do about each. docs/data-format.md explains them.
+"""The codes of a verdict: weights, titles, and advice for each. docs/data-format.md explains them.
 
-invalid: the numbers cannot be stood behind and enter no mean. suspect: they stand, with a doubt that is named.
+invalid: the numbers are not reliable and enter no mean. suspect: they count, with a named doubt.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ WEIGHT: dict[str, Literal["invalid", "suspect"]] = {
     "not_observed": "suspect",
     "samples_missed": "suspect",
 }
-"""The most serious first: in this order reasons are told."""
+"""The most serious first: the order in which reasons are listed."""
 
 TITLES: dict[str, str] = {
     "aborted": "aborted",
@@ -146,7 +146,7 @@ TITLES: dict[str, str] = {
     "not_observed": "not everything observed",
     "samples_missed": "samples missing",
 }
-"""What a code is called where people read it, in at most 30 characters. Filters, exports and records have the code."""
+"""Display names of codes, in at most 30 characters. Filters, exports and records use the code."""
 
 WHAT_TO_DO: dict[str, str] = {
     "aborted": "repeat the run",
@@ -233,21 +233,21 @@ WHAT_TO_DO: dict[str, str] = {
     "not_observed": "the reason says what the node could not report, and why; fix that",
     "samples_missed": "raise sample_interval_s, or reduce the load on the node; counts do not depend on samples",
 }
-"""One sentence a code, shown beside the reason that stands first of its cause."""
+"""One sentence of advice for each code, shown next to the first reason of its cause."""
 
 
 def title(code: str) -> str:
-    """A code in plain words; one of a later program's, as it is."""
+    """A code's display name, or the code itself if a later program added it."""
     return TITLES.get(code, code)
 
 
 def title_with_code(code: str) -> str:
-    """Where a reader may go on to filter by it: ``sending took too long (duration_stretched)``."""
+    """Title and code, for readers who may filter by it: ``sending took too long (duration_stretched)``."""
     return f"{TITLES[code]} ({code})" if code in TITLES else code
 
 
 def depths(reasons: Sequence[Reason]) -> list[int]:
-    """How many causes stand above each reason, for whoever shows it under them. Holds for any record's reasons."""
+    """The number of causes above each reason, for indented display. Works for any record's reasons."""
     above = {each.code: each.follows for each in reasons}
     found = []
     for each in reasons:

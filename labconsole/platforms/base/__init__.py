@@ -1,1 +1,1 @@
-"""What platform drivers share."""
+"""Common parts of platform drivers."""

@@ -1,7 +1,7 @@
-"""A platform that only one of the UUT's systems has: ``boot: xen`` in hosts.yaml, on a lab whose UUT boots several.
+"""A platform of only one of the UUT's systems: ``boot: xen`` in hosts.yaml, on a lab whose UUT boots several.
 
-The machine says itself what it booted. Without the question, ``raw`` would be measured on Xen's first domain and stand
-beside the real one under the same name.
+The machine itself reports what it booted. Without this check, ``raw`` would be measured on Xen's first domain and
+appear next to the real one under the same name.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from labconsole.contracts.driver import Attestation, Driver
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import ConfigError, NodeError
-from labconsole.platforms.base.added import AddedDriver
+from labconsole.platforms.base.driver_wrapper import DriverWrapper
 from labconsole.wire.clean import read_json
 from labconsole.wire.execution import Execute
 
@@ -23,7 +23,7 @@ _READ_S = 10.0
 
 
 def take_boot(platform: str, options: dict[str, Any]) -> str | None:
-    """Take the option away from the driver's. Raises ConfigError."""
+    """Remove the option from the driver's options. Raises ConfigError."""
     boot = options.pop(OPTION, None)
     if boot is None or boot in BOOTS:
         return None if boot is None else str(boot)
@@ -32,8 +32,8 @@ def take_boot(platform: str, options: dict[str, Any]) -> str | None:
     )
 
 
-class BootedDriver(AddedDriver):
-    """Another driver, for what runs under one of the UUT's systems."""
+class BootedDriver(DriverWrapper):
+    """A wrapped driver for a platform of one of the UUT's systems."""
 
     said_as = "machine"
 
@@ -41,12 +41,12 @@ class BootedDriver(AddedDriver):
         super().__init__(platform, driver)
         self._boot = boot
 
-    async def made_sure(self, uut: AgentLink, nics: Sequence[str]) -> None:
-        """Refused when the UUT has booted something else."""
+    async def ensure_setting(self, uut: AgentLink, nics: Sequence[str]) -> None:
+        """Raises NodeError if the UUT has booted another system."""
         await self.seen(uut, nics)
 
     async def seen(self, uut: AgentLink, nics: Sequence[str]) -> Attestation:
-        """What the machine says of itself. Raises NodeError when it is not what the platform needs."""
+        """The machine's own report. Raises NodeError if the platform needs another system."""
         read = await uut.ask(Execute(argv=["cat", DESCRIPTION], timeout_s=_READ_S))
         try:
             said = read_json(read.stdout)

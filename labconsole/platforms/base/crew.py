@@ -1,6 +1,6 @@
-"""What drivers share that make a crew (contracts/crew.py): guests in number, each with one NIC, side by side on one
-bridge with one NIC of the UUT's; those that forward have a second one, on a second bridge. All are processes of the
-agent, started at once, and gone with it.
+"""Common parts of drivers that make crews (contracts/crew.py): several guests, each with one NIC, side by side on one
+bridge with one NIC of the UUT; guests that forward have a second NIC, on a second bridge. All are processes of the
+agent, started at once, and end with it.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from labconsole.network.bridge import Bridge
 from labconsole.network.change import NetworkChange
 from labconsole.network.control_groups import CONTROLLERS, ControlGroups, Limits
 from labconsole.platforms.base.crew_disks import INSIDE, CrewDisks
-from labconsole.platforms.base.crew_held import what_holds
+from labconsole.platforms.base.crew_limits import read_limits
 from labconsole.platforms.base.forwarding import apply, read_state, restored_on_failure, shell_lines
+from labconsole.platforms.base.guest_shell import ask_on_console, close_shell, guest_state, start_all
 from labconsole.platforms.base.image import TapNic
-from labconsole.platforms.base.inside import ask_on_console, close_shell, guest_state, start_all
-from labconsole.platforms.base.marks import mark_words
+from labconsole.platforms.base.marks import format_mark_argument
 from labconsole.wire.guests import MAX_WAIT_S, GuestStarted
 from labconsole.wire.links import ReadLinks
 
 TOKEN = "platform"
 BRIDGE, INBOUND_BRIDGE = "lcbg", "lcbgi"
 MOST = 250
-"""Each has a number in one byte, and so has its address."""
+"""The number of a guest, and so its address, fits one byte."""
 
 ONE_MORE = 0.1
-"""By this share of one guest's time limit each further one may be later: all boot on the same processors."""
+"""Share of one guest's time limit by which each further one may be later: all boot on the same processors."""
 
 GONE_S, POLL_S = 5.0, 0.02
-"""How long a NIC may stay behind a guest that was ended, and how often that is looked at."""
+"""Maximum time for a NIC to disappear after its guest ended, and the polling interval."""
 
 
 _ENTER = """\
@@ -49,16 +49,17 @@ for above in "" /cpu /memory; do
   if test -d "$group"; then echo $$ >"$group/cgroup.procs" && entered=yes || exit 1; fi
 done
 test "$entered" && exec "$@\""""
-"""Enters a control group, of either version, and becomes the guest there. As the agent sees them: a namespace of the
-agent's has a /sys without any."""
+"""Enters a control group, of either version, and becomes the guest there. The path leads through the agent's root:
+a namespace of the agent's has a /sys without any group.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class CrewGuest:
-    """One of a crew: what was wanted, its number from 1, the UUT's NIC that it shares.
+    """One guest of a crew: its request, its number from 1, the UUT's NIC that it shares.
 
-    ``disk``: the file or directory of the UUT's that is its disk, ``inbound_port``: the UUT's NIC that its inbound NIC
-    is to reach; None: it has none.
+    ``disk``: the file or directory on the UUT that is its disk, or None; ``inbound_port``: the UUT's NIC that its
+    inbound NIC reaches, or None if it has no inbound NIC.
     """
 
     member: CrewMember
@@ -81,7 +82,7 @@ class CrewGuest:
 
     @property
     def nics(self) -> list[tuple[str, str, str]]:
-        """Of each NIC its other end on the UUT, its MAC and its address with prefix length; the inbound one last."""
+        """Each NIC's other end on the UUT, its MAC and its address with prefix length; the inbound one last."""
         own, inbound = [(self.host_interface, self.mac, self.member.address)], self.member.inbound
         return own if inbound is None else [*own, (f"lcgi{self.number}", inbound.mac.lower(), inbound.address)]
 
@@ -103,27 +104,27 @@ class CrewGuest:
         return [(TapNic(host, mac), port) for (host, mac, _), port in zip(self.nics, ports, strict=False)]
 
     @property
-    def words(self) -> str:
-        """What an image is told of its NICs, its disk and its mark."""
+    def image_arguments(self) -> str:
+        """The image's arguments for its NICs, its disk and its mark."""
         disk = "" if self.disk is None else f" lc.disk={INSIDE}"
         nics = " ".join(f"lc.nic={mac},{address}" for _, mac, address in self.nics)
-        return f"{nics}{disk}{mark_words(self.member.boot_mark)}"
+        return f"{nics}{disk}{format_mark_argument(self.member.boot_mark)}"
 
     def limits(self, *, memory: bool) -> Limits | None:
-        """What its control group holds it to; None: it needs none. ``memory``: it has no memory of its own."""
-        told = self.member
+        """Limits of its control group, or None if it needs none. ``memory``: it has no memory of its own."""
+        member = self.member
         limits = Limits(
-            group=told.name,
-            cpu_shares=told.cpu_shares,
-            cpu_quota_ratio=told.cpu_quota_ratio,
-            memory_mib=told.memory_mib if memory else None,
+            group=member.name,
+            cpu_shares=member.cpu_shares,
+            cpu_quota_ratio=member.cpu_quota_ratio,
+            memory_mib=member.memory_mib if memory else None,
         )
-        return None if limits == Limits(group=told.name) else limits
+        return None if limits == Limits(group=member.name) else limits
 
 
 @dataclass(slots=True)
-class Standing:
-    """What a driver keeps of a crew from its making to its end. ``group``: the control group that is above theirs."""
+class RunningCrew:
+    """A driver's state of a crew from its start to its end. ``group``: the parent of its control groups."""
 
     guests: Sequence[CrewGuest]
     group: str = field(default_factory=lambda: f"labconsole-{secrets.token_hex(4)}")
@@ -147,59 +148,59 @@ def crew_guests(wanted: CrewWanted, disks: CrewDisks | None = None) -> list[Crew
 
 
 class CrewMaking(ABC):
-    """See labconsole.contracts.crew.CrewDriver, but for restore(), which is the driver's and begins with end_crew()."""
+    """See labconsole.contracts.crew.CrewDriver, except for the driver's restore(), which begins with end_crew()."""
 
     name: str
     about: DriverInfo
     options: Any
     CREW_BOOT_S: ClassVar[float] = 20.0
-    """After this one guest that has not said that it is up is given up; of many, each may be later."""
+    """Boot time limit of one guest; with many guests, each may be later."""
 
     CREW_NAMESPACED: ClassVar[bool] = False
-    """Whether each runs in a namespace of the agent's, by its name."""
+    """Whether each guest runs in a namespace of the agent's, of the guest's name."""
 
     CREW_IN_NAMESPACES: ClassVar[bool] = False
-    """Whether each has a network namespace of the UUT's kernel, that of its first process."""
+    """Whether each guest has a network namespace of the UUT's kernel, that of its first process."""
 
     CREW_MEMORY_IS_LIMIT: ClassVar[bool] = False
-    """Whether ``memory_mib`` is what its processes may have, and not a machine's memory."""
+    """Whether ``memory_mib`` limits its processes, instead of being a machine's memory."""
 
     CREW_DISK: ClassVar[Literal["directory", "seen inside", "file"]] = "directory"
-    """A guest's disk: a directory of the UUT's, that directory as it is seen inside, or a file that is a machine's."""
+    """A guest's disk: a directory on the UUT, that directory as seen inside, or a file that is a machine's disk."""
 
     guest_disk: str
-    """Where on the UUT they are."""
+    """Location of the guests' disks on the UUT."""
 
     CREW_FILES: ClassVar[tuple[str, ...]] = ()
-    """The options that name what guests start from: files, or directories, on the UUT."""
+    """The options that name the guests' files or directories on the UUT."""
 
-    _standing: Standing | None = None
+    _standing: RunningCrew | None = None
     _checked = False
 
-    # What a driver says ---------------------------------------------------------------------------------------------
+    # For drivers to override ------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def crew_argv(self, guest: CrewGuest, crew: Standing) -> list[str]:
-        """The program that is the guest, or leads to it."""
+    def crew_argv(self, guest: CrewGuest, crew: RunningCrew) -> list[str]:
+        """The program that is the guest, or starts it."""
 
     @abstractmethod
     def crew_nics(self, guests: Sequence[CrewGuest]) -> list[NetworkChange]:
-        """What the agent makes for their NICs, the bridge included."""
+        """Changes that the agent makes for their NICs, including the bridge."""
 
     def crew_cannot(self, wanted: CrewWanted) -> str | None:
-        """Why not, in a sentence, beside what no driver can."""
+        """Why the driver cannot run this crew, in a sentence, in addition to the common reasons."""
         return None
 
     async def crew_facts(self, uut: AgentLink, guests: Sequence[CrewGuest]) -> Attestation:
-        """What the attestation says that cannot change while they stand."""
+        """The attestation's facts that cannot change while the guests run."""
         return {}
 
     async def refuse_node(self, uut: AgentLink) -> None:
-        """Ask what the command lines depend on. Raise NodeError where no guest could be, before anything is changed."""
+        """Query the facts that the command lines depend on. Raises NodeError if no guest can run, before any change."""
         return
 
     async def check_node(self, uut: AgentLink) -> None:
-        """refuse_node(), once: of files that must not be read any more before guests start from them."""
+        """Run refuse_node() once: it must not read the guests' files again before they start."""
         if not self._checked:
             await self.refuse_node(uut)
             self._checked = True
@@ -212,25 +213,25 @@ class CrewMaking(ABC):
         return self.crew_cannot(wanted)
 
     def crew_offer(self, wanted: CrewWanted) -> CrewOffer:
-        told = {name: getattr(self.options, name) for name in self.CREW_FILES}
+        options = {name: getattr(self.options, name) for name in self.CREW_FILES}
         each_mib = [self.crew_memory_mib(guest) for guest in crew_guests(wanted)]
         own = [mib for mib in each_mib if mib is not None and not self.CREW_MEMORY_IS_LIMIT]
         return CrewOffer(
             place=self.guest_disk,
-            files={name: path for name, path in told.items() if path is not None},
+            files={name: path for name, path in options.items() if path is not None},
             memory_mib=sum(own) if own else None,
             in_namespaces=self.CREW_IN_NAMESPACES,
         )
 
     def crew_commands(self, wanted: CrewWanted) -> list[str]:
         disks = CrewDisks(self.guest_disk, wanted.members, self.CREW_DISK == "file", "labconsole-disks-00000000")
-        crew = Standing(crew_guests(wanted, disks), group="labconsole-guests")
+        crew = RunningCrew(crew_guests(wanted, disks), group="labconsole-guests")
         programs = [shlex.join(self._crew_argv(guest, crew)) for guest in crew.guests]
         return [*disks.commands(), *shell_lines(self._crew_changes(crew)), *programs]
 
     async def prepare_crew(self, uut: AgentLink, wanted: CrewWanted) -> Crew:
         disks = CrewDisks(self.guest_disk, wanted.members, self.CREW_DISK == "file")
-        crew = self._standing = Standing(crew_guests(wanted, disks))
+        crew = self._standing = RunningCrew(crew_guests(wanted, disks))
         await self.check_node(uut)
         below = await disks.below(uut, self.name)
         timeout_s = min(MAX_WAIT_S, wanted.limit_s or self.CREW_BOOT_S * (1 + ONE_MORE * len(crew.guests)))
@@ -253,7 +254,7 @@ class CrewMaking(ABC):
                         host_interface=guest.host_interface,
                         started_ns=started[guest.name].started_ns,
                         ready_ns=started[guest.name].ready_ns,
-                        disk=self._disk_inside(guest),
+                        disk=self._guest_disk_path(guest),
                         inbound_interface=guest.inbound_interface,
                         in_namespace=self.CREW_IN_NAMESPACES,
                     )
@@ -267,10 +268,10 @@ class CrewMaking(ABC):
 
     @abstractmethod
     async def restore(self, uut: AgentLink) -> None:
-        """The driver's own; begins with end_crew() and ends with forget_crew()."""
+        """The driver's own restore, which begins with end_crew() and ends with forget_crew()."""
 
     async def end_crew(self, uut: AgentLink) -> None:
-        """End the guests, if any stand. What was made for them is undone as everything of the platform's is."""
+        """End any running guests. Their changes are undone with all others of the platform."""
         if self._standing is not None:
             outcomes = await asyncio.gather(
                 *(close_shell(uut, name) for name in self._standing.names), return_exceptions=True
@@ -280,13 +281,13 @@ class CrewMaking(ABC):
                     raise outcome
 
     async def forget_crew(self, uut: AgentLink) -> None:
-        """After everything was undone."""
+        """Clear the state after everything was undone."""
         if self._standing is not None:
             await self._wait_gone(uut, self._standing)
             self._standing = None
 
-    async def _wait_gone(self, uut: AgentLink, crew: Standing) -> None:
-        """The kernel takes a namespace's NICs away when the last process in it has ended, and a little later."""
+    async def _wait_gone(self, uut: AgentLink, crew: RunningCrew) -> None:
+        """Wait for the NICs to disappear: the kernel removes them some time after a namespace's last process."""
         ours = {host for guest in crew.guests for host, _, _ in guest.nics}
         deadline = asyncio.get_running_loop().time() + GONE_S
         while ours & {link.name for link in (await uut.ask(ReadLinks())).links if not link.namespace}:
@@ -294,32 +295,33 @@ class CrewMaking(ABC):
                 raise NodeError(uut.name, f"guests of platform {self.name} were ended, but their NICs are still there")
             await asyncio.sleep(POLL_S)
 
-    # How ------------------------------------------------------------------------------------------------------------
+    # Implementation
+    # ----------------------------------------------------------------------------------------------------
 
-    def _crew_changes(self, crew: Standing) -> list[NetworkChange]:
+    def _crew_changes(self, crew: RunningCrew) -> list[NetworkChange]:
         return [*self.crew_groups(crew), *self.crew_nics(crew.guests)]
 
-    def _disk_inside(self, guest: CrewGuest) -> str | None:
-        """Where it has its disk, None: it has none."""
+    def _guest_disk_path(self, guest: CrewGuest) -> str | None:
+        """Location of its disk, or None without a disk."""
         return guest.disk if self.CREW_DISK == "directory" or guest.disk is None else INSIDE
 
     def _crew_limits(self, guest: CrewGuest) -> Limits | None:
         return guest.limits(memory=self.CREW_MEMORY_IS_LIMIT)
 
-    def crew_groups(self, crew: Standing) -> list[NetworkChange]:
-        """The control groups, where there is a limit."""
+    def crew_groups(self, crew: RunningCrew) -> list[NetworkChange]:
+        """The control groups of guests with limits."""
         groups = [limits for guest in crew.guests if (limits := self._crew_limits(guest)) is not None]
         return [ControlGroups(name=crew.group, groups=groups)] if groups else []
 
-    def _crew_argv(self, guest: CrewGuest, crew: Standing) -> list[str]:
+    def _crew_argv(self, guest: CrewGuest, crew: RunningCrew) -> list[str]:
         return [*self.entering(guest, crew), *self.crew_argv(guest, crew)]
 
-    def entering(self, guest: CrewGuest, crew: Standing) -> list[str]:
-        """What its command line begins with: how it comes into its control group, if it has one."""
+    def entering(self, guest: CrewGuest, crew: RunningCrew) -> list[str]:
+        """Beginning of its command line, which enters its control group, if it has one."""
         return [] if self._crew_limits(guest) is None else ["sh", "-c", _ENTER, f"{crew.group}/{guest.name}"]
 
-    async def _attest_crew(self, uut: AgentLink, crew: Standing, started: dict[str, GuestStarted]) -> Attestation:
-        """Raises NodeError for the first that is not the one that was started."""
+    async def _attest_crew(self, uut: AgentLink, crew: RunningCrew, started: dict[str, GuestStarted]) -> Attestation:
+        """Raises NodeError for the first guest that is not the started one."""
         states = await asyncio.gather(*(guest_state(uut, name) for name in crew.names))
         for name, state in zip(crew.names, states, strict=True):
             if state is None or not state.running or state.pid != started[name].pid:
@@ -328,7 +330,7 @@ class CrewMaking(ABC):
         ports = [first.port, *([] if first.inbound_port is None else [first.inbound_port])]
         hosts = [host for guest in crew.guests for host, _, _ in guest.nics]
         pids = [str(started[name].pid) for name in crew.names]
-        seen = await what_holds(uut, pids)
+        seen = await read_limits(uut, pids)
         return {
             "driver": self.about.name,
             "guests": crew.names,
@@ -340,7 +342,7 @@ class CrewMaking(ABC):
         }
 
     def crew_machine(self, uut: AgentLink, guest: CrewGuest, seen: dict[str, str]) -> Attestation:
-        """What one of them is held to, read back. Raises NodeError when it is not what was wanted."""
+        """Limits of one guest, read back. Raises NodeError if they differ from the requested ones."""
         found: Attestation = {"host_cpus": seen.get("cpus"), "memory_mib": self.crew_memory_mib(guest)}
         if guest.member.cpus is not None and cpu_set(seen.get("cpus", "")) != cpu_set(guest.member.cpus):
             raise NodeError(
@@ -354,25 +356,26 @@ class CrewMaking(ABC):
                 {file: value for each in CONTROLLERS for file, value in limits.files(each, second=second).items()}
                 for second in (False, True)
             ]
-            held = next((wanted for wanted in files if wanted.items() <= seen.items()), None)
-            if held is None:
+            matching = next((wanted for wanted in files if wanted.items() <= seen.items()), None)
+            if matching is None:
                 raise NodeError(
-                    uut.name, f"guest {guest.name} of platform {self.name} is not held to its limits: {_told(files[0])}"
+                    uut.name,
+                    f"guest {guest.name} of platform {self.name} is not held to its limits: {_format_files(files[0])}",
                 )
-            found["limits"] = held
+            found["limits"] = matching
         return {key: value for key, value in found.items() if value is not None or key == "host_cpus"}
 
     def crew_memory_mib(self, guest: CrewGuest) -> int | None:
         return guest.memory_mib
 
 
-def _told(files: dict[str, str]) -> str:
+def _format_files(files: dict[str, str]) -> str:
     return ", ".join(f"{file} {value}" for file, value in files.items())
 
 
 def crew_bridges(guests: Sequence[CrewGuest], *, bridged: bool = True) -> list[Bridge]:
-    """The bridge of the shared NIC and the guests' ends, and that of their inbound ends where they have some; not
-    ``bridged``: something else makes those their ports.
+    """The bridge of the shared NIC and the guests' ends, and that of their inbound ends if they have any. Without
+    ``bridged``, another program adds those ports.
     """
     ends = [guest.host_interface for guest in guests] if bridged else []
     bridges = [Bridge(name=BRIDGE, ports=[guests[0].port, *ends])]

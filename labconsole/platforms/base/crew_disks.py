@@ -1,7 +1,7 @@
-"""Disks of a crew's guests, as a driver has them made: below one directory on the UUT that its agent removes.
+"""Disks of a crew's guests on the UUT, below one directory that its agent removes.
 
-Guests that share the UUT's file systems have a directory each; machines a file each, which is their disk and gets its
-file system here, on the UUT.
+Guests that share the UUT's file systems have a directory each; machines have a file each as their disk, whose file
+system is made on the UUT.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from labconsole.contracts.crew import CrewMember, DisksBelow
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import NodeError, NodeLost
 from labconsole.network.guest_disks import GuestDisk, GuestDisks
-from labconsole.platforms.base.inside import ask_on_console
+from labconsole.platforms.base.guest_shell import ask_on_console
 from labconsole.wire.execution import Execute
 
 INSIDE = "/tmp/disk"
-"""Where a guest that does not share the UUT's file systems has its disk."""
+"""Mount point of the disk in a guest that does not share the UUT's file systems."""
 
 _LOOK_S, _FORMAT_S = 10.0, 60.0
 SLOWEST_MIB_PER_S = 20
-"""At which files are written; a disk that is slower fails."""
+"""Minimum speed of writing the files; a slower disk fails."""
 
 _FOUND = re.compile(r"^(\d{1,9}:\d{1,9}) ([\w.-]{1,40}) (\S{1,400})$", re.MULTILINE)
 _DEVICE = re.compile(r"^ *(\d{1,9}) +(\d{1,9}) +([\w!.-]{1,40}) ", re.MULTILINE)
 
-# Nothing is left to be done later, behind a measurement's back: all of a file is written once, for what was not has to
-# be noted when it is; tables and journal are, too. Blocks of a page, for smaller ones would have the UUT read before it
-# writes.
+# No work may be deferred into the measurement. So every file is written completely once, including tables and journal,
+# because the file system has to record first writes. Blocks have a page's size, because smaller ones would make the UUT
+# read before it writes.
 _FORMAT = """\
 for file; do
   mib=$(($(stat -c %s "$file") / 1048576))
@@ -41,7 +41,7 @@ done"""
 
 @dataclass(frozen=True, slots=True)
 class CrewDisks:
-    """The disks of these members. ``files``: a file each, not a directory."""
+    """The disks of these members. ``files``: a file each instead of a directory."""
 
     place: str
     members: Sequence[CrewMember]
@@ -53,7 +53,7 @@ class CrewDisks:
         return any(member.disk_mib for member in self.members)
 
     def path(self, guest: str) -> str:
-        """A guest's disk, on the UUT."""
+        """A guest's disk on the UUT."""
         return f"{self.place.rstrip('/')}/{self.name}/{guest}"
 
     @property
@@ -61,24 +61,25 @@ class CrewDisks:
         return [self.path(member.name) for member in self.members if member.disk_mib]
 
     def changes(self) -> list[GuestDisks]:
-        """What the agent makes."""
+        """Changes that the agent makes."""
         disks = [GuestDisk(guest=member.name, mib=member.disk_mib) for member in self.members if member.disk_mib]
         return [GuestDisks(place=self.place, name=self.name, disks=disks, files=self.files)] if disks else []
 
     def commands(self) -> list[str]:
-        """What is done about them, as lines of a shell."""
+        """The disk commands as lines of a shell."""
         lines = [line for change in self.changes() for line in change.commands()]
         return [*lines, *(f"mkfs.ext4 {path}" for path in (self._paths if self.files else ()))]
 
     async def below(self, uut: AgentLink, platform: str) -> DisksBelow | None:
-        """What the place lies on; None: none of them has a disk. Raises NodeError where that is no disk: what is
-        written to memory reaches no device."""
+        """The device below the place, or None if no guest has a disk. Raises NodeError if it is no disk: data in memory
+        reach no device.
+        """
         if not self.wanted:
             return None
         return await disks_below(uut, platform, self.place, tuple(self._paths) if self.files else ())
 
     async def format(self, uut: AgentLink) -> None:
-        """Give each its file system, where they are files. Raises NodeError."""
+        """Make a file system in each file. Raises NodeError."""
         if not self.files or not self.wanted:
             return
         limit_s = _FORMAT_S + sum(member.disk_mib for member in self.members) / SLOWEST_MIB_PER_S
@@ -92,15 +93,15 @@ class CrewDisks:
 
 
 async def disks_below(uut: AgentLink, platform: str, place: str, files: tuple[str, ...] = ()) -> DisksBelow:
-    """What this directory on the UUT lies on. Raises NodeError where that is no disk."""
+    """The device below this directory on the UUT. Raises NodeError if it is no disk."""
     argv = ["findmnt", "-n", "-r", "-o", "MAJ:MIN,FSTYPE,SOURCE", "--target", place]
     mount = await uut.ask(Execute(argv=argv, timeout_s=_LOOK_S))
     found = _FOUND.findall(mount.stdout)
     if not found:
         raise NodeError(uut.name, f"platform {platform}: there is no directory {place} on the UUT (guest_disk)")
     number, file_system, source = found[-1]
-    devices = await listed_devices(uut)
-    # Some file systems (btrfs) have a number that is no device's; these name theirs.
+    devices = await read_block_devices(uut)
+    # Some file systems (btrfs) have a number that belongs to no device; their source names the device.
     numbers = {f"/dev/{name}": each for each, name in devices.items()}
     number = number if number in devices else numbers.get(source.partition("[")[0], number)
     if number not in devices:
@@ -112,14 +113,14 @@ async def disks_below(uut: AgentLink, platform: str, place: str, files: tuple[st
     return DisksBelow(place=place, file_system=file_system, device=devices[number], number=number, files=files)
 
 
-async def listed_devices(uut: AgentLink) -> dict[str, str]:
-    """The block devices that the UUT's kernel counts for: number (``254:0``) to name."""
+async def read_block_devices(uut: AgentLink) -> dict[str, str]:
+    """The block devices with counters in the UUT's kernel: number (``254:0``) to name."""
     listed = await uut.ask(Execute(argv=["cat", "/proc/diskstats"], timeout_s=_LOOK_S))
     return {f"{major}:{minor}": name for major, minor, name in _DEVICE.findall(listed.stdout)}
 
 
 async def refuse_unmounted(uut: AgentLink, guests: Sequence[str]) -> None:
-    """Raise NodeError for a guest that has no disk at its place: what it writes there would be in its memory."""
+    """Raise NodeError for a guest without a disk at its place: it would write to its memory."""
     for guest in guests:
         try:
             await ask_on_console(guest)(uut, f"grep -q ' {INSIDE} ext4 ' /proc/mounts")

@@ -1,8 +1,7 @@
 """Flow control as a factor: ``flow_control: on`` or ``off`` in hosts.yaml, for a platform of any driver.
 
-Two platforms that differ in nothing else are compared as any two are. A unit under test that sends pause frames
-throttles who sends to it, so that what it cannot forward is never offered: Schlosser et al. left it on, and their
-curves end there.
+Two platforms that differ in nothing else are compared like any others. A UUT that sends pause frames slows its sender
+down, so that packets it cannot forward are never offered: Schlosser et al. left it on, and their curves end there.
 """
 
 from __future__ import annotations
@@ -15,34 +14,34 @@ from labconsole.contracts.ports import AgentLink
 from labconsole.errors import ConfigError, NodeError
 from labconsole.network.change import NetworkChange
 from labconsole.network.flow_control import FlowControl
-from labconsole.platforms.base.added import AddedDriver, nics_of
+from labconsole.platforms.base.driver_wrapper import DriverWrapper, find_uut_nics
 from labconsole.platforms.base.forwarding import apply, shell_lines, undo
 from labconsole.wire.links import NodeLinkState, ReadLinks
 
 OPTION = "flow_control"
-WORDS = ON, OFF = ("on", "off")
+VALUES = ON, OFF = ("on", "off")
 TOKEN = "flow_control"
 CARRIER_S = 30.0
-"""How long a link may take to come back when its flow control has changed."""
+"""Maximum time for a link to return after a change of its flow control."""
 
 STEADY_LOOKS = 5
-"""So many looks in a row a link has to be there: a driver may let go of it after it has answered."""
+"""Number of consecutive checks that must find a link up: a driver may drop it after it answered."""
 
 _LOOK_S = 0.2
 
 
 def take_flow_control(platform: str, options: dict[str, object]) -> bool | None:
-    """Take the option away from the driver's; None: as found. Raises ConfigError."""
-    told = options.pop(OPTION, None)
-    if told is None:
+    """Remove the option from the driver's options; None leaves flow control as found. Raises ConfigError."""
+    value = options.pop(OPTION, None)
+    if value is None:
         return None
-    if type(told) is bool or told in WORDS:
-        return told in (ON, True)
-    raise ConfigError("is not valid", key=f"platforms.{platform}.{OPTION}", value=told, allowed=", ".join(WORDS))
+    if type(value) is bool or value in VALUES:
+        return value in (ON, True)
+    raise ConfigError("is not valid", key=f"platforms.{platform}.{OPTION}", value=value, allowed=", ".join(VALUES))
 
 
-class FlowControlledDriver(AddedDriver):
-    """Another driver, with flow control of the UUT's NICs on or off."""
+class FlowControlledDriver(DriverWrapper):
+    """A wrapped driver with flow control of the UUT's NICs on or off."""
 
     said_as = "flow_control"
 
@@ -56,22 +55,22 @@ class FlowControlledDriver(AddedDriver):
 
     def commands(self, wirings: Sequence[StreamWiring], second: Sequence[StreamWiring] | None = None) -> list[str]:
         """See Driver."""
-        return [*shell_lines(self._changes(nics_of(wirings, second))), *super().commands(wirings, second)]
+        return [*shell_lines(self._changes(find_uut_nics(wirings, second))), *super().commands(wirings, second)]
 
-    async def made_sure(self, uut: AgentLink, nics: Sequence[str]) -> None:
-        """Set, and every link that was up is up again: some NICs negotiate anew."""
+    async def ensure_setting(self, uut: AgentLink, nics: Sequence[str]) -> None:
+        """Set flow control and wait for all links to be up again: some NICs renegotiate."""
         self._lit = [nic for nic, state in (await _states(uut, nics)).items() if state.carrier]
         await apply(uut, TOKEN, self._changes(nics))
         await self._steady(uut, "set")
 
-    async def unmade(self, uut: AgentLink) -> None:
-        """Put back, and every link that was up before is up again: whatever comes next needs it."""
+    async def revert(self, uut: AgentLink) -> None:
+        """Restore flow control and wait for all links to be up again, which later steps need."""
         await undo(uut, TOKEN)
         await self._steady(uut, "put back")
         self._lit = []
 
     async def _steady(self, uut: AgentLink, what: str) -> None:
-        """Raises NodeError when a link does not come back."""
+        """Raises NodeError if a link does not return."""
         steady, looks, most = 0, 0, round(CARRIER_S / _LOOK_S)
         while self._lit and steady < STEADY_LOOKS:
             dark = [nic for nic, state in (await _states(uut, self._lit)).items() if not state.carrier]
@@ -81,7 +80,7 @@ class FlowControlledDriver(AddedDriver):
             await asyncio.sleep(_LOOK_S)
 
     async def seen(self, uut: AgentLink, nics: Sequence[str]) -> Attestation:
-        """Each NIC's, read back. Raises NodeError when it is not what was set."""
+        """Flow control of each NIC, read back. Raises NodeError if it differs from the setting."""
         found: Attestation = {}
         for nic, state in (await _states(uut, nics)).items():
             pause = state.pause
@@ -94,7 +93,7 @@ class FlowControlledDriver(AddedDriver):
 
 
 async def _states(uut: AgentLink, nics: Sequence[str]) -> dict[str, NodeLinkState]:
-    """Of these NICs of the UUT's own. Raises NodeError when one is not there."""
+    """State of these NICs of the UUT. Raises NodeError if one is missing."""
     there = {link.name: link for link in (await uut.ask(ReadLinks())).links if not link.namespace}
     for nic in nics:
         if nic not in there:

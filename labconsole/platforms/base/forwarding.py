@@ -1,4 +1,4 @@
-"""What makes a Linux network stack forward a stream, and tells that it still does: of the host and of a container."""
+"""Makes a Linux network stack (of a host or a container) forward a stream, and attests that it still does."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from labconsole.wire.changes import ApplyChanges, ReadNetwork, UndoChanges
 from labconsole.wire.links import ReadLinks
 
 CHANGED_S = 300.0
-"""Disks of guests are among the changes: a file system may take minutes to make or remove a large file. A link that is
-lost is noticed sooner than that.
+"""Changes include guests' disks, and a file system may take minutes to make or remove a large file. A lost link is
+noticed earlier.
 """
 
 
@@ -41,7 +41,7 @@ def route_changes(
 
 
 def shell_lines(changes: Iterable[NetworkChange]) -> list[str]:
-    """What the changes do, for a dry run. Raises ConfigError for what is not a change."""
+    """The changes as shell lines, for a dry run. Raises ConfigError for an invalid change."""
     _refuse_others(changes := list(changes))
     return [line for change in changes for line in change.commands()]
 
@@ -57,7 +57,7 @@ def _refuse_others(changes: Iterable[object]) -> None:
 async def read_state(
     uut: AgentLink, *, routing: dict[str, Sequence[str]], ports: Sequence[str]
 ) -> dict[str, Attestation]:
-    """What an attestation says of interfaces: whether those that route still may, and whose ports the others are.
+    """The attestation of interfaces: whether routing ones still route, and the bridges of the other ones.
 
     ``routing``: namespace to interfaces; ``ports``: of the node's own namespace. Raises NodeError.
     """
@@ -76,8 +76,8 @@ async def read_state(
 
 
 async def apply(uut: AgentLink, token: str, changes: Sequence[NetworkChange]) -> None:
-    """Have the agent make ``changes``, all or none. Raises NodeError, for an interface in another's bridge as well:
-    it would be taken out of that one, and what somebody else measures or runs there would end. Raises ConfigError.
+    """Have the agent make ``changes``, all or none. Raises ConfigError, and NodeError, also for an interface in a
+    foreign bridge: removing it would end another program's measurement or service.
     """
     _refuse_others(changes)
     wanted = {port for change in changes if isinstance(change, Bridge) for port in change.ports}
@@ -95,7 +95,7 @@ async def apply(uut: AgentLink, token: str, changes: Sequence[NetworkChange]) ->
 
 
 async def undo(uut: AgentLink, token: str) -> None:
-    """Undo what was applied under ``token``. Raises NodeError naming what could not be undone."""
+    """Undo the changes of ``token``. Raises NodeError naming those that could not be undone."""
     failed = (await uut.ask(UndoChanges(token=token), timeout_s=CHANGED_S)).failed
     if failed:
         raise NodeError(uut.name, f"not undone: {'; '.join(failed)}", operation="net.undo")
@@ -103,14 +103,14 @@ async def undo(uut: AgentLink, token: str) -> None:
 
 @asynccontextmanager
 async def restored_on_failure(restore: Callable[[AgentLink], Awaitable[None]], uut: AgentLink) -> AsyncIterator[None]:
-    """Restore when the block does not come to its end, be it cancelled. When that fails too, both are said."""
+    """Restore if the block fails or is cancelled. If that fails too, both errors are reported."""
     try:
         yield
     except BaseException as exc:
         try:
             await restore(uut)
         except NodeLost:
-            pass  # with the link its agent has gone, and has undone everything: what came before says more
+            pass  # the agent ended with the link and has undone everything: the first error is more useful
         except NodeError as also:
             if isinstance(exc, NodeError) and not isinstance(exc, NodeLost):
                 raise NodeError(exc.node, f"{exc.message}; then {also.message}", operation=exc.operation) from exc

@@ -1,4 +1,4 @@
-"""What every hypervisor has: guests with a state and NICs, and things that it can or cannot be asked for."""
+"""Common parts of hypervisors: guests with a state and NICs, and their capabilities."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _INTERFACE = re.compile(r"[A-Za-z0-9_.:@-]{1,15}")
 
 
 class State(StrEnum):
-    """A guest's state as far as it matters here."""
+    """The relevant part of a guest's state."""
 
     RUNNING = "running"
     STOPPED = "stopped"
@@ -29,7 +29,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HypervisorGuest:
-    """One guest: ``said`` is its state in the hypervisor's own words, ``ident`` what its commands call it."""
+    """One guest: ``said`` is its state in the hypervisor's own terms, ``ident`` its name in commands."""
 
     name: str
     state: State
@@ -39,7 +39,7 @@ class HypervisorGuest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuestNic:
-    """One NIC of a guest. ``host_interface`` is its other end on the host, where that is an interface of Linux's."""
+    """One NIC of a guest. ``host_interface`` is its other end on the host, if that is a Linux interface."""
 
     mac: str | None
     host_interface: str | None = None
@@ -48,7 +48,7 @@ class GuestNic:
 
 
 class UnknownLine(ValueError):
-    """Raised with a line of a tool's output that is in none of the formats that are known."""
+    """Raised with a line of a tool's output in no known format."""
 
 
 def table(text: str, header: re.Pattern[str], row: re.Pattern[str]) -> tuple[re.Match[str], list[re.Match[str]]]:
@@ -79,16 +79,16 @@ R = TypeVar("R", bound=TableRow)
 
 
 def ambiguity(rows: Sequence[R], name: str, ident: str) -> str | None:
-    """Why these rows do not tell which guest has a name, or None if they do. ``ident``: the title of the numbers."""
+    """Why these rows do not identify the guest of a name, or None if they do. ``ident``: the title of the numbers."""
     own = [row for row in rows if row.name == name]
     if len(own) > 1:
         return f"{len(own)} rows have the name {name}: {ident} {' and '.join(row.ident for row in own)}"
     if own and len(shared := [row.name for row in rows if row.ident == own[0].ident != ""]) > 1:
-        return f"{ident} {own[0].ident} is in {len(shared)} rows: {listed(shared)}"
+        return f"{ident} {own[0].ident} is in {len(shared)} rows: {format_names(shared)}"
     return None
 
 
-def told_apart(rows: Iterable[R]) -> dict[str, R]:
+def disambiguate(rows: Iterable[R]) -> dict[str, R]:
     """Rows by name. Rows of one name have their numbers in the key."""
     found: dict[str, list[R]] = {}
     for row in rows:
@@ -103,37 +103,37 @@ class UnknownGuest(NodeError):
 
 
 Pinning = dict[str, str]
-"""vCPU (or "all") to the CPUs that it may run on."""
+"""Allowed CPUs by vCPU (or "all")."""
 Settings = dict[str, str]
-"""Limits of a guest, each by the name and in the words of its hypervisor."""
+"""Limits of a guest, with names and values of its hypervisor."""
 
 Wires = dict[str, tuple[GuestNic, GuestNic]]
 
 
-def as_interface(text: str) -> str | None:
-    """The name of a Linux interface in a hypervisor's output; None where it is a dash or no such name."""
+def parse_interface(text: str) -> str | None:
+    """A Linux interface's name in a hypervisor's output, or None for a dash or an invalid name."""
     return text if text not in ("-", ".", "..") and _INTERFACE.fullmatch(text) else None
 
 
-def as_pid(text: str) -> int | None:
-    """A process in a hypervisor's output; None where it is none."""
+def parse_pid(text: str) -> int | None:
+    """A process id in a hypervisor's output, or None."""
     said = text.strip()
     return int(said) if said.isascii() and said.isdigit() and 0 < len(said) < 11 and int(said) > 1 else None
 
 
 def same_cpus(one: str, other: str) -> bool:
-    """Whether two lists name the same CPUs, however they are written."""
+    """Whether two lists name the same CPUs, in any notation."""
     return one.strip() == other.strip() or (cpu_set(one) is not None and cpu_set(one) == cpu_set(other))
 
 
-def shown(line: str) -> str:
+def format_output(line: str) -> str:
     """A line of a tool's output for a sentence, short and printable."""
-    words = "".join(c for c in " ".join(line.split()) if c.isprintable())
-    return repr(words if len(words) <= MAX_SHOWN * 2 else f"{words[: MAX_SHOWN * 2]}…")
+    printable = "".join(c for c in " ".join(line.split()) if c.isprintable())
+    return repr(printable if len(printable) <= MAX_SHOWN * 2 else f"{printable[: MAX_SHOWN * 2]}…")
 
 
-def listed(names: Iterable[str]) -> str:
-    """Some names for a sentence."""
+def format_names(names: Iterable[str]) -> str:
+    """A limited number of names for a sentence."""
     ordered = sorted("".join(c for c in name[:MAX_SHOWN] if c.isprintable()) for name in names)
     more = f" and {len(ordered) - MAX_LISTED} more" if len(ordered) > MAX_LISTED else ""
     return (", ".join(ordered[:MAX_LISTED]) or "none") + more

@@ -1,7 +1,7 @@
-"""What a driver of an installed hypervisor has to give: a handful of questions and commands.
+"""The interface of a driver for an installed hypervisor: a few queries and commands.
 
-What is abstract every hypervisor has. The rest not all have, and what a driver does not give is refused with a reason,
-never taken for done.
+Abstract methods exist for every hypervisor. The others are optional, and a missing one is refused with a reason, never
+assumed to have run.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from labconsole.platforms.base.guest import (
     Settings,
     UnknownGuest,
     UnknownLine,
-    listed,
-    shown,
+    format_names,
+    format_output,
 )
 from labconsole.platforms.base.options import GUEST_PLACE, ManagedOptions, read_options
 from labconsole.platforms.base.shell import Answer, RecordingShell, Shell, ssh_argv
@@ -34,16 +34,17 @@ _FED = (
     "{{ sh -c 'echo $PPID'; printf '%s\\n' \"$loop\"; exec cat; }} 3>&- | "
     "{{ read -r feeder; {lead} sh 2>&3 3>&-; status=$?; kill $feeder; exit $status; }}"
 )
-"""Gives the shell at the other end its loop as the first line of its input: what leads there may be ``ssh``, which
-makes one line for a shell of the words it is given, or may take each as it is. Who feeds it ends with it: a way in that
-does not lead inside yet has to end, to be tried again."""
+"""Gives the shell at the other end its loop as the first line of its input: the entry may be ``ssh``, which joins its
+arguments to one line for a shell, or may take each argument unchanged. The feeding process ends with it: an entry that
+does not yet lead inside has to end, to be tried again.
+"""
 
 
 T = TypeVar("T")
 
 
-class StopWords(NamedTuple):
-    """Commands by which a keeper stops a guest; ``runs``: Hypervisor.runs_words()."""
+class StopCommands(NamedTuple):
+    """Commands with which a keeper stops a guest; ``runs``: Hypervisor.build_identity_command()."""
 
     ask: Sequence[str]
     kill: Sequence[str]
@@ -51,15 +52,16 @@ class StopWords(NamedTuple):
 
 
 class Hypervisor(ABC):
-    """One platform of hosts.yaml. ``planned`` are the guests that have to run, the second only beside a load, each with
-    the CPUs that it is pinned to; None: it is not."""
+    """One platform of hosts.yaml. ``planned``: the guests that have to run, the second only for a background load, each
+    with the CPUs that it is pinned to, or None if it is not pinned.
+    """
 
     about: DriverInfo
     JOINS: ClassVar[bool] = False
-    """Whether what leads inside may make one line for a shell of the words behind it, as ``ssh`` does."""
+    """Whether the entry may join the arguments behind it to one line for a shell, as ``ssh`` does."""
 
     EVERY_VCPU: ClassVar[str] = "all"
-    """How a dry run names the vCPUs to ``pin``: how many there are is not known then."""
+    """Name of the vCPUs to ``pin`` in a dry run, which does not know their number."""
 
     options: ManagedOptions
 
@@ -74,86 +76,91 @@ class Hypervisor(ABC):
         self._check_options()
 
     def _check_options(self) -> None:
-        told = self.options
-        for key, value in (("cpu", told.cpu), ("second_cpu", told.second_cpu)):
+        options = self.options
+        for key, value in (("cpu", options.cpu), ("second_cpu", options.second_cpu)):
             if value is not None and not self.about.capabilities.pin:
                 raise self._wrong(key, f"is not possible: driver {self.about.name} cannot pin a guest{self.where()}")
-        if told.guest_shell is not None and not any(GUEST_PLACE in word for word in told.guest_shell):
+        if options.guest_shell is not None and not any(GUEST_PLACE in word for word in options.guest_shell):
             raise self._wrong("guest_shell", f"leads to the same guest always: no word of it has {GUEST_PLACE}")
         for key in ("guest_shell", "guest_nic", "guest_inbound_nic", "guest_cpus", "guest_files", "guest_directory"):
-            if getattr(told, key) is not None and not told.guests:
+            if getattr(options, key) is not None and not options.guests:
                 raise self._wrong(key, "needs guests")
-        if told.guest_inbound_nic is not None and told.guest_inbound_nic == told.guest_nic:
-            raise self._wrong("guest_inbound_nic", "is the NIC that guests send by, guest_nic", str(told.guest_nic))
-        if told.guest_files is not None and told.ssh is not None:
+        if options.guest_inbound_nic is not None and options.guest_inbound_nic == options.guest_nic:
+            raise self._wrong("guest_inbound_nic", "is the NIC that guests send by, guest_nic", str(options.guest_nic))
+        if options.guest_files is not None and options.ssh is not None:
             raise self._wrong("guest_files", "is not possible with ssh: they are on another node than this one")
-        if len(set(told.guests)) < len(told.guests):
+        if len(set(options.guests)) < len(options.guests):
             raise self._wrong("guests", "names a guest twice")
-        for key, names in (("guest", [told.guest]), ("second_guest", [told.second_guest]), ("guests", told.guests)):
+        for key, names in (
+            ("guest", [options.guest]),
+            ("second_guest", [options.second_guest]),
+            ("guests", options.guests),
+        ):
             for name in names:
                 if name is not None and (refusal := self.name_refusal(name)) is not None:
                     raise self._wrong(key, refusal, name)
         for key in ("second_cpu", "second_shell"):
-            if getattr(told, key) is not None and told.second_guest is None:
+            if getattr(options, key) is not None and options.second_guest is None:
                 raise self._wrong(key, "needs a second_guest")
-        if told.second_guest == told.guest:
-            raise self._wrong("second_guest", "is the first guest", told.guest)
-        if told.bridges == "made" and (told.ssh is not None or not self.about.capabilities.statistics):
+        if options.second_guest == options.guest:
+            raise self._wrong("second_guest", "is the first guest", options.guest)
+        if options.bridges == "made" and (options.ssh is not None or not self.about.capabilities.statistics):
             raise self._wrong(
                 "bridges",
                 f"is not possible: driver {self.about.name} cannot tell which interface of this node "
                 f"belongs to a guest's NIC",
             )
-        named = [name for name in (told.guest, told.second_guest) if name is not None]
-        for index, nics in enumerate(told.nics):
+        named = [name for name in (options.guest, options.second_guest) if name is not None]
+        for index, nics in enumerate(options.nics):
             if nics.guest is not None and nics.guest not in named:
                 raise self._wrong(
                     f"nics[{index}].guest", "is not a guest of this platform", nics.guest, ", ".join(named)
                 )
 
     def name_refusal(self, name: str) -> str | None:
-        """Why the tool would not read this word as a guest's name, or None if it does."""
+        """Why the tool would not accept this word as a guest's name, or None if it does."""
         return None
 
     def _wrong(self, key: str, message: str, value: str | None = None, allowed: str | None = None) -> ConfigError:
         return ConfigError(message, key=f"platforms.{self.name}.{key}", value=value, allowed=allowed)
 
     def declare(self) -> Capabilities:
-        """What this hypervisor can do, as far as the options tell."""
+        """The capabilities of this hypervisor, as far as the options determine them."""
         return self.about.capabilities
 
     def tools(self) -> tuple[str, ...]:
-        """The hypervisor's programs, as far as the options tell."""
+        """The hypervisor's programs, as far as the options determine them."""
         return self.about.tools
 
     def where(self) -> str:
-        """What the sentence about a missing capability adds, such as the connection."""
+        """Addition to the error about a missing capability, such as the connection."""
         return ""
 
     def unknown(self, shell: Shell, name: str, known: Iterable[str]) -> UnknownGuest:
         return UnknownGuest(
             shell.uut.name,
-            f"platform {self.name}: there is no guest {name}; the guests of {self.about.name} are {listed(known)}",
+            f"platform {self.name}: there is no guest {name}; "
+            f"the guests of {self.about.name} are {format_names(known)}",
         )
 
     async def read(self, shell: Shell, argv: Sequence[str], parse: Callable[[str], T]) -> T:
-        """What a command that only asks prints. Raises NodeError with the line that is not known."""
+        """Parsed output of a command that changes nothing. Raises NodeError with the unknown line."""
         text = await shell.must(argv)
         try:
             return parse(text)
         except UnknownLine as exc:
             command = shlex.join(argv)
-            raise shell.error(f"`{command}` printed a line that is not known: {shown(str(exc))}") from exc
+            raise shell.error(f"`{command}` printed a line that is not known: {format_output(str(exc))}") from exc
 
-    # What every hypervisor has ------------------------------------------------------------------------------------
+    # Required of every hypervisor ---------------------------------------------------------------------------------
 
     @abstractmethod
     async def probe(self, shell: Shell) -> dict[str, str]:
-        """Versions of what runs the guests. Raises CapabilityMissing when it is not there or refuses us."""
+        """Versions of the guests' programs. Raises CapabilityMissing if they are missing or refuse access."""
 
     @abstractmethod
     async def guests(self, shell: Shell) -> dict[str, HypervisorGuest]:
-        """Every guest that is known. Of those that are not planned, ``state`` only tells whether they run."""
+        """Every known guest. For guests that are not planned, ``state`` only shows whether they run."""
 
     @abstractmethod
     async def state(self, shell: Shell, name: str) -> HypervisorGuest:
@@ -161,7 +168,7 @@ class Hypervisor(ABC):
 
     @abstractmethod
     async def start(self, shell: Shell, name: str) -> Answer:
-        """Say that it shall start."""
+        """Request its start."""
 
     @abstractmethod
     async def ask_to_stop(self, shell: Shell, name: str) -> Answer:
@@ -169,55 +176,55 @@ class Hypervisor(ABC):
 
     @abstractmethod
     async def kill(self, shell: Shell, name: str) -> Answer:
-        """Take its power away."""
+        """Power it off."""
 
-    def runs_words(self, name: str) -> Sequence[str] | None:
-        """A command that prints the same from a guest's start to its end, and something else afterwards; None: there is
-        none, or what asks it to stop waits for that.
+    def build_identity_command(self, name: str) -> Sequence[str] | None:
+        """A command with the same output from a guest's start to its end, and another afterwards. None if there is
+        none, or if the command to stop waits for the end.
         """
         return None
 
-    async def stop_words(self, shell: Shell, name: str) -> StopWords:
-        """What ask_to_stop() and kill() run, for a keeper that has nobody to ask: each one command, known before the
-        guest is started.
+    async def build_stop_commands(self, shell: Shell, name: str) -> StopCommands:
+        """The commands of ask_to_stop() and kill(), for a keeper without a console: each one command, known before the
+        guest starts.
         """
-        asking, killing = RecordingShell(self.name), RecordingShell(self.name)
-        asking.record(self.ask_to_stop(asking, name))
+        stopping, killing = RecordingShell(self.name), RecordingShell(self.name)
+        stopping.record(self.ask_to_stop(stopping, name))
         killing.record(self.kill(killing, name))
-        return StopWords(asking.argvs[0], killing.argvs[0], self.runs_words(name))
+        return StopCommands(stopping.argvs[0], killing.argvs[0], self.build_identity_command(name))
 
     @abstractmethod
     async def nics(self, shell: Shell, name: str) -> Sequence[GuestNic]:
         """Its NICs, in the hypervisor's order."""
 
-    # What not all have --------------------------------------------------------------------------------------------
+    # Optional -----------------------------------------------------------------------------------------------------
 
     async def facts(self, shell: Shell, name: str) -> Attestation:
-        """What else the record says of a guest that runs: nothing that changes by itself."""
+        """Further facts of a running guest for the record, which do not change by themselves."""
         return {}
 
     async def pinning(self, shell: Shell, name: str) -> Pinning | None:
-        """Where its vCPUs may run; None where the hypervisor does not say."""
+        """The CPUs its vCPUs may run on, or None if the hypervisor does not report it."""
         return None
 
     async def pin(self, shell: Shell, name: str, pinning: Pinning) -> Answer:
-        """Say where its vCPUs may run."""
+        """Set the CPUs its vCPUs may run on."""
         raise shell.missing(f"driver {self.about.name} cannot pin a guest{self.where()}")
 
     def limits_it_has(self) -> Collection[str]:
-        """To which of cpu_shares, cpu_quota_ratio and memory_mib a guest can be held."""
+        """The supported limits out of cpu_shares, cpu_quota_ratio and memory_mib."""
         return ()
 
     async def limit_settings(self, shell: Shell, name: str, wanted: Limits) -> Settings:
-        """What these limits are here."""
+        """The hypervisor's settings for these limits."""
         raise shell.missing(f"driver {self.about.name} cannot hold a guest to limits{self.where()}")
 
     async def settings(self, shell: Shell, name: str, names: Sequence[str]) -> Settings:
-        """What these settings of a guest that runs are now."""
+        """Current values of these settings of a running guest."""
         raise shell.missing(f"driver {self.about.name} does not report to what a guest is held{self.where()}")
 
-    async def hold_to(self, shell: Shell, name: str, wanted: Settings) -> Answer:
-        """Say to what a guest that runs is held."""
+    async def set_limits(self, shell: Shell, name: str, wanted: Settings) -> Answer:
+        """Set the limits of a running guest."""
         raise shell.missing(f"driver {self.about.name} cannot hold a guest to limits{self.where()}")
 
     async def execute(self, shell: Shell, name: str, argv: Sequence[str]) -> Answer:
@@ -225,14 +232,15 @@ class Hypervisor(ABC):
         raise shell.missing(f"driver {self.about.name} cannot run a program inside a guest{self.where()}")
 
     def inside(self, name: str) -> Sequence[str] | None:
-        """What a program and its words are put behind to run inside a guest, with our standard input; None: nothing."""
+        """The command prefix that runs a program inside a guest, with our standard input, or None if there is none."""
         return None
 
-    def way_in(self, name: str, told: Sequence[str] | None) -> list[str] | None:
-        """What leads into a guest, to a shell that ``open_shell`` puts behind it: as ``told`` in hosts.yaml, or the
-        driver's own. None: nothing does."""
-        if told is not None:
-            return ["sh", "-c", _FED.format(lead=shlex.join(told))]
+    def way_in(self, name: str, configured: Sequence[str] | None) -> list[str] | None:
+        """The command that leads into a guest, to a shell that ``open_shell`` appends: ``configured`` in hosts.yaml, or
+        the driver's own, or None if there is none.
+        """
+        if configured is not None:
+            return ["sh", "-c", _FED.format(lead=shlex.join(configured))]
         inside = self.inside(name)
         if inside is None:
             return None
@@ -242,20 +250,25 @@ class Hypervisor(ABC):
         return ["sh", "-c", _FED.format(lead=shlex.join(there))]
 
     async def nics_to_be(self, shell: Shell, name: str) -> Sequence[GuestNic]:
-        """The NICs that a guest will have when it is started, in the hypervisor's order, where `nics` does not tell of
-        one that is off. Empty: that is not known."""
+        """The NICs that a guest will have when it is started, in the hypervisor's order, if `nics` does not report
+        those of a stopped one. Empty if unknown.
+        """
         return ()
 
     async def memory_word(self, shell: Shell, names: Sequence[str]) -> HypervisorWord | None:
-        """What the hypervisor itself says of its memory and of these guests', those that run; None: nothing that the
-        UUT's own kernel does not say."""
+        """The hypervisor's own report on its memory and that of these guests, if running, or None if the UUT's own
+        kernel reports the same.
+        """
         return None
 
-    async def members_inside(self, shell: Shell) -> dict[str, int]:
-        """By planned guest, a process on this node in its network namespace; none where it has a kernel of its own."""
+    async def find_member_pids(self, shell: Shell) -> dict[str, int]:
+        """By planned guest, a process on this node in its network namespace; none for guests with a kernel of their
+        own.
+        """
         return {}
 
     async def pid(self, shell: Shell, name: str) -> int | None:
-        """The process on this node whose threads and descendants are the guest; None where there is none or it is
-        not told."""
+        """The process on this node whose threads and descendants are the guest, or None if there is none or it is not
+        reported.
+        """
         return None

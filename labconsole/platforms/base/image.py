@@ -1,7 +1,7 @@
-"""The forwarding image, as a driver that boots it speaks to it (``lab/guests/guest_image.py`` builds one).
+"""The interface of the forwarding image for drivers that boot it (``lab/guests/guest_image.py`` builds one).
 
-It reads what to forward from its kernel command line, says READY on its console, and then runs the lines it is given
-there. So a guest needs no address, no SSH and no disk, and ends with the agent that started it.
+It reads the streams to forward from its kernel command line, prints READY on its console, and then runs the lines it
+receives there. So a guest needs no address, no SSH and no disk, and ends with the agent that started it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from labconsole.errors import NodeError
 from labconsole.network.bridge import Bridge
 from labconsole.network.change import NetworkChange
 from labconsole.network.links import Tap
-from labconsole.platforms.base.inside import DONE, READY, close_shell
+from labconsole.platforms.base.guest_shell import DONE, READY, close_shell
 from labconsole.wire.execution import Execute
 from labconsole.wire.guests import AskGuest, GuestStatus
 
 ASK_S = 10.0
 FIRST, SECOND = "first", "second"
 HEAVY_MIB = 1536
-"""What ``stress --cpu 8 --vm 4`` touches, four times 256 MiB, and the rest of a guest."""
+"""Memory for ``stress --cpu 8 --vm 4``, four times 256 MiB, and the rest of a guest."""
 
 _ALLOWED_CPUS = re.compile(r"^Cpus_allowed_list:\s*([\d,-]{1,200})$", re.MULTILINE)
 _SEEN = re.compile(rf"{READY} (\S{{1,100}}) (\d{{1,5}})")
@@ -39,8 +39,8 @@ class TapNic:
 
 
 class Bootable(Protocol):
-    """A guest that boots the image. ``ends``: its NICs, each with the UUT's that it is to reach; ``words``: what the
-    image is told. ``cpus``, ``memory_mib`` None: as the platform is set up.
+    """A guest that boots the image. ``ends``: its NICs, each with the UUT's NIC that it reaches.
+    ``cpus``, ``memory_mib``: None means the platform's default.
     """
 
     @property
@@ -48,7 +48,7 @@ class Bootable(Protocol):
     @property
     def ends(self) -> Sequence[tuple[TapNic, str]]: ...
     @property
-    def words(self) -> str: ...
+    def image_arguments(self) -> str: ...
     @property
     def cpus(self) -> str | None: ...
     @property
@@ -57,7 +57,7 @@ class Bootable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BootedGuest:
-    """A guest and the streams that pass it. ``after``: how many streams other guests have, whose NICs come before."""
+    """A guest and the streams that pass it. ``after``: number of streams of other guests, whose NICs come before."""
 
     name: str
     wirings: tuple[StreamWiring, ...]
@@ -78,8 +78,8 @@ class BootedGuest:
         ]
 
     @property
-    def words(self) -> str:
-        return kernel_words(self.wirings, self.after)
+    def image_arguments(self) -> str:
+        return build_kernel_arguments(self.wirings, self.after)
 
     def changes(self) -> list[NetworkChange]:
         """A tap for each of its NICs, bridged to the UUT's NIC on that side."""
@@ -104,7 +104,7 @@ class BootedGuest:
 
 
 def booted_guests(wirings: Sequence[StreamWiring], second: Sequence[StreamWiring] | None) -> list[BootedGuest]:
-    """The guest under test, and the second one where there is to be one."""
+    """The guest under test, and the second one if requested."""
     guests = [BootedGuest(FIRST, tuple(wirings))]
     return guests if second is None else [*guests, BootedGuest(SECOND, tuple(second), after=len(wirings))]
 
@@ -120,30 +120,30 @@ def guest_nics(wirings: Sequence[StreamWiring], after: int = 0) -> list[tuple[Ta
     ]
 
 
-def kernel_words(wirings: Sequence[StreamWiring], after: int = 0) -> str:
-    """What the image is told: per stream the two MACs, the two test addresses, the sink's MAC."""
+def build_kernel_arguments(wirings: Sequence[StreamWiring], after: int = 0) -> str:
+    """The image's arguments: per stream the two MACs, the two test addresses, the sink's MAC."""
     return " ".join(
         f"lc.stream={inbound.mac},{outbound.mac},{w.source_ip},{w.sink_ip},{w.sink_mac.lower()}"
         for w, (inbound, outbound) in zip(wirings, guest_nics(wirings, after), strict=True)
     )
 
 
-async def look_inside(uut: AgentLink, guest: str) -> tuple[str, int] | None:
-    """The guest's own word for its kernel and for how many processors it has; None when it does not say."""
+async def read_guest_facts(uut: AgentLink, guest: str) -> tuple[str, int] | None:
+    """The guest's own report of its kernel and its number of processors, or None without one."""
     ask = AskGuest(guest=guest, line=f"echo {READY} $(uname -r) $(nproc)", until=DONE, timeout_s=ASK_S)
     found = _SEEN.findall((await uut.ask(ask)).printed)
     return (found[-1][0], int(found[-1][1])) if found else None
 
 
-async def look_at_guest(uut: AgentLink, platform: str, name: str, pid: int) -> Attestation:
-    """What a guest that is the process ``pid`` says of itself, and where that may run.
+async def attest_guest(uut: AgentLink, platform: str, name: str, pid: int) -> Attestation:
+    """The facts that a guest, the process ``pid``, reports, and its allowed CPUs.
 
-    Raises NodeError when it is another process, or none.
+    Raises NodeError if it is another process, or none.
     """
     status = await uut.ask(GuestStatus(guest=name))
     if not status.running or status.pid != pid:
         raise NodeError(uut.name, f"the {name} guest of platform {platform} is no longer the one that was started")
-    seen = await look_inside(uut, name)
+    seen = await read_guest_facts(uut, name)
     read = await uut.ask(Execute(argv=["cat", f"/proc/{pid}/status"], timeout_s=5))
     allowed = _ALLOWED_CPUS.search(read.stdout)
     return {
@@ -154,6 +154,6 @@ async def look_at_guest(uut: AgentLink, platform: str, name: str, pid: int) -> A
 
 
 async def end(uut: AgentLink) -> None:
-    """End the guests; nothing happens when they have ended before."""
+    """End the guests; does nothing if they have ended."""
     for name in (SECOND, FIRST):
         await close_shell(uut, name)

@@ -1,6 +1,6 @@
-"""Guests of an installed hypervisor started, pinned and stopped, each change read back until it is reached.
+"""Guests of an installed hypervisor started, pinned and stopped, with each change read back until it is reached.
 
-What was started here is stopped here, however far it got; what ran before is left running.
+Guests started here are stopped here, even after a partial start; guests that ran before are left running.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import NodeError, NodeLost
-from labconsole.platforms.base.guest import HypervisorGuest, Pinning, State, UnknownGuest, listed, same_cpus
+from labconsole.platforms.base.guest import HypervisorGuest, Pinning, State, UnknownGuest, format_names, same_cpus
 from labconsole.platforms.base.hypervisor import Hypervisor
 from labconsole.platforms.base.shell import Answer, Shell
 from labconsole.wire.guests import PromiseStop, StopKept
@@ -40,24 +40,24 @@ class Lifecycle(Hypervisor):
         return Shell(uut, self.name, self.options.ssh)
 
     async def survey(self, shell: Shell) -> dict[str, HypervisorGuest]:
-        """All guests, when exactly the planned ones run or can. Changes nothing."""
+        """All guests, if exactly the planned ones run or can run. Changes nothing."""
         found = await self.guests(shell)
         if len(found) > MAX_GUESTS:
             raise shell.error(f"the hypervisor lists {len(found)} guests; at most {MAX_GUESTS} are plausible")
         for name in self.planned:
             if name not in found:
                 raise self.unknown(shell, name, found)
-        beside = [g.name for g in found.values() if g.name not in self.planned and g.state is not State.STOPPED]
-        if beside and self.options.others == "refuse":
+        others = [g.name for g in found.values() if g.name not in self.planned and g.state is not State.STOPPED]
+        if others and self.options.others == "refuse":
             second = self.options.second_guest
             only = (
                 f", and {second} may run only with a background load"
-                if second in beside and self.options.guest in self.planned
+                if second in others and self.options.guest in self.planned
                 else ""
             )
             raise shell.error(
-                f"{listed(beside)} run{'s' if len(beside) == 1 else ''} beside {listed(self.planned)}{only}: stop "
-                f"it, or set `others: allow` in hosts.yaml"
+                f"{format_names(others)} run{'s' if len(others) == 1 else ''} beside "
+                f"{format_names(self.planned)}{only}: stop it, or set `others: allow` in hosts.yaml"
             )
         for name in self.planned:
             if found[name].state not in (State.RUNNING, State.STOPPED):
@@ -66,11 +66,11 @@ class Lifecycle(Hypervisor):
 
     async def bring_up(self, shell: Shell, name: str) -> None:
         """Start it and wait until it runs."""
-        await self._until(shell, name, State.RUNNING, self.options.start_s, await self.begin(shell, name))
+        await self._wait_until(shell, name, State.RUNNING, self.options.start_s, await self.begin(shell, name))
 
     async def begin(self, shell: Shell, name: str) -> Answer:
-        """Start it. Returns what was said, as nothing is believed yet."""
-        # Ours from here on, however it ends: what started only half is stopped again, also by nobody but the keeper.
+        """Start it. Returns the answer, which is not trusted yet."""
+        # The guest is ours from here on: even after a partial start it is stopped again, by the keeper if necessary.
         await self._promise_stop(shell, name)
         self._started.append(name)
         answer = await self.start(shell, name)
@@ -84,22 +84,22 @@ class Lifecycle(Hypervisor):
         return answer
 
     async def _promise_stop(self, shell: Shell, name: str) -> None:
-        words = await self.stop_words(shell, name)
+        commands = await self.build_stop_commands(shell, name)
         graceful_s = self.options.graceful_s
         await shell.uut.ask(
             PromiseStop(
                 guest=name,
-                ask=shell.sent(words.ask) if graceful_s > 0 else None,
-                kill=shell.sent(words.kill),
+                ask=shell.sent(commands.ask) if graceful_s > 0 else None,
+                kill=shell.sent(commands.kill),
                 limit_s=max(1.0, graceful_s),
-                runs=None if words.runs is None else shell.sent(words.runs),
+                runs=None if commands.runs is None else shell.sent(commands.runs),
             )
         )
 
     async def put_back(self, shell: Shell) -> list[NodeError]:
-        """Put pinning back and stop what we started. Every guest is tried; what failed is returned.
+        """Restore pinning and stop the guests we started. Every guest is tried; failures are returned.
 
-        What a lost node kept from being done is still to do: this may be called again when it is back.
+        Changes on a lost node remain to be undone: this may be called again when it is back.
         """
         failures: list[NodeError] = []
         while self._pinned:
@@ -108,7 +108,7 @@ class Lifecycle(Hypervisor):
                 if name not in self._started:
                     await self._repin(shell, name, before)
             except UnknownGuest:
-                pass  # transient: with its end its pinning is forgotten
+                pass  # transient: its pinning ends with it
             except NodeLost as exc:
                 return [*failures, exc]
             except NodeError as exc:
@@ -133,18 +133,20 @@ class Lifecycle(Hypervisor):
             if guest.state in (State.RUNNING, State.CHANGING) and self.options.graceful_s > 0:
                 answer = await self.ask_to_stop(shell, name)
                 try:
-                    return await self._until(shell, name, State.STOPPED, self.options.graceful_s, answer)
+                    return await self._wait_until(shell, name, State.STOPPED, self.options.graceful_s, answer)
                 except (UnknownGuest, NodeLost):
                     raise
                 except NodeError:
-                    pass  # a guest that does not listen is no failure yet
+                    pass  # a guest that ignores the request is no failure yet
             answer = await self.kill(shell, name)
-            await self._until(shell, name, State.STOPPED, KILL_S, answer)
+            await self._wait_until(shell, name, State.STOPPED, KILL_S, answer)
         except UnknownGuest:
-            return  # transient: with its end it is forgotten
+            return  # transient: it ends with the guest
 
-    async def _until(self, shell: Shell, name: str, wanted: State, limit_s: float, answer: Answer) -> None:
-        """Read the state back until it is ``wanted``. Raises NodeError with what was seen and what the command said."""
+    async def _wait_until(self, shell: Shell, name: str, wanted: State, limit_s: float, answer: Answer) -> None:
+        """Read the state back until it is ``wanted``. Raises NodeError with the observed state and the command's
+        answer.
+        """
         deadline = self.now() + limit_s
         while True:
             guest = await self.state(shell, name)
@@ -160,11 +162,11 @@ class Lifecycle(Hypervisor):
             await self.pause(self.poll_s)
 
     def refused(self, answer: Answer) -> bool:
-        """Whether the command said that it did not do it. One that had not ended may have."""
+        """Whether the command reported a failure. One that had not ended may have succeeded."""
         return answer.exit_status not in (0, None)
 
     async def pin_planned(self, shell: Shell) -> None:
-        """Pin every guest that is to be, and keep where it might run before."""
+        """Pin every planned guest, and keep its earlier pinning."""
         for name, cpus in self.planned.items():
             if cpus is None:
                 continue
@@ -189,5 +191,5 @@ class Lifecycle(Hypervisor):
         return time.monotonic()
 
     async def pause(self, seconds: float) -> None:
-        """Between two questions about a state."""
+        """Wait between two queries of a state."""
         await asyncio.sleep(seconds)

@@ -1,9 +1,9 @@
-"""A crew of LXC's containers that nobody has made before: each is an ``lxc-start`` in the foreground, and all it is
-told stands in its command line.
+"""A crew of temporary LXC containers: each is an ``lxc-start`` in the foreground, with its whole configuration in its
+command line.
 
 It is a child of the agent, and its console is its standard input and output. LXC has the kernel kill a container's
-first process, and so all of them, when ``lxc-start`` is killed. What stays then is control groups: these lie below one
-that the agent removes. All see one root, read-only; /tmp is their own.
+first process, and so all of them, when ``lxc-start`` is killed. Only control groups remain: these are below one that
+the agent removes. All share one root, read-only; /tmp is their own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from labconsole.platforms.base.crew import (
     INBOUND_BRIDGE,
     CrewGuest,
     CrewMaking,
-    Standing,
+    RunningCrew,
     crew_bridges,
 )
 from labconsole.platforms.base.crew_disks import INSIDE
@@ -34,28 +34,28 @@ _SETTINGS = {
     "lxc.mount.auto": "proc:rw sys:ro",
     "lxc.mount.entry": "tmpfs tmp tmpfs rw,nosuid,nodev 0 0",
     "lxc.apparmor.profile": "unconfined",
-    # None: standard input and output are its console as they are, with no terminal between that would echo lines.
+    # "none": standard input and output are its console directly, without a terminal in between that would echo lines.
     "lxc.console.path": "none",
     "lxc.tty.max": "0",
     "lxc.sysctl.net.ipv6.conf.all.disable_ipv6": "1",
 }
 
 _UP = "for link in lo {nics}; do ip link set $link up; done"
-"""Not by LXC, which would do it before IPv6 is off."""
+"""Set here, because LXC would do it before IPv6 is off."""
 
 
 class LxcCrew(CrewMaking):
-    """What LxcDriver makes in number."""
+    """Crews of LxcDriver."""
 
     CREW_IN_NAMESPACES = CREW_MEMORY_IS_LIMIT = True
     CREW_DISK = "seen inside"
     CREW_FILES = ("crew_root",)
     crew_root: str | None
     elsewhere: bool
-    """Whether the node that has the containers is another one."""
+    """Whether the containers run on another node."""
 
     second_version = False
-    """Whether the UUT has control groups of version 2 only: then their settings have other names."""
+    """Whether the UUT has control groups of version 2 only, where settings have other names."""
 
     def crew_cannot(self, wanted: CrewWanted) -> str | None:
         if self.crew_root is None:
@@ -67,22 +67,22 @@ class LxcCrew(CrewMaking):
     async def refuse_node(self, uut: AgentLink) -> None:
         shell = f'test -x "$0/bin/sh" || exit 3; test -e {SECOND_VERSION}'
         root = str(self.crew_root)
-        asked = await uut.ask(Execute(argv=["sh", "-c", shell, root], timeout_s=10))
-        if asked.exit_status == 3:
+        answer = await uut.ask(Execute(argv=["sh", "-c", shell, root], timeout_s=10))
+        if answer.exit_status == 3:
             raise NodeError(uut.name, f"platform {self.name}: the directory {root} on the UUT has no bin/sh")
-        self.second_version = asked.exit_status == 0
+        self.second_version = answer.exit_status == 0
 
-    def crew_groups(self, crew: Standing) -> list[NetworkChange]:
-        """Nothing is made: it is LXC that makes them."""
+    def crew_groups(self, crew: RunningCrew) -> list[NetworkChange]:
+        """Empty: LXC makes them itself."""
         return [ControlGroups(name=crew.group, groups=[])]
 
     def crew_nics(self, guests: Sequence[CrewGuest]) -> list[NetworkChange]:
         return [*crew_bridges(guests, bridged=False)]
 
-    def entering(self, guest: CrewGuest, crew: Standing) -> list[str]:
+    def entering(self, guest: CrewGuest, crew: RunningCrew) -> list[str]:
         return []
 
-    def crew_argv(self, guest: CrewGuest, crew: Standing) -> list[str]:
+    def crew_argv(self, guest: CrewGuest, crew: RunningCrew) -> list[str]:
         root = str(self.crew_root)
         settings = {
             "lxc.rootfs.path": f"dir:{root}",
@@ -92,19 +92,19 @@ class LxcCrew(CrewMaking):
             "lxc.cgroup.dir": crew.group,
             **self._limit_settings(guest),
         }
-        told = [word for key, value in settings.items() for word in ("-s", f"{key}={value}")]
+        arguments = [word for key, value in settings.items() for word in ("-s", f"{key}={value}")]
         if guest.disk is not None:
-            # Into the file system of its own that /tmp is, which is mounted before: the root is read-only.
+            # Mounted into /tmp, its own file system, which is mounted before: the root is read-only.
             entry = f"{guest.disk} {INSIDE.lstrip('/')} none rw,bind,nosuid,nodev,create=dir 0 0"
-            told += ["-s", f"lxc.mount.entry={entry}"]
+            arguments += ["-s", f"lxc.mount.entry={entry}"]
         name = f"{crew.group}-{guest.name}"
         up = _UP.format(nics=" ".join(f"eth{number}" for number in range(len(guest.nics))))
-        # By a mask: older busyboxes know no list.
+        # As a mask: older busyboxes accept no list.
         cpus = cpu_set(guest.cpus or "")
         pinned = [] if cpus is None else ["/bin/taskset", f"{sum(1 << cpu for cpu in cpus):x}"]
         return [
             *("lxc-start", "-F", "-n", name, "-P", root, "-f", "/dev/null"),
-            *told,
+            *arguments,
             *("--", *pinned, "/bin/sh", "-c", f"{up}; {marked_loop(guest.member.boot_mark)}"),
         ]
 
@@ -120,12 +120,12 @@ class LxcCrew(CrewMaking):
         }
 
     async def crew_facts(self, uut: AgentLink, guests: Sequence[CrewGuest]) -> Attestation:
-        asked = await uut.ask(Execute(argv=["lxc-start", "--version"], timeout_s=10))
-        return {"versions": {"lxc": asked.stdout.strip()[:40]}}
+        answer = await uut.ask(Execute(argv=["lxc-start", "--version"], timeout_s=10))
+        return {"versions": {"lxc": answer.stdout.strip()[:40]}}
 
 
 def _nic_settings(guest: CrewGuest) -> dict[str, str]:
-    """Each with its other end a port of its bridge."""
+    """Each NIC with its other end as a port of its bridge."""
     return {
         f"lxc.net.{number}.{key}": value
         for number, (bridge, (host, mac, address)) in enumerate(zip((BRIDGE, INBOUND_BRIDGE), guest.nics, strict=False))

@@ -1,18 +1,18 @@
-"""Marks as guests send them: one ping whose size and pattern nobody can foresee (measure/outside_clock.py finds it)."""
+"""Guests' marks: each is a ping of unpredictable size and pattern (measure/external_timing.py finds it)."""
 
 from __future__ import annotations
 
 import secrets
 
 from labconsole.contracts.crew import BootMark
-from labconsole.measure.outside_clock import Nonce
-from labconsole.platforms.base.inside import CREW_LOOP, LOOP, WITH_BUSYBOX
+from labconsole.measure.external_timing import Nonce
+from labconsole.platforms.base.guest_shell import CREW_LOOP, LOOP, WITH_BUSYBOX
 
 LEAST_PAYLOAD_BYTES, MOST_PAYLOAD_BYTES = 64, 1400
 
 
 def nonces(count: int) -> list[Nonce]:
-    """So many that nobody can foresee, no two alike."""
+    """Draw ``count`` unpredictable nonces, no two alike."""
     found: dict[Nonce, None] = {}
     while len(found) < count:
         span = MOST_PAYLOAD_BYTES - LEAST_PAYLOAD_BYTES + 1
@@ -25,24 +25,25 @@ SEEK = (
     f"for each in /proc/sys/net/ipv4/neigh/*; do echo {SEEK_STEP_S * 1000:.0f} >$each/retrans_time_ms; "
     "echo 50 >$each/mcast_solicit; done 2>/dev/null"
 )
-"""Before a mark that is the first packet of all: a bridge takes none before it has seen that the guest's NIC is up, and
-who asked for an address in vain would ask again after a second."""
+"""Before a mark that is the first packet of all: a bridge forwards none before it has seen that the guest's NIC is up,
+and a failed address request is only repeated after a second.
+"""
 
 
 def mark_line(nonce: Nonce, timekeeper: str) -> str:
-    """What a shell sends it by, and waits for the answer. Whatever ping busybox has will do."""
+    """A shell line that sends the mark and waits for the answer. It works with any ping that busybox has."""
     return f"busybox ping -q -c 1 -W 1 -s {nonce.payload_bytes} -p {nonce.pattern:02x} {timekeeper} >/dev/null 2>&1"
 
 
 def marked_loop(mark: BootMark | None) -> str:
-    """The loop that a guest's shell runs (inside.py), after its mark if it is to send one."""
+    """The loop of a guest's shell (guest_shell.py), after its mark if it has one."""
     return CREW_LOOP if mark is None else f"{WITH_BUSYBOX}; {SEEK}; {mark_line(mark.nonce, mark.address)}; {LOOP}"
 
 
 def installed_loop(mark: BootMark, mac: str, address: str) -> str:
-    """The same for an installed guest's shell, which has to find its NIC and set it up before. It pings for as long as
-    nobody answers who has the timekeeper's address: its NIC may not be joined to the UUT's yet. Then the mark was sent,
-    and is not sent again. Says how many pings it took.
+    """The same for an installed guest's shell, which has to find its NIC and set it up first. It pings until the
+    timekeeper's address answers, because its NIC may not be joined to the UUT's yet. That ping is the mark, which is
+    not sent again. It prints the number of pings.
     """
     nic = f"nic=$(ip -o link | while read -r n i r; do case $r in (*'ether {mac} '*) echo ${{i%%[@:]*}};; esac; done)"
     return (
@@ -55,7 +56,7 @@ def installed_loop(mark: BootMark, mac: str, address: str) -> str:
     )
 
 
-def mark_words(mark: BootMark | None) -> str:
+def format_mark_argument(mark: BootMark | None) -> str:
     """The same for an image that reads its kernel's command line."""
     if mark is None:
         return ""

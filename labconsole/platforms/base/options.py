@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from labconsole.errors import ConfigError
-from labconsole.model.complaint import complaint
 from labconsole.model.cpus import cpu_set
+from labconsole.model.validation_message import describe_problem
 from labconsole.model.yaml_file import key_text
 
 _MAC = re.compile(r"[0-9a-f]{2}(?:[:-]?[0-9a-f]{2}){5}")
@@ -18,11 +18,11 @@ PLACE = re.compile(r"/[A-Za-z0-9_.+@/-]{0,199}")
 _GUEST_CHARACTERS = 200
 
 GUEST_PLACE = "{guest}"
-"""Stands for a guest's name in what is told once for many."""
+"""Placeholder for a guest's name in settings of several guests."""
 
 
 def mac_address(text: str) -> str | None:
-    """A NIC's MAC address as we write it (02:00:…), from any of the ways that hypervisors do. None: it is none."""
+    """A NIC's MAC address in our notation (02:00:…), from any notation of a hypervisor, or None if it is none."""
     lowered = text.strip().lower()
     if not _MAC.fullmatch(lowered):
         return None
@@ -45,7 +45,7 @@ def _mac(value: str) -> str:
 
 
 def _guest(value: str) -> str:
-    # It becomes a word of a command: a leading dash would make an option of it.
+    # It becomes a word of a command: a leading dash would make it an option.
     if not value or value != value.strip() or len(value) > _GUEST_CHARACTERS or not value.isprintable():
         raise ValueError("is not the name of a guest")
     if value.startswith("-") or "'" in value or '"' in value or "/" in value:
@@ -93,7 +93,7 @@ def _argv(value: list[str]) -> list[str]:
 
 
 Argv = Annotated[list[str], Field(min_length=1), AfterValidator(_argv)]
-"""A command, each word by itself."""
+"""A command, as a list of words."""
 
 GuestName = Annotated[str, BeforeValidator(_number_as_text, json_schema_input_type=str | int), AfterValidator(_guest)]
 Mac = Annotated[str, AfterValidator(_mac)]
@@ -102,17 +102,17 @@ Word = Annotated[str, AfterValidator(_word)]
 """A path or an address that becomes one word of a command."""
 
 DiskPlace = Annotated[str, AfterValidator(_disk_place)]
-"""A directory in which guests for jobs get their disks, or that holds them."""
+"""A directory in which guests for jobs get their disks, or that contains them."""
 
 GuestFile = Annotated[str, AfterValidator(_guest_file)]
-"""A file or directory of the operator's, that guests start from."""
+"""The operator's file or directory that guests start from."""
 
 USUAL_DISK_PLACE = "/var/tmp"
 DISK_PLACE = "a directory on the UUT, on a disk: there guests for jobs have theirs"
 
 
 class StreamNics(BaseModel):
-    """Through which NICs of which guest a stream goes."""
+    """The NICs and the guest that a stream passes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -123,7 +123,7 @@ class StreamNics(BaseModel):
 
 
 class ManagedOptions(BaseModel):
-    """What every driver of an installed hypervisor is told."""
+    """Common options of drivers of installed hypervisors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -153,7 +153,7 @@ Options = TypeVar("Options", bound=BaseModel)
 
 
 def read_options(model: type[Options], driver: str, platform: str, options: Mapping[str, object]) -> Options:
-    """Options of hosts.yaml as ``model``. Raises ConfigError for the first that is wrong."""
+    """Options of hosts.yaml as ``model``. Raises ConfigError for the first invalid one."""
     try:
         return model.model_validate(options)
     except ValidationError as exc:
@@ -170,6 +170,6 @@ def read_options(model: type[Options], driver: str, platform: str, options: Mapp
         case "literal_error":
             message, allowed = "unknown option", problem["ctx"]["expected"].replace("'", "").replace(" or ", ", ")
         case _:
-            message, allowed = complaint(problem)
+            message, allowed = describe_problem(problem)
             message = message[:1].lower() + message[1:]
     raise ConfigError(message, key=key, value=None if isinstance(value, (dict, list)) else value, allowed=allowed)

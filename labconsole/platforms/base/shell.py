@@ -1,7 +1,7 @@
-"""Commands of a hypervisor, run on the UUT by its agent: argv, a time limit, and an answer that is not yet believed.
+"""Commands of a hypervisor, run on the UUT by its agent: argv, a time limit, and an answer that is not trusted yet.
 
-Neither exit status nor text of such tools can be trusted alone (docs/platforms.md names the cases), so ``run`` returns
-whatever came, a command that did not end included; whoever changed something reads the state back.
+Neither exit status nor text of such tools is reliable alone (docs/platforms.md names the cases), so ``run`` returns any
+answer, even that of a command that did not end; callers that change something read the state back.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _DENIED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a command said. ``exit_status`` is None when it had not ended within its limit."""
+    """A command's answer. ``exit_status`` is None if it had not ended within its limit."""
 
     argv: tuple[str, ...]
     exit_status: int | None
@@ -45,17 +45,17 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """Both streams: which one a message comes on differs between versions."""
+        """Both streams: the stream of a message differs between versions."""
         return f"{self.stdout}\n{self.stderr}"
 
     @property
     def denied(self) -> bool:
-        """Whether it says that this user has no permission."""
+        """Whether it reports that this user has no permission."""
         return _DENIED.search(self.text) is not None
 
     @property
     def said(self) -> str:
-        """The last line that says something, errors first, short enough for a sentence."""
+        """The last informative line, errors first, short enough for a sentence."""
         for stream in (self.stderr, self.stdout):
             written = [" ".join(line.split()) for line in stream.splitlines() if line.strip()]
             if written:
@@ -65,7 +65,7 @@ class Answer:
 
     @property
     def program(self) -> str:
-        """What was meant to run, behind ``env`` and its settings."""
+        """The program to run, behind ``env`` and its settings."""
         return next((word for word in self.argv if word != "env" and "=" not in word), self.argv[0])
 
     @property
@@ -79,15 +79,19 @@ def collapsed(text: str) -> str:
 
 
 def ssh_argv(destination: str, line: str) -> list[str]:
-    """The command line by which the UUT runs one shell line elsewhere.
+    """The command line with which the UUT runs one shell line elsewhere.
 
-    Only a host key that the UUT's known_hosts have is accepted, and nothing of the UUT's user is lent to that host,
-    whatever the UUT's ssh_config says.
+    It accepts only host keys in the UUT's known_hosts, and forwards none of the user's credentials to that host,
+    independent of the UUT's ssh_config.
     """
     settings = (
-        "BatchMode=yes", "ConnectTimeout=10", "StrictHostKeyChecking=yes", "ForwardAgent=no", "ForwardX11=no",
+        "BatchMode=yes",
+        "ConnectTimeout=10",
+        "StrictHostKeyChecking=yes",
+        "ForwardAgent=no",
+        "ForwardX11=no",
         "ClearAllForwardings=yes",
-    )  # fmt: skip
+    )
     options = [word for setting in settings for word in ("-o", setting)]
     return ["ssh", "-k", *options, "--", destination, line]  # -k: no GSSAPI credentials, also without GSSAPI
 
@@ -105,15 +109,15 @@ class Shell:
         return CapabilityMissing(self.uut.name, f"platform {self.platform}: {message}")
 
     def sent(self, argv: Sequence[str]) -> list[str]:
-        """What this node is asked to run."""
+        """The command as this node runs it."""
         if self.ssh is None:
             return list(argv)
-        # What ssh hands over is one line for a remote shell, so every word is quoted for it.
+        # ssh passes one line to a remote shell, so every word is quoted for it.
         line = shlex.join(["env", "LC_ALL=C", *argv])
         return ssh_argv(self.ssh, line)
 
     async def run(self, argv: Sequence[str], *, limit_s: float = LIMIT_S) -> Answer:
-        """Run it. Raises CapabilityMissing when there is no such program or it may not be run, else returns."""
+        """Run it. Raises CapabilityMissing if the program is missing or not permitted, else returns."""
         sent = self.sent(argv)
         try:
             reply = await self.uut.ask(Execute(argv=sent, timeout_s=limit_s), timeout_s=limit_s + 10)
@@ -136,14 +140,14 @@ class Shell:
         return answer
 
     async def must(self, argv: Sequence[str], *, limit_s: float = LIMIT_S) -> str:
-        """The output of a command that only asks. Raises NodeError when it failed, CapabilityMissing when refused."""
+        """The output of a command that changes nothing. Raises NodeError if it failed, CapabilityMissing if refused."""
         answer = await self.run(argv, limit_s=limit_s)
         if answer.exit_status != 0:
             raise self.failed(answer)
         return answer.stdout
 
     def failed(self, answer: Answer) -> NodeError:
-        """What went wrong with a command, in one sentence."""
+        """The failure of a command, in one sentence."""
         if answer.denied:
             hint = "log in as a user who may use it, or set `become:` in hosts.yaml"
             return self.missing(f"no permission to use {answer.program} ({answer.said}): {hint}")
@@ -152,17 +156,17 @@ class Shell:
         return self.error(f"`{answer.command}` failed: {answer.said}")
 
 
-class _Nowhere:
-    """In place of a UUT that is asked nothing."""
+class _UnreachedUut:
+    """Placeholder for a UUT that receives no requests."""
 
     name = "uut"
 
 
 class RecordingShell(Shell):
-    """Keeps what would be run, and runs nothing: each command "succeeds" with nothing to say."""
+    """Records commands and runs none: each "succeeds" with empty output."""
 
     def __init__(self, platform: str, ssh: str | None = None) -> None:
-        super().__init__(cast("AgentLink", _Nowhere()), platform, ssh)
+        super().__init__(cast("AgentLink", _UnreachedUut()), platform, ssh)
         self.lines: list[str] = []
         self.argvs: list[tuple[str, ...]] = []
 
@@ -172,7 +176,7 @@ class RecordingShell(Shell):
         return Answer(tuple(argv), 0, "", "")
 
     def record(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Carry ``work`` out as far as it comes without an answer. It waits for nothing, so no event loop is needed."""
+        """Run ``work`` as far as it gets without an answer. It waits for nothing, so no event loop is needed."""
         try:
             work.send(None)
         except StopIteration:

@@ -1,7 +1,7 @@
-"""``bypass``: no unit under test. Every source is connected straight to its sink, for calibrating the instrument.
+"""``bypass``: no unit under test. Every source is connected directly to its sink, to calibrate the instrument.
 
 Nothing is changed on the UUT; its data NICs stay on the list of hops, where they must count nothing. Calibration uses
-it by itself; ordinary runs only where hosts.yaml names it.
+it automatically; ordinary runs only if hosts.yaml names it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from labconsole.platforms.base.options import read_options
 
 
 class BypassOptions(BaseModel):
-    """None."""
+    """No options."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -35,24 +35,24 @@ class BypassDriver:
         read_options(BypassOptions, "bypass", name, options)
 
     def refusal(self, background: str) -> str | None:
-        """Nothing is beside what is not there."""
+        """A second guest is impossible without a first."""
         return None if background == "none" else "there is no unit under test on which a second guest could run"
 
     def commands(self, wirings: Sequence[StreamWiring], second: Sequence[StreamWiring] | None = None) -> list[str]:
-        """Nothing is done."""
+        """Empty: nothing is changed."""
         return []
 
     async def prepare(
         self, uut: AgentLink, wirings: Sequence[StreamWiring], *, second: Sequence[StreamWiring] | None = None
     ) -> Prepared:
-        """Nothing to set up: frames are addressed to the sink itself, and no counter of the UUT is on their way."""
+        """Set up nothing: frames are addressed to the sink itself, and no counter of the UUT is on their path."""
         return Prepared(
             paths={wiring.name: StreamPath(destination_mac=wiring.sink_mac, points=()) for wiring in wirings},
             attestation={"driver": "bypass", "guests": []},
         )
 
     async def restore(self, uut: AgentLink) -> None:
-        """Nothing was changed."""
+        """Does nothing: nothing was changed."""
 
 
 DRIVER = BypassDriver

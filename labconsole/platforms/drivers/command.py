@@ -1,7 +1,7 @@
-"""``command``: any hypervisor with a command line, described in hosts.yaml and by no code of ours.
+"""``command``: any hypervisor with a command line, described in hosts.yaml without any code of ours.
 
-Each question is a command and how to read its output: a regular expression with named groups, or paths into JSON. Both
-give rows of the same fields, so what follows is the same.
+Each query is a command and a way to read its output: a regular expression with named groups, or paths into JSON. Both
+give rows of the same fields, which are then handled the same way.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from labconsole.contracts.driver import Capabilities, DriverInfo
 from labconsole.errors import ConfigError
-from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, State, as_interface
-from labconsole.platforms.base.managed import ManagedDriver
+from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, State, parse_interface
+from labconsole.platforms.base.installed_guests import InstalledGuestDriver
 from labconsole.platforms.base.options import ManagedOptions, mac_address
 from labconsole.platforms.base.shell import Answer, Shell
 from labconsole.wire.clean import read_json
 
 MAX_ROWS = 1001
-"""One more than a hypervisor may have guests: that is refused, and not cut."""
+"""One more than a hypervisor's maximum of guests: such output is refused, not cut."""
 PLACES = ("guest", "index")
 _PLACE = re.compile(r"\{(\w*)\}")
 
@@ -50,7 +50,7 @@ Pattern = Annotated[str, AfterValidator(_pattern)]
 
 
 class QueryTemplate(BaseModel):
-    """A command and how its answer is read: ``regex`` with named groups, or ``json`` paths (``each``: to the rows)."""
+    """A command and a parser of its output: ``regex`` with named groups, or ``json`` paths (``each``: to the rows)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -59,33 +59,33 @@ class QueryTemplate(BaseModel):
     json_: dict[str, str] | None = Field(default=None, alias="json")
 
     @model_validator(mode="after")
-    def _one_way(self) -> QueryTemplate:
+    def _has_one_parser(self) -> QueryTemplate:
         if (self.regex is None) == (self.json_ is None):
             raise ValueError("needs either regex or json")
         return self
 
     def fields(self) -> set[str]:
-        """What it reads."""
+        """The fields that it reads."""
         if self.regex is not None:
             return set(re.compile(self.regex).groupindex)
         return set(self.json_ or ()) - {"each"}
 
     def read(self, text: str) -> list[dict[str, str]]:
-        """The rows of an answer. Raises ValueError when it is not JSON."""
+        """The rows of an answer. Raises ValueError if it is not JSON."""
         if self.regex is not None:
             found = re.finditer(self.regex, text, re.MULTILINE)
             return [{k: v for k, v in row.groupdict().items() if v is not None} for row in islice(found, MAX_ROWS)]
         paths = self.json_ or {}
         document = read_json(text)
         rows = []
-        for entry in at(document, paths.get("each", "")):
-            values = {key: next(at(entry, path), None) for key, path in paths.items() if key != "each"}
+        for entry in find_at_path(document, paths.get("each", "")):
+            values = {key: next(find_at_path(entry, path), None) for key, path in paths.items() if key != "each"}
             rows.append({k: str(v) for k, v in values.items() if isinstance(v, (str, int)) and type(v) is not bool})
         return rows[:MAX_ROWS]
 
 
-def at(document: Any, path: str) -> Iterator[Any]:
-    """What stands at a path such as ``machines.*.state``: keys and places in a list, ``*`` for each; "" is all."""
+def find_at_path(document: Any, path: str) -> Iterator[Any]:
+    """The values at a path such as ``machines.*.state``: keys and list indexes, ``*`` for each; "" is all."""
     step, _, rest = path.partition(".")
     if not step:
         yield document
@@ -93,13 +93,13 @@ def at(document: Any, path: str) -> Iterator[Any]:
         for entry in (
             document.values() if isinstance(document, dict) else document if isinstance(document, list) else ()
         ):
-            yield from at(entry, rest)
+            yield from find_at_path(entry, rest)
     elif isinstance(document, dict) and step in document:
-        yield from at(document[step], rest)
+        yield from find_at_path(document[step], rest)
     elif (
         isinstance(document, list) and step.isascii() and step.isdigit() and len(step) < 6 and int(step) < len(document)
     ):
-        yield from at(document[int(step)], rest)
+        yield from find_at_path(document[int(step)], rest)
 
 
 class CommandOptions(ManagedOptions):
@@ -122,9 +122,10 @@ class CommandOptions(ManagedOptions):
 NEEDED = {"list": ("list_", {"guest"}), "state": ("state", {"state"}), "nics_of": ("nics_of", {"mac"})}
 
 
-class CommandDriver(ManagedDriver):
-    """Options ``list``, ``state``, ``nics_of`` (questions), ``start``, ``stop``, ``kill``, ``version``, ``exec``
-    (commands), ``running``, ``stopped``, ``changing`` (words), ``host_interface`` (a name with {guest} and {index})."""
+class CommandDriver(InstalledGuestDriver):
+    """Options ``list``, ``state``, ``nics_of`` (queries), ``start``, ``stop``, ``kill``, ``version``, ``exec``
+    (commands), ``running``, ``stopped``, ``changing`` (words), ``host_interface`` (a name with {guest} and {index}).
+    """
 
     about = DriverInfo(
         name="command",
@@ -137,9 +138,17 @@ class CommandDriver(ManagedDriver):
     options: CommandOptions
 
     def tools(self) -> tuple[str, ...]:
-        told = self.options
-        asked = (told.list_.argv, told.state.argv, told.nics_of.argv, told.start, told.stop, told.kill, told.version)
-        return tuple(dict.fromkeys(argv[0] for argv in (*asked, told.exec_) if argv is not None))
+        options = self.options
+        queries = (
+            options.list_.argv,
+            options.state.argv,
+            options.nics_of.argv,
+            options.start,
+            options.stop,
+            options.kill,
+            options.version,
+        )
+        return tuple(dict.fromkeys(argv[0] for argv in (*queries, options.exec_) if argv is not None))
 
     def declare(self) -> Capabilities:
         return Capabilities(statistics=True, nic_models=True, exec=self.options.exec_ is not None)
@@ -172,15 +181,15 @@ class CommandDriver(ManagedDriver):
             raise shell.error(f"`{argv[0]}` did not print JSON: {text.strip()[:80]!r}") from None
 
     def _state(self, shell: Shell, name: str, said: str) -> HypervisorGuest:
-        told = self.options
-        for words, state in (
-            (told.running, State.RUNNING),
-            (told.stopped, State.STOPPED),
-            (told.changing, State.CHANGING),
+        options = self.options
+        for known, state in (
+            (options.running, State.RUNNING),
+            (options.stopped, State.STOPPED),
+            (options.changing, State.CHANGING),
         ):
-            if said in words:
+            if said in known:
                 return HypervisorGuest(name, state, said)
-        expected = ", ".join([*told.running, *told.stopped, *told.changing])
+        expected = ", ".join([*options.running, *options.stopped, *options.changing])
         raise shell.error(f"guest {name} is {said[:80]!r}; expected: {expected}")
 
     async def probe(self, shell: Shell) -> dict[str, str]:
@@ -197,7 +206,7 @@ class CommandDriver(ManagedDriver):
                 raise shell.error(f"`{self.options.list_.argv[0]}` reports no `guest` in row {number} of its list")
             if name in found and name in self.planned:
                 raise shell.error(f"`{self.options.list_.argv[0]}` lists two guests named {name}; rename one")
-            # Of a guest that is not planned it matters only whether it runs; what is not known to be stopped may.
+            # For a guest that is not planned only running or not matters; one that is not known to be stopped may run.
             state = State.STOPPED if said in self.options.stopped else State.RUNNING
             if name not in found or found[name].state is State.STOPPED:
                 found[name] = HypervisorGuest(name, state, said or "listed")
@@ -217,7 +226,7 @@ class CommandDriver(ManagedDriver):
     async def start(self, shell: Shell, name: str) -> Answer:
         return await shell.run(self._filled(self.options.start, name), limit_s=self.options.start_s)
 
-    def runs_words(self, name: str) -> Sequence[str]:
+    def build_identity_command(self, name: str) -> Sequence[str]:
         return self._filled(self.options.state.argv, name)
 
     async def ask_to_stop(self, shell: Shell, name: str) -> Answer:
@@ -237,7 +246,7 @@ class CommandDriver(ManagedDriver):
             nics.append(
                 GuestNic(
                     mac=mac_address(row.get("mac", "")),
-                    host_interface=as_interface(end or "-"),
+                    host_interface=parse_interface(end or "-"),
                     model=row.get("model"),
                     attached_to=row.get("attached_to"),
                 )

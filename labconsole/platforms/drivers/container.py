@@ -1,9 +1,9 @@
 """``container``: a guest network stack on the UUT's kernel, its interfaces bridged to the UUT's NICs.
 
-Operating-system-level virtualization as in OpenVZ and Linux-VServer, reduced to what forwards packets: a network
-namespace with a veth pair per NIC. A guest is held by a process of the agent's and is gone with it. The second guest is
-another one, and its load runs inside it; the work of forwarding cannot be pinned, for the kernel does it wherever a
-packet happens to arrive.
+Operating-system-level virtualization as in OpenVZ and Linux-VServer, reduced to the parts that forward packets: a
+network namespace with a veth pair per NIC. A process of the agent's keeps a guest alive, which ends with it. The second
+guest is another one, and its load runs inside it; forwarding cannot be pinned, for the kernel does it on the processor
+where a packet arrives.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from labconsole.network.bridge import Bridge
 from labconsole.network.change import NetworkChange
 from labconsole.network.links import NamespaceNic, Veth
 from labconsole.network.namespace import Namespace
-from labconsole.platforms.base.crew import TOKEN, CrewGuest, CrewMaking, Standing, crew_bridges
+from labconsole.platforms.base.crew import TOKEN, CrewGuest, CrewMaking, RunningCrew, crew_bridges
 from labconsole.platforms.base.forwarding import (
     apply,
     read_state,
@@ -36,19 +36,19 @@ from labconsole.platforms.base.forwarding import (
     shell_lines,
     undo,
 )
-from labconsole.platforms.base.inside import allowed_cpus, close_shell, pinned_to, shell_as_guest
+from labconsole.platforms.base.guest_shell import allowed_cpus, build_taskset_prefix, close_shell, shell_as_guest
 from labconsole.platforms.base.marks import marked_loop
 from labconsole.platforms.base.options import DISK_PLACE, USUAL_DISK_PLACE, Cpus, DiskPlace, read_options
 
 INSIDE = ("eth0", "eth1")
-"""A guest's NICs in a crew: the one that all have, and the inbound one."""
+"""A guest's NICs in a crew: the common one, and the inbound one."""
 
 GUEST = "guest"
 SECOND = "second"
 
 
 class ContainerOptions(BaseModel):
-    """Where the second guest's processes run."""
+    """The CPUs of the second guest's processes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -70,7 +70,7 @@ class _Nic:
 
 @dataclass(frozen=True, slots=True)
 class _Container:
-    """``after``: how many streams other guests have, whose names come before."""
+    """One guest. ``after``: number of streams of other guests, whose names come before."""
 
     name: str
     wirings: tuple[StreamWiring, ...]
@@ -87,7 +87,7 @@ class _Container:
                     veth=f"lcv{letter}{number}",
                     bridge=f"lcb{letter}{number}",
                     port=port,
-                    # Never that of a bridge port, or frames would be delivered on the host.
+                    # Never the MAC of a bridge port, or frames would be delivered on the host.
                     mac=f"02:6c:63:00:{number:02x}:{side:02x}",
                     veth_mac=f"02:6c:63:00:{number:02x}:{0x10 + side:02x}",
                 )
@@ -116,7 +116,7 @@ class _Container:
         return changes
 
     def paths(self) -> dict[str, StreamPath]:
-        """Each stream's way through the guest."""
+        """Each stream's path through the guest."""
         return {
             wiring.name: StreamPath(
                 destination_mac=inbound.mac,
@@ -159,17 +159,17 @@ class ContainerDriver(CrewMaking):
         self.guest_disk = self.options.guest_disk
 
     def refusal(self, background: str) -> str | None:
-        """None: a second guest is made when there is to be one."""
+        """Always None: a second guest is made on request."""
         return None
 
     def commands(self, wirings: Sequence[StreamWiring], second: Sequence[StreamWiring] | None = None) -> list[str]:
-        """What prepare() does on the UUT, as lines of a shell."""
+        """The commands of prepare() on the UUT, as lines of a shell."""
         return shell_lines(change for guest in _containers(wirings, second) for change in guest.changes())
 
     async def prepare(
         self, uut: AgentLink, wirings: Sequence[StreamWiring], *, second: Sequence[StreamWiring] | None = None
     ) -> Prepared:
-        """Create the guests, bridge their interfaces to the NICs, switch their forwarding on."""
+        """Create the guests, bridge their interfaces to the NICs, and enable their forwarding."""
         guests = _containers(wirings, second)
         second_guest: SecondGuest | None = None
 
@@ -203,11 +203,11 @@ class ContainerDriver(CrewMaking):
             for guest in guests
             for inside, (host, mac, address) in zip(INSIDE, guest.nics, strict=False)
         )
-        # All namespaces first: their processes are forked from the agent, which grows by what makes the NICs.
+        # All namespaces first: their processes are forked from the agent, whose memory grows when it makes the NICs.
         return [*(Namespace(name=guest.name) for guest in guests), *nics, *crew_bridges(guests)]
 
-    def crew_argv(self, guest: CrewGuest, crew: Standing) -> list[str]:
-        return [*pinned_to(guest.cpus), "sh", "-c", marked_loop(guest.member.boot_mark)]
+    def crew_argv(self, guest: CrewGuest, crew: RunningCrew) -> list[str]:
+        return [*build_taskset_prefix(guest.cpus), "sh", "-c", marked_loop(guest.member.boot_mark)]
 
     async def restore(self, uut: AgentLink) -> None:
         """Remove the guests and the bridges."""

@@ -1,14 +1,16 @@
 """``esxi``: machines of VMware ESXi, through ``vim-cmd`` and ``esxcli``.
 
-ESXi prints its faults and may still end with status 0, so every answer is looked through for one. It knows a machine
-by three numbers: the Vmid of vim-cmd, the World ID of esxcli (only while it runs), a Port ID for each of its NICs. An
+ESXi prints its faults and may still end with status 0, so every answer is searched for one. It identifies a machine by
+three numbers: the Vmid of vim-cmd, the World ID of esxcli (only while it runs), a Port ID for each of its NICs. An
 agent cannot run on ESXi, so its commands go there with ``ssh``.
 
 Known formats, from public transcripts of ESXi 4.x to 9.0 (its source is closed):
 
 - ``vmsvc/getallvms``: columns Vmid, Name, File, Guest OS, Version, Annotation, as wide as their longest value and three
-  blanks, never cut. A name may hold ``[...]``, an annotation goes on in further lines, the datastore may be empty.
-- ``vmsvc/get.summary``: the machine's own name. It is asked before a machine is started or stopped.
+blanks, never cut. A name may contain ``[...]``, an annotation continues in further lines, the datastore may be empty.
+
+- ``vmsvc/get.summary``: the machine's own name, which is read before a machine is started or stopped.
+
 - ``esxcli --formatter=csv`` (5.0 and later), else the table, whose second line shows the columns' widths.
 """
 
@@ -17,20 +19,14 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from labconsole.contracts.driver import Attestation, Capabilities, DriverInfo
 from labconsole.errors import NodeError
-from labconsole.platforms.base.guest import (
-    GuestNic,
-    HypervisorGuest,
-    State,
-    ambiguity,
-    shown,
-    told_apart,
-)
-from labconsole.platforms.base.hypervisor import StopWords
-from labconsole.platforms.base.managed import ManagedDriver
+from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, State, ambiguity, disambiguate, format_output
+from labconsole.platforms.base.hypervisor import StopCommands
+from labconsole.platforms.base.installed_guests import InstalledGuestDriver
 from labconsole.platforms.base.options import ManagedOptions, mac_address
 from labconsole.platforms.base.shell import Answer, Shell
 
@@ -38,8 +34,11 @@ STATES = {"Powered on": State.RUNNING, "Powered off": State.STOPPED, "Suspended"
 PATH = "PATH=/bin:/sbin:/usr/bin:/usr/lib/vmware/bin"
 """A login that is not interactive has a shorter one."""
 MAX_LINE = 2000
+MAX_READINGS = 48
+"""Of a row, the first of which are looked at: its File column comes after a name of at most 80 characters, and each
+place costs a search through the rest of the row."""
 LISTED_TRIES = 3
-"""``esxcli network vm list`` is seen to leave machines out now and then."""
+"""``esxcli network vm list`` sometimes leaves machines out."""
 
 COLUMN_GAP = " " * 3
 
@@ -59,7 +58,7 @@ _SETTING = re.compile(r'^\s*([A-Za-z0-9_.:]+)\s*=\s*"(.*)"\s*$', re.MULTILINE)
 
 
 def fault(answer: Answer) -> str | None:
-    """The fault that was printed, in its own words. None: none was."""
+    """The printed fault in its own words, or None without one."""
     kind = _FAULT.search(answer.text)
     if kind is None:
         return None
@@ -68,7 +67,7 @@ def fault(answer: Answer) -> str | None:
 
 
 class NoSuchVmid(NodeError):
-    """Raised when vim-cmd has no machine of a number that was in its table."""
+    """Raised when vim-cmd has no machine with a number from its table."""
 
 
 class RegisteredMachine(NamedTuple):
@@ -87,10 +86,10 @@ class World(NamedTuple):
 
 
 def registered(text: str) -> tuple[list[RegisteredMachine], list[str]] | None:
-    """Rows of ``vmsvc/getallvms``, and the lines that may be rows and cannot be read; None: it is no such table.
+    """Rows of ``vmsvc/getallvms``, and the lines that may be rows and cannot be read, or None for another table.
 
-    What looks like a file within a name or an annotation gives a row several readings. The File column begins at the
-    same place in every row, which leaves one; where it does not, the row is not read.
+    Text that looks like a file within a name or an annotation gives a row several readings. The File column begins at
+    the same place in every row, which leaves one reading; otherwise the row is not read.
     """
     lines = [line.rstrip("\r") for line in text.split("\n")]
     header = next((number for number, line in enumerate(lines) if _HEADER.fullmatch(line)), None)
@@ -100,7 +99,7 @@ def registered(text: str) -> tuple[list[RegisteredMachine], list[str]] | None:
     unread = []
     for line in (line[:MAX_LINE] for line in lines[header + 1 :]):
         vmid = _VMID.match(line)
-        starts = _BRACKET.finditer(line, vmid.end() + 1) if vmid else ()
+        starts = islice(_BRACKET.finditer(line, vmid.end() + 1), MAX_READINGS) if vmid else ()
         files = [file for start in starts if (file := _FILE.match(line, start.start())) is not None]
         if vmid and files:
             found.append((line, vmid, files))
@@ -120,7 +119,7 @@ def registered(text: str) -> tuple[list[RegisteredMachine], list[str]] | None:
 
 
 def _column(rows: Sequence[tuple[str, Sequence[re.Match[str]]]]) -> Callable[[str, re.Match[str]], bool] | None:
-    """Whether a reading begins where the File column does, or None if the rows have no such place in common."""
+    """Whether a reading begins at the File column, or None if the rows have no such place in common."""
 
     def characters(line: str, file: re.Match[str]) -> int:
         return file.start()
@@ -128,7 +127,7 @@ def _column(rows: Sequence[tuple[str, Sequence[re.Match[str]]]]) -> Callable[[st
     def octets(line: str, file: re.Match[str]) -> int:
         return len(line[: file.start()].encode())
 
-    for measure in (characters, octets):  # what a version pads by is seen only with names beyond ASCII
+    for measure in (characters, octets):  # the unit of a version's padding only shows in names beyond ASCII
         common = [
             {measure(line, file) for file in files if line[: file.start()].endswith(COLUMN_GAP)} for line, files in rows
         ]
@@ -140,7 +139,7 @@ def _column(rows: Sequence[tuple[str, Sequence[re.Match[str]]]]) -> Callable[[st
 
 
 def summary(text: str) -> tuple[str, str] | None:
-    """``vmsvc/get.summary``: Vmid and name that a machine has by itself, or None if the text does not say both."""
+    """``vmsvc/get.summary``: a machine's own Vmid and name, or None if the text does not have both."""
     vm = _SUMMARY_VM.search(text)
     # One pattern for both would search the rest of the text again at each line like the first.
     own = _SUMMARY_NAME.search(text, vm.end()) if vm is not None else None
@@ -148,13 +147,13 @@ def summary(text: str) -> tuple[str, str] | None:
 
 
 def machines(text: str) -> dict[str, tuple[str, str]]:
-    """``vmsvc/getallvms``: name to Vmid and configuration file, of machines that can be told from all others."""
+    """``vmsvc/getallvms``: name to Vmid and configuration file, of machines with a unique name."""
     rows, _ = registered(text) or ([], [])
     return {row.name: (row.ident, row.file) for row in rows if ambiguity(rows, row.name, "Vmid") is None}
 
 
 def worlds(text: str) -> tuple[list[World], list[str]] | None:
-    """Rows of ``esxcli network vm list``, as CSV or as a table, and the lines that cannot be read; None: it is neither.
+    """Rows of ``esxcli network vm list``, as CSV or table, and the lines that cannot be read, or None if it is neither.
 
     A table's second line has dashes below each title. All but the last column are as wide as these.
     """
@@ -186,7 +185,7 @@ def worlds(text: str) -> tuple[list[World], list[str]] | None:
 
 
 def _cells(line: str, spans: Sequence[tuple[int, int]]) -> list[str]:
-    """The cells of a line, or the line itself where something stands between two columns."""
+    """The cells of a line, or the line itself if text crosses two columns."""
     ends = [*(end for _, end in spans[:-1]), max(len(line), spans[-1][1])]
     if any(line[end:start].strip() for end, (start, _) in zip(ends, spans[1:], strict=False)):
         return [line]
@@ -207,8 +206,8 @@ def ports(text: str) -> list[dict[str, str]]:
     return found
 
 
-class EsxiDriver(ManagedDriver):
-    """No options of its own; ``ssh`` is how the ESXi host is reached."""
+class EsxiDriver(InstalledGuestDriver):
+    """No options of its own; ``ssh`` reaches the ESXi host."""
 
     about = DriverInfo(
         name="esxi",
@@ -252,17 +251,17 @@ class EsxiDriver(ManagedDriver):
         text = await self._must(shell, "vim-cmd", "vmsvc/getallvms")
         table = registered(text)
         if table is None:
-            raise shell.error(f"`vim-cmd vmsvc/getallvms` did not print a table that is known: {shown(text)}")
+            raise shell.error(f"`vim-cmd vmsvc/getallvms` did not print a table that is known: {format_output(text)}")
         return table
 
     def _only(
         self, shell: Shell, name: str, rows: Sequence[RegisteredMachine], unread: Sequence[str]
     ) -> RegisteredMachine:
-        """The one row of a machine. Raises NodeError where another one could be meant."""
+        """The one row of a machine. Raises NodeError if it is ambiguous."""
         its = re.compile(rf"[0-9]+\s+{re.escape(name)}(?:\s|$)")
         why = ambiguity(rows, name, "Vmid")
         if why is None and (line := next((line for line in unread if its.match(line)), None)) is not None:
-            why = f"the row {shown(line)} cannot be read with certainty"
+            why = f"the row {format_output(line)} cannot be read with certainty"
         if why is not None:
             raise shell.error(f"`vim-cmd vmsvc/getallvms` does not tell which machine {name} is: {why}")
         found = next((row for row in rows if row.name == name), None)
@@ -274,14 +273,14 @@ class EsxiDriver(ManagedDriver):
         return self._only(shell, name, *await self._machines(shell))
 
     async def _vmid(self, shell: Shell, name: str) -> str:
-        """The number that commands take which change a machine. Raises NodeError unless it says its name itself."""
+        """The number for commands that change a machine. Raises NodeError unless the machine confirms its name."""
         machine = await self._one(shell, name)
         vmid = machine.ident
         if machine in self._confirmed:
             return vmid
         own = summary(await self._must(shell, "vim-cmd", "vmsvc/get.summary", vmid))
         if own != (vmid, name):
-            said = "no machine" if own is None else f"Vmid {own[0]}, name {shown(own[1])}"
+            said = "no machine" if own is None else f"Vmid {own[0]}, name {format_output(own[1])}"
             raise shell.error(
                 f"`vim-cmd vmsvc/get.summary {vmid}` reports {said}; expected: Vmid {vmid}, name {name!r}"
             )
@@ -292,20 +291,24 @@ class EsxiDriver(ManagedDriver):
         text = await self._must(shell, "vim-cmd", "vmsvc/power.getstate", vmid)
         said = text.strip().split("\n")[-1].strip()
         if said not in STATES:
-            raise shell.error(f"ESXi reports that machine {name} is {shown(said)}; expected: {', '.join(STATES)}")
+            raise shell.error(
+                f"ESXi reports that machine {name} is {format_output(said)}; expected: {', '.join(STATES)}"
+            )
         return HypervisorGuest(name, STATES[said], said, vmid)
 
     async def guests(self, shell: Shell) -> dict[str, HypervisorGuest]:
         rows, unread = await self._machines(shell)
         for line in unread:
             if "vmx" in line:  # others are lines of annotations
-                raise shell.error(f"`vim-cmd vmsvc/getallvms`: the row {shown(line)} cannot be read with certainty")
+                raise shell.error(
+                    f"`vim-cmd vmsvc/getallvms`: the row {format_output(line)} cannot be read with certainty"
+                )
         planned = {self._only(shell, name, rows, unread) for name in self.planned}
         found = {}
-        for name, row in told_apart(rows).items():
+        for name, row in disambiguate(rows).items():
             try:
                 found[name] = await self._power(shell, name, row.ident)
-            except NoSuchVmid:  # a line of an annotation, or a machine that is just being removed
+            except NoSuchVmid:  # a line of an annotation, or a machine that is being removed
                 if row in planned:
                     raise
         return found
@@ -320,33 +323,37 @@ class EsxiDriver(ManagedDriver):
         return await self._tell(shell, name, "power.on", self.options.start_s)
 
     async def ask_to_stop(self, shell: Shell, name: str) -> Answer:
-        """Needs VMware's tools in the guest; without them it is a fault, and the power is taken away."""
+        """Request a shutdown, which needs VMware's tools in the guest; without them it is a fault, and the power is
+        cut.
+        """
         return await self._tell(shell, name, "power.shutdown")
 
     async def kill(self, shell: Shell, name: str) -> Answer:
         return await self._tell(shell, name, "power.off")
 
-    async def stop_words(self, shell: Shell, name: str) -> StopWords:
+    async def build_stop_commands(self, shell: Shell, name: str) -> StopCommands:
         vmid = await self._vmid(shell, name)
-        asked = f"! vim-cmd vmsvc/power.shutdown {vmid} 2>&1 | grep -q -e fault -e failed"
+        shutdown = f"! vim-cmd vmsvc/power.shutdown {vmid} 2>&1 | grep -q -e fault -e failed"
         runs = f"vim-cmd vmsvc/get.runtime {vmid} | grep -e powerState -e bootTime"
         lead = ["env", PATH]
-        return StopWords(
-            [*lead, "sh", "-c", asked], [*lead, "vim-cmd", "vmsvc/power.off", vmid], [*lead, "sh", "-c", runs]
+        return StopCommands(
+            [*lead, "sh", "-c", shutdown], [*lead, "vim-cmd", "vmsvc/power.off", vmid], [*lead, "sh", "-c", runs]
         )
 
     def refused(self, answer: Answer) -> bool:
         return super().refused(answer) or fault(answer) is not None or "failed" in answer.text
 
     async def _worlds(self, shell: Shell) -> tuple[list[World], list[str]]:
-        """Machines that run, by the format for programs where this version has it."""
+        """Running machines, in the format for programs if this version has it."""
         answer = await self._ask(shell, "esxcli", "--formatter=csv", "network", "vm", "list")
         table = worlds(answer.stdout) if answer.exit_status == 0 and fault(answer) is None else None
         if table is None:
             text = await self._must(shell, "esxcli", "network", "vm", "list")
             table = worlds(text)
             if table is None:
-                raise shell.error(f"`esxcli network vm list` did not print a table that is known: {shown(text)}")
+                raise shell.error(
+                    f"`esxcli network vm list` did not print a table that is known: {format_output(text)}"
+                )
         return table
 
     async def nics(self, shell: Shell, name: str) -> Sequence[GuestNic]:
@@ -355,7 +362,9 @@ class EsxiDriver(ManagedDriver):
             rows, unread = await self._worlds(shell)
             if any(row.name == name for row in rows) or unread:
                 break
-        why = ambiguity(rows, name, "World ID") or next((f"{shown(line)} cannot be read" for line in unread), None)
+        why = ambiguity(rows, name, "World ID") or next(
+            (f"{format_output(line)} cannot be read" for line in unread), None
+        )
         if why is not None:
             raise shell.error(f"`esxcli network vm list` does not tell which machine {name} is: {why}")
         world = next((row.ident for row in rows if row.name == name), None)
@@ -374,26 +383,26 @@ class EsxiDriver(ManagedDriver):
         return {key.lower(): value for key, value in pairs}
 
     async def _models(self, shell: Shell, name: str) -> dict[str, str]:
-        told = await self._settings(shell, name)
+        settings = await self._settings(shell, name)
         found = {}
-        for key, value in told.items():
+        for key, value in settings.items():
             device, _, last = key.partition(".")
             mac = (
                 mac_address(value)
                 if device.startswith("ethernet") and last in ("address", "generatedaddress")
                 else None
             )
-            if mac is not None and f"{device}.virtualdev" in told:
-                found[mac] = told[f"{device}.virtualdev"]
+            if mac is not None and f"{device}.virtualdev" in settings:
+                found[mac] = settings[f"{device}.virtualdev"]
         return found
 
     async def facts(self, shell: Shell, name: str) -> Attestation:
         """vCPUs and CPU affinity as configured; a machine without ``numvcpus`` has one."""
-        told = await self._settings(shell, name)
-        cpus = told.get("numvcpus", "1")
+        settings = await self._settings(shell, name)
+        cpus = settings.get("numvcpus", "1")
         return {
             "vcpus": int(cpus) if cpus.isascii() and cpus.isdigit() and len(cpus) < 6 else None,
-            "cpu_affinity": told.get("sched.cpu.affinity"),
+            "cpu_affinity": settings.get("sched.cpu.affinity"),
         }
 
 

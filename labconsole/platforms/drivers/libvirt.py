@@ -1,17 +1,19 @@
 """``libvirt``: guests of any hypervisor that libvirt connects to, through ``virsh`` on the UUT.
 
-What can be asked depends on the connection: LXC under libvirt cannot pin, Xen has no domain statistics. So what a
-platform declares is read from its ``uri``, and the rest is refused before anything runs.
+Capabilities depend on the connection: LXC under libvirt cannot pin, Xen has no domain statistics. So a platform's
+capabilities are derived from its ``uri``, and other requests are refused before anything runs.
 
 Known formats, from libvirt's source (tools/virsh-domain.c, virsh-domain-monitor.c, vsh-table.c) up to 12 and from virsh
 9.0, always in the language of ``LC_ALL=C``:
 
 - Tables: columns of fixed width before 4.10, as wide as their longest value since. Nothing is cut. The newer table of
-  guests prints any byte beyond ASCII as ``\\xff`` under ``LC_ALL=C``; ``--name`` prints the names themselves.
-- ``domstate``: eight states, and ``dying`` in old versions. ``no state`` also is a state that this virsh does not know;
-  only under Xen it means a guest that waits for its turn.
+guests prints any byte beyond ASCII as ``\\xff`` under ``LC_ALL=C``; ``--name`` prints the names themselves.
+
+- ``domstate``: eight states, and ``dying`` in old versions. ``no state`` is also any state that this virsh does not
+know; only under Xen it is a guest that waits for its turn.
+
 - ``schedinfo``: an unlimited quota is ``-1`` under control groups of version 1, and the largest quota under version 2
-  (18446744073709551 before libvirt 7.0, 17592186044415 since); virsh takes each back. A period of 0: no quotas.
+(18446744073709551 before libvirt 7.0, 17592186044415 since); virsh accepts each of them. A period of 0: no quotas.
 
 Every command takes a number for a domain's ID, and a UUID for a domain's UUID, before it looks for a name.
 """
@@ -34,14 +36,14 @@ from labconsole.platforms.base.guest import (
     Settings,
     State,
     ambiguity,
-    as_interface,
-    as_pid,
-    listed,
-    shown,
+    disambiguate,
+    format_names,
+    format_output,
+    parse_interface,
+    parse_pid,
     table,
-    told_apart,
 )
-from labconsole.platforms.base.managed import ManagedDriver
+from labconsole.platforms.base.installed_guests import InstalledGuestDriver
 from labconsole.platforms.base.options import ManagedOptions, Word, mac_address
 from labconsole.platforms.base.shell import Answer, Shell
 
@@ -57,7 +59,7 @@ STATES = {
     "crashed": State.FAILED,
 }
 WAITS = {"no state": State.RUNNING}
-"""What a Xen that keeps no such state reports of a guest that is about to be scheduled."""
+"""The report of a Xen without such a state on a guest that is about to be scheduled."""
 
 HOST_ID = "0"
 ESCAPE = "\\x"
@@ -69,7 +71,7 @@ SCHEDULING = {
     "lxc": ("cpu_shares", "vcpu_quota", "vcpu_period"),
     "xen": ("weight", "cap", None),
 }
-"""What `virsh schedinfo` calls weight, quota and the period of that, by connection; Xen has percents."""
+"""Names in `virsh schedinfo` of weight, quota and its period, by connection; Xen has percents."""
 
 KIB = 1024
 PID_FILES = {"qemu": "/run/libvirt/qemu", "lxc": "/run/libvirt/lxc"}
@@ -96,7 +98,7 @@ class LibvirtOptions(ManagedOptions):
 
 
 class Row(NamedTuple):
-    """One row of ``virsh list --all``. ``ident``: "" of a guest that is off."""
+    """One row of ``virsh list --all``. ``ident`` is "" for a guest that is off."""
 
     name: str
     ident: str
@@ -110,13 +112,12 @@ def rows(text: str) -> list[Row]:
 
 
 def interfaces(text: str) -> list[GuestNic]:
-    """``virsh domiflist``: a dash stands for what is not known, as the interface of a guest that does not run. Raises
-    UnknownLine."""
+    """``virsh domiflist``: a dash is an unknown value, such as the interface of a stopped guest. Raises UnknownLine."""
     _, found = table(text, _NIC_HEADER, _NIC)
     return [
         GuestNic(
             mac=mac_address(row[5]),
-            host_interface=as_interface(row[1]),
+            host_interface=parse_interface(row[1]),
             model=None if row[4] == "-" else row[4],
             attached_to=f"{row[2]} {row[3]}",
         )
@@ -130,7 +131,7 @@ def affinities(text: str) -> Pinning:
     return {row[1]: row[2] for row in found}
 
 
-class LibvirtDriver(ManagedDriver):
+class LibvirtDriver(InstalledGuestDriver):
     """Option ``uri``: a connection of libvirt's, such as qemu:///system, lxc:///, xen:///system."""
 
     about = DriverInfo(
@@ -176,8 +177,8 @@ class LibvirtDriver(ManagedDriver):
     def _state(self, said: str) -> State:
         return (STATES | WAITS if self.scheme == "xen" else STATES)[said]
 
-    def virsh(self, *words: str) -> list[str]:
-        return ["virsh", "-c", self.options.uri, *words]
+    def virsh(self, *args: str) -> list[str]:
+        return ["virsh", "-c", self.options.uri, *args]
 
     async def probe(self, shell: Shell) -> dict[str, str]:
         answer = await shell.run(self.virsh("version"))
@@ -198,18 +199,19 @@ class LibvirtDriver(ManagedDriver):
             if (why := ambiguity(found, name, "ID")) is not None:
                 raise shell.error(f"`virsh list --all` does not tell which guest {name} is: {why}")
         return {
-            name: HypervisorGuest(row.name, self._state(row.said), row.said) for name, row in told_apart(found).items()
+            name: HypervisorGuest(row.name, self._state(row.said), row.said)
+            for name, row in disambiguate(found).items()
         }
 
     async def _unescaped(self, shell: Shell, found: list[Row]) -> list[Row]:
-        """Rows with the names themselves, where the table may have escaped some."""
+        """Rows with the original names, if the table may have escaped some."""
         if not any(ESCAPE in row.name for row in found):
             return found
         names = [line for line in (await shell.must(self.virsh("list", "--all", "--name"))).split("\n") if line.strip()]
         clear = [row for row in found if ESCAPE not in row.name or row.name in names]
         others = set(names) - {row.name for row in clear}
         if len(clear) + len(others) != len(found):
-            raise shell.error(f"virsh lists {len(found)} guests with their states, and as names: {listed(names)}")
+            raise shell.error(f"virsh lists {len(found)} guests with their states, and as names: {format_names(names)}")
         return clear + [Row(name, "", (await self.state(shell, name)).said) for name in sorted(others)]
 
     async def state(self, shell: Shell, name: str) -> HypervisorGuest:
@@ -220,13 +222,13 @@ class LibvirtDriver(ManagedDriver):
             raise shell.failed(answer)
         said = answer.stdout.strip()
         if said not in STATES:
-            raise shell.error(f"`{answer.command}` reports {shown(said)}; expected: {', '.join(STATES)}")
+            raise shell.error(f"`{answer.command}` reports {format_output(said)}; expected: {', '.join(STATES)}")
         return HypervisorGuest(name, self._state(said), said)
 
     async def start(self, shell: Shell, name: str) -> Answer:
         return await shell.run(self.virsh("start", name), limit_s=self.options.start_s)
 
-    def runs_words(self, name: str) -> Sequence[str]:
+    def build_identity_command(self, name: str) -> Sequence[str]:
         return self.virsh("domid", name)
 
     async def ask_to_stop(self, shell: Shell, name: str) -> Answer:
@@ -239,7 +241,7 @@ class LibvirtDriver(ManagedDriver):
         return await self.read(shell, self.virsh("domiflist", name), interfaces)
 
     async def facts(self, shell: Shell, name: str) -> Attestation:
-        """``kind`` tells a guest under KVM ("kvm") from one that is translated ("qemu")."""
+        """Adds ``kind``, which distinguishes a guest under KVM ("kvm") from a translated one ("qemu")."""
         kind = _KIND.search(await shell.must(self.virsh("dumpxml", name)))
         cpus = _CPUS.search(await shell.must(self.virsh("dominfo", name)))
         return {
@@ -254,7 +256,7 @@ class LibvirtDriver(ManagedDriver):
         return await self.read(shell, self.virsh("vcpupin", name), affinities) or None
 
     async def pin(self, shell: Shell, name: str, pinning: Pinning) -> Answer:
-        """Of the running guest only: what is configured stays."""
+        """Pin only the running guest: its configuration stays."""
         if not self.about.capabilities.pin:
             return await super().pin(shell, name, pinning)
         answer = Answer(("virsh",), 0, "", "")
@@ -266,7 +268,7 @@ class LibvirtDriver(ManagedDriver):
         return ("cpu_shares", "cpu_quota_ratio") if self.scheme in SCHEDULING else ()
 
     async def limit_settings(self, shell: Shell, name: str, wanted: Limits) -> Settings:
-        """As `virsh schedinfo` calls them: weights as they are, a quota in the units of the guest's period."""
+        """Limits in the terms of `virsh schedinfo`: weights unchanged, a quota in the units of the guest's period."""
         share, quota, period = SCHEDULING[self.scheme]
         found: Settings = {} if wanted.cpu_shares is None else {share: str(wanted.cpu_shares)}
         if wanted.cpu_quota_ratio is not None:
@@ -279,22 +281,24 @@ class LibvirtDriver(ManagedDriver):
     async def settings(self, shell: Shell, name: str, names: Sequence[str]) -> Settings:
         found = dict(_SCHEDULED.findall(await shell.must(self.virsh("schedinfo", name))))
         if missing := [key for key in names if key not in found]:
-            raise shell.error(f"virsh does not report {listed(missing)} of guest {name}; it reports: {listed(found)}")
+            raise shell.error(
+                f"virsh does not report {format_names(missing)} of guest {name}; it reports: {format_names(found)}"
+            )
         return {key: found[key] for key in names}
 
-    async def hold_to(self, shell: Shell, name: str, wanted: Settings) -> Answer:
-        """Of the running guest only: what is configured stays."""
-        words = [f"{key}={value}" for key, value in wanted.items()]
-        return await shell.run(self.virsh("schedinfo", name, "--live", *words))
+    async def set_limits(self, shell: Shell, name: str, wanted: Settings) -> Answer:
+        """Limit only the running guest: its configuration stays."""
+        args = [f"{key}={value}" for key, value in wanted.items()]
+        return await shell.run(self.virsh("schedinfo", name, "--live", *args))
 
     def inside(self, name: str) -> Sequence[str] | None:
         return self.virsh("lxc-enter-namespace", name, "--") if self.scheme == "lxc" else None
 
     async def pid(self, shell: Shell, name: str) -> int | None:
-        """As libvirt's daemon for the whole machine has written it down: QEMU's, or that of a container's keeper."""
+        """The process id that libvirt's system daemon wrote down: QEMU's, or that of a container's controller."""
         if self.scheme not in PID_FILES:
             return None
-        return as_pid((await shell.run(["cat", f"{PID_FILES[self.scheme]}/{name}.pid"])).stdout)
+        return parse_pid((await shell.run(["cat", f"{PID_FILES[self.scheme]}/{name}.pid"])).stdout)
 
     async def execute(self, shell: Shell, name: str, argv: Sequence[str]) -> Answer:
         if self.scheme != "lxc":
@@ -302,8 +306,9 @@ class LibvirtDriver(ManagedDriver):
         return await shell.run(self.virsh("lxc-enter-namespace", name, *argv))
 
     async def memory_word(self, shell: Shell, names: Sequence[str]) -> HypervisorWord | None:
-        """What each guest has of the node's memory, where libvirt knows; of containers that is their control group's
-        word, not one of its own."""
+        """Memory of the node that each guest has, if libvirt knows; for containers it is their control group's count,
+        not one of libvirt's own.
+        """
         if self.scheme == "lxc":
             return None
         said = {name: (await shell.run(self.virsh("dommemstat", name))).stdout for name in names}

@@ -1,8 +1,8 @@
 """``lxc``: containers of LXC's own tools (``lxc-start`` and its family).
 
-A container that is started here is a child of the agent's keeper and ends with it: whatever becomes of the console,
-nothing stays. LXC's tools talk through a socket that belongs to a network namespace, so a container that was started in
-another one looks stopped: ``lxc-start`` then says "already running", with exit status 0.
+A container that is started here is a child of the agent's keeper and ends with it, so nothing remains if the console
+fails. LXC's tools talk through a socket that belongs to a network namespace, so a container that was started in another
+one looks stopped: ``lxc-start`` then prints "already running", with exit status 0.
 """
 
 from __future__ import annotations
@@ -18,10 +18,17 @@ from labconsole.contracts.ports import AgentLink
 from labconsole.network.control_groups import CONTROLLERS, SECOND_VERSION, Limits
 from labconsole.platforms.base.crew import TOKEN
 from labconsole.platforms.base.forwarding import undo
-from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, Pinning, Settings, State, as_interface, as_pid
-from labconsole.platforms.base.held import KINDS
+from labconsole.platforms.base.guest import (
+    GuestNic,
+    HypervisorGuest,
+    Pinning,
+    Settings,
+    State,
+    parse_interface,
+    parse_pid,
+)
+from labconsole.platforms.base.installed_guests import InstalledGuestDriver
 from labconsole.platforms.base.lxc_crew import LxcCrew
-from labconsole.platforms.base.managed import ManagedDriver
 from labconsole.platforms.base.options import (
     DISK_PLACE,
     USUAL_DISK_PLACE,
@@ -30,6 +37,7 @@ from labconsole.platforms.base.options import (
     Word,
     mac_address,
 )
+from labconsole.platforms.base.resource_limits import KINDS
 from labconsole.platforms.base.shell import Answer, Shell
 
 STATES = {
@@ -47,7 +55,7 @@ CPUS = "cpuset.cpus"
 EFFECTIVE_CPUS = "cpuset.cpus.effective"
 
 NETWORKS = ("lxc.network", "lxc.net")
-"""What a setting's name begins with: LXC 1.0 to 2.1, and LXC 2.1 to 6. Which one is not known is "invalid"."""
+"""Prefixes of a setting's name: LXC 1.0 to 2.1, and LXC 2.1 to 6. The unknown one gives "invalid"."""
 
 WITHOUT_INTERFACE = ("empty", "none")
 
@@ -64,7 +72,7 @@ class LxcOptions(ManagedOptions):
 
 
 def configured(text: str) -> dict[int, dict[str, str]]:
-    """``lxc-info -c lxc.net…``: what each network of a container is configured as. "invalid": there is no such one."""
+    """``lxc-info -c lxc.net…``: the configuration of each network of a container. "invalid": it does not exist."""
     found: dict[int, dict[str, str]] = {}
     for index, key, value in _SETTING.findall(text):
         if value:
@@ -72,8 +80,8 @@ def configured(text: str) -> dict[int, dict[str, str]]:
     return found
 
 
-class LxcDriver(LxcCrew, ManagedDriver):
-    """Option ``path``: where the containers are, when not where LXC looks by itself (``lxc-ls -P``)."""
+class LxcDriver(LxcCrew, InstalledGuestDriver):
+    """Option ``path``: the containers' location, if it is not LXC's default (``lxc-ls -P``)."""
 
     about = DriverInfo(
         name="lxc",
@@ -100,22 +108,22 @@ class LxcDriver(LxcCrew, ManagedDriver):
         self.crew_root, self.elsewhere = self.options.crew_root, self.options.ssh is not None
         self.guest_disk = self.options.guest_disk
 
-    def tool(self, tool: str, *words: str) -> list[str]:
+    def tool(self, tool: str, *args: str) -> list[str]:
         path = [] if self.options.path is None else ["-P", self.options.path]
-        return [tool, *path, *words]
+        return [tool, *path, *args]
 
     async def probe(self, shell: Shell) -> dict[str, str]:
         return {"lxc": (await shell.must(["lxc-start", "--version"])).strip()[:40]}
 
-    async def _names(self, shell: Shell, *words: str) -> list[str]:
-        """One name a line: a name may hold blanks."""
-        lines = (await shell.must(self.tool("lxc-ls", "-1", *words))).splitlines()
+    async def _names(self, shell: Shell, *args: str) -> list[str]:
+        """One name a line: a name may contain blanks."""
+        lines = (await shell.must(self.tool("lxc-ls", "-1", *args))).splitlines()
         return [line.strip() for line in lines if line.strip()]
 
     async def guests(self, shell: Shell) -> dict[str, HypervisorGuest]:
-        """Those with a configuration, and those that run without one. What is not listed as stopped may run.
+        """Guests with a configuration, and running ones without. A guest that is not listed as stopped may run.
 
-        `--active` leaves out running containers whose names hold blanks (5.0).
+        `--active` leaves out running containers whose names contain blanks (5.0).
         """
         stopped = await self._names(shell, "--stopped")
         found = {
@@ -143,7 +151,7 @@ class LxcDriver(LxcCrew, ManagedDriver):
     async def start(self, shell: Shell, name: str) -> Answer:
         return await shell.run(self.tool("lxc-start", "-n", name, "-d"), limit_s=self.options.start_s)
 
-    def runs_words(self, name: str) -> Sequence[str]:
+    def build_identity_command(self, name: str) -> Sequence[str]:
         return self.tool("lxc-info", "-n", name, "-pH")
 
     async def ask_to_stop(self, shell: Shell, name: str) -> Answer:
@@ -153,15 +161,15 @@ class LxcDriver(LxcCrew, ManagedDriver):
         return await shell.run(self.tool("lxc-stop", "-n", name, "-k"))
 
     async def nics(self, shell: Shell, name: str) -> Sequence[GuestNic]:
-        """From the configuration; the host's end, where it has no name there, from what the running container says."""
-        asked = [
+        """NICs from the configuration; a host end without a name there is read from the running container."""
+        args = [
             word
             for network in NETWORKS
             for index in range(MAX_NICS)
             for key in ("type", "hwaddr", "link", "veth.pair")
             for word in ("-c", f"{network}.{index}.{key}")
         ]
-        networks = configured(await shell.must(self.tool("lxc-info", "-n", name, *asked)))
+        networks = configured(await shell.must(self.tool("lxc-info", "-n", name, *args)))
         shown = _LINK.findall(await shell.must(self.tool("lxc-info", "-n", name)))
         # One line for each network from number 0 on, up to the first without an interface (lxc_info.c, 1.0 to 6.0).
         ends: dict[int, str] = {}
@@ -172,7 +180,7 @@ class LxcDriver(LxcCrew, ManagedDriver):
         return [
             GuestNic(
                 mac=mac_address(networks[index].get("hwaddr", "")),
-                host_interface=as_interface(ends.get(index, networks[index].get("veth.pair", "-"))),
+                host_interface=parse_interface(ends.get(index, networks[index].get("veth.pair", "-"))),
                 model=networks[index].get("type"),
                 attached_to=networks[index].get("link"),
             )
@@ -182,7 +190,7 @@ class LxcDriver(LxcCrew, ManagedDriver):
 
     async def pinning(self, shell: Shell, name: str) -> Pinning | None:
         cpus = (await shell.must(self.tool("lxc-cgroup", "-n", name, CPUS))).strip()
-        if not cpus:  # control groups of version 2: as the group above, until it is told something else
+        if not cpus:  # control groups of version 2 without a setting of their own use the parent group's
             cpus = (await shell.must(self.tool("lxc-cgroup", "-n", name, EFFECTIVE_CPUS))).strip()
         return {"all": cpus} if cpus else None
 
@@ -193,14 +201,14 @@ class LxcDriver(LxcCrew, ManagedDriver):
         return KINDS
 
     async def limit_settings(self, shell: Shell, name: str, wanted: Limits) -> Settings:
-        """As files of control groups, of whichever version."""
+        """The limits as control group files, for the version in use."""
         second = (await shell.run(["test", "-e", SECOND_VERSION])).exit_status == 0
         return {file: value for each in CONTROLLERS for file, value in wanted.files(each, second=second).items()}
 
     async def settings(self, shell: Shell, name: str, names: Sequence[str]) -> Settings:
         return {file: (await shell.must(self.tool("lxc-cgroup", "-n", name, file))).strip() for file in names}
 
-    async def hold_to(self, shell: Shell, name: str, wanted: Settings) -> Answer:
+    async def set_limits(self, shell: Shell, name: str, wanted: Settings) -> Answer:
         answer = Answer(("lxc-cgroup",), 0, "", "")
         for file, value in wanted.items():
             answer = await shell.run(self.tool("lxc-cgroup", "-n", name, file, value))
@@ -213,16 +221,16 @@ class LxcDriver(LxcCrew, ManagedDriver):
         return await shell.run([*self.inside(name), *argv])
 
     async def pid(self, shell: Shell, name: str) -> int | None:
-        return as_pid((await shell.run(self.tool("lxc-info", "-n", name, "-pH"))).stdout)
+        return parse_pid((await shell.run(self.tool("lxc-info", "-n", name, "-pH"))).stdout)
 
-    async def members_inside(self, shell: Shell) -> dict[str, int]:
+    async def find_member_pids(self, shell: Shell) -> dict[str, int]:
         found = {name: await self.pid(shell, name) for name in self.planned}
         return {name: pid for name, pid in found.items() if pid is not None}
 
     @property
-    def _crews(self) -> type[LxcCrew | ManagedDriver]:
-        """Whose crews it makes: of containers that are named, or of its own."""
-        return ManagedDriver if self.options.guests else LxcCrew
+    def _crews(self) -> type[LxcCrew | InstalledGuestDriver]:
+        """The class that makes its crews: of installed containers, or temporary ones."""
+        return InstalledGuestDriver if self.options.guests else LxcCrew
 
     def crew_refusal(self, wanted: CrewWanted) -> str | None:
         return self._crews.crew_refusal(self, wanted)
@@ -240,9 +248,9 @@ class LxcDriver(LxcCrew, ManagedDriver):
         return await self._crews.prepare_crew(self, uut, wanted)
 
     async def restore(self, uut: AgentLink) -> None:
-        """Undo a crew, or what was done for guests that forward."""
+        """Undo a crew, or the set-up of guests that forward."""
         if self._standing is None:
-            await ManagedDriver.restore(self, uut)
+            await InstalledGuestDriver.restore(self, uut)
             return
         try:
             await self.end_crew(uut)

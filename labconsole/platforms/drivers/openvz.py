@@ -1,7 +1,7 @@
 """``openvz``: containers of OpenVZ (``vzctl``, ``vzlist``) and of Virtuozzo / OpenVZ 7 (``prlctl``).
 
-Which NICs a container has is read from its configuration: neither tool prints the MAC on every version. A container
-with only a venet interface has none, and cannot be addressed by frames.
+A container's NICs are read from its configuration: neither tool prints the MAC on every version. A container with only
+a venet interface has none, and frames cannot be addressed to it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from labconsole.contracts.driver import Attestation, Capabilities, DriverInfo
-from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, State, as_interface
-from labconsole.platforms.base.managed import ManagedDriver
+from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, State, parse_interface
+from labconsole.platforms.base.installed_guests import InstalledGuestDriver
 from labconsole.platforms.base.options import ManagedOptions, mac_address
 from labconsole.platforms.base.shell import Answer, Shell
 
@@ -29,8 +29,9 @@ STATES = {
     ),
     "invalid": State.FAILED,
 }
-"""Words of ``vzlist`` and ``vzctl status`` of vzctl 3.0 to 4.11 and 7 to 9, and all of prlctl 7 (vmstate2str, spelled
-as there). "unknown" is the programs' own word for a state that they do not know."""
+"""States of ``vzlist`` and ``vzctl status`` of vzctl 3.0 to 4.11 and 7 to 9, and all of prlctl 7 (vmstate2str, in its
+spelling). "unknown" is the programs' own word for a state that they do not know.
+"""
 
 _VZLIST = re.compile(r"\s*(\S+)\s+(\S+)\s*")
 _PRLCTL = re.compile(r"\s*\{?([0-9a-f-]{36})\}?\s+(\S+)\s+(?:CT|VM)\s+(\S.*?)\s*", re.IGNORECASE)
@@ -38,7 +39,7 @@ _STATUS = re.compile(
     r"(?:CTID|VEID) (\S+) (exist|deleted) (mounted|unmounted) (running|paused|suspended|down)( suspended)?\s*"
 )
 """vzctl 3 and 4 add "suspended" to "down"; vzctl 7 prints it in its place, and "paused" for "running"."""
-_SETTING = re.compile(r'^\s*([A-Z]+)="?(.*?)"?\s*$', re.MULTILINE)
+_SETTING = re.compile(r'^[^\S\n]*([A-Z]+)="?(.*?)"?[^\S\n]*$', re.MULTILINE)
 
 
 class OpenVzOptions(ManagedOptions):
@@ -49,20 +50,20 @@ def interfaces(value: str) -> list[GuestNic]:
     """``NETIF`` of a container's configuration: ``ifname=eth0,mac=…,host_ifname=veth101.0,bridge=…;ifname=eth1,…``."""
     nics = []
     for part in value.split(";"):
-        told = dict(pair.split("=", 1) for pair in part.split(",") if "=" in pair)
-        if "ifname" in told:
+        pairs = dict(pair.split("=", 1) for pair in part.split(",") if "=" in pair)
+        if "ifname" in pairs:
             nics.append(
                 GuestNic(
-                    mac=mac_address(told.get("mac", "")),
-                    host_interface=as_interface(told.get("host_ifname", "-")),
+                    mac=mac_address(pairs.get("mac", "")),
+                    host_interface=parse_interface(pairs.get("host_ifname", "-")),
                     model="veth",
-                    attached_to=told.get("bridge") or told.get("network"),
+                    attached_to=pairs.get("bridge") or pairs.get("network"),
                 )
             )
     return nics
 
 
-class OpenVzDriver(ManagedDriver):
+class OpenVzDriver(InstalledGuestDriver):
     """Option ``tool``: vzctl (default) or prlctl."""
 
     about = DriverInfo(
@@ -84,7 +85,7 @@ class OpenVzDriver(ManagedDriver):
         return {self.options.tool: said[:100], "host_kernel": (await shell.must(["uname", "-r"])).strip()[:100]}
 
     async def guests(self, shell: Shell) -> dict[str, HypervisorGuest]:
-        """Columns that hold no blanks come first, and a name last: `vzlist -j` does not escape quotes in names."""
+        """Columns without blanks come first, and a name last: `vzlist -j` does not escape quotes in names."""
         if self.options.tool == "prlctl":
             argv, row = ["prlctl", "list", "-a", "-H", "-o", "uuid,status,type,name"], _PRLCTL
         else:
@@ -105,7 +106,7 @@ class OpenVzDriver(ManagedDriver):
         return found
 
     def _known(self, shell: Shell, name: str, said: str, ident: str) -> HypervisorGuest:
-        """A guest in this state. A state that is not known is refused of a planned guest; another is not stopped."""
+        """A guest in this state. An unknown state is refused for a planned guest; for another it means not stopped."""
         if name in self.planned and said not in STATES:
             raise shell.error(
                 f"{self.options.tool} says that guest {name} is {said[:80]!r}; expected: {', '.join(STATES)}"
@@ -139,7 +140,9 @@ class OpenVzDriver(ManagedDriver):
         return await shell.run([self.options.tool, "start", name, *wait], limit_s=self.options.start_s)
 
     async def ask_to_stop(self, shell: Shell, name: str) -> Answer:
-        """vzctl itself waits for two minutes and kills then; it is given no more time than the operator wants."""
+        """Request a stop. vzctl itself waits for two minutes and then kills, so it gets no more time than the operator
+        allows.
+        """
         return await shell.run([self.options.tool, "stop", name], limit_s=max(1.0, self.options.graceful_s))
 
     async def kill(self, shell: Shell, name: str) -> Answer:
@@ -156,12 +159,12 @@ class OpenVzDriver(ManagedDriver):
 
     async def facts(self, shell: Shell, name: str) -> Attestation:
         """vCPUs, CPU mask and CPU share as configured; None where the configuration does not limit them."""
-        told = await self._settings(shell, name)
-        cpus = told.get("CPUS", "")
+        settings = await self._settings(shell, name)
+        cpus = settings.get("CPUS", "")
         return {
             "vcpus": int(cpus) if cpus.isascii() and cpus.isdigit() and len(cpus) < 6 else None,
-            "cpu_mask": told.get("CPUMASK"),
-            "cpu_units": told.get("CPUUNITS"),
+            "cpu_mask": settings.get("CPUMASK"),
+            "cpu_units": settings.get("CPUUNITS"),
         }
 
     def inside(self, name: str) -> Sequence[str]:

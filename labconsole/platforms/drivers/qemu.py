@@ -1,6 +1,6 @@
 """``qemu``: a QEMU machine that forwards, under KVM or by translation (TCG), with a chosen NIC model.
 
-No management daemon stands between: the command line is ours (``guest_program.py``).
+It needs no management daemon: the command line is ours (``guest_program.py``).
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from labconsole.contracts.driver import Attestation, DriverInfo
 from labconsole.contracts.ports import AgentLink
-from labconsole.platforms.base.crew import CrewGuest, Standing
+from labconsole.platforms.base.crew import CrewGuest, RunningCrew
 from labconsole.platforms.base.guest_program import GuestProgramDriver, disk_cache
 from labconsole.platforms.base.image import HEAVY_MIB, SECOND, Bootable
 from labconsole.platforms.base.options import DISK_PLACE, USUAL_DISK_PLACE, Cpus, DiskPlace, Word, read_options
 
 DEVICES = {"virtio": "virtio-net-pci"}
-"""Where QEMU's word for a NIC model is not ours."""
+"""QEMU's names of NIC models where they differ from ours."""
 
 ACCELERATORS = {"kvm": ["-accel", "kvm", "-cpu", "host"], "tcg": ["-accel", "tcg", "-cpu", "max"]}
 
 
 class QemuOptions(BaseModel):
-    """The machine that is started."""
+    """The machine to start."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -66,38 +66,38 @@ class QemuDriver(GuestProgramDriver[QemuOptions]):
     ATTESTED = ("nic_model", "accel", "memory_mib")
 
     def __init__(self, name: str, options: Mapping[str, object]) -> None:
-        told = read_options(QemuOptions, "qemu", name, options)
-        super().__init__(name, told, program=told.program)
+        checked = read_options(QemuOptions, "qemu", name, options)
+        super().__init__(name, checked, program=checked.program)
 
     def argv(self, guest: Bootable) -> list[str]:
-        told = self.options
-        device = DEVICES.get(told.nic_model, told.nic_model)
+        options = self.options
+        device = DEVICES.get(options.nic_model, options.nic_model)
         nics: list[str] = []
         for number, (nic, _) in enumerate(guest.ends):
             nics += ["-netdev", f"tap,id=n{number},ifname={nic.tap},script=no,downscript=no"]
             nics += ["-device", f"{device},netdev=n{number},mac={nic.mac}"]
         return [
             *self.pinned(guest),
-            told.program,
+            options.program,
             *("-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-machine", "pc"),
-            *ACCELERATORS[told.accel],
-            *([] if told.icount is None else ["-icount", f"shift={told.icount}"]),
-            *("-smp", str(told.vcpus), "-m", str(self.memory_mib(guest))),
-            *("-kernel", told.kernel, "-initrd", told.initrd),
+            *ACCELERATORS[options.accel],
+            *([] if options.icount is None else ["-icount", f"shift={options.icount}"]),
+            *("-smp", str(options.vcpus), "-m", str(self.memory_mib(guest))),
+            *("-kernel", options.kernel, "-initrd", options.initrd),
             # quiet: writing to an emulated serial line costs boot time. panic=-1: a dead guest ends.
-            *("-append", f"console=ttyS0 quiet panic=-1 mitigations=off {guest.words}".rstrip()),
+            *("-append", f"console=ttyS0 quiet panic=-1 mitigations=off {guest.image_arguments}".rstrip()),
             *("-serial", "stdio", "-monitor", "none"),
             *nics,
         ]
 
-    def crew_argv(self, guest: CrewGuest, crew: Standing) -> list[str]:
+    def crew_argv(self, guest: CrewGuest, crew: RunningCrew) -> list[str]:
         if guest.disk is None:
             return self.argv(guest)
         drive = f"if=none,id=d0,format=raw,cache={self.options.disk_cache},file={guest.disk}"
         return [*self.argv(guest), "-drive", drive, "-device", "virtio-blk-pci,drive=d0"]
 
     async def machine(self, uut: AgentLink, name: str, pid: int) -> Attestation:
-        """How much memory the second guest has, too: that of the first is among the options."""
+        """Adds the memory of the second guest; that of the first is among the options."""
         seen = await super().machine(uut, name, pid)
         return {**seen, **({"memory_mib": self.options.second_memory_mib} if name == SECOND else {}), **self._clock()}
 
@@ -106,7 +106,7 @@ class QemuDriver(GuestProgramDriver[QemuOptions]):
         return {**await super().crew_facts(uut, guests), **self._clock(), **cached}
 
     def _clock(self) -> Attestation:
-        """What the guest's clock goes by, where that is not the host's."""
+        """The guest's clock source, if it is not the host's clock."""
         return {} if self.options.icount is None else {"icount": self.options.icount}
 
 

@@ -36,7 +36,14 @@ from labconsole.platforms.base.forwarding import (
     shell_lines,
     undo,
 )
-from labconsole.platforms.base.inside import CREW_LOOP, allowed_cpus, close_shell, open_shell, pinned_to, shell_as_guest
+from labconsole.platforms.base.guest_shell import (
+    CREW_LOOP,
+    allowed_cpus,
+    build_taskset_prefix,
+    close_shell,
+    open_shell,
+    shell_as_guest,
+)
 from labconsole.platforms.base.options import DISK_PLACE, USUAL_DISK_PLACE, Cpus, DiskPlace, read_options
 from labconsole.wire.guests import GuestStatus
 from labconsole.wire.links import ReadLinks
@@ -47,7 +54,7 @@ SECOND = "host"
 
 
 class RawOptions(BaseModel):
-    """How the UUT forwards by itself."""
+    """How the UUT itself forwards."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -73,7 +80,7 @@ class RawDriver:
         self._crew: list[str] = []
 
     def refusal(self, background: str) -> str | None:
-        """None: whatever a guest could do, the host can."""
+        """Always None: the host can do anything that a guest can."""
         return None
 
     def _changes(self, wirings: Sequence[StreamWiring]) -> list[NetworkChange]:
@@ -92,17 +99,17 @@ class RawDriver:
         return changes
 
     def commands(self, wirings: Sequence[StreamWiring], second: Sequence[StreamWiring] | None = None) -> list[str]:
-        """What prepare() does on the UUT, as lines of a shell."""
+        """The commands of prepare() on the UUT, as lines of a shell."""
         return shell_lines(self._changes([*wirings, *(second or ())]))
 
     async def prepare(
         self, uut: AgentLink, wirings: Sequence[StreamWiring], *, second: Sequence[StreamWiring] | None = None
     ) -> Prepared:
-        """Switch forwarding on for the streams' interfaces; with a ``second``, open a shell for its load."""
+        """Enable forwarding on the streams' interfaces; with a ``second``, open a shell for its load."""
         wirings = [*wirings, *(second or ())]
         paths = {
             wiring.name: StreamPath(
-                # A router is addressed itself; through a bridge the frame is addressed to the sink.
+                # Frames are addressed to a router itself, but to the sink through a bridge.
                 destination_mac=wiring.uut_in_mac if self.forwarding == "route" else wiring.sink_mac,
                 points=(
                     PathPoint("uut_in", "", wiring.uut_in, "rx_packets"),
@@ -137,7 +144,9 @@ class RawDriver:
     # A crew: processes of the host's own, side by side
 
     def crew_refusal(self, wanted: CrewWanted) -> str | None:
-        """Processes have no weight and no quota of their own here. Their memory is the host's, whatever guests have."""
+        """Processes have no weight and no quota of their own here. Their memory is the host's, without any limit per
+        guest.
+        """
         if any(member.inbound for member in wanted.members):
             return (
                 "the bare host has no guests that forward: it is one router itself, and nobody gives its own kernel "
@@ -159,16 +168,16 @@ class RawDriver:
         return [LinkUp(interface=wanted.port), Address(interface=wanted.port, address=wanted.members[0].address)]
 
     def crew_commands(self, wanted: CrewWanted) -> list[str]:
-        """What prepare_crew() does on the UUT, as lines of a shell."""
-        shells = [shlex.join([*pinned_to(member.cpus), "sh"]) for member in wanted.members]
+        """The commands of prepare_crew() on the UUT, as lines of a shell."""
+        shells = [shlex.join([*build_taskset_prefix(member.cpus), "sh"]) for member in wanted.members]
         disks = CrewDisks(self.options.guest_disk, wanted.members, files=False, name="labconsole-disks-00000000")
         return [*disks.commands(), *shell_lines(self._crew_changes(wanted)), *shells]
 
     async def check_node(self, uut: AgentLink) -> None:
-        """Processes depend on nothing."""
+        """Does nothing: processes have no requirements."""
 
     async def prepare_crew(self, uut: AgentLink, wanted: CrewWanted) -> Crew:
-        """A shell for each, all in one session as one user's processes are, with the address of the UUT's NIC."""
+        """Open a shell for each, all in one session like one user's processes, with the address of the UUT's NIC."""
         started_ns = (await uut.ask(Ping())).monotonic_ns
         disks = CrewDisks(self.options.guest_disk, wanted.members, files=False)
         below = await disks.below(uut, "raw")
@@ -176,7 +185,7 @@ class RawDriver:
             await apply(uut, TOKEN, [*disks.changes(), *self._crew_changes(wanted)])
             self._crew = [member.name for member in wanted.members]
             asks = [
-                await open_shell(uut, member.name, pinned_to(member.cpus), loop=CREW_LOOP, own_session=False)
+                await open_shell(uut, member.name, build_taskset_prefix(member.cpus), loop=CREW_LOOP, own_session=False)
                 for member in wanted.members
             ]
             macs = {link.name: link.mac for link in (await uut.ask(ReadLinks())).links if not link.namespace}
@@ -208,7 +217,7 @@ class RawDriver:
             )
 
     async def restore(self, uut: AgentLink) -> None:
-        """Put back what prepare() or prepare_crew() changed."""
+        """Restore the changes of prepare() or prepare_crew()."""
         try:
             for name in (SECOND, *self._crew):
                 await close_shell(uut, name)

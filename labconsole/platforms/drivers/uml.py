@@ -1,8 +1,8 @@
 """``uml``: a User-mode Linux that forwards: a kernel that runs as a process, with its NICs on taps of the UUT.
 
-It is booted as ``qemu``'s guest is, and gone with its agent as that is, helper processes included: they share its
-process group. What it writes (a file that is its memory, its sockets) goes into a file system of its own that only its
-processes see, because a program that is killed can clean up nothing.
+It boots like ``qemu``'s guest, and ends with its agent like it, including helper processes, which share its process
+group. Its files (its memory, its sockets) are in a file system that only its processes see, because a killed program
+cannot clean up.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from labconsole.contracts.driver import Attestation, DriverInfo, StreamPath
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import NodeError
 from labconsole.network.change import NetworkChange
-from labconsole.platforms.base.crew import CrewGuest, Standing
+from labconsole.platforms.base.crew import CrewGuest, RunningCrew
 from labconsole.platforms.base.guest_program import GuestProgramDriver, disk_cache
 from labconsole.platforms.base.image import HEAVY_MIB, Bootable, BootedGuest
 from labconsole.platforms.base.options import DISK_PLACE, USUAL_DISK_PLACE, Cpus, DiskPlace, Word, read_options
 from labconsole.wire.execution import Execute
 
 QUEUE_DEPTH = 128
-"""Frames that a NIC takes or gives in one system call."""
+"""Frames that a NIC receives or sends in one system call."""
 
 LAB_IMAGE = "uml.cpio"
-"""What the local lab calls the image that it makes, in which are no programs but busybox."""
+"""Name of the local lab's image, whose only programs are busybox."""
 
 SCRATCH = "/dev/shm"
 IN_SCRATCH = f'mount -t tmpfs -o mode=0700,size=100% labconsole {SCRATCH} && exec "$@"'
 
 ALL_REGISTERS_SINCE = (6, 13)
-"""From this kernel on UML keeps as many registers as the processor has."""
+"""From this kernel on UML stores as many registers as the processor has."""
 
 _VERSION = re.compile(r"^(\d{1,3})\.(\d{1,3})\S{0,60}$", re.MULTILINE)
 _COMMAND_LINE_CHARACTERS = 4000
 
 
 class UmlOptions(BaseModel):
-    """The kernel that is started as a program."""
+    """The kernel to start as a program."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -81,32 +81,32 @@ class UmlDriver(GuestProgramDriver[UmlOptions]):
     WHOLE_FRAMES = True
 
     def __init__(self, name: str, options: Mapping[str, object]) -> None:
-        told = read_options(UmlOptions, "uml", name, options)
-        super().__init__(name, told, program=told.kernel)
+        checked = read_options(UmlOptions, "uml", name, options)
+        super().__init__(name, checked, program=checked.kernel)
 
     def argv(self, guest: Bootable) -> list[str]:
-        """The kernel and what leads to it. Each of these words starts the next in its own place: one process."""
-        told = self.options
+        """The kernel and its launchers. Each of these programs replaces itself with the next: one process."""
+        options = self.options
         nics = []
         for number, (nic, port) in enumerate(guest.ends):
-            interface = nic.tap if told.transport == "tap" else port
-            said = f"transport={told.transport},ifname={interface},depth={QUEUE_DEPTH},mac={nic.mac}"
+            interface = nic.tap if options.transport == "tap" else port
+            said = f"transport={options.transport},ifname={interface},depth={QUEUE_DEPTH},mac={nic.mac}"
             nics.append(f"vec{number}:{said}")
         return [
             *self.pinned(guest),
             *("unshare", "--mount", "sh", "-c", IN_SCRATCH, "sh"),
-            *("env", f"TMPDIR={SCRATCH}", *([] if told.preload is None else [f"LD_PRELOAD={told.preload}"])),
-            told.kernel,
+            *("env", f"TMPDIR={SCRATCH}", *([] if options.preload is None else [f"LD_PRELOAD={options.preload}"])),
+            options.kernel,
             *(f"umid={guest.name}", f"uml_dir={SCRATCH}/"),
             f"mem={self.memory_mib(guest)}M",
-            *(f"initrd={told.initrd}", "rdinit=/init"),
+            *(f"initrd={options.initrd}", "rdinit=/init"),
             *("con=null", "con0=fd:0,fd:1", "ssl=null", "quiet", "panic=-1"),
             *nics,
-            *guest.words.split(),
+            *guest.image_arguments.split(),
         ]
 
     def changes(self, guest: BootedGuest) -> list[NetworkChange]:
-        """Sockets need no tap."""
+        """Empty for sockets, which need no tap."""
         return super().changes(guest) if self.options.transport == "tap" else []
 
     def paths(self, guest: BootedGuest) -> dict[str, StreamPath]:
@@ -132,9 +132,9 @@ class UmlDriver(GuestProgramDriver[UmlOptions]):
         why = f"platform {self.name} has no `crew_root` in hosts.yaml, the directory in which its guests find programs"
         return replace(offer, no_programs=why)
 
-    def crew_argv(self, guest: CrewGuest, crew: Standing) -> list[str]:
+    def crew_argv(self, guest: CrewGuest, crew: RunningCrew) -> list[str]:
         root = self.options.crew_root
-        # Without s it tells the guest that what is in the UUT's page cache is on the disk (as of 6.1).
+        # Without s it reports data in the UUT's page cache as written to disk (as of 6.1).
         synchronous = "s" if self.options.disk_cache == "none" else ""
         disk = [] if guest.disk is None else [f"ubd0{synchronous}={guest.disk}"]
         return [*self.argv(guest), *([] if root is None else [f"lc.programs={root}"]), *disk]
@@ -147,9 +147,9 @@ class UmlDriver(GuestProgramDriver[UmlOptions]):
         await self._refuse_too_many_registers(uut)
 
     async def _refuse_missing_files(self, uut: AgentLink) -> None:
-        """A kernel without its image ends in a stack trace, and a library that is not there is left out silently."""
+        """Refuse early: a kernel without its image ends in a stack trace, and a missing library goes unnoticed."""
         files = [
-            told for told in (self.options.initrd, self.options.preload, self.options.crew_root) if told is not None
+            path for path in (self.options.initrd, self.options.preload, self.options.crew_root) if path is not None
         ]
         argv = ["sh", "-c", 'for file; do test -r "$file" || echo "$file"; done', "sh", *files]
         absent = (await uut.ask(Execute(argv=argv, timeout_s=5))).stdout.splitlines()
@@ -157,14 +157,14 @@ class UmlDriver(GuestProgramDriver[UmlOptions]):
             raise NodeError(uut.name, f"platform {self.name}: cannot read {', '.join(absent)} on the UUT")
 
     async def _refuse_too_many_registers(self, uut: AgentLink) -> None:
-        """Better said than seen: the guest's first process dies of it, with a kernel's stack as its last words."""
+        """Refuse early: otherwise the guest's first process crashes with a kernel stack trace."""
         if self.options.preload is not None:
             return
         looked = await uut.ask(Execute(argv=["grep", "-c", "-w", "amx_tile", "/proc/cpuinfo"], timeout_s=5))
         if looked.stdout.strip() in ("", "0"):
             return
-        asked = await uut.ask(Execute(argv=[self.options.kernel, "--version"], timeout_s=5))
-        version = _VERSION.search(asked.stdout)
+        answer = await uut.ask(Execute(argv=[self.options.kernel, "--version"], timeout_s=5))
+        version = _VERSION.search(answer.stdout)
         if version is None or (int(version[1]), int(version[2])) < ALL_REGISTERS_SINCE:
             raise NodeError(
                 uut.name,
@@ -174,9 +174,9 @@ class UmlDriver(GuestProgramDriver[UmlOptions]):
             )
 
     async def machine(self, uut: AgentLink, name: str, pid: int) -> Attestation:
-        """The command line of the process, too."""
+        """Adds the command line of the process."""
         seen = await super().machine(uut, name, pid)
-        # The words end in zero bytes, which no reply of an agent carries.
+        # The words end in zero bytes, which an agent's reply cannot carry.
         argv = ["sh", "-c", 'tr "\\0" " " <"$0"', f"/proc/{pid}/cmdline"]
         read = await uut.ask(Execute(argv=argv, timeout_s=5))
         return {**seen, "command_line": read.stdout.strip()[:_COMMAND_LINE_CHARACTERS] or None}

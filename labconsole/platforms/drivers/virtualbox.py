@@ -1,7 +1,7 @@
 """``virtualbox``: machines of Oracle VirtualBox, through VBoxManage.
 
 VirtualBox bridges a machine to a NIC of the host without an interface of its own in between, so the ledger has no hop
-there. Machines belong to the user who made them: the agent must run as that one.
+there. Machines belong to the user who made them: the agent must run as that user.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from labconsole.contracts.driver import Attestation, Capabilities, DriverInfo
 from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, State
-from labconsole.platforms.base.managed import ManagedDriver
+from labconsole.platforms.base.installed_guests import InstalledGuestDriver
 from labconsole.platforms.base.options import ManagedOptions, mac_address
 from labconsole.platforms.base.shell import Answer, Shell
 
@@ -35,8 +35,9 @@ STATES = {
         State.CHANGING,
     ),
 }
-"""Every short name that ``machineStateToName`` of VBoxManageInfo.cpp has, of 3.0 to 7.2. ``faulttolerantsyncing`` ended
-with 6.1, ``aborted-saved`` and ``onlinesnapshotting`` came later. "unknown" is the program's own word for a new one."""
+"""All short names of ``machineStateToName`` in VBoxManageInfo.cpp, from 3.0 to 7.2. ``faulttolerantsyncing`` ended with
+6.1, ``aborted-saved`` and ``onlinesnapshotting`` came later. "unknown" is the program's own word for a new one.
+"""
 
 ATTACHED = {
     "null": None,
@@ -50,8 +51,9 @@ ATTACHED = {
     "cloudnetwork": "cloud-network",
     "cloud": "cloud-network",
 }
-"""By ``nicN`` in small letters, which key names the network: VBoxManageInfo.cpp of 3.0 to 7.2. It prints "Generic" with
-a capital letter. Keys of other kinds of attachment may stay behind, so only this one is read."""
+"""The key that names the network, by ``nicN`` in small letters: VBoxManageInfo.cpp of 3.0 to 7.2. It prints "Generic"
+with a capital letter. Keys of other kinds of attachment may stay behind, so only this one is read.
+"""
 NAT_WITHOUT_NAME = "nat"
 _WARNING_CHARACTERS = 300
 
@@ -69,18 +71,19 @@ _DRIVER = re.compile(
     r"|support driver|VERR_(?:VM_DRIVER|SUPDRV)|(?:rc=|error )-19\d\d\b",
     re.IGNORECASE,
 )
-"""How wrappers of VirtualBox 1.5 to 7.2 (its own, Debian's, Ubuntu's, RPM Fusion's), VBoxSVC and the error messages of
-SUPLib name the driver."""
+"""Names of the driver in wrappers of VirtualBox 1.5 to 7.2 (its own, Debian's, Ubuntu's, RPM Fusion's), VBoxSVC and the
+error messages of SUPLib.
+"""
 _NO_START = re.compile(r"start(?:ing)? (?:a )?(?:VMs?|virtual machines?)\b", re.IGNORECASE)
 _NO_ACCESS = re.compile(r"vboxusers|not (?:writable|accessible)|VERR_VM_DRIVER_NOT_ACCESSIBLE|-1910\b", re.IGNORECASE)
 
 
 def values(text: str) -> dict[str, str]:
-    """``showvminfo --machinereadable``, of each key the first value.
+    """``showvminfo --machinereadable``: the first value of each key.
 
-    VBoxManage 5.0 and later escapes quotes and backslashes in most values; NICs and snapshots are printed as they are
-    in every version. Descriptions have several lines and come behind the machine's own keys, so a line of one that
-    looks like a key does not replace it.
+    VBoxManage 5.0 and later escapes quotes and backslashes in most values; NICs and snapshots are printed unescaped in
+    every version. Descriptions have several lines and follow the machine's own keys, so a line of one that looks like a
+    key does not replace it.
     """
     found: dict[str, str] = {}
     inside = False
@@ -108,7 +111,7 @@ def _closes(line: str) -> bool:
 
 
 def rows(text: str) -> list[tuple[str, str]]:
-    """``list vms`` and ``list runningvms``: names and UUIDs. Raises ValueError with a row that is neither."""
+    """``list vms`` and ``list runningvms``: names and UUIDs. Raises ValueError with another kind of row."""
     found = []
     for line in text.splitlines():
         row = _LISTED.match(line)
@@ -120,24 +123,24 @@ def rows(text: str) -> list[tuple[str, str]]:
 
 
 def machines(text: str) -> list[str]:
-    """The names of ``list vms``, which may hold blanks, quotes and braces."""
+    """The names of ``list vms``, which may contain blanks, quotes and braces."""
     return [name for name, _ in rows(text)]
 
 
-def attachment(told: Mapping[str, str], index: int) -> str | None:
-    """What a NIC is plugged into, such as ``intnet DMZ``; None where there is no such NIC."""
-    mode = told.get(f"nic{index}", "none")
+def attachment(info: Mapping[str, str], index: int) -> str | None:
+    """The network that a NIC is attached to, such as ``intnet DMZ``, or None if there is no such NIC."""
+    mode = info.get(f"nic{index}", "none")
     kind = mode.lower()
     if kind == "none":
         return None
     if kind not in ATTACHED:
         return f"unknown attachment {mode[:40]!r}"
     key = ATTACHED[kind]
-    name = "" if key is None else told.get(f"{key}{index}", "")
+    name = "" if key is None else info.get(f"{key}{index}", "")
     return f"{kind} {name}" if name and not (kind == "nat" and name == NAT_WITHOUT_NAME) else kind
 
 
-class VirtualBoxDriver(ManagedDriver):
+class VirtualBoxDriver(InstalledGuestDriver):
     """No options of its own."""
 
     about = DriverInfo(
@@ -152,7 +155,7 @@ class VirtualBoxDriver(ManagedDriver):
     )
 
     async def probe(self, shell: Shell) -> dict[str, str]:
-        """The version, and what else VBoxManage printed: its wrapper warns there of a driver that is not loaded."""
+        """The version, and other output of VBoxManage: its wrapper warns there of a driver that is not loaded."""
         answer = await shell.run(["VBoxManage", "--version"])
         lines = [" ".join(line.split()) for line in answer.stdout.splitlines() if line.strip()]
         found = [line for line in lines if _VERSION.match(line)] or [
@@ -171,7 +174,7 @@ class VirtualBoxDriver(ManagedDriver):
 
     @staticmethod
     def _refuse_without_driver(shell: Shell, said: str) -> None:
-        """Raise CapabilityMissing where VBoxManage says that no machine can be started."""
+        """Raise CapabilityMissing if VBoxManage reports that no machine can be started."""
         driver, no_start = _DRIVER.search(said), _NO_START.search(said)
         if driver is None and no_start is None:
             return
@@ -229,13 +232,15 @@ class VirtualBoxDriver(ManagedDriver):
         return HypervisorGuest(name, STATES[said], said)
 
     async def start(self, shell: Shell, name: str) -> Answer:
-        """In a session of its own where we can: VBoxManage may have to start VirtualBox's server, which must stay."""
+        """Start it in a session of its own if possible: VBoxManage may have to start VirtualBox's server, which must
+        stay.
+        """
         alone = ["setsid", "--wait"] if shell.ssh is None else []
         return await shell.run(
             [*alone, "VBoxManage", "startvm", name, "--type", "headless"], limit_s=self.options.start_s
         )
 
-    def runs_words(self, name: str) -> Sequence[str]:
+    def build_identity_command(self, name: str) -> Sequence[str]:
         return ["sh", "-c", f"VBoxManage showvminfo {shlex.quote(name)} --machinereadable | grep ^VMState"]
 
     async def ask_to_stop(self, shell: Shell, name: str) -> Answer:
@@ -245,28 +250,28 @@ class VirtualBoxDriver(ManagedDriver):
         return await shell.run(["VBoxManage", "controlvm", name, "poweroff"])
 
     async def nics(self, shell: Shell, name: str) -> Sequence[GuestNic]:
-        told = await self._values(shell, name)
+        info = await self._values(shell, name)
         nics = []
         for index in range(1, MAX_NICS + 1):
-            attached = attachment(told, index)
+            attached = attachment(info, index)
             if attached is None:
                 continue
-            cable = "" if told.get(f"cableconnected{index}", "on") == "on" else ", cable off"
+            cable = "" if info.get(f"cableconnected{index}", "on") == "on" else ", cable off"
             nics.append(
                 GuestNic(
-                    mac=mac_address(told.get(f"macaddress{index}", "")),
-                    model=told.get(f"nictype{index}"),
+                    mac=mac_address(info.get(f"macaddress{index}", "")),
+                    model=info.get(f"nictype{index}"),
                     attached_to=attached + cable,
                 )
             )
         return nics
 
     async def facts(self, shell: Shell, name: str) -> Attestation:
-        told = await self._values(shell, name)
-        cpus = told.get("cpus", "")
+        info = await self._values(shell, name)
+        cpus = info.get("cpus", "")
         return {
             "vcpus": int(cpus) if cpus.isascii() and cpus.isdigit() and len(cpus) < 6 else None,
-            **{key: told.get(key) for key in ("cpuexecutioncap", "hwvirtex", "nestedpaging", "paravirtprovider")},
+            **{key: info.get(key) for key in ("cpuexecutioncap", "hwvirtex", "nestedpaging", "paravirtprovider")},
         }
 
 

@@ -1,8 +1,8 @@
 """``vserver``: guests of Linux-VServer, through util-vserver.
 
-Such a guest has no network stack of its own: the host's forwards, with the guests' processes beside it. So the host is
-set up to route as driver ``raw`` does, frames are addressed to the host, and the ledger has no hop in between. Guests
-that are started here are children of the agent's keeper and end with it.
+Such a guest has no network stack of its own: the host's stack forwards, with the guests' processes next to it. So the
+host is set up to route as driver ``raw`` does, frames are addressed to the host, and the ledger has no hop in between.
+Guests that are started here are children of the agent's keeper and end with it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from labconsole.errors import ConfigError
 from labconsole.network.change import NetworkChange
 from labconsole.platforms.base.forwarding import read_state, route_changes
 from labconsole.platforms.base.guest import GuestNic, HypervisorGuest, State, Wires
-from labconsole.platforms.base.guest_streams import Streams, wirings_of
-from labconsole.platforms.base.hypervisor import StopWords
-from labconsole.platforms.base.managed import ManagedDriver
+from labconsole.platforms.base.guest_streams import Streams, flatten_wirings
+from labconsole.platforms.base.hypervisor import StopCommands
+from labconsole.platforms.base.installed_guests import InstalledGuestDriver
 from labconsole.platforms.base.options import ManagedOptions
 from labconsole.platforms.base.shell import Answer, Shell
 
@@ -25,7 +25,7 @@ DIRECTORY = "/etc/vservers"
 RUNS, STOPPED, UNKNOWN = 0, 3, 5
 
 SHOWN_BYTES = 20
-"""vserver-stat cuts names there (formatName of vserver-stat.c, util-vserver 0.30 to 0.30.216)."""
+"""vserver-stat cuts names at this length (formatName of vserver-stat.c, util-vserver 0.30 to 0.30.216)."""
 HEADER = ["CTX", "PROC", "VSZ", "RSS", "userTIME", "sysTIME", "UPTIME", "NAME"]
 NOT_GUESTS = ("0", "1")
 """The host itself, and the context that sees all processes."""
@@ -36,9 +36,9 @@ _STOPPED = re.compile(r"^Vserver '.*' is stopped$", re.MULTILINE)
 
 
 def contexts(text: str) -> dict[str, str]:
-    """``vserver-stat``: context to name as shown, cut, of the guests that run; a name may hold blanks or be missing.
+    """``vserver-stat``: context to (cut) name of the running guests; a name may contain blanks or be missing.
 
-    Raises ValueError with a line that is not understood.
+    Raises ValueError with an unknown line.
     """
     lines = [line for line in text.splitlines() if line.strip()]
     if not lines or lines[0].split() != HEADER:
@@ -53,18 +53,18 @@ def contexts(text: str) -> dict[str, str]:
     return found
 
 
-def as_shown(name: str) -> str:
+def truncate_name(name: str) -> str:
     """A guest's name as ``vserver-stat`` shows it."""
     return name.encode()[:SHOWN_BYTES].decode("utf-8", "replace").strip()
 
 
 def _word(name: str) -> str:
-    """What vserver is given for a guest: it takes a number for the context of whichever guest has that one."""
+    """The argument of vserver for a guest: it takes a number for the context of the guest that has it."""
     return f"{DIRECTORY}/{name}" if name.isascii() and name.isdigit() else name
 
 
-class VserverDriver(ManagedDriver):
-    """No options of its own; ``nics`` means nothing here, nor ``guests``: no guest has an address of its own."""
+class VserverDriver(InstalledGuestDriver):
+    """No options of its own; ``nics`` and ``guests`` do not apply: no guest has an address of its own."""
 
     about = DriverInfo(
         name="vserver",
@@ -95,7 +95,7 @@ class VserverDriver(ManagedDriver):
         }
 
     async def guests(self, shell: Shell) -> dict[str, HypervisorGuest]:
-        """Every guest that is configured, and those that run. Where a name is cut, its context tells which one runs."""
+        """Every configured guest, and those that run. If a name is cut, its context shows which guest runs."""
         listed = (line.strip() for line in (await shell.must(["ls", "-1", DIRECTORY])).splitlines())
         names = [name for name in listed if name and not name.startswith(".")]
         try:
@@ -107,16 +107,16 @@ class VserverDriver(ManagedDriver):
         for context, shown in active.items():
             if any(guest.ident == context for guest in known.values()):
                 continue
-            alike = [name for name in names if as_shown(name) == shown and name not in known]
+            alike = [name for name in names if truncate_name(name) == shown and name not in known]
             if len(alike) > 1:
-                asked = {name: await self.state(shell, name) for name in alike}
-                alike = [name for name, guest in asked.items() if guest.ident == context]
+                states = {name: await self.state(shell, name) for name in alike}
+                alike = [name for name, guest in states.items() if guest.ident == context]
             name = alike[0] if len(alike) == 1 else shown or f"context {context}"
             found[name] = HypervisorGuest(name, State.RUNNING, "running", context)
         return {**found, **known}
 
     async def state(self, shell: Shell, name: str) -> HypervisorGuest:
-        """Exit status and text must say the same; each alone has been seen to be wrong."""
+        """Exit status and text must agree; each alone has been wrong before."""
         answer = await shell.run(["vserver", _word(name), "status"])
         if answer.exit_status == UNKNOWN or "Can not find a vserver-setup" in answer.text:
             raise self.unknown(shell, name, (await shell.must(["ls", "-1", DIRECTORY])).split("\n"))
@@ -140,10 +140,10 @@ class VserverDriver(ManagedDriver):
         guest = await self.state(shell, name)
         return await shell.run(["vkill", "--xid", guest.ident, "-s", "9"])
 
-    async def stop_words(self, shell: Shell, name: str) -> StopWords:
-        """By which number it would be killed is not known before it runs; to be stopped ends with that, too."""
+    async def build_stop_commands(self, shell: Shell, name: str) -> StopCommands:
+        """The number for the kill command is unknown before the guest runs; the command to stop ends with it, too."""
         stop = ["vserver", _word(name), "stop"]
-        return StopWords(stop, stop)
+        return StopCommands(stop, stop)
 
     async def nics(self, shell: Shell, name: str) -> Sequence[GuestNic]:
         return ()
@@ -158,10 +158,10 @@ class VserverDriver(ManagedDriver):
         return {}
 
     def changes(self, streams: Streams, wires: Wires) -> Sequence[NetworkChange]:
-        """The host's own stack forwards, for whichever guest a stream is meant."""
+        """The host's own stack forwards the streams of every guest."""
         return [
             change
-            for w in wirings_of(streams)
+            for w in flatten_wirings(streams)
             for change in route_changes(
                 inbound=w.uut_in, outbound=w.uut_out, source_ip=w.source_ip, sink_ip=w.sink_ip, sink_mac=w.sink_mac
             )
@@ -176,12 +176,12 @@ class VserverDriver(ManagedDriver):
                     PathPoint("uut_out", "", w.uut_out, "tx_packets"),
                 ),
             )
-            for w in wirings_of(streams)
+            for w in flatten_wirings(streams)
         }
 
     async def attestation(self, shell: Shell, streams: Streams) -> Attestation:
         attested = await super().attestation(shell, streams)
-        nics = [nic for wiring in wirings_of(streams) for nic in (wiring.uut_in, wiring.uut_out)]
+        nics = [nic for wiring in flatten_wirings(streams) for nic in (wiring.uut_in, wiring.uut_out)]
         return {**attested, "interfaces": await read_state(shell.uut, routing={"": nics}, ports=())}
 
 

@@ -1,15 +1,18 @@
 """``xl``: Xen guests through Xen's own toolstack.
 
-Xen keeps no list of guests that do not run: a guest that is to be started needs its file (``config``).
+Xen keeps no list of stopped guests: a guest that is to be started needs its file (``config``).
 
 Known formats, from Xen's source (tools/libxl/xl_cmdimpl.c of 4.0 to 4.8, tools/xl of 4.9 to 4.22):
 
-- ``xl list``: a name is padded to 40 characters and never cut; six letters, of which the fifth says why a guest has
-  shut down (``S`` since 4.7, ``?``: a reason that xl does not know).
+- ``xl list``: a name is padded to 40 characters and never cut; six letters, of which the fifth gives the reason of a
+guest's shutdown (``S`` since 4.7, ``?``: a reason that xl does not know).
+
 - ``xl vcpu-list``: one column ``CPU Affinity`` before 4.5, then ``Affinity (Hard / Soft)``. All CPUs are ``any cpu`` up
-  to 4.3 and ``all`` since. A vCPU that is offline has ``-`` as its CPU, and the state ``--p``.
+to 4.3 and ``all`` since. A vCPU that is offline has ``-`` as its CPU, and the state ``--p``.
+
 - ``xl network-list``: columns ``BE`` and ``BE-path`` name the domain that has a NIC's other end. Before 4.7 they are
-  entries that the guest itself can change. A row in which they differ is not read.
+entries that the guest itself can change. A row in which they differ is not read.
+
 - ``xl sched-credit2``: no column ``Cap`` before 4.10. ``xl info``: no ``xen_version`` before 4.4.
 
 A word of digits only is a domain's ID to xl, never its name.
@@ -36,13 +39,13 @@ from labconsole.platforms.base.guest import (
     State,
     UnknownLine,
     ambiguity,
-    as_interface,
-    listed,
-    shown,
+    disambiguate,
+    format_names,
+    format_output,
+    parse_interface,
     table,
-    told_apart,
 )
-from labconsole.platforms.base.managed import ManagedDriver
+from labconsole.platforms.base.installed_guests import InstalledGuestDriver
 from labconsole.platforms.base.options import GUEST_PLACE, ManagedOptions, Word, mac_address
 from labconsole.platforms.base.shell import Answer, Shell
 from labconsole.wire.clean import read_json
@@ -53,10 +56,10 @@ SCHEDULERS = ("credit2", "credit")
 MAX_WEIGHT = 65535
 MIB = 1024 * 1024
 MEMORY_OFF_RATIO = 0.02
-"""By so much of it, a domain's memory may differ from what its file says: Xen takes a little for itself."""
+"""Maximum deviation of a domain's memory from its file's value: Xen takes a little for itself."""
 
 LISTED_TRIES = 3
-"""``xl list`` is seen to die of a signal now and then, while domains are being made."""
+"""``xl list`` sometimes dies of a signal while domains are being made."""
 
 _HEADER = re.compile(r"Name\s+ID\s+Mem\s+VCPUs\s+State\s+Time\(s\)\s*")
 _ROW = re.compile(
@@ -92,7 +95,7 @@ class XlOptions(ManagedOptions):
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """One row of ``xl list``. ``memory_mib``: that it has now."""
+    """One row of ``xl list``. ``memory_mib``: its current memory."""
 
     name: str
     ident: str
@@ -102,7 +105,7 @@ class Domain:
 
     @property
     def state(self) -> State:
-        """The letters stand for what is true now, several at once: ``-bp---`` is blocked *and* paused."""
+        """Several letters may apply at once: ``-bp---`` is blocked *and* paused."""
         _, _, paused, shut_down, reason, dying = list(self.said)
         if reason in "cw":  # it crashed, or its watchdog fired
             return State.FAILED
@@ -142,8 +145,7 @@ def back_ends(text: str) -> dict[str, tuple[str, str]]:
 
 
 def scheduled(text: str, name: str) -> Settings:
-    """``xl sched-credit`` or ``xl sched-credit2`` of one guest: weight and, where it is shown, cap. Raises
-    UnknownLine."""
+    """``xl sched-credit`` or ``xl sched-credit2`` of one guest: weight and, if shown, cap. Raises UnknownLine."""
     lines = [line for line in text.split("\n") if line.strip() and not line.startswith("Cpupool ")]
     titles = _SCHEDULED_HEADER.fullmatch(lines[0]) if lines else None
     keys = ("weight", "cap") if titles and titles["cap"] else ("weight",)
@@ -155,7 +157,7 @@ def scheduled(text: str, name: str) -> Settings:
 
 
 def described(text: str, name: str) -> dict[str, Any] | None:
-    """The entry of ``xl list -l`` for one guest; None where there is none or it is no JSON."""
+    """The entry of ``xl list -l`` for one guest, or None if there is none or the text is not JSON."""
     try:
         entries = read_json(text)
     except ValueError:
@@ -168,7 +170,7 @@ def described(text: str, name: str) -> dict[str, Any] | None:
     return None
 
 
-class XlDriver(ManagedDriver):
+class XlDriver(InstalledGuestDriver):
     """Options ``config``, ``second_config`` and ``guest_config``: the guests' files, for ``xl create``."""
 
     about = DriverInfo(
@@ -187,15 +189,15 @@ class XlDriver(ManagedDriver):
     options: XlOptions
 
     def _file(self, name: str) -> str | None:
-        told = self.options
-        if name in (told.guest, told.second_guest):
-            return told.config if name == told.guest else told.second_config
-        return None if told.guest_config is None else told.guest_config.replace(GUEST_PLACE, name)
+        options = self.options
+        if name in (options.guest, options.second_guest):
+            return options.config if name == options.guest else options.second_config
+        return None if options.guest_config is None else options.guest_config.replace(GUEST_PLACE, name)
 
     def _check_options(self) -> None:
         super()._check_options()
-        told = self.options
-        if told.guest_config is not None and GUEST_PLACE not in told.guest_config:
+        options = self.options
+        if options.guest_config is not None and GUEST_PLACE not in options.guest_config:
             raise self._wrong("guest_config", f"is the same file for each guest: it has no {GUEST_PLACE}")
 
     async def probe(self, shell: Shell) -> dict[str, str]:
@@ -227,10 +229,10 @@ class XlDriver(ManagedDriver):
         try:
             return domains(answer.stdout)
         except UnknownLine as exc:
-            raise shell.error(f"`xl list` printed a line that is not known: {shown(str(exc))}") from exc
+            raise shell.error(f"`xl list` printed a line that is not known: {format_output(str(exc))}") from exc
 
     def _only(self, shell: Shell, name: str, rows: Sequence[Domain]) -> Domain | None:
-        """The one row of a guest, or None if it does not run. Raises NodeError where another one could be meant."""
+        """The one row of a guest, or None if it does not run. Raises NodeError if it is ambiguous."""
         if (why := ambiguity(rows, name, "ID")) is not None:
             raise shell.error(f"`xl list` does not tell which guest {name} is: {why}")
         return next((row for row in rows if row.name == name), None)
@@ -241,7 +243,7 @@ class XlDriver(ManagedDriver):
     async def guests(self, shell: Shell) -> dict[str, HypervisorGuest]:
         rows = await self._domains(shell)
         found = {
-            name: HypervisorGuest(name, each.state, each.said, each.ident) for name, each in told_apart(rows).items()
+            name: HypervisorGuest(name, each.state, each.said, each.ident) for name, each in disambiguate(rows).items()
         }
         for name in self.planned:
             self._only(shell, name, rows)
@@ -258,10 +260,10 @@ class XlDriver(ManagedDriver):
     async def start(self, shell: Shell, name: str) -> Answer:
         file = self._file(name)
         assert file is not None
-        # Whatever the file calls it, the guest that is created is the planned one: else another one would be left over.
+        # The created guest gets the planned name, independent of its file: else another guest would remain.
         return await shell.run(["xl", "create", file, f'name="{name}"'], limit_s=self.options.start_s)
 
-    def runs_words(self, name: str) -> Sequence[str]:
+    def build_identity_command(self, name: str) -> Sequence[str]:
         return ["xl", "domid", name]
 
     async def ask_to_stop(self, shell: Shell, name: str) -> Answer:
@@ -271,38 +273,42 @@ class XlDriver(ManagedDriver):
         return await shell.run(["xl", "destroy", name])
 
     async def nics(self, shell: Shell, name: str) -> Sequence[GuestNic]:
-        """MACs as the back end has them; names and models as the guest was described."""
+        """MACs from the back end; names and models from the guest's description."""
         ends = await self.read(shell, ["xl", "network-list", name], back_ends)
         config = described(await shell.must(["xl", "list", "-l", name]), name) or {}
-        told_nics = config.get("nics")
-        described_nics = [n for n in told_nics if type(n) is dict] if type(told_nics) is list else []
+        listed = config.get("nics")
+        described_nics = [n for n in listed if type(n) is dict] if type(listed) is list else []
         entries = {str(n.get("devid", i)): n for i, n in enumerate(described_nics)}
         domain = await self._domain(shell, name)
         nics = []
         for index, (back_end, mac) in ends.items():
-            told = entries.get(index, {})
+            entry = entries.get(index, {})
             by_default = f"vif{domain.ident}.{index}" if domain is not None else "-"
             nics.append(
                 GuestNic(
                     mac=mac_address(mac),
-                    # Another domain than the host has the other end: no interface of this node is it.
-                    host_interface=as_interface(str(told.get("ifname") or by_default)) if back_end == HOST_ID else None,
-                    model=str(told.get("model") or told.get("nictype") or "") or None,
-                    attached_to=str(told.get("bridge") or "") or None,
+                    # A domain other than the host has the other end: it is no interface of this node.
+                    host_interface=parse_interface(str(entry.get("ifname") or by_default))
+                    if back_end == HOST_ID
+                    else None,
+                    model=str(entry.get("model") or entry.get("nictype") or "") or None,
+                    attached_to=str(entry.get("bridge") or "") or None,
                 )
             )
         return nics
 
     async def nics_to_be(self, shell: Shell, name: str) -> Sequence[GuestNic]:
-        """As its file has them: a NIC without an address or a name there gets another at each start."""
+        """NICs from the guest's file: a NIC without an address or a name there gets another at each start."""
         answer = await shell.run(["xl", "-N", "create", str(self._file(name)), f'name="{name}"'])
         try:
-            told = read_json(answer.stdout).get("nics")
+            listed = read_json(answer.stdout).get("nics")
         except (ValueError, AttributeError):
             return ()
-        nics = [nic if type(nic) is dict else {} for nic in told] if type(told) is list else []
+        nics = [nic if type(nic) is dict else {} for nic in listed] if type(listed) is list else []
         return [
-            GuestNic(mac=mac_address(str(nic.get("mac"))), host_interface=as_interface(str(nic.get("ifname") or "-")))
+            GuestNic(
+                mac=mac_address(str(nic.get("mac"))), host_interface=parse_interface(str(nic.get("ifname") or "-"))
+            )
             for nic in nics
         ]
 
@@ -335,8 +341,8 @@ class XlDriver(ManagedDriver):
         return super().limits_refusal(wanted)
 
     async def limit_settings(self, shell: Shell, name: str, wanted: Limits) -> Settings:
-        """Of Xen's scheduler: the weight, the first domain's being 256, and the cap in percent of one processor. Memory
-        is what its file gives it, and has to be what is asked.
+        """Limits in terms of Xen's scheduler: the weight (the first domain has 256), and the cap in percent of one
+        processor. Memory is set by the guest's file, and has to equal the requested one.
         """
         weight, ratio, wanted_mib = wanted.cpu_shares, wanted.cpu_quota_ratio, wanted.memory_mib
         if wanted_mib is not None:
@@ -366,15 +372,19 @@ class XlDriver(ManagedDriver):
         argv = ["xl", await self._scheduler(shell), "-d", name]
         row = await self.read(shell, argv, lambda text: scheduled(text, name))
         if missing := [key for key in names if key not in row]:
-            raise shell.missing(f"this version of Xen has no {listed(missing)} for a guest, only {listed(row)}")
+            raise shell.missing(
+                f"this version of Xen has no {format_names(missing)} for a guest, only {format_names(row)}"
+            )
         return {key: row[key] for key in names}
 
-    async def hold_to(self, shell: Shell, name: str, wanted: Settings) -> Answer:
-        words = [word for key, value in wanted.items() for word in (f"-{key[0]}", value)]
-        return await shell.run(["xl", await self._scheduler(shell), "-d", name, *words])
+    async def set_limits(self, shell: Shell, name: str, wanted: Settings) -> Answer:
+        args = [word for key, value in wanted.items() for word in (f"-{key[0]}", value)]
+        return await shell.run(["xl", await self._scheduler(shell), "-d", name, *args])
 
     async def memory_word(self, shell: Shell, names: Sequence[str]) -> HypervisorWord | None:
-        """What Xen has left, and what each domain has. Where the first domain makes room, Xen has as much left."""
+        """Xen's free memory, and each domain's memory. If the first domain shrinks for a guest, Xen's free memory does
+        not change.
+        """
         free = _FREE.search(await shell.must(["xl", "info"]))
         there = await self._domains(shell)
         return HypervisorWord(

@@ -1,1 +1,1 @@
-"""Runs moved between stores."""
+"""Moves runs between stores."""

@@ -1,6 +1,6 @@
-"""Exported runs into a store, all or none: read and checked first, then written in one go.
+"""Imports exported runs into a store, all or none: first reads and checks them, then writes them at once.
 
-Reading twenty thousand records takes half a minute, writing their rows two seconds. Only the latter holds the write
+Reading twenty thousand records takes half a minute, writing their rows two seconds. Only the writing needs the write
 lock, for which another console may be waiting with a run that it has just measured.
 """
 
@@ -19,40 +19,47 @@ from labconsole.errors import StoreError
 from labconsole.model.record.kinds import record_kinds
 from labconsole.model.record.note import NotedRecord, PlanNote, RunNote, plan_key
 from labconsole.model.record.run import RunRecord
+from labconsole.store.exchange.import_checks import SetUps, refuse_implausible, stored_set_ups, trial_number_of
 from labconsole.store.exchange.lines import ExportedExperiment, parse_exported
-from labconsole.store.exchange.refusals import SetUps, refuse_absurd, stored_set_ups, trial_of
 from labconsole.store.experiments import experiment_text, parse_experiment, write_experiment
 from labconsole.store.notes import write_note
 from labconsole.store.records import checked_text, same_record
-from labconsole.store.sql.schema import row_of, runs
+from labconsole.store.sql.schema import build_row, runs
 from labconsole.store.writing import RunStore
 
 Importable = NotedRecord | RunRecord | ExportedExperiment | PlanNote | Mapping[str, Any] | str
 
 CHUNK_RUNS = 500
-"""Rows looked up and written at a time."""
+"""The number of rows that are looked up and written at a time."""
 
 
 def counted_kinds() -> dict[str, int]:
-    """None of each kind of experiment, by its plural."""
+    """A count of 0 for each kind of experiment, by its plural."""
     return {kind.plural: 0 for kind in record_kinds().values()}
 
 
 @dataclass(slots=True)
 class ImportResult:
-    """How many runs an import added, how many were there already; how many notes and experiments it brought."""
+    """The numbers of runs that an import added and found present, and of imported notes and experiments."""
 
     added: int = 0
     present: int = 0
     notes: int = 0
     experiments: dict[str, int] = field(default_factory=counted_kinds)
 
+    def to_json(self) -> dict[str, int]:
+        """As ``runs import --json`` prints it: experiments by their kinds, on a line with the others."""
+        return {"added": self.added, "present": self.present, "notes": self.notes, **self.experiments}
+
 
 class ImportBuffer:
-    """What is to be imported, checked and as rows, in a file that goes with it: records may be more than memory."""
+    """The checked rows of an import, in a temporary file because records may exceed memory."""
 
     def __init__(self, records: Iterable[Importable], *, refusing: bool = False) -> None:
-        """Raises StoreError about the first record that is none. ``refusing``: or that cannot be (refusals.py)."""
+        """Raise StoreError about the first invalid record.
+
+        ``refusing``: also about an impossible one (import_checks.py).
+        """
         self._file: IO[str] = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 closed by __exit__
         self._experiments: IO[str] = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 the same
         self._plan_notes: list[PlanNote] = []
@@ -71,7 +78,7 @@ class ImportBuffer:
         self.close()
 
     def close(self) -> None:
-        """Let the files go."""
+        """Close the files, which deletes them."""
         self._file.close()
         self._experiments.close()
 
@@ -86,15 +93,15 @@ class ImportBuffer:
         if isinstance(item, PlanNote):
             self._plan_notes.append(item)
             return
-        row = row_of(item.record, checked_text(item.record), has_series=False)
-        trial = trial_of(item.record)
+        row = build_row(item.record, checked_text(item.record), has_series=False)
+        trial = trial_number_of(item.record)
         if self._set_ups is not None:
-            refuse_absurd(item.record, f"record {number}")
+            refuse_implausible(item.record, f"record {number}")
             self._set_ups.take(row, trial)
         self._file.write(json.dumps([row, None if item.note is None else item.note.to_json(), trial]) + "\n")
 
     def write(self, connection: Connection, name: str) -> ImportResult:
-        """Put everything into the tables. Holds the write lock. ``name``: what messages call the store."""
+        """Write everything into the tables. Needs the write lock. ``name``: the store's name in messages."""
         result = ImportResult()
         self._file.seek(0)
         lines: Iterator[Any] = map(json.loads, self._file)
@@ -118,9 +125,9 @@ class ImportBuffer:
 
 
 def import_records(store: RunStore, records: Iterable[Importable], *, refusing: bool = False) -> ImportResult:
-    """Take records from elsewhere: all of them or, with a StoreError about the first bad one, none.
+    """Import records from elsewhere: all of them, or none and a StoreError about the first bad one.
 
-    Of two notes on one run the newer stays. ``refusing``: a place or a set-up that cannot be is bad too.
+    The newer of two notes on one run is kept. ``refusing``: an impossible place or set-up is bad, too.
     """
     store.require_writable()
     with (

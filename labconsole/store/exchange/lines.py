@@ -1,4 +1,4 @@
-"""Runs as lines of JSON, out of one store and into another: the record, with the note on it under a key of its own."""
+"""Runs as lines of JSON, to move them between stores: each line is a record, with its note under a key of its own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ class ExportedExperiment:
 
 
 def parse_exported(source: str | bytes | Mapping[str, Any], where: str) -> NotedRecord | ExportedExperiment | PlanNote:
-    """One exported run, a bare record, an experiment or a plan's note. Raises StoreError beginning with ``where``."""
+    """Parse one exported run, a bare record, an experiment or a plan's note.
+
+    Raises StoreError beginning with ``where``.
+    """
     data = json_object(source, where)
     name, inside = next(iter(data.items()), (None, None))
     if len(data) == 1 and name in record_kinds() and isinstance(inside, dict):
@@ -41,15 +44,15 @@ def parse_exported(source: str | bytes | Mapping[str, Any], where: str) -> Noted
 
 
 def read_jsonl(path: Path) -> Iterator[NotedRecord | ExportedExperiment | PlanNote]:
-    """What an export has, a line each. Raises StoreError naming file and line of a bad one."""
+    """Yield the contents of an export, one per line. Raises StoreError naming file and line of a bad one."""
     for number, line in read_lines(path):
         yield parse_exported(line, f"{path}:{number}")
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file that are not blank, each with its number from 1 and at most ``MAX_RECORD_BYTES`` long.
+    """Yield the lines of a file that are not blank, each with its number from 1.
 
-    Raises StoreError for a longer one, and for a file that cannot be read.
+    Raises StoreError for a line longer than ``MAX_RECORD_BYTES``, and for a file that cannot be read.
     """
     try:
         with path.open("rb") as stream:

@@ -1,8 +1,8 @@
-"""One store taken into another: runs with series and notes, calibrations and experiments, without doubles, both ways.
+"""Merges one store into another: runs with series and notes, calibrations and experiments, without duplicates.
 
-Unlike the import of a file this is not all or nothing: every run is complete or absent, and a merge that broke off is
-begun again. What cannot be read, and a run that the other store has with different content, is told and left out: it
-would keep all the others out for ever.
+Merging works both ways. Unlike the import of a file it is not all or nothing: every run is complete or absent, and an
+interrupted merge is started again. Records that cannot be read, and runs that the other store has with different
+content, are reported and left out: otherwise they would block all the others for ever.
 """
 
 from __future__ import annotations
@@ -17,23 +17,26 @@ from labconsole.errors import StoreError
 from labconsole.model.record.kinds import record_kinds
 from labconsole.model.record.note import is_plan_key
 from labconsole.model.record.run import RunRecord
+from labconsole.store.exchange.import_checks import refuse_implausible, stored_set_ups, trial_number_of
 from labconsole.store.exchange.importing import counted_kinds
-from labconsole.store.exchange.refusals import refuse_absurd, stored_set_ups, trial_of
 from labconsole.store.experiments import parse_experiment
 from labconsole.store.notes import parse_calibration, write_note
 from labconsole.store.reading import StoredRuns
 from labconsole.store.records import same_record, utc_text
 from labconsole.store.series import check_series
-from labconsole.store.sql.schema import calibrations, row_of, runs
+from labconsole.store.sql.schema import build_row, calibrations, runs
 from labconsole.store.writing import RunStore
 
 BATCH_RUNS = 100
-"""Runs of a transaction: so long does a console that wants to save have to wait."""
+"""Runs per transaction. It determines how long another console has to wait until it can save."""
 
 
 @dataclass(slots=True)
 class MergeResult:
-    """What came over. ``series``: of runs that were there without; ``left_out``: runs and series that were told."""
+    """Counts of what was merged.
+
+    ``series``: series added to runs that the target had without them. ``left_out``: runs and series that were reported.
+    """
 
     added: int = 0
     present: int = 0
@@ -42,6 +45,18 @@ class MergeResult:
     calibrations: int = 0
     experiments: dict[str, int] = field(default_factory=counted_kinds)
     left_out: int = 0
+
+    def to_json(self) -> dict[str, int]:
+        """As ``runs import --json`` prints it: experiments by their kinds, on a line with the others."""
+        return {
+            "added": self.added,
+            "present": self.present,
+            "series": self.series,
+            "notes": self.notes,
+            "calibrations": self.calibrations,
+            **self.experiments,
+            "left_out": self.left_out,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +68,13 @@ class _WantedRows:
     known: bool
 
 
-def merge(source: StoredRuns, target: RunStore, told: Callable[[StoreError], None]) -> MergeResult:
-    """Take everything of ``source`` into ``target``. ``told`` hears of what is left out, and why."""
+def merge(source: StoredRuns, target: RunStore, report: Callable[[StoreError], None]) -> MergeResult:
+    """Merge everything of ``source`` into ``target``. ``report`` is called with everything left out, and why."""
     result = MergeResult()
 
     def leave_out(problem: StoreError) -> None:
         result.left_out += 1
-        told(problem)
+        report(problem)
 
     for page in _pages(source):
         wanted: list[_WantedRows] = []
@@ -74,7 +89,7 @@ def merge(source: StoredRuns, target: RunStore, told: Callable[[StoreError], Non
                 result.present += 1
             if item is not None:
                 wanted.append(item)
-        wanted = _believed(target, wanted, leave_out)
+        wanted = _select_plausible(target, wanted, leave_out)
         for item in wanted:
             result.series += item.known
         result.added += target.take_over([(item.record, item.packed) for item in wanted])
@@ -92,19 +107,19 @@ def merge(source: StoredRuns, target: RunStore, told: Callable[[StoreError], Non
     return result
 
 
-def _believed(
+def _select_plausible(
     target: RunStore, wanted: list[_WantedRows], leave_out: Callable[[StoreError], None]
 ) -> list[_WantedRows]:
-    """Those that can be what they say they are, beside the stored ones and beside each other."""
-    rows = [row_of(item.record, "", has_series=False) for item in wanted]
+    """The runs whose set-ups and places are possible, compared with the stored runs and with one another."""
+    rows = [build_row(item.record, "", has_series=False) for item in wanted]
     with target.writing("look for set-ups") as connection:
         set_ups = stored_set_ups(connection, rows, target.name)
     found: list[_WantedRows] = []
     for item, row in zip(wanted, rows, strict=True):
         try:
             if not item.known:
-                refuse_absurd(item.record, target.name)
-                set_ups.take(row, trial_of(item.record))
+                refuse_implausible(item.record, target.name)
+                set_ups.take(row, trial_number_of(item.record))
             found.append(item)
         except StoreError as exc:
             leave_out(exc)
@@ -112,7 +127,7 @@ def _believed(
 
 
 def _pages(source: StoredRuns) -> Iterator[Sequence[Row[Any]]]:
-    """All runs, the first saved first, so that they keep their order."""
+    """Yield all runs in the order of saving, so that they keep it."""
     place = source.backend.saved_order.label("saved")
     statement = select(runs.c.run_id, runs.c.record, runs.c.has_series, place).order_by(place).limit(BATCH_RUNS)
     page = source.rows(statement, "read runs")
@@ -131,7 +146,10 @@ def _same_ids(target: StoredRuns, page: Sequence[Row[Any]]) -> Sequence[Row[Any]
 def _wanted(
     source: StoredRuns, row: Row[Any], there: Row[Any] | None, leave_out: Callable[[StoreError], None]
 ) -> _WantedRows | None:
-    """What the target lacks of a run. Raises StoreError when the run cannot be read, or is another one there."""
+    """The parts of a run that the target lacks, or None.
+
+    Raises StoreError if the run cannot be read, or if the target has another run of that id.
+    """
     if there is not None and there.record == row.record and (there.has_series or not row.has_series):
         return None
     record = source.parsed(row.run_id, row.record)
@@ -142,7 +160,7 @@ def _wanted(
         try:
             packed = source.packed_series(row.run_id)
             if packed is not None:
-                check_series(packed, row.run_id, f"in {source.name}")  # what is damaged is not handed on
+                check_series(packed, row.run_id, f"in {source.name}")  # damaged series are not passed on
         except StoreError as exc:
             packed = None
             leave_out(exc)
@@ -152,7 +170,7 @@ def _wanted(
 
 
 def _merge_notes(source: StoredRuns, target: RunStore, leave_out: Callable[[StoreError], None]) -> int:
-    """Of two notes on one run or plan the newer stays."""
+    """Merge the notes; the newer of two notes on one run or plan is kept."""
     written = 0
     there = target.notes()
     newer = {run_id: note for run_id, note in source.notes(unreadable=leave_out).items() if there.get(run_id) != note}
@@ -165,7 +183,10 @@ def _merge_notes(source: StoredRuns, target: RunStore, leave_out: Callable[[Stor
 
 
 def _merge_calibrations(source: StoredRuns, target: RunStore, leave_out: Callable[[StoreError], None]) -> int:
-    """Those that the target lacks, with the time at which they were saved: which is the newest stays true."""
+    """Merge the calibrations that the target lacks.
+
+    They keep their time of saving, which decides which is the newest.
+    """
     columns = (calibrations.c.testbed_fingerprint, calibrations.c.saved_at, calibrations.c.record)
     if source.version < 2:
         return 0

@@ -1,7 +1,7 @@
-"""Saved runs as files for other programs: each module here is a format, and its name is how such files end.
+"""Saved runs as files for other programs: each module here is a format, named after the file name suffix.
 
-Other packages add theirs by an entry point ``labconsole.exporters``. A module has ``BINARY``, whether a terminal must
-not get it, and ``parts(runs)``, which gives the file in pieces.
+Other packages add formats by an entry point ``labconsole.exporters``. A module has ``BINARY``, which is True if the
+format must not be written to a terminal, and ``parts(runs)``, which yields the file in pieces.
 """
 
 from __future__ import annotations
@@ -28,18 +28,21 @@ class Exporter(Protocol):
     BINARY: bool
 
     def parts(self, runs: ChosenRuns) -> Iterator[str] | Iterator[bytes]:
-        """The file in pieces, bytes if it is binary. Raises ConfigError when it lacks what it needs."""
+        """Yield the file in pieces, as bytes if it is binary.
+
+        Raises ConfigError if a requirement of the format is missing.
+        """
 
 
 def names() -> list[str]:
-    """The formats that there are, the default one first. Imports none of them."""
+    """All formats, the default one first. Imports none of them."""
     return sorted(plugins.names(PACKAGE), key=lambda name: (name != DEFAULT, name))
 
 
 def export(runs: ChosenRuns, wanted: str | None, out: Path | None) -> None:
-    """Write runs to a file or to stdout: in the wanted format, else by the file's name; to stdout in the default one.
+    """Write runs to a file or to stdout, in ``wanted`` format, or else as the file's name says; by default to stdout.
 
-    The file is there with all of it or as it was before; a device or a pipe is written to. Raises ConfigError.
+    A file is either replaced completely or left unchanged; a device or a pipe is written to. Raises ConfigError.
     """
     suffix = out.suffix.removeprefix(".").lower() if out is not None else ""
     if wanted is None and suffix not in ("", *names()) and not out_is_special(out):
@@ -59,12 +62,12 @@ def export(runs: ChosenRuns, wanted: str | None, out: Path | None) -> None:
 
 
 def out_is_special(out: Path | None) -> bool:
-    """Whether this is a device or a pipe, whose name says nothing of a format."""
+    """Whether the output is stdout, a device or a pipe, whose name does not determine a format."""
     return out is None or (out.exists() and not out.is_file())
 
 
 def load(name: str) -> Exporter:
-    """The module of a format. Raises ConfigError for a plug-in that cannot be used."""
+    """Load the module of a format. Raises ConfigError for a plug-in that cannot be used."""
     try:
         module = plugins.load(PACKAGE, name)
     except plugins.PluginError as exc:
@@ -81,7 +84,7 @@ def _write(out: Path, parts: Iterator[str] | Iterator[bytes]) -> None:
             with out.open("wb") as stream:
                 stream.writelines(data)
             return
-        target = Path(os.path.realpath(out))  # of a link, what it names
+        target = Path(os.path.realpath(out))  # a link's target
         partial = target.with_name(f".{target.name}.{os.urandom(4).hex()}")
         try:
             with partial.open("xb") as stream:

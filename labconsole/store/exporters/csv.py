@@ -1,4 +1,4 @@
-"""Comma-separated values: a row per run."""
+"""Comma-separated values: one row per run."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import io
 from collections.abc import Iterator
 
 from labconsole.store.exporting import COLUMNS, ChosenRuns, text_values
-from labconsole.text.harmless import harmless_cell
+from labconsole.text.sanitize import sanitize_cell
 
 BINARY = False
 
 
 def parts(runs: ChosenRuns) -> Iterator[str]:
-    """A header, then the rows, oldest first, in UTF-8; truth is ``true`` and ``false``."""
+    """Yield a header, then the rows, oldest first, in UTF-8. Booleans are ``true`` and ``false``."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for row in runs.rows():
-        writer.writerow([harmless_cell(value) for value in text_values(row).values()])
+        writer.writerow([sanitize_cell(value) for value in text_values(row).values()])
         if text.tell() > 1 << 16:
             yield text.getvalue()
             text.seek(0)

@@ -1,7 +1,7 @@
 """HdrHistogram's log: delay (also since due), spacing and variation of every packet of each stream, for its tools.
 
-Version 1.3 of its format: an interval a line, with a tag, when it began, how long it was, its longest time in
-milliseconds, and the histogram. Values are nanoseconds.
+Version 1.3 of the format. Each line is an interval with its tag, start, length, longest time in milliseconds, and
+histogram. Values are in nanoseconds.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from labconsole.measure.packet_times import histogram_of, packet_times, times_by_word
+from labconsole.measure.packet_times import decode_histogram, packet_times, times_by_word
 from labconsole.measure.time_histogram import TimeHistogram
 from labconsole.model.record.run import RunRecord
 from labconsole.store.exporting import ChosenRuns
@@ -24,7 +24,7 @@ HEAD = (
 
 
 def parts(runs: ChosenRuns) -> Iterator[str]:
-    """A line for each kind of times of each stream, oldest run first."""
+    """Yield a line for each kind of times of each stream, oldest run first."""
     yield HEAD
     only = None if runs.chosen is None else {run.run_id for run in runs.chosen}
     for record in runs.store.iterate(unreadable=runs.unreadable):
@@ -34,15 +34,15 @@ def parts(runs: ChosenRuns) -> Iterator[str]:
 
 def _lines(record: RunRecord) -> Iterator[str]:
     began_s = datetime.fromisoformat(record.started_at).timestamp()
-    beside = record.background.streams if record.background is not None else ()
-    for stream in (*record.streams, *beside):
-        told = packet_times(stream)
-        if told is None:
+    background_streams = record.background.streams if record.background is not None else ()
+    for stream in (*record.streams, *background_streams):
+        packet_timing = packet_times(stream)
+        if packet_timing is None:
             continue
-        for name, times in times_by_word(told).items():
-            histogram = histogram_of(times) if times is not None else None
+        for name, times in times_by_word(packet_timing).items():
+            histogram = decode_histogram(times) if times is not None else None
             if histogram is not None:
-                yield _line(f"{record.run_id}/{stream.name}/{name}", began_s, told.window_s or 0.0, histogram)
+                yield _line(f"{record.run_id}/{stream.name}/{name}", began_s, packet_timing.window_s or 0.0, histogram)
 
 
 def _line(tag: str, began_s: float, window_s: float, histogram: TimeHistogram) -> str:

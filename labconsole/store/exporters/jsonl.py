@@ -1,4 +1,4 @@
-"""JSON lines with everything: what ``runs import`` takes back."""
+"""JSON lines with complete records, which ``runs import`` reads."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ BINARY = False
 
 
 def parts(runs: ChosenRuns) -> Iterator[str]:
-    """A line per run, with its note, then one per experiment with a trial among them, oldest first; then one per note
-    on a plan that they are of.
+    """Yield one line per run, with its note, and one per experiment that has a trial among them, oldest first.
+
+    Then yield one line per note on their plans.
     """
     notes = runs.store.notes()
     only = None if runs.chosen is None else {run.run_id for run in runs.chosen}

@@ -1,4 +1,4 @@
-"""Parquet: a row per run, in columns with types."""
+"""Parquet: one row per run, in typed columns."""
 
 from __future__ import annotations
 
@@ -9,27 +9,31 @@ from typing import Any
 
 from labconsole.errors import ConfigError
 from labconsole.store.exporting import COLUMNS, ChosenRuns, row_values
-from labconsole.text.extras import to_install
-from labconsole.text.harmless import harmless
+from labconsole.text.extras import build_install_command
+from labconsole.text.sanitize import sanitize
 
 BINARY = True
 
 
 def parts(runs: ChosenRuns) -> Iterator[bytes]:
-    """Oldest first; times are instants in UTC, reason codes are lists, text is harmless. Raises ConfigError without
-    pyarrow.
+    """Yield the file, with rows oldest first. Raises ConfigError without pyarrow.
+
+    Times are instants in UTC, reason codes are lists, and text is sanitized.
     """
     try:
         import pyarrow
         from pyarrow import parquet as parquet_files
     except ImportError as exc:
         raise ConfigError(
-            f"Parquet needs pyarrow, which cannot be loaded ({exc}): {to_install('parquet')}", key="--format"
+            f"Parquet needs pyarrow, which cannot be loaded ({exc}): {build_install_command('parquet')}", key="--format"
         ) from None
     types = {
-        "text": pyarrow.string(), "integer": pyarrow.int64(), "real": pyarrow.float64(), "boolean": pyarrow.bool_(),
+        "text": pyarrow.string(),
+        "integer": pyarrow.int64(),
+        "real": pyarrow.float64(),
+        "boolean": pyarrow.bool_(),
         "time": pyarrow.timestamp("us", tz="UTC"),
-    }  # fmt: skip
+    }
     fields = [(name, types[kind]) for name, kind in COLUMNS.items() if name != "reason_codes"]
     fields.insert(list(COLUMNS).index("reason_codes"), ("reason_codes", pyarrow.list_(pyarrow.string())))
     columns: dict[str, list[Any]] = {name: [] for name in COLUMNS}
@@ -45,5 +49,5 @@ def parts(runs: ChosenRuns) -> Iterator[bytes]:
 
 def _harmless(value: object) -> object:
     if isinstance(value, str):
-        return harmless(value)
+        return sanitize(value)
     return [*map(_harmless, value)] if isinstance(value, list | tuple) else value

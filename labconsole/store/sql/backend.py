@@ -1,7 +1,7 @@
-"""What a store needs of a database, as the one class that both kinds fill in: transactions, series, errors in words.
+"""The interface of a store to its database, which both kinds implement: transactions, series, readable errors.
 
-A writing transaction has the store to itself, in PostgreSQL too: runs are then numbered in the order in which they
-become visible, two consoles cannot wait for each other crosswise, and one save takes a millisecond every ten seconds.
+A writing transaction has the store to itself, in PostgreSQL too. Runs are therefore numbered in the order in which they
+become visible, and two consoles cannot deadlock. A save takes a millisecond every ten seconds.
 """
 
 from __future__ import annotations
@@ -17,49 +17,53 @@ from sqlalchemy.exc import SQLAlchemyError
 from labconsole.errors import StoreError
 
 BUSY_TIMEOUT_S = 10.0
-"""Longest wait for another writer. Two busy WAL writers were seen to wait 1.1 s for each other."""
+"""Longest wait for another writer. Two busy WAL writers were observed to wait 1.1 s for each other."""
 
 
 class Backend(ABC):
-    """A database that is open. ``name`` is what messages call it; it holds no secret."""
+    """An open database. ``name`` is its name in messages; it contains no secret."""
 
     name: str
     engine: Engine
     saved_order: ColumnElement[int]
-    """The place of a run in the order of saving: only grows, with nothing appearing later below what was seen."""
+    """A run's number in the order of saving.
+
+    It only grows: no run appears later with a lower number than one already seen.
+    """
 
     empty_is_none = False
-    """Whether a database without tables is where no store was made yet, rather than something else's."""
+    """Whether a database without tables counts as no store yet, rather than as something else's."""
 
     @abstractmethod
     def writing(self) -> AbstractContextManager[Connection]:
-        """A transaction that no other writer shares: on the disk afterwards, all of it or nothing."""
+        """A transaction that excludes other writers: afterwards all of it is on the disk, or nothing."""
 
     def reading(self) -> AbstractContextManager[Connection]:
-        """A connection to read with; waits for no writer."""
+        """A connection for reading, which waits for no writer."""
         return self.engine.connect()
 
     @abstractmethod
     def check_place(self) -> None:
-        """Raise StoreError, in words, when there can be no store."""
+        """Raise StoreError with a description if there can be no store."""
 
     @abstractmethod
     def check_schema(self, connection: Connection, names: Collection[str]) -> None:
-        """Raise StoreError unless what has one of these names is a table that holds its rows: a view or a column that
-        is computed costs what whoever wrote the database likes.
+        """Raise StoreError unless everything with one of these names is a table that stores its rows.
+
+        Views and computed columns cost as much as the author of the database chose.
         """
 
     def check_pages(self, connection: Connection, names: Collection[str]) -> None:  # noqa: B027
-        """Raise StoreError where the file that these tables are in would cost more to read than it is long."""
+        """Raise StoreError if the file of these tables would cost more to read than its length."""
 
-    def before_tables(self) -> None:  # noqa: B027
-        """Set up what is outside of any transaction, once the database is known to be ours."""
+    def prepare_database(self) -> None:  # noqa: B027
+        """Configure the database outside any transaction, once it is known to be ours."""
 
     def create_own(self, connection: Connection) -> None:  # noqa: B027
         """Create what only this kind of database has, in a new store."""
 
     def tidy(self) -> None:  # noqa: B027
-        """Remove what dead processes left."""
+        """Remove what dead processes left behind."""
 
     def close(self) -> None:
         """Close all connections."""
@@ -69,34 +73,34 @@ class Backend(ABC):
 
     @abstractmethod
     def stage(self, run_id: str, content: bytes) -> Any:
-        """Bring packed series as near to their place as goes without the write lock."""
+        """Prepare packed series as far as possible without the write lock."""
 
     @abstractmethod
     def publish(self, connection: Connection, run_id: str, staged: Any) -> None:
-        """Keep staged series of a run, durably once the transaction is committed."""
+        """Store the staged series of a run, durably once the transaction is committed."""
 
     @abstractmethod
     def unstage(self, run_id: str, staged: Any, *, failed: bool) -> None:
-        """Remove what is left of staging; ``failed``: the run was not saved."""
+        """Remove the remains of staging. ``failed``: the run was not saved."""
 
     @abstractmethod
     def series(self, connection: Connection, run_id: str) -> tuple[bytes, str]:
-        """Packed series and the words for where they are. Raises StoreError when they are missing."""
+        """Packed series and a description of their location. Raises StoreError if they are missing."""
 
-    # -- one at a time
+    # -- mutual exclusion
 
     @abstractmethod
     def hold(self, what: str, holder: str) -> AbstractContextManager[None]:
-        """Hold ``what`` against every other process until the block, or the process, ends.
+        """Lock ``what`` against every other process until the block, or the process, ends.
 
-        Raises StoreHeld, naming who holds it, when somebody does.
+        Raises StoreHeld naming the owner if another process has it.
         """
 
     # -- errors
 
     @abstractmethod
     def reason(self, exc: Exception) -> str:
-        """What went wrong in the database, in words for the operator."""
+        """The database's error, described for the operator."""
 
     @contextmanager
     def errors(self, doing: str) -> Iterator[None]:
@@ -116,4 +120,4 @@ class Backend(ABC):
 
     @abstractmethod
     def driver_errors(self) -> tuple[type[Exception], ...]:
-        """What the driver raises by itself, outside SQLAlchemy."""
+        """The exceptions that the driver raises by itself, outside SQLAlchemy."""

@@ -1,4 +1,4 @@
-"""A filter on the factors of runs as conditions of SQL."""
+"""A filter on the factors of runs as SQL conditions."""
 
 from __future__ import annotations
 

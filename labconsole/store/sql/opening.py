@@ -1,6 +1,6 @@
-"""What happens when a store is opened: is it one, of a known version; else made, or brought up to date.
+"""Opens a store: checks that it is one, of a known version; otherwise creates it, or migrates it.
 
-Two consoles may open an old or an empty database at once: everything is looked at again under the write lock.
+Two consoles may open an old or an empty database at once: everything is checked again under the write lock.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from labconsole.store.sql.schema import (
     add_baselines,
     add_list,
     create_tables,
-    fill_in,
+    fill_missing_columns,
     migrate,
     runs,
     schema_version,
@@ -23,14 +23,14 @@ from labconsole.store.sql.schema import (
 from labconsole.wire.version import __version__
 
 
-def prepare(backend: Backend) -> int:
-    """Open for writing: afterwards the store has the present version, which is returned."""
+def open_for_writing(backend: Backend) -> int:
+    """Open for writing. Afterwards the store has the present version, which is returned."""
     backend.check_place()
     with backend.reading() as connection:
         present = _tables(connection)
         if present:
             _check_version(backend, connection, present)
-    backend.before_tables()
+    backend.prepare_database()
     with backend.writing() as connection:
         present = _tables(connection)
         if present:
@@ -38,7 +38,9 @@ def prepare(backend: Backend) -> int:
             if version < SCHEMA_VERSION:
                 migrate(connection, version)
             else:
-                fill_in(connection)  # a console of an older version may have been open while this one migrated
+                fill_missing_columns(
+                    connection
+                )  # a console of an older version may have been open while this one migrated
             add_list(connection)
             add_baselines(connection)
         else:
@@ -48,9 +50,10 @@ def prepare(backend: Backend) -> int:
     return SCHEMA_VERSION
 
 
-def look(backend: Backend, *, foreign: bool = False) -> int:
-    """Open for reading only: the version that the store has. ``foreign``: all of it will be read, and anybody may have
-    written it, so its pages are looked at first.
+def open_read_only(backend: Backend, *, foreign: bool = False) -> int:
+    """Open for reading only, and return the store's version.
+
+    ``foreign``: the file is untrusted and all of it will be read, so its pages are checked first.
     """
     backend.check_place()
     with backend.reading() as connection, connection.begin():

@@ -1,7 +1,7 @@
 """A run store on a PostgreSQL server, for several consoles: psycopg under SQLAlchemy, everything in the database.
 
-libpq reads the URL, so all that psql understands works here too, with passwords from ~/.pgpass or PGPASSWORD: this
-program never sees one. Series are rows, so that every console has them, in the transaction of their run.
+libpq reads the URL, so everything that psql understands works here too, with passwords from ~/.pgpass or PGPASSWORD:
+this program never sees one. Series are rows, written in the transaction of their run, so that every console has them.
 """
 
 from __future__ import annotations
@@ -37,20 +37,21 @@ from labconsole.errors import StoreError, StoreHeld
 from labconsole.store.location import ServerLocation
 from labconsole.store.series import MAX_SERIES_BYTES
 from labconsole.store.sql.backend import BUSY_TIMEOUT_S, Backend
-from labconsole.text.extras import to_install
+from labconsole.text.extras import build_install_command
 
 try:
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
 except ImportError as missing:
     raise StoreError(
-        f"a store on PostgreSQL needs psycopg 3, which cannot be loaded ({missing}): {to_install('postgresql')}"
+        f"a store on PostgreSQL needs psycopg 3, which cannot be loaded ({missing}): "
+        f"{build_install_command('postgresql')}"
     ) from missing
 
 CONNECT_TIMEOUT_S = 10
 RETRY_S = 0.25
 LOST_AFTER_MS = 30_000
-"""A server that does not answer for so long is given up; the kernel alone would take a quarter of an hour."""
+"""How long a server may stay silent before it is given up; the kernel alone would take a quarter of an hour."""
 
 _KINDS = """
 SELECT c.relname, CASE c.relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' WHEN 'f' THEN 'foreign table'
@@ -59,7 +60,7 @@ FROM pg_class c WHERE c.relname = ANY(:names) AND c.relkind <> 'r' AND pg_table_
 """
 
 WRITE_LOCK = 0x6C61_6263_6F6E_736F
-"""The advisory lock of whoever writes: a number that only labconsole uses."""
+"""The advisory lock of the writer: a number that only labconsole uses."""
 
 series_table = Table(
     "series",
@@ -70,10 +71,10 @@ series_table = Table(
 
 
 class PostgresBackend(Backend):
-    """A store in a database of a server. Opened with the first connection."""
+    """A store in a database on a server. Opened with the first connection."""
 
     saved_order = literal_column("runs.saved", BigInteger)
-    """An identity column that SQLite, with its rowid, does not need; drawn under the write lock."""
+    """An identity column, assigned under the write lock. SQLite has its rowid instead."""
 
     empty_is_none = True
 
@@ -92,21 +93,23 @@ class PostgresBackend(Backend):
         if given.get("password"):
             raise StoreError("the store's URL contains a password: put it into ~/.pgpass or PGPASSWORD instead")
         ours = {
-            "connect_timeout": CONNECT_TIMEOUT_S, "tcp_user_timeout": LOST_AFTER_MS,
-            "fallback_application_name": "labconsole", "client_encoding": "UTF8",
-        }  # fmt: skip
+            "connect_timeout": CONNECT_TIMEOUT_S,
+            "tcp_user_timeout": LOST_AFTER_MS,
+            "fallback_application_name": "labconsole",
+            "client_encoding": "UTF8",
+        }
         options: dict[str, Any] = {key: value for key, value in ours.items() if key not in given}
 
         def connect() -> psycopg.Connection[Any]:
             return psycopg.connect(self._url, **options)
 
-        # The URL in the engine says the dialect only: an engine is printed in logs.
+        # The engine's URL contains only the dialect, because engines are printed in logs.
         engine = create_engine("postgresql+psycopg://", creator=connect, pool_pre_ping=True)
         event.listen(engine, "connect", self._configure)
         return engine
 
     def _configure(self, connection: psycopg.Connection[Any], _record: object) -> None:
-        """Settings of a connection. A server that lets commits be lost is overruled for ours."""
+        """Configure a connection. Overrides a server setting under which commits may be lost."""
         row = connection.execute(
             "SELECT set_config('lock_timeout', %s, false), set_config('default_transaction_isolation',"
             " 'read committed', false), set_config('default_transaction_read_only', %s, false),"
@@ -122,25 +125,25 @@ class PostgresBackend(Backend):
             )
 
     def check_place(self) -> None:
-        """Connect, so that what is wrong with the server is said first."""
+        """Connect, so that problems with the server are reported first."""
         with self.engine.connect():
             pass
 
     def check_schema(self, connection: Connection, names: Collection[str]) -> None:
-        """See Backend. Of the series too; a table of another server's is none either."""
+        """See Backend. Also checks the series; a foreign table of another server is not valid either."""
         ours = [*names, series_table.name]
         for name, kind in connection.execute(text(_KINDS), {"names": ours}):
             raise StoreError(f"{self.name}: {name} is a {kind}; a run store has a table of that name")
 
     def create_own(self, connection: Connection) -> None:
-        """The order of saving, and the series."""
+        """Add the order of saving and the series' table."""
         connection.execute(text("ALTER TABLE runs ADD COLUMN saved BIGINT GENERATED ALWAYS AS IDENTITY UNIQUE"))
         series_table.create(connection)
-        # Packed already: the server need not try to press them further.
+        # Already compressed: the server need not try again.
         connection.execute(text("ALTER TABLE series ALTER COLUMN content SET STORAGE EXTERNAL"))
 
     def _connected(self) -> Connection:
-        """A connection; after the first one, patient with a server that is started again: a run may be at stake."""
+        """A connection. After the first one, waits for a server that is restarting: a run may be at stake."""
         deadline = time.monotonic() + BUSY_TIMEOUT_S
         while True:
             try:
@@ -152,14 +155,14 @@ class PostgresBackend(Backend):
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """See Backend. The lock ends with the transaction, after its changes are to be seen."""
+        """See Backend. The lock ends with the transaction, after its changes are visible."""
         with self._connected() as connection, connection.begin():
             self._was_there = True
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": WRITE_LOCK})
             yield connection
 
     def stage(self, run_id: str, content: bytes) -> bytes:
-        """Nothing to do beforehand."""
+        """See Backend. Nothing to prepare."""
         return content
 
     def publish(self, connection: Connection, run_id: str, staged: bytes) -> None:
@@ -167,7 +170,7 @@ class PostgresBackend(Backend):
         connection.execute(insert(series_table).values(run_id=run_id, content=staged))
 
     def unstage(self, run_id: str, staged: bytes, *, failed: bool) -> None:
-        """Nothing was left: the transaction took all back."""
+        """See Backend. Nothing is left, because the transaction was rolled back."""
 
     def series(self, connection: Connection, run_id: str) -> tuple[bytes, str]:
         """See Backend."""
@@ -183,17 +186,17 @@ class PostgresBackend(Backend):
 
     @contextmanager
     def hold(self, what: str, holder: str) -> Iterator[None]:
-        """By an advisory lock of a session of its own, which the server releases when the connection ends."""
+        """See Backend. Uses an advisory lock of its own session, which the server releases when the connection ends."""
         key = int.from_bytes(hashlib.sha256(f"labconsole hold {what}".encode()).digest()[:8], "big", signed=True)
         with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             if not connection.execute(text("SELECT pg_try_advisory_lock(:key)"), {"key": key}).scalar_one():
                 raise StoreHeld(what, self._holder(connection, key))
             try:
-                # What others read of whoever holds the lock; the server keeps 63 bytes.
+                # The owner's name, which other consoles read; the server keeps 63 bytes.
                 connection.execute(text("SELECT set_config('application_name', :name, false)"), {"name": holder[:60]})
                 yield
             finally:
-                connection.invalidate()  # the connection is ended, and the lock with it, even when it is broken
+                connection.invalidate()  # ends the connection and thus the lock, also if the connection is broken
 
     def _holder(self, connection: Connection, key: int) -> str:
         high, low = (key >> 32) & 0xFFFF_FFFF, key & 0xFFFF_FFFF
@@ -215,27 +218,27 @@ class PostgresBackend(Backend):
         original: Any = exc.orig if isinstance(exc, DBAPIError) and exc.orig is not None else exc
         state = getattr(original, "sqlstate", None)
         primary = getattr(getattr(original, "diag", None), "message_primary", None)
-        words = _line(primary or str(original)) or type(original).__name__
-        words = re.sub(r"^(connection (failed|is bad): )+", "", words)
+        message = _line(primary or str(original)) or type(original).__name__
+        message = re.sub(r"^(connection (failed|is bad): )+", "", message)
         for hint, known in _HINTS:
-            if state == known or (state is None and re.search(known, words)):
-                return hint.format(words=words)
-        return words
+            if state == known or (state is None and re.search(known, message)):
+                return hint.format(message=message)
+        return message
 
 
 _HINTS = (
     (f"another process has kept it locked for {BUSY_TIMEOUT_S:g} s", "55P03"),
-    ("a value does not fit the database: {words}", "22003"),
-    ("{words}; the owner of the database can grant it, see docs/store.md", "42501"),
-    ("{words}; it is a standby, or read-only", "25006"),
-    ("{words}; put the correct one into ~/.pgpass or PGPASSWORD", "password authentication failed"),
-    ("{words}; put it into ~/.pgpass or PGPASSWORD", "no password supplied"),
-    ("{words}; create it with `createdb`", r'database ".*" does not exist'),
-)  # fmt: skip
-"""What to say, by SQLSTATE; a refused login has none here, only its words."""
+    ("a value does not fit the database: {message}", "22003"),
+    ("{message}; the owner of the database can grant it, see docs/store.md", "42501"),
+    ("{message}; it is a standby, or read-only", "25006"),
+    ("{message}; put the correct one into ~/.pgpass or PGPASSWORD", "password authentication failed"),
+    ("{message}; put it into ~/.pgpass or PGPASSWORD", "no password supplied"),
+    ("{message}; create it with `createdb`", r'database ".*" does not exist'),
+)
+"""Hints by SQLSTATE. A refused login has none here, so its message is matched."""
 
 
 def _line(message: str) -> str:
     """A message of libpq, which may have several lines, as a part of a sentence."""
-    words = " ".join(message.split())
-    return words if len(words) <= 400 else f"{words[:399]}…"
+    line = " ".join(message.split())
+    return line if len(line) <= 400 else f"{line[:399]}…"

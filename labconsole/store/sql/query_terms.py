@@ -1,7 +1,7 @@
-"""A typed filter as conditions of SQL that hold for exactly the runs which ``Query.select`` would choose.
+"""A typed filter as SQL conditions that hold for exactly the runs that ``Query.select`` would choose.
 
-Letters are folded as Python folds them, which no database does by itself: text of ASCII alone by ``lower``, the rest by
-a function of the connection in SQLite, and by the table of foldings itself in PostgreSQL.
+Letters are folded as in Python, which no database does by itself. Text of ASCII alone is folded by ``lower``; other
+text by a function of the connection in SQLite, and by the table of foldings itself in PostgreSQL.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ _COLUMNS: dict[str, ColumnElement[Any]] = {
     "forwarding": runs.c.forwarding_pps,
     "late": runs.c.late_packets,
 }
-"""Where each of model.query.FIELDS is kept."""
+"""The column of each of model.query.FIELDS."""
 
 _OF_TARGETS = set("0123456789.kmgtbiaxns")
-"""All that targets are written with."""
+"""All characters that occur in targets."""
 
 _WIRE_BYTES = runs.c.frame_size_bytes + case(
     (runs.c[INCLUDES_FCS], PREAMBLE_AND_GAP_BYTES), else_=PREAMBLE_AND_GAP_BYTES + FCS_BYTES
@@ -86,7 +86,7 @@ _SHORTEST_DELAY: Condition = and_(
     runs.c.frame_size_bytes.is_not(None),
     runs.c.target_bps == literal(8 * 10**9, BigInteger) * _WIRE_BYTES,
 )
-"""Whether a delay of 1 ns was asked for: see FrameSize.shortest_delay_bps."""
+"""Whether a delay of 1 ns was requested: see FrameSize.shortest_delay_bps."""
 
 _COMPARED: dict[str, Callable[[Any, Any], Condition]] = {
     "<": lambda one, other: one < other,
@@ -96,7 +96,7 @@ _COMPARED: dict[str, Callable[[Any, Any], Condition]] = {
 }
 
 
-def meant_by(query: Query) -> Condition:
+def build_condition(query: Query) -> Condition:
     """The condition for all terms, on runs left joined with notes."""
     return and_(true(), *(_holds(term) for term in query.terms))
 
@@ -112,7 +112,7 @@ def _holds(term: Term) -> Condition:
 
 
 def _known(term: Term) -> Condition:
-    """The condition of a term that is not negated; never NULL, or turning it round would lose runs."""
+    """The condition of a term without its negation. It is never NULL, because negating NULL would lose runs."""
     if term.sign == "~" and not _storable(term.values[0]):
         return false()
     if not term.field:
@@ -123,7 +123,7 @@ def _known(term: Term) -> Condition:
             return false()  # "max" is a value
         return or_(column.is_(None), column == "") if kind == "text" else column.is_(None)
     if term.sign == "~":
-        return _contains(_as_text(term.field, kind, column), term.values[0])
+        return _contains(_cast_to_text(term.field, kind, column), term.values[0])
     if term.sign == "=":
         return or_(false(), *(_equals(term.field, kind, column, value) for value in term.values))
     if kind == "time":
@@ -147,18 +147,18 @@ def _equals(name: str, kind: str, column: ColumnElement[Any], value: Any) -> Con
         return and_(column.is_not(None), column == _number(value))
     if not _storable(value):
         return false()
-    if name == "reason":  # several in one run, kept apart by commas, and told apart by case
+    if name == "reason":  # several in one run, separated by commas and case-sensitive
         return false() if "," in value else _has(literal(",") + column + literal(","), f",{value},")
     return and_(column.is_not(None), casefold(column) == literal(value, Text))
 
 
 def _storable(text: str) -> bool:
-    """Whether a database could hold this: else no run has it."""
+    """Whether a database could store this text; if not, no run contains it."""
     return "\0" not in text and text.encode(errors="ignore").decode() == text
 
 
 def _number(value: Any) -> ColumnElement[Any]:
-    """As a number with a point: by itself the comparison would cut it to what its column holds."""
+    """A literal with a decimal point: otherwise the comparison would truncate it to the column's type."""
     return literal(value, BigInteger) if isinstance(value, int) else literal(value, Float)
 
 
@@ -167,35 +167,42 @@ def _has(text: ColumnElement[Any], sought: str) -> Condition:
 
 
 def _contains(text: ColumnElement[Any], sought: str) -> Condition:
-    """Whether a text, case-folded, contains what is case-folded already; not where there is no text."""
+    """Whether a text, case-folded, contains an already case-folded one; false if there is no text."""
     pattern = "".join(f"\\{letter}" if letter in "\\%_" else letter for letter in sought)
     return and_(text.is_not(None), contains_folded(text, literal(sought, Text), literal(f"%{pattern}%", Text)))
 
 
 def _anywhere(sought: str) -> Condition:
-    """A plain word in what model.query puts together of a run."""
-    words = [
-        runs.c.run_id, runs.c.platform, runs.c.verdict, func.replace(runs.c.reason_codes, ",", " "), runs.c.background,
-        runs.c.generator, runs.c.testbed, func.coalesce(runs.c.plan_name, ""), func.coalesce(notes.c.text, ""),
-        _target_words(runs.c.target_bps),
-    ]  # fmt: skip
-    if " " not in sought:  # it is in one of them, which is quicker to tell
+    """Whether a plain word is in the text that model.query composes of a run."""
+    parts = [
+        runs.c.run_id,
+        runs.c.platform,
+        runs.c.verdict,
+        func.replace(runs.c.reason_codes, ",", " "),
+        runs.c.background,
+        runs.c.generator,
+        runs.c.testbed,
+        func.coalesce(runs.c.plan_name, ""),
+        func.coalesce(notes.c.text, ""),
+        _format_target(runs.c.target_bps),
+    ]
+    if " " not in sought:  # it must be within one of them, which is quicker to check
         plain = (runs.c.run_id, runs.c.platform, runs.c.verdict, runs.c.background, runs.c.generator, runs.c.testbed)
         texts: list[ColumnElement[Any]] = [*plain, runs.c.plan_name, notes.c.text]
         if "," not in sought:
             texts.append(runs.c.reason_codes)
         found = [_contains(text, sought) for text in texts]
         if set(sought) <= _OF_TARGETS:
-            found.append(_contains(words[-1], sought))
+            found.append(_contains(parts[-1], sought))
         return or_(*found)
-    text: ColumnElement[Any] = words[0]
-    for word in words[1:]:
+    text: ColumnElement[Any] = parts[0]
+    for word in parts[1:]:
         text = text.op("||")(literal(" ")).op("||")(word)
     return _contains(text, sought)
 
 
-def _target_words(target: ColumnElement[Any]) -> ColumnElement[Any]:
-    """As units.format_target."""
+def _format_target(target: ColumnElement[Any]) -> ColumnElement[Any]:
+    """The text that units.format_target returns."""
 
     def scaled(scale: int, suffix: str) -> ColumnElement[Any]:
         whole, rest = as_type(target // literal(scale, BigInteger), Text), target % literal(scale, BigInteger)
@@ -209,8 +216,8 @@ def _target_words(target: ColumnElement[Any]) -> ColumnElement[Any]:
     return case(*named, *choices, else_=as_type(target, Text).op("||")("bit"))
 
 
-def _as_text(name: str, kind: str, column: ColumnElement[Any]) -> ColumnElement[Any]:
-    """What str() makes of a value."""
+def _cast_to_text(name: str, kind: str, column: ColumnElement[Any]) -> ColumnElement[Any]:
+    """A value as str() writes it."""
     if kind == "target":
         return case((column.is_(None), "max"), (_SHORTEST_DELAY, "1ns"), else_=as_type(column, Text))
     if kind == "bool":
@@ -236,26 +243,26 @@ class contains_folded(FunctionElement[bool]):
     inherit_cache = True
 
     def self_group(self, against: Any = None) -> Any:
-        """As it stands: SQLAlchemy would compare it with 1 in SQLite, which then works out both halves of the OR."""
+        """Unchanged: SQLAlchemy would compare it with 1 in SQLite, which then evaluates both halves of the OR."""
         return self
 
 
 class number_text(FunctionElement[str]):
-    """Repr of a float."""
+    """The repr of a float."""
 
     type = Text()
     inherit_cache = True
 
 
 class find_in(FunctionElement[int]):
-    """Where the second text is in the first, 0 when it is not."""
+    """The position of the second text in the first, or 0 if it is not there."""
 
     type = BigInteger()
     inherit_cache = True
 
 
 def add_functions(connection: sqlite3.Connection) -> None:
-    """Give a connection to SQLite what the conditions need."""
+    """Add the functions that the conditions need to a connection to SQLite."""
     connection.create_function("py_casefold", 1, _nullable(str.casefold), deterministic=True)
     connection.create_function("py_repr", 1, _nullable(repr), deterministic=True)
 
@@ -272,7 +279,7 @@ def _casefold_sqlite(element: Any, compiler: Any, **kw: Any) -> str:
 
 @compiles(contains_folded, "sqlite")
 def _contains_folded_sqlite(element: Any, compiler: Any, **kw: Any) -> str:
-    # LIKE folds ASCII, four times as fast as lower() does: what it finds is there, and other letters it may miss.
+    # LIKE folds ASCII, four times as fast as lower() does. Its matches are correct, but it may miss other letters.
     text, sought, pattern = (compiler.process(each, **kw) for each in element.clauses)
     folded = f"length(CAST({text} AS BLOB)) <> length({text}) AND instr(py_casefold({text}), {sought})"
     return f"({text} LIKE {pattern} ESCAPE '\\' OR ({folded}))"
@@ -296,7 +303,7 @@ def _casefold_postgresql(element: Any, compiler: Any, **kw: Any) -> str:
 
 @cache
 def _foldings() -> tuple[str, str, list[tuple[str, str]]]:
-    """Letters that fold to one other, what they fold to, and those that fold to several."""
+    """Letters that fold to one other letter, their foldings, and the letters that fold to several."""
     changed = [
         (chr(code), chr(code).casefold()) for code in range(sys.maxunicode + 1) if chr(code).casefold() != chr(code)
     ]
@@ -315,8 +322,8 @@ def _number_text_sqlite(element: Any, compiler: Any, **kw: Any) -> str:
 
 @compiles(number_text, "postgresql")
 def _number_text_postgresql(element: Any, compiler: Any, **kw: Any) -> str:
-    # The server writes the shortest digits that are the same number too, but a whole number without its point, and with
-    # an exponent from 1e15 on, not from 1e16.
+    # The server also writes the shortest digits that give the same number, but writes a whole number without its point,
+    # and uses an exponent from 1e15 on, not from 1e16.
     value = compiler.process(next(iter(element.clauses)), **kw)
     whole = f"{value} = trunc({value}) AND abs({value}) < 1e16"
     return f"CASE WHEN {whole} THEN ({value})::numeric::bigint::text || '.0' ELSE ({value})::text END"

@@ -1,4 +1,4 @@
-"""SQLite keeps any value in any column, and the file may be anybody's: a row is held to the types of its columns."""
+"""Checks rows against their columns' types: SQLite accepts any value in any column, and the file may be untrusted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from labconsole.errors import StoreError
 
 
 class RowTypes:
-    """The types of some columns. ``optional``: names of those that an older store lacks, which then have no value."""
+    """The types of some columns. ``optional``: columns that an older store lacks, which then have no value."""
 
     def __init__(self, columns: Sequence[ColumnElement[Any]], optional: Collection[str]) -> None:
         self._columns = [
@@ -23,7 +23,7 @@ class RowTypes:
     def check(self, row: Sequence[Any]) -> None:
         """Raise StoreError naming run and column. The first column of a row is the run's id."""
         found = tuple(map(type, row))
-        if found in self._valid:  # as of nearly every row
+        if found in self._valid:  # true of nearly every row
             return
         for (name, allowed), value, kind in zip(self._columns, row, found, strict=False):
             if kind not in allowed:

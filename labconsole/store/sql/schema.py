@@ -1,4 +1,4 @@
-"""The tables. The record's JSON is the truth; the other columns repeat parts of it for filters, lists and resume."""
+"""The tables. The record's JSON is authoritative; other columns repeat parts of it for filters, lists and resume."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from sqlalchemy import (
 from sqlalchemy import text as sql
 
 from labconsole.errors import StoreError
-from labconsole.model.conditions import conditions_of, hypervisor_words
+from labconsole.model.conditions import derive_conditions, format_hypervisor
 from labconsole.model.record.run import RunRecord
 from labconsole.model.record.summary import RunSummary
 from labconsole.store.records import MAX_NAME_CHARACTERS, parse_record, refuse_long_names, utc_text
@@ -44,17 +44,17 @@ from labconsole.wire.version import __version__
 SCHEMA_VERSION = 5
 """Incremented when an older labconsole could no longer read or write the tables.
 
-2 added notes and calibrations, 3 searches, 4 what record format 2 says of set-ups, conditions and sides of a loss. In 5
-one table holds every kind of record that is no run, and searches moved into it.
+2 added notes and calibrations, 3 searches, 4 the columns for record format 2: set-ups, conditions and sides of a loss.
+In 5 one table contains every kind of record that is no run, and searches moved into it.
 """
 
 FILLED_AT_ONCE = 500
-"""Records read at a time while a store is brought up to date."""
+"""Records read at a time during a migration."""
 
 metadata = MetaData()
 
 _Word = String().with_variant(String(collation="C"), "postgresql")
-"""Text that sorts by its bytes, as SQLite sorts: run ids and time stamps mean something in that order."""
+"""Text that sorts by its bytes, as in SQLite: the order of run ids and time stamps is meaningful."""
 
 schema_version = Table(
     "labconsole_schema",
@@ -114,14 +114,15 @@ runs = Table(
     Column("record", Text, nullable=False),
 )
 
-# No index on the factors: at 100 000 runs it made grouping slower (158 ms beside 121 ms) and every save dearer.
+# No index on the factors: at 100 000 runs it made grouping slower (158 ms instead of 121 ms) and every save dearer.
 Index("runs_by_time", runs.c.started_at, runs.c.run_id)
 Index("runs_by_plan", runs.c.plan_hash, runs.c.testbed_fingerprint)
 _LISTED = (runs.c.started_at, *(column for column in runs.c if column.name not in ("started_at", "record")))
-# All that lists, filters and sortings look at, in their usual order: SQLite keeps long records in the rows, and reading
-# past them takes ten times as long. PostgreSQL keeps them elsewhere by itself, and would refuse so wide an index.
+# All columns that lists, filters and sortings use, in their usual order: SQLite keeps long records in the rows, and
+# reading past them takes ten times as long. PostgreSQL stores them elsewhere by itself, and would refuse so wide an
+# index.
 runs_listed = Index("runs_listed", *_LISTED).ddl_if(dialect="sqlite")
-# Empty but after a console of an older version saved into a store of this one: to be found without reading every run.
+# Empty unless a console of an older version saved into this store: finds such runs without reading every run.
 Index(
     "runs_to_fill_in",
     runs.c.run_id,
@@ -160,7 +161,7 @@ baselines = Table(
     Column("author", _Word, nullable=False),
     Column("set_at", _Word, nullable=False),
 )
-"""Since a later program of version 5: who does not know of it reads and writes the others as before."""
+"""Added by a later program of version 5; programs that do not know this table use the others as before."""
 
 experiments = Table(
     "experiments",
@@ -179,29 +180,44 @@ experiments = Table(
 Index("experiments_by_plan", experiments.c.plan_hash, experiments.c.testbed_fingerprint)
 
 TABLE_NAMES = (*sorted(metadata.tables), "searches")
-"""Of this version and of those that can still be read."""
+"""The tables of this version and of those that can still be read."""
 
 _SEARCHES = (
     select(literal("search").label("kind"), column("search_id").label("id"), *map(column, experiments.c.keys()[2:]))
     .select_from(table("searches"))
     .subquery()
 )
-"""The same from the table that versions 3 and 4 had for the only kind that there was."""
+"""The same columns from the table that versions 3 and 4 had for the only kind that existed."""
 
 SINCE_4 = (
-    "format", "role", "method", "set_up", "block", "attempt", "attempts", "set_up_trials", "uut_kernel", "hypervisor",
-    "boot_id", "offered_packets", "forwarding_pps", "forwarding_bps", "source_lost_packets", "uut_lost_packets",
-    "sink_lost_packets", "late_packets",
-)  # fmt: skip
-"""Columns of runs that version 4 added: repeated from the record, which in an older file has to be asked for them."""
+    "format",
+    "role",
+    "method",
+    "set_up",
+    "block",
+    "attempt",
+    "attempts",
+    "set_up_trials",
+    "uut_kernel",
+    "hypervisor",
+    "boot_id",
+    "offered_packets",
+    "forwarding_pps",
+    "forwarding_bps",
+    "source_lost_packets",
+    "uut_lost_packets",
+    "sink_lost_packets",
+    "late_packets",
+)
+"""Columns of runs that version 4 added. They repeat the record, from which they are derived in an older file."""
 
 _RUN_COLUMNS = [column for column in runs.c if column.name != "record"]
 SUMMARY_COLUMNS = [*_RUN_COLUMNS, notes.c.text.label("note")]
-"""Of runs left joined with notes."""
+"""The columns of runs left joined with notes."""
 
 
 def summary_columns_before_4(version: int) -> list[ColumnElement[Any]]:
-    """The same of a file of an older version that is only read; the last one is the record."""
+    """The same columns for a file of an older version that is opened for reading only; the last one is the record."""
     columns: list[ColumnElement[Any]] = [
         null().label(column.name) if column.name in SINCE_4 else column for column in _RUN_COLUMNS
     ]
@@ -209,26 +225,26 @@ def summary_columns_before_4(version: int) -> list[ColumnElement[Any]]:
 
 
 def add_list(connection: Connection) -> None:
-    """Add the index that lists are read from to a store of before there was one. Older programs keep it too."""
+    """Add the index for lists to a store that was created without it. Older programs maintain it, too."""
     if connection.dialect.name == "sqlite":
         runs_listed.create(connection, checkfirst=True)
 
 
 def add_baselines(connection: Connection) -> None:
-    """Add their table to a store of before there were any."""
+    """Add the table of baselines to a store that was created without it."""
     baselines.create(connection, checkfirst=True)
 
 
 def create_tables(connection: Connection) -> None:
-    """Make an empty store of the present version."""
+    """Create the tables of the present version in an empty store."""
     metadata.create_all(connection)
     connection.execute(insert(schema_version).values(version=SCHEMA_VERSION, created_by=__version__))
 
 
 def migrate(connection: Connection, version: int) -> None:
-    """Bring a store from an older version to the present one, inside the caller's transaction.
+    """Migrate a store from an older version to the present one, inside the caller's transaction.
 
-    Every version leaves its row in labconsole_schema, so a file says what it has been through.
+    Every version leaves its row in labconsole_schema, so a file records its own history.
     """
     if version < 2:
         notes.create(connection)
@@ -242,20 +258,20 @@ def migrate(connection: Connection, version: int) -> None:
     connection.execute(insert(schema_version).values(version=SCHEMA_VERSION, created_by=__version__))
 
 
-def experiments_in(connection: Connection, version: int) -> FromClause | None:
-    """Experiments as rows of their table, wherever a store that had this version has them; None: there were none."""
+def find_experiments_table(connection: Connection, version: int) -> FromClause | None:
+    """The table of experiments in a store that had this version when it was opened, or None if there is none."""
     if version >= 5:
         return experiments
     there = inspect(connection).get_table_names()
-    if experiments.name in there:  # another console has brought it up to date since
+    if experiments.name in there:  # another console has migrated it since
         return experiments
     return _SEARCHES if "searches" in there else None
 
 
 def _add_columns_of_4(connection: Connection) -> None:
-    """New columns, filled from the records, whose text stays as it is.
+    """Add the new columns and fill them from the records, whose text is not changed.
 
-    In SQLite the rows move to a new table, so that the record stays the last column.
+    In SQLite the rows move to a new table, so that the record remains the last column.
     """
     if connection.dialect.name == "sqlite":
         connection.execute(sql("ALTER TABLE runs RENAME TO runs_3"))
@@ -272,13 +288,13 @@ def _add_columns_of_4(connection: Connection) -> None:
             connection.execute(sql(f"ALTER TABLE runs ADD COLUMN IF NOT EXISTS {name} {kind}"))
         connection.execute(sql("ALTER TABLE runs ALTER COLUMN frame_size_bytes DROP NOT NULL"))
         next(index for index in runs.indexes if index.name == "runs_to_fill_in").create(connection, checkfirst=True)
-    fill_in(connection)
+    fill_missing_columns(connection)
 
 
-def fill_in(connection: Connection) -> None:
-    """Repeat from the record what columns of version 4 lack: after a migration, and where an older program saved since.
+def fill_missing_columns(connection: Connection) -> None:
+    """Fill the columns of version 4 from the record: after a migration, and where an older program has saved since.
 
-    A record that cannot be read keeps its row with nothing known in these columns but ``format``, 0.
+    A record that cannot be read keeps its row; of these columns only ``format`` is then set, to 0.
     """
     lacking = select(runs.c.run_id, runs.c.record).where(runs.c.format.is_(None)).limit(FILLED_AT_ONCE)
     first = set[str]()
@@ -300,7 +316,7 @@ def _known_since_4(run_id: str, text: str) -> dict[str, Any]:
 
 def since_4(record: RunRecord) -> dict[str, Any]:
     """The columns of version 4 for a record of any format."""
-    plan, total, held = record.plan, record.total, conditions_of(record)
+    plan, total, conditions = record.plan, record.total, derive_conditions(record)
     return {
         "format": record.format,
         "role": record.role,
@@ -310,9 +326,9 @@ def since_4(record: RunRecord) -> dict[str, Any]:
         "attempt": plan.attempt if plan and record.format > 1 else None,
         "attempts": plan.attempts if plan and record.format > 1 else None,
         "set_up_trials": plan.set_up_trials if plan else None,
-        "uut_kernel": held.uut_kernel,
-        "hypervisor": hypervisor_words(held),
-        "boot_id": held.uut_boot_id,
+        "uut_kernel": conditions.uut_kernel,
+        "hypervisor": format_hypervisor(conditions),
+        "boot_id": conditions.uut_boot_id,
         "offered_packets": total.offered_packets,
         "forwarding_pps": total.forwarding_pps,
         "forwarding_bps": total.forwarding_bps,
@@ -323,8 +339,8 @@ def since_4(record: RunRecord) -> dict[str, Any]:
     }
 
 
-def row_of(record: RunRecord, text: str, *, has_series: bool) -> dict[str, Any]:
-    """The row for a record. Raises StoreError when its start is no time."""
+def build_row(record: RunRecord, text: str, *, has_series: bool) -> dict[str, Any]:
+    """The row for a record. Raises StoreError if its start is no valid time."""
     requested, total, plan = record.requested, record.total, record.plan
     return {
         "run_id": record.run_id,
@@ -332,7 +348,7 @@ def row_of(record: RunRecord, text: str, *, has_series: bool) -> dict[str, Any]:
         "testbed": record.testbed,
         "testbed_fingerprint": record.testbed_fingerprint,
         "emulated": record.emulated,
-        # The one that ran, which for `auto` is not the one that was asked for.
+        # The generator that ran, which for `auto` is not the requested one.
         "generator": "+".join(sorted({stream.generator for stream in record.streams})) or requested.generator,
         "platform": requested.platform,
         "frame_size_bytes": requested.frame_size_bytes,
@@ -361,24 +377,35 @@ def row_of(record: RunRecord, text: str, *, has_series: bool) -> dict[str, Any]:
 
 @lru_cache(maxsize=4096)
 def split_codes(text: str) -> tuple[str, ...]:
-    """The column ``reason_codes`` as the codes that it holds."""
+    """The column ``reason_codes`` as separate codes."""
     return tuple(code for code in text.split(",") if code)
 
 
-# Words that tens of thousands of runs share are kept once: a list of 20 000 takes a third less memory.
+# Texts that tens of thousands of runs share are kept once: a list of 20 000 then takes a third less memory.
 _SHARED = (
-    "testbed", "testbed_fingerprint", "generator", "platform", "background", "plan_name", "plan_hash", "verdict",
-    "role", "set_up", "uut_kernel", "hypervisor", "boot_id",
-)  # fmt: skip
+    "testbed",
+    "testbed_fingerprint",
+    "generator",
+    "platform",
+    "background",
+    "plan_name",
+    "plan_hash",
+    "verdict",
+    "role",
+    "set_up",
+    "uut_kernel",
+    "hypervisor",
+    "boot_id",
+)
 
 
-def summary_of(row: Row[Any]) -> RunSummary:
-    """A row that begins with SUMMARY_COLUMNS as the list shows it."""
+def build_summary(row: Row[Any]) -> RunSummary:
+    """The summary of a row that begins with SUMMARY_COLUMNS."""
     return _summary(row, {})
 
 
-def summary_before_4(row: Row[Any]) -> RunSummary:
-    """The same for a row of ``summary_columns_before_4``."""
+def build_summary_before_4(row: Row[Any]) -> RunSummary:
+    """The summary of a row of ``summary_columns_before_4``."""
     return _summary(row, _known_since_4(row.run_id, row.record))
 
 

@@ -1,11 +1,12 @@
-"""A run store in a SQLite file: WAL, every commit on the disk, time series as files beside it.
+"""A run store in a SQLite file: WAL, every commit on the disk, time series as files next to it.
 
-A run's series is on the disk under its final name before its row is committed, so no row points to a missing file; a
-crash in between leaves a file that nothing points to, which the next save of that run replaces.
+A run's series is on the disk under its final name before its row is committed, so no row points to a missing file. A
+crash in between leaves an unreferenced file, which the next save of that run replaces.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import secrets
@@ -44,26 +45,26 @@ _OBJECTS = (
     else "SELECT name, iif(rootpage > 0, type, 'view') AS type FROM sqlite_master WHERE type <> 'index'"
 )
 _LONGEST_DEFAULT_CHARACTERS = 100
-"""Rows that were there before a column was added have its default, however long that is."""
+"""Rows older than an added column have the column's default, whatever its length."""
 
 _LONGEST_VALUE_BYTES = 2 * MAX_RECORD_BYTES
-"""Of a text or a row: a record and the columns that repeat parts of it."""
+"""For a text or a row: a record and the columns that repeat parts of it."""
 
 _SUPER_JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
-"""How a journal ends that names another one: sqlite.org/fileformat2.html#the_rollback_journal."""
+"""The end of a journal that names a super-journal: sqlite.org/fileformat2.html#the_rollback_journal."""
 
 _WORK = "work"
-"""Of what SQLAlchemy keeps with a connection: its StatementWork."""
+"""The key of a connection's StatementWork in SQLAlchemy's connection info."""
 
 STALE_S = 3600.0
-"""Age after which a temporary file was left by a process that died."""
+"""Age at which a temporary file is taken to be left by a process that died."""
 
 
 class SqliteBackend(Backend):
     """A store in a file. Opened with the first connection."""
 
     saved_order = literal_column("runs.rowid", Integer)
-    """SQLite numbers rows as they come; runs are never removed, so the numbers only grow."""
+    """SQLite numbers rows in order of insertion. Runs are never removed, so the numbers only grow."""
 
     def __init__(self, location: FileLocation, *, write: bool) -> None:
         self.name = location.name
@@ -73,7 +74,7 @@ class SqliteBackend(Backend):
         self.engine = _open_engine(self.path, write=write)
 
     def check_place(self) -> None:
-        """A directory to be in, and to read a file that is there."""
+        """See Backend. Requires a directory, and read access to an existing file."""
         if self._own and self._write:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         if not self.path.parent.is_dir():
@@ -82,10 +83,15 @@ class SqliteBackend(Backend):
             raise StoreError(f"{self.path}: cannot open the run store: it is a directory")
         if not self._write and not self.path.exists():
             raise StoreError(f"{self.path}: there is no run store there; nothing has been saved yet")
+        if self._write and not self._own and self.series_dir.is_symlink():
+            raise StoreError(
+                f"{self.path}: cannot open the run store for writing: {self.series_dir} is a link, and files elsewhere "
+                "would be written and removed; a store has a directory there"
+            )
         self._refuse_foreign_journal()
 
     def _refuse_foreign_journal(self) -> None:
-        """SQLite removes the file that a journal beside a database names as its super-journal, wherever that is."""
+        """Refuse a journal that names a super-journal: SQLite would remove that file, wherever it is."""
         real = self.path.resolve()
         journal = real.with_name(f"{real.name}-journal")
         try:
@@ -103,7 +109,7 @@ class SqliteBackend(Backend):
             )
 
     def check_schema(self, connection: Connection, names: Collection[str]) -> None:
-        """See Backend. SQLite's own list is asked: what sqlite_master says of a row's type is not what counts there."""
+        """See Backend. Uses SQLite's own list: sqlite_master's claim about a row's type is not decisive."""
         trigger = connection.exec_driver_sql(_TRIGGERS).scalar()
         if trigger is not None:
             raise StoreError(f"{self.name}: has a trigger ({str(trigger)[:80]}); a run store has none")
@@ -119,16 +125,16 @@ class SqliteBackend(Backend):
                     )
 
     def check_pages(self, connection: Connection, names: Collection[str]) -> None:
-        """See Backend. SQLite reads a page as often as others name it: rows of a small file may have no end."""
-        connection.exec_driver_sql("PRAGMA ignore_check_constraints=ON")  # they are the file's own, at any cost
+        """See Backend. SQLite reads a page each time another names it: rows of a small file may be endless."""
+        connection.exec_driver_sql("PRAGMA ignore_check_constraints=ON")  # they come from the file, at any cost
         for name in names:
             said = str(connection.exec_driver_sql(f"PRAGMA quick_check({name})").scalar())
             if said != "ok":
                 problem = next((line for line in said.split("\n") if not line.startswith("***")), said)
                 raise StoreError(f"{self.name}: the database is damaged ({name}: {problem[:200]})")
 
-    def before_tables(self) -> None:
-        """Set the journal mode, outside a transaction as this pragma needs."""
+    def prepare_database(self) -> None:
+        """Set the journal mode, outside a transaction as this pragma requires."""
         raw = self.engine.raw_connection()
         try:
             raw.cursor().execute("PRAGMA journal_mode=WAL")
@@ -142,7 +148,7 @@ class SqliteBackend(Backend):
             yield connection
 
     def stage(self, run_id: str, content: bytes) -> Path:
-        """Write a temporary file in the series' directory, down to the disk."""
+        """Write a temporary file in the series' directory and sync it to the disk."""
         self.series_dir.mkdir(mode=0o777, exist_ok=True)
         path = self.series_dir / f".tmp-{run_id}-{secrets.token_hex(4)}"
         try:
@@ -156,7 +162,7 @@ class SqliteBackend(Backend):
         return path
 
     def publish(self, connection: Connection, run_id: str, staged: Path) -> None:
-        """Give a staged file its name, durably: after this a row may point to it."""
+        """Rename a staged file to its final name, durably: after this a row may point to it."""
         staged.replace(self._file(run_id))
         descriptor = os.open(self.series_dir, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -165,9 +171,9 @@ class SqliteBackend(Backend):
             os.close(descriptor)
 
     def unstage(self, run_id: str, staged: Path, *, failed: bool) -> None:
-        """Remove the temporary file, and the series of a run whose row could not be written: a full disk wants room."""
+        """Remove the temporary file. After a failure also remove the run's series: a full disk needs the space."""
         if failed:
-            # What caused this is being raised already; a file that stays behind is harmless.
+            # The cause is already being raised; a file that remains is harmless.
             with suppress(SQLAlchemyError, OSError), self.writing() as connection:
                 if connection.execute(select(runs.c.run_id).where(runs.c.run_id == run_id)).one_or_none() is None:
                     self._file(run_id).unlink(missing_ok=True)
@@ -182,18 +188,19 @@ class SqliteBackend(Backend):
         return self.series_dir / f"{run_id}.npz"
 
     def tidy(self) -> None:
-        """Remove temporary files that are old."""
+        """Remove old temporary files."""
         limit = time.time() - STALE_S
         for left in self.series_dir.glob(".tmp-*"):
             try:
-                if left.stat().st_mtime < limit:
+                status = left.lstat()
+                if stat.S_ISREG(status.st_mode) and status.st_mtime < limit:
                     left.unlink()
             except FileNotFoundError:
                 continue  # another process opened the store at the same time and was faster
 
     @contextmanager
     def hold(self, what: str, holder: str) -> Iterator[None]:
-        """By a lock on a file beside the database, which the kernel releases whatever becomes of the process."""
+        """See Backend. Locks a file next to the database; the kernel releases the lock however the process ends."""
         path = self.path.with_name(f"{self.path.name}.{what}.lock")
         with _locked(path, what) as stream:
             stream.seek(0)
@@ -203,7 +210,7 @@ class SqliteBackend(Backend):
             try:
                 yield
             finally:
-                with suppress(OSError):  # it may be somebody else's file
+                with suppress(OSError):  # it may be another process's file
                     path.unlink()
 
     def driver_errors(self) -> tuple[type[Exception], ...]:
@@ -228,9 +235,9 @@ class SqliteBackend(Backend):
 
 
 def _locked(path: Path, what: str) -> TextIO:
-    """The file, held. Raises StoreHeld when another process holds it."""
+    """The locked file. Raises StoreHeld if another process has the lock."""
     while True:
-        stream = path.open("a+", encoding="utf-8")
+        stream = _open_lock(path)
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(path.stat(), os.fstat(stream.fileno())):
@@ -242,7 +249,23 @@ def _locked(path: Path, what: str) -> TextIO:
             holder = stream.read(200).strip() or "another process"
             stream.close()
             raise StoreHeld(what, holder) from None
-        stream.close()  # its holder has just removed it: what is held is no file of that name any more
+        stream.close()  # the owner has just removed it: the locked file no longer has this name
+
+
+def _open_lock(path: Path) -> TextIO:
+    """The lock's own file, made where there is none. What holds the lock overwrites it, so no link is followed."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags, 0o666)
+    except OSError as exc:
+        if exc.errno != errno.ELOOP:
+            raise
+    else:
+        stream = os.fdopen(descriptor, "a+", encoding="utf-8")
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return stream
+        stream.close()
+    raise StoreError(f"{path} is not a regular file; remove it")
 
 
 def _open_engine(path: Path, *, write: bool) -> Engine:
@@ -254,20 +277,20 @@ def _open_engine(path: Path, *, write: bool) -> Engine:
     engine = create_engine(
         URL.create("sqlite", database=str(path)),
         creator=connect,
-        # A reader chooses afresh each time how to open the file, see _uri.
+        # A reader decides for each connection how to open the file, see _uri.
         poolclass=QueuePool if write else NullPool,
     )
 
     @event.listens_for(engine, "connect")
     def _configure(connection: sqlite3.Connection, record: ConnectionPoolEntry) -> None:
-        # FULL: in WAL mode NORMAL may forget the last commits when the power fails (0.27 ms a run beside 0.02).
-        connection.execute("PRAGMA synchronous=FULL")
-        # The file may be from anybody: its schema is not trusted, and no value is longer than a record can be.
-        connection.execute("PRAGMA trusted_schema=OFF")
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE_BYTES)
-        add_functions(connection)
+        # The file may be from anybody. The first statement reads its schema, whose rows may have no end either.
         record.info[_WORK] = work = StatementWork(path)
         connection.set_progress_handler(work.is_over, COUNTED_STEPS)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_VALUE_BYTES)
+        connection.execute("PRAGMA trusted_schema=OFF")
+        # FULL: in WAL mode NORMAL may forget the last commits when the power fails (0.27 ms a run beside 0.02).
+        connection.execute("PRAGMA synchronous=FULL")
+        add_functions(connection)
 
     @event.listens_for(engine, "before_cursor_execute")
     def _start(connection: Connection, *_statement: object) -> None:
@@ -285,8 +308,8 @@ def _uri(path: Path, write: bool) -> str:
     uri = f"file:{quote(str(path))}"
     if write:
         return f"{uri}?mode=rwc"
-    # A WAL database needs its -shm file even to read. Who may not create it can read the file as it lies there, which
-    # is right as long as nobody writes, and whoever writes has a -wal file beside it.
+    # A WAL database needs its -shm file even for reading. A user who may not create it can read the database file
+    # alone, which is correct while there is no writer, and every writer has a -wal file next to it.
     if not os.access(path.parent, os.W_OK) and not path.with_name(path.name + "-wal").exists():
         return f"{uri}?mode=ro&immutable=1"
     return f"{uri}?mode=ro"

@@ -1,7 +1,7 @@
-"""How long SQLite may work for one statement: no longer than a file of this length can need.
+"""Limits SQLite's work for one statement: no more than a file of this length can need.
 
-A page of a file from elsewhere may be named by others again and again, so that rows of a few kilobytes have no end.
-Whoever fetches, sorts or counts them takes steps of SQLite's machine, which are counted as they are taken.
+A page of an untrusted file may be named by other pages again and again, so that rows of a few kilobytes are endless.
+Fetching, sorting or counting them takes steps of SQLite's virtual machine, which are counted as they run.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from contextlib import suppress
 from pathlib import Path
 
 COUNTED_STEPS = 100_000
-"""Steps between two looks at how many there were."""
+"""Steps between two checks of the count."""
 
 FREE_STEPS = 2_000_000
-"""For any statement, also in an empty store: some ten thousand rows."""
+"""Allowed for any statement, also in an empty store: enough for some ten thousand rows."""
 
 STEPS_PER_BYTE = 0.5
-"""A list takes some 100 steps for a run, bringing a table up to date 400. Rows of runs have 2 KiB as a rule."""
+"""A list takes some 100 steps per run, a migration 400. Rows of runs usually have 2 KiB."""
 
 
 class StatementWork:
-    """The steps of the statement that a connection is at. ``path``: of its file."""
+    """The steps of a connection's current statement. ``path``: of its file."""
 
     def __init__(self, path: Path) -> None:
         real = path.resolve()
@@ -28,17 +28,17 @@ class StatementWork:
         self._steps = self._file_bytes = 0
 
     def start(self) -> None:
-        """Another statement begins."""
+        """Start counting for another statement."""
         self._steps = 0
 
     def is_over(self) -> bool:
-        """To be called every ``COUNTED_STEPS``: whether the statement is to end."""
+        """Whether the statement has to end. To be called every ``COUNTED_STEPS``."""
         self._steps += COUNTED_STEPS
         if self._steps <= FREE_STEPS:
             return False
         found = 0
         for path in self._paths:
-            with suppress(OSError):  # there may be no journal, and no file any more
+            with suppress(OSError):  # there may be no journal, and the file may have gone
                 found += path.stat().st_size
         self._file_bytes = max(self._file_bytes, found)
         return self._steps > FREE_STEPS + STEPS_PER_BYTE * self._file_bytes

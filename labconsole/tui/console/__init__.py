@@ -1,1 +1,1 @@
-"""What the console knows and keeps: state, settings, keys, themes."""
+"""The console's data: state, settings, keys, themes."""

@@ -1,4 +1,4 @@
-"""The console's two clocks, in one place so that pictures of it can be taken at a fixed instant."""
+"""The console's two clocks, in one module so that screenshots can use a fixed instant."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import time
 
 
 def monotonic_s() -> float:
-    """For spans."""
+    """Clock for durations."""
     return time.monotonic()
 
 
 def wall_s() -> float:
-    """For what is shown as a time of day."""
+    """Clock for times of day."""
     return time.time()

@@ -1,6 +1,6 @@
-"""The set-up panel without a screen: what was typed, what it means, what is wrong with it.
+"""The set-up panel without a screen: its text, its meaning, its errors.
 
-Whether a testbed can do something is decided by ``model.limits_check`` alone; here are only the words.
+``model.limits_check`` alone decides whether a testbed can do something. This module only has the wordings.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from labconsole.errors import ConfigError
 from labconsole.model.design_point import DesignPoint, TargetWish
 from labconsole.model.inventory import Inventory
 from labconsole.model.limits_check import refusals
-from labconsole.text.cells import count, percent, safe, span
+from labconsole.text.cells import format_duration, format_percent, format_rounded, safe
 from labconsole.units import counted, format_rate_bps, parse_rate_bps, parse_target
 
 FRAME_SIZE_PRESETS = ("60", "64", "128", "256", "500", "512", "1000", "1024", "1280", "1500")
@@ -26,7 +26,7 @@ NUMBER_PREFIX = re.compile(r"\d{0,6}")
 SECONDS_PREFIX = re.compile(r"\d{0,5}(\.\d{0,3})?")
 MAX_REPETITIONS = 1000
 
-BACKGROUND_WORDS = {
+BACKGROUND_HINTS = {
     "none": ("no second guest",),
     "idle": ("an idle second guest", "a second, idle guest"),
     "light": ("second guest: stress --cpu 1", "stress --cpu 1"),
@@ -48,10 +48,22 @@ class FormValues:
     duration: str
     repetitions: str
 
+    def to_json(self) -> dict[str, str]:
+        """As the console's file has it."""
+        return {
+            "platform": self.platform,
+            "frame_size": self.frame_size,
+            "sources": self.sources,
+            "target": self.target,
+            "background": self.background,
+            "duration": self.duration,
+            "repetitions": self.repetitions,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with a field: a few words beside it, what is allowed below, all of it when Run refuses."""
+    """An error in a field: a short text next to it, what is allowed below it, all of it when Run refuses."""
 
     short: str
     sentence: str
@@ -60,7 +72,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class FormReading:
-    """What a form means. ``request`` is None while anything is wrong; hints go from longest to shortest wording."""
+    """The meaning of a form. ``request`` is None if any field is wrong. Hints go from longest to shortest wording."""
 
     request: DesignPoint | None
     repetitions: int
@@ -71,7 +83,7 @@ class FormReading:
 def initial_values(inventory: Inventory) -> FormValues:
     """A first trial that every testbed can do: small frames far below the slowest link, all streams."""
     slowest_bps = min(s.link_speed_bps for s in inventory.streams)
-    # The nodes of an emulated testbed share their CPUs with each other.
+    # The nodes of an emulated testbed share their CPUs.
     modest_bps = slowest_bps // (100 if inventory.emulated else 10)
     target = next((p for p in reversed(TARGET_PRESETS[:-1]) if parse_rate_bps(p) <= modest_bps), TARGET_PRESETS[0])
     return FormValues(next(iter(inventory.platforms)), "64", str(len(inventory.streams)), target, "none", "5", "1")
@@ -122,7 +134,7 @@ def _refused(exc: ConfigError) -> tuple[str, Problem]:
 def read_form(
     values: FormValues, inventory: Inventory, also: Callable[[DesignPoint], None] | None = None
 ) -> FormReading:
-    """Parse, check and explain a form. ``also``: what raises ConfigError for what a platform cannot do."""
+    """Parse, check and explain a form. ``also``: raises ConfigError for anything a platform cannot do."""
     problems: dict[str, Problem] = {}
     frame_size, sources, target, duration_s, repetitions = _parse(values, problems)
     frame = inventory.defaults.frame(frame_size)
@@ -154,12 +166,12 @@ def _hints(
     hints: dict[str, tuple[str, ...]] = {"background": _background_hint(request, inventory, problems)}
     platform = inventory.platforms.get(request.platform)
     if platform is not None:
-        # Where something lies on the unit under test tells no platforms apart.
-        told = {k: v for k, v in platform.options.items() if isinstance(v, str | int) and not str(v).startswith("/")}
-        options = ", ".join(f"{k} {v}" for k, v in told.items())
-        words = f"driver {platform.driver}" + (f", {options}" if options else "")
-        # Two platforms of one driver differ in their options: of the two, these are worth more.
-        hints["platform"] = tuple(safe(text, 60) for text in (words, options or words))
+        # Paths on the unit under test do not distinguish platforms.
+        shown = {k: v for k, v in platform.options.items() if isinstance(v, str | int) and not str(v).startswith("/")}
+        options = ", ".join(f"{k} {v}" for k, v in shown.items())
+        driver = f"driver {platform.driver}" + (f", {options}" if options else "")
+        # Two platforms of one driver differ in their options, so options come before the driver's text.
+        hints["platform"] = tuple(safe(text, 60) for text in (driver, options or driver))
     if "sources" not in problems:
         names = ", ".join(s.name for s in inventory.streams[: request.sources])
         many = counted(len(inventory.streams), "stream")
@@ -168,8 +180,8 @@ def _hints(
         on_wire, fcs = request.frame.wire_bytes, request.frame.convention
         named = "RFC 2544" if request.frame.includes_fcs else "as pktgen counts"
         hints["frame_size"] = (
-            f"bytes {fcs} ({named}), {count(on_wire)} B on the wire",
-            f"B {fcs}, {count(on_wire)} on wire",
+            f"bytes {fcs} ({named}), {format_rounded(on_wire)} B on the wire",
+            f"B {fcs}, {format_rounded(on_wire)} on wire",
             f"B {fcs}",
         )
         if "target" not in problems:
@@ -180,11 +192,11 @@ def _hints(
 
 
 def _background_hint(request: DesignPoint, inventory: Inventory, problems: dict[str, Problem]) -> tuple[str, ...]:
-    words = BACKGROUND_WORDS.get(request.background, ("",))
+    wordings = BACKGROUND_HINTS.get(request.background, ("",))
     if request.background == "none" or "sources" in problems:
-        return words
+        return wordings
     own = inventory.second_stream(request.sources)
-    return (f"{words[0]}; second stream: {own.name if own is not None else 'none free'}", *words)
+    return (f"{wordings[0]}; second stream: {own.name if own is not None else 'none free'}", *wordings)
 
 
 def _target_hint(request: DesignPoint, inventory: Inventory) -> tuple[str, ...]:
@@ -193,15 +205,19 @@ def _target_hint(request: DesignPoint, inventory: Inventory) -> tuple[str, ...]:
     if request.paced_bps is None:
         gap = "no delay" if request.target == "max" else "a delay of 1 ns"
         return (
-            f"per source: {gap} between packets; line rate {count(line)} packets/s",
-            f"{gap}; line rate {count(line)} pps",
-            f"line rate {count(line)} pps",
+            f"per source: {gap} between packets; line rate {format_rounded(line)} packets/s",
+            f"{gap}; line rate {format_rounded(line)} pps",
+            f"line rate {format_rounded(line)} pps",
         )
     delay = request.delay_ns
     pps = 1e9 / delay if delay else math.nan
     share = request.frame.rate_bps(pps) / stream.link_speed_bps
     link = format_rate_bps(stream.link_speed_bps)
-    rate, spacing, part = count(pps), count(delay), f"{percent(share, 1 if share < 0.1 else 0)} %"
+    rate, spacing, part = (
+        format_rounded(pps),
+        format_rounded(delay),
+        f"{format_percent(share, 1 if share < 0.1 else 0)} %",
+    )
     return (
         f"per source: {rate} packets/s, delay {spacing} ns, {part} of {link} on the wire",
         f"{rate} packets/s, delay {spacing} ns, {part} of {link}",
@@ -218,12 +234,15 @@ def _time_hints(
     defaults = inventory.defaults
     each_s = request.duration_s + defaults.drain_s + defaults.settle_s
     packets = request.intended_packets if not problems else None
-    tail = f", {count(packets)} packets per source" if packets is not None else ""
+    tail = f", {format_rounded(packets)} packets per source" if packets is not None else ""
     duration = (
-        f"s of traffic{tail}; {span(each_s)} including drain and settle",
-        f"s of traffic; {span(each_s)} in all",
-        f"s; {span(each_s)} in all",
+        f"s of traffic{tail}; {format_duration(each_s)} including drain and settle",
+        f"s of traffic; {format_duration(each_s)} in all",
+        f"s; {format_duration(each_s)} in all",
     )
     if "repetitions" in problems:
         return duration, ("",)
-    return duration, (f"at least {span(each_s * repetitions)} in all", f"{span(each_s * repetitions)} or more")
+    return duration, (
+        f"at least {format_duration(each_s * repetitions)} in all",
+        f"{format_duration(each_s * repetitions)} or more",
+    )

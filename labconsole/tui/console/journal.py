@@ -1,7 +1,7 @@
-"""Everything that happened, for the Log screen: notes of the console and log records of labconsole's own loggers.
+"""The journal for the Log screen: the console's notes and log records of labconsole's own loggers.
 
-Bounded, so that memory stays flat. Kept from the start of the console, because what one wants to read is what happened
-before one looked.
+It is bounded, so that memory stays flat. It starts with the console, because an operator looks at it only after
+something happened.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import logging
 from collections import deque
 from dataclasses import dataclass
 
-from labconsole.text.harmless import harmless_line
+from labconsole.text.sanitize import sanitize_line
 from labconsole.tui.console import clock
 
-KEPT = 5000
-WORDS = 2000
-"""Characters kept of one entry: a node may say more than anybody reads."""
+MOST_ENTRIES = 5000
+MAX_CHARACTERS = 2000
+"""Maximum characters kept of one entry: a node may send more than an operator reads."""
 
 LOGGER = "labconsole"
 SEVERITIES = ("debug", "information", "warning", "error")
@@ -23,7 +23,7 @@ SEVERITIES = ("debug", "information", "warning", "error")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing that happened. ``source`` is "console" for notes, else the logger's name."""
+    """A journal entry. ``source`` is "console" for notes, or the logger's name."""
 
     number: int
     at_wall_s: float
@@ -32,32 +32,34 @@ class Entry:
     source: str
     text: str
     brief: str = ""
-    """The same in fewer words, for where it is cut otherwise."""
+    """A shorter text, for places where the full one would be cut."""
 
     def line(self, stamp: str) -> str:
-        """As copied: one line, whatever the text."""
+        """The entry as copied: one line, whatever the text."""
         node = f" {self.node}" if self.node else ""
-        return harmless_line(f"{stamp} {self.severity}{node} [{self.source}] {self.text}")
+        return sanitize_line(f"{stamp} {self.severity}{node} [{self.source}] {self.text}")
 
 
 class EventLog:
-    """The newest entries, oldest first. ``total`` counts all there ever were and moves with every change."""
+    """The newest entries, oldest first. ``total`` counts all entries ever added and changes with each."""
 
     def __init__(self) -> None:
-        self.entries: deque[Entry] = deque(maxlen=KEPT)
+        self.entries: deque[Entry] = deque(maxlen=MOST_ENTRIES)
         self.total = 0
 
     def add(
         self, at_wall_s: float, severity: str, text: str, *, node: str = "", source: str = "console", brief: str = ""
     ) -> None:
-        """Something happened."""
+        """Add an entry."""
         self.total += 1
         known = severity if severity in SEVERITIES else "information"
-        self.entries.append(Entry(self.total, at_wall_s, known, node[:100], source, text[:WORDS], brief[:WORDS]))
+        self.entries.append(
+            Entry(self.total, at_wall_s, known, node[:100], source, text[:MAX_CHARACTERS], brief[:MAX_CHARACTERS])
+        )
 
 
 class JournalHandler(logging.Handler):
-    """Brings log records to a journal. Threads may log; appending to a deque is safe from any of them."""
+    """Adds log records to a journal. Threads may log: appending to a deque is thread-safe."""
 
     def __init__(self, journal: EventLog) -> None:
         super().__init__()
@@ -65,20 +67,20 @@ class JournalHandler(logging.Handler):
         self._level = logging.NOTSET
 
     def attach(self) -> None:
-        """Begin: from debug on, because what one needs afterwards is what nobody asked for before."""
+        """Start logging, from level debug on: a fault is often diagnosed from records that seemed useless before it."""
         logger = logging.getLogger(LOGGER)
         self._level = logger.level
         logger.setLevel(logging.DEBUG)
         logger.addHandler(self)
 
     def detach(self) -> None:
-        """End, and leave the loggers as they were found."""
+        """Stop logging, and restore the loggers."""
         logger = logging.getLogger(LOGGER)
         logger.removeHandler(self)
         logger.setLevel(self._level)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One record; an exception's last line is part of it."""
+        """Add one record. An exception's last line is part of it."""
         try:
             text = record.getMessage()
         except (TypeError, ValueError) as exc:
@@ -87,10 +89,13 @@ class JournalHandler(logging.Handler):
             error = record.exc_info[1]
             text += f" ({type(error).__name__}: {error})"
         severity = (
-            "error" if record.levelno >= logging.ERROR
-            else "warning" if record.levelno >= logging.WARNING
-            else "information" if record.levelno >= logging.INFO
+            "error"
+            if record.levelno >= logging.ERROR
+            else "warning"
+            if record.levelno >= logging.WARNING
+            else "information"
+            if record.levelno >= logging.INFO
             else "debug"
-        )  # fmt: skip
+        )
         source = record.name.removeprefix("labconsole.")
         self._journal.add(clock.wall_s(), severity, " ".join(text.split()), source=source)

@@ -1,17 +1,17 @@
-"""The set-up that was run last on each testbed, and the theme chosen last. Losing them costs a few keys, never more.
+"""Memory of the last set-up run on each testbed, and of the last theme. Losing it costs a few keys, never more.
 
-So a file that cannot be read or written is passed over in silence, except for the log.
+So a file that cannot be read or written is only reported in the log.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
 
 from labconsole.tui.console.form import FormValues
-from labconsole.tui.console.kept_file import read_mapping, write_whole
+from labconsole.tui.console.state_file import read_mapping, write_atomically
 from labconsole.tui.console.views import SavedViews
 
 log = logging.getLogger("labconsole.tui")
@@ -21,14 +21,14 @@ MOST_CHARACTERS = 64
 
 
 class ConsoleMemory:
-    """``set_ups`` or ``theme`` None: that is not kept."""
+    """``set_ups`` or ``theme`` is None if it is not to be kept."""
 
     def __init__(self, set_ups: Path | None, theme: Path | None = None) -> None:
         self._path, self._theme = set_ups, theme
         self.views = SavedViews(set_ups.with_name("views.json") if set_ups is not None else None)
 
     def recall(self, testbed: str) -> FormValues | None:
-        """What was run last on a testbed, as typed."""
+        """The last set-up run on a testbed, as typed, or None."""
         kept = self._read().get(testbed)
         names = [field.name for field in fields(FormValues)]
         if not isinstance(kept, dict) or sorted(kept) != sorted(names):
@@ -44,11 +44,11 @@ class ConsoleMemory:
         """Remember a set-up, whole or not at all."""
         if self._path is None:
             return
-        kept = {**self._read(), testbed: asdict(values)}
+        kept = {**self._read(), testbed: values.to_json()}
         _write(self._path, json.dumps(dict(list(kept.items())[-MOST_TESTBEDS:]), indent=1))
 
     def recall_theme(self) -> str | None:
-        """The theme chosen last."""
+        """The last chosen theme, or None."""
         if self._theme is None:
             return None
         try:
@@ -58,7 +58,7 @@ class ConsoleMemory:
             return None
 
     def keep_theme(self, name: str) -> None:
-        """Remember it."""
+        """Remember a theme."""
         if self._theme is not None:
             _write(self._theme, f"{name}\n")
 
@@ -67,8 +67,8 @@ class ConsoleMemory:
 
 
 def _write(path: Path, text: str) -> None:
-    """Whole or not at all."""
+    """Write a file whole or not at all."""
     try:
-        write_whole(path, text)
+        write_atomically(path, text)
     except OSError as exc:
         log.info("could not save %s: %s", path, exc)

@@ -1,7 +1,7 @@
-"""The repetitions of one point as they come in: per stream and in total, means with their confidence interval.
+"""Statistics over the repetitions of one point as they arrive: means with confidence interval, per stream and in total.
 
-Only what the arithmetic needs is kept of a record, because a point may be repeated a thousand times. An invalid run
-enters no mean; it is counted, so that nobody wonders where it went.
+Only the values needed for the computation are kept of a record, because a point may be repeated a thousand times. An
+invalid run enters no mean, but it is counted.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from labconsole.model.design_point import DesignPoint
 from labconsole.model.record.run import RunRecord, StreamRecord, Total
 
 TOTAL = ""
-"""The key of what all streams make together; no stream can have this name."""
+"""The key of the total over all streams. No stream can have this name."""
 
 
 @dataclass(slots=True)
 class Quantities:
-    """One stream's values, one per run that counts; the summaries are None until there is one."""
+    """One stream's values, one per run that counts. The summaries are None until there is one."""
 
     offered_pps: list[float] = field(default_factory=list)
     measured_pps: list[float] = field(default_factory=list)
@@ -32,7 +32,7 @@ class Quantities:
     loss: Summary | None = None
 
     def add(self, part: StreamRecord | Total) -> None:
-        """Take one run. What it does not know is left out, and n says so."""
+        """Add one run. Unknown values are left out, and n shows it."""
         for values, value in (
             (self.offered_pps, part.offered_pps),
             (self.measured_pps, part.measured_pps),
@@ -48,7 +48,7 @@ class Quantities:
                 self.one_way_ns.append((delay.one_way_ns.p50, delay.one_way_ns.p99))
 
     def delay_ns(self, *, one_way: bool) -> tuple[float, float] | None:
-        """Median and 99th percentile, each the mean over the runs; of one-way delay, or of its variation (PDV)."""
+        """Median and 99th percentile, each the mean over the runs: of the one-way delay, or of its variation (PDV)."""
         values = self.one_way_ns if one_way else self.pdv_ns
         return (fmean(p50 for p50, _ in values), fmean(p99 for _, p99 in values)) if values else None
 
@@ -58,7 +58,7 @@ def _summary(values: Sequence[float]) -> Summary | None:
 
 
 class RepetitionFigures:
-    """``begin`` with every trial, ``add`` with every record."""
+    """Call ``begin`` with every trial and ``add`` with every record."""
 
     def __init__(self) -> None:
         self.request: DesignPoint | None = None
@@ -67,25 +67,25 @@ class RepetitionFigures:
         self.quantities: dict[str, Quantities] = {}
 
     @property
-    def worth_showing(self) -> bool:
-        """True where there is, or will be, something to take a mean of."""
+    def is_worth_showing(self) -> bool:
+        """Whether there is, or will be, something to average."""
         return self.planned > 1
 
     @property
     def one_way(self) -> bool:
-        """Whether every run knows the one-way delay of every stream; else only its variation can be compared."""
+        """Whether every run has the one-way delay of every stream. Otherwise only its variation can be compared."""
         known = [each for each in self.quantities.values() if each.pdv_ns]
         return bool(known) and all(len(each.one_way_ns) == len(each.pdv_ns) for each in known)
 
     def begin(self, request: DesignPoint, repetition: int, repetitions: int) -> None:
-        """A trial begins; the first of its point, or another point, begins anew."""
+        """Begin a trial. The first trial of its point, or another point, starts over."""
         if repetition == 1 or request != self.request:
             self.request, self.done, self.invalid = request, 0, 0
             self.quantities = {}
         self.planned = repetitions
 
     def add(self, record: RunRecord) -> None:
-        """A trial ended."""
+        """Add a trial that ended."""
         self.done += 1
         if record.verdict.status == "invalid":
             self.invalid += 1

@@ -1,7 +1,7 @@
-"""All saved runs as the screens of results show them: read in pages in a thread, then only what came since.
+"""All saved runs for the screens of results: read in pages in a thread, then only the new ones.
 
-One list serves every screen. It holds summaries, some 600 bytes each, and at most MOST of them; older ones are still in
-the store. Screens look at ``revision`` and take ``runs``, which is never changed in place.
+One list serves every screen. It contains summaries, some 600 bytes each, and at most MOST of them. Older ones are still
+in the store. Screens compare ``revision`` and take ``runs``, which is never changed in place.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from labconsole.errors import LabError
 from labconsole.model.record.summary import RunSummary
 
 FIRST_RUNS = 100
-"""So many are read first: more than any terminal shows, in a few milliseconds however many there are."""
+"""Size of the first page: more than any terminal shows, and read in a few milliseconds from a store of any size."""
 
 PAGE_RUNS = 2000
 MOST = 100_000
@@ -25,10 +25,10 @@ _BY_START = attrgetter("started_at", "run_id")
 
 
 class SavedRuns:
-    """``runs`` newest first. ``problem`` is a sentence when the store could not be read the last time.
+    """``runs`` newest first. ``problem`` is a sentence if the store could not be read the last time.
 
-    ``epoch`` moves when runs that were known changed, and not only others came. ``wanted_filter`` is what another
-    screen would like the list of runs to show.
+    ``epoch`` changes when known runs changed, not when runs were only added. ``wanted_filter`` is the filter that
+    another screen requests from the list of runs.
     """
 
     def __init__(self, store: RunsStore) -> None:
@@ -44,29 +44,29 @@ class SavedRuns:
         self.epoch = 0
         self.wanted_filter: str | None = None
 
-    async def refresh(self, told: Callable[[], None], *, again: bool = False) -> None:
-        """Read what is not known yet; ``again`` forgets everything first. ``told`` is called when something changed."""
+    async def refresh(self, notify: Callable[[], None], *, again: bool = False) -> None:
+        """Read new runs. ``again`` forgets everything first. ``notify`` is called when something changed."""
         async with self._lock:
             before = (self.in_store, self.revision, self.problem)
             if again:
                 self._first, self._last, self.complete = None, 0, False
                 self.epoch += 1
             try:
-                await self._read(told)
+                await self._read(notify)
                 self.problem = ""
             except LabError as exc:
                 self.problem = str(exc)
             changed = again or before != (self.in_store, self.revision, self.problem)
         if changed:
-            told()
+            notify()
 
-    async def _read(self, told: Callable[[], None]) -> None:
+    async def _read(self, notify: Callable[[], None]) -> None:
         store = self._store
         self.in_store = await asyncio.to_thread(store.count)
         while not self.complete:
             limit = FIRST_RUNS if self._first is None else PAGE_RUNS
             page = await asyncio.to_thread(store.page, before=self._first, limit=limit)
-            # From the beginning: the old list stays in sight until the first page of the new one is there.
+            # From the start: the old list stays visible until the first page of the new one has arrived.
             known = self.runs if self._first is not None else []
             if self._first is None:
                 self._last = page.last
@@ -75,7 +75,7 @@ class SavedRuns:
             self.complete = len(page.runs) < limit or len(self.runs) >= MOST
             self.revision += 1
             if not self.complete:
-                told()
+                notify()
         while True:
             page = await asyncio.to_thread(store.page, after=self._last, limit=PAGE_RUNS)
             if not page.runs:
@@ -85,13 +85,13 @@ class SavedRuns:
             self.revision += 1
 
     def note_written(self, run_id: str, text: str | None) -> None:
-        """A note was put on a run from here."""
+        """Update the note of a run after this console wrote it."""
         self.runs = [replace(run, note=text) if run.run_id == run_id else run for run in self.runs]
         self.revision += 1
         self.epoch += 1
 
-    def words(self) -> str:
-        """How many there are, and whether all of them are known already."""
+    def describe_count(self) -> str:
+        """Format the number of runs, and whether all of them are known already."""
         noun = "run" if self.in_store == 1 else "runs"
         known, there = f"{len(self.runs):,}".replace(",", "\u2009"), f"{self.in_store:,}".replace(",", "\u2009")
         if self.complete and len(self.runs) >= self.in_store:
@@ -102,5 +102,5 @@ class SavedRuns:
 
 
 def _merged(known: list[RunSummary], more: list[RunSummary]) -> list[RunSummary]:
-    """Both, newest first. Nearly sorted already, which makes it quick."""
+    """Merge both lists, newest first. They are nearly sorted already, so sorting is quick."""
     return sorted([*known, *more], key=_BY_START, reverse=True)

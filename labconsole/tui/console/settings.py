@@ -1,7 +1,7 @@
 """The operator's settings file, $XDG_CONFIG_HOME/labconsole/settings.yaml: looks, pace and keys of the console.
 
-Everything in it has a default, and nothing in it changes what is measured. What can only be checked with the console's
-screens at hand (themes, keys) is checked by ``keymap.check_settings``.
+Everything in it has a default, and nothing in it changes measurements. ``keymap.check_settings`` checks the settings
+that depend on the console's screens (themes, keys).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from labconsole.errors import ConfigError
-from labconsole.model.yaml_file import key_text, line_of, load_yaml, register_keys, validate
+from labconsole.model.yaml_file import find_line, key_text, load_yaml, register_keys, validate
 
 LOCAL_FPS, REMOTE_FPS = 10.0, 5.0
 
@@ -61,12 +61,15 @@ class Settings(BaseModel):
     def complaint(
         self, location: tuple[str | int, ...], message: str, value: object = None, allowed: str | None = None
     ) -> ConfigError:
-        """A ConfigError about one place of the file these settings were read from."""
+        """Build a ConfigError about one place of the file these settings were read from."""
         return ConfigError(
-            message, file=str(self._file) if self._file else None,
-            line=line_of(self._lines, location) if self._lines is not None else None,
-            key=key_text(location), value=value, allowed=allowed,
-        )  # fmt: skip
+            message,
+            file=str(self._file) if self._file else None,
+            line=find_line(self._lines, location) if self._lines is not None else None,
+            key=key_text(location),
+            value=value,
+            allowed=allowed,
+        )
 
 
 register_keys("Settings", None, Settings)
@@ -74,27 +77,27 @@ register_keys("Settings", None, Settings)
 
 def _base(variable: str, *default: str) -> Path:
     given = Path(os.environ.get(variable, ""))
-    # What the XDG base directory specification says about relative paths: as if they were not set.
+    # The XDG base directory specification: a relative path counts as unset.
     return (given if given.is_absolute() else Path.home().joinpath(*default)) / "labconsole"
 
 
 def settings_path() -> Path:
-    """Where the settings are read from."""
+    """Path of the settings file."""
     return _base("XDG_CONFIG_HOME", ".config") / "settings.yaml"
 
 
 def memory_path() -> Path:
-    """Where the last set-ups are remembered: state, not settings, because nobody writes it by hand."""
+    """Path of the remembered set-ups: state, not settings, because operators do not edit it."""
     return _base("XDG_STATE_HOME", ".local", "state") / "set-ups.json"
 
 
 def theme_path() -> Path:
-    """Where the theme chosen last is remembered."""
+    """Path of the remembered theme."""
     return _base("XDG_STATE_HOME", ".local", "state") / "theme"
 
 
 def load_settings(path: Path | None = None) -> Settings:
-    """The settings file; its absence means the defaults. Raises ConfigError naming file, line, key and value."""
+    """Load the settings file, or defaults if there is none. Raises ConfigError with file, line, key and value."""
     path = path or settings_path()
     if not path.exists():
         return Settings()

@@ -1,7 +1,7 @@
-"""What sources reached at most, so that a target beyond it is told while it is typed. Pure.
+"""The highest rates that sources reached, to warn of a target beyond them while it is typed. Pure.
 
-From the calibration, where it covers the frame size and the number of sources; else from past runs that asked for more
-than they got. Either is what was seen, and no promise: the machine may have been busy.
+They come from the calibration, if it covers the frame size and the number of sources, or else from past runs that fell
+short of their target. Either is an observation, no promise: the machine may have been busy.
 """
 
 from __future__ import annotations
@@ -12,40 +12,42 @@ from dataclasses import dataclass
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.record.envelope import Envelope
 from labconsole.model.record.summary import RunSummary
-from labconsole.text.cells import count
+from labconsole.text.cells import format_rounded
 
 SHORT_RATIO = 0.97
-"""A run that offered less than this share of what was asked had a source at its limit."""
+"""A run that offered less than this share of its target had a source at its limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceLimit:
-    """``name``: the source, or "a source" where runs say it of all together."""
+    """``name``: the source, or "a source" if runs give only the sum of all."""
 
     name: str
     pps: float
     origin: str
 
     def wordings(self, intended_pps: float | None) -> tuple[str, ...]:
-        """Said as a doubt where more is asked for, the longest first; nothing where it is not."""
+        """Warnings for a higher target, longest first. Empty if the target is not higher."""
         if intended_pps is None or intended_pps <= self.pps:
             return ()
-        rate = count(float(f"{self.pps:.2g}"))
+        rate = format_rounded(float(f"{self.pps:.2g}"))
         return (
-            f"{self.name} tops out near {rate} packets/s ({self.origin}); this asks for {count(intended_pps)}",
+            f"{self.name} tops out near {rate} packets/s ({self.origin}); this asks for {format_rounded(intended_pps)}",
             f"{self.name} tops out near {rate} pps ({self.origin})",
             f"{self.name}: about {rate} pps",
             f"at most {rate} pps",
         )
 
 
-def source_limit(request: DesignPoint, envelope: Envelope | None, past: Iterable[RunSummary]) -> SourceLimit | None:
-    """The weakest source's; None where neither a calibration nor a run says anything of such frames."""
-    calibrated = _calibrated(request, envelope)
-    return calibrated if calibrated is not None else _seen(request, past)
+def find_source_limit(
+    request: DesignPoint, envelope: Envelope | None, past: Iterable[RunSummary]
+) -> SourceLimit | None:
+    """The limit of the weakest source, or None if neither a calibration nor a run covers such frames."""
+    calibrated = _find_calibrated_limit(request, envelope)
+    return calibrated if calibrated is not None else _find_observed_limit(request, past)
 
 
-def _calibrated(request: DesignPoint, envelope: Envelope | None) -> SourceLimit | None:
+def _find_calibrated_limit(request: DesignPoint, envelope: Envelope | None) -> SourceLimit | None:
     point = envelope.point_for(request.frame.pkt_size_bytes, request.sources) if envelope is not None else None
     if point is None:
         return None
@@ -60,8 +62,8 @@ def _calibrated(request: DesignPoint, envelope: Envelope | None) -> SourceLimit 
     return SourceLimit(name, pps, "calibration")
 
 
-def _seen(request: DesignPoint, past: Iterable[RunSummary]) -> SourceLimit | None:
-    """The most that runs with these frames and sources offered per source, if one of them fell short."""
+def _find_observed_limit(request: DesignPoint, past: Iterable[RunSummary]) -> SourceLimit | None:
+    """The highest rate that runs with these frames and sources offered per source, if one of them fell short."""
     most, short = 0.0, False
     for run in past:
         same = (run.frame, run.sources) == (request.frame, request.sources)

@@ -1,6 +1,6 @@
-"""What the console knows beyond telemetry: the trial under way, its phase in words, what happened, what was saved.
+"""The console's knowledge beyond telemetry: the trial under way, its phase as text, past events, saved runs.
 
-Pure: events and clock readings in, words and numbers out. Screens read it when they paint.
+Pure: takes events and clock readings, returns text and numbers. Screens read it when they paint.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from labconsole.engine.live.events import (
     TrialFinished,
     TrialStarted,
 )
-from labconsole.engine.live.observed import ObservedTrial
+from labconsole.engine.live.observed_trial import ObservedTrial
 from labconsole.model.design_point import DesignPoint
 from labconsole.model.record.run import RunRecord
 from labconsole.model.record.verdict_codes import title
-from labconsole.text.cells import span, time_left
+from labconsole.text.cells import format_duration, format_time_left
 from labconsole.tui.console import clock
-from labconsole.tui.console.away import Watch
+from labconsole.tui.console.absence import PresenceWatch
 from labconsole.tui.console.journal import EventLog
-from labconsole.tui.console.plan_words import ending_guests
+from labconsole.tui.console.plan_text import is_ending_guests
 from labconsole.tui.console.repetition_figures import RepetitionFigures
 from labconsole.units import format_target
 
@@ -46,10 +46,10 @@ PHASE_WORDS = {
     Phase.MEASURING: "measuring",
 }
 NOTES = 200
-"""Notes kept for the event line: bounded, so that memory stays flat over hours."""
+"""Maximum notes kept for the event line, so that memory stays flat over hours."""
 
-LISTED_BY_ID = 20
-"""Runs in a command to list them; of more, the command names the time."""
+MOST_LISTED_IDS = 20
+"""Maximum run ids in a command that lists them. If there are more, the command names the time."""
 
 VERDICT_GLYPHS = {"valid": "✓", "suspect": "?", "invalid": "✗"}
 VERDICT_TONE = {"valid": "good", "suspect": "warn", "invalid": "bad"}
@@ -57,7 +57,7 @@ VERDICT_TONE = {"valid": "good", "suspect": "warn", "invalid": "bad"}
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One line for the operator. ``severity``: information, warning or error. ``brief``: where there is little room."""
+    """One line for the operator. ``severity``: information, warning or error. ``brief``: text for little room."""
 
     at_wall_s: float
     severity: str
@@ -66,12 +66,12 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class PlanOver:
-    """How a plan, or a batch of repetitions, ended: kept in sight until somebody has read it."""
+class PlanEnd:
+    """How a plan, or a batch of repetitions, ended. It stays visible until the operator has read it."""
 
     at_wall_s: float
     severity: str
-    words: str
+    text: str
     failed: bool = False
 
     @property
@@ -93,32 +93,32 @@ class TrialView:
     phase_started_s: float = 0.0
     expected_s: float | None = None
     timed_s: float = 0.0
-    """Spent in steps of known length that are over."""
+    """Seconds spent in finished steps of known length."""
 
     detail: str = ""
 
 
 @dataclass(slots=True)
 class ConsoleState:
-    """Everything screens show that is not a sample. ``revision`` moves with every change."""
+    """Everything screens show except samples. ``revision`` changes with every change."""
 
     wait_per_trial_s: float = 0.0
-    """What a trial takes beyond its traffic by configuration (drain and settle)."""
+    """Configured time of a trial beyond its traffic (drain and settle)."""
 
     revision: int = 0
     trial: TrialView | None = None
-    asked: bool = False
-    """True from Run until the engine's run() returned, so that nobody starts twice."""
+    requested: bool = False
+    """True from Run until the engine's run() returned, so that the operator cannot start twice."""
 
     stopping: bool = False
     last: RunRecord | None = None
     notes: deque[Note] = field(default_factory=lambda: deque(maxlen=NOTES))
     journal: EventLog = field(default_factory=EventLog)
     done: dict[DesignPoint, int] = field(default_factory=dict)
-    """What was measured in this session: how many runs of it stand (none, if all were invalid)."""
+    """Points measured in this session, with the number of their usable runs (0 if all were invalid)."""
 
     connecting: set[str] = field(default_factory=set)
-    """Nodes that are waited for."""
+    """Nodes that are still connecting."""
 
     connected: set[str] = field(default_factory=set)
     announcer: str = ""
@@ -128,26 +128,26 @@ class ConsoleState:
     """This console only watches."""
 
     observed: ObservedTrial | None = None
-    """What another operator measures now, if that is told."""
+    """The measurement of another operator, if it is announced."""
 
     checking: bool = False
-    """A check of the testbed runs."""
+    """A check of the testbed is running."""
 
     calibrating: bool = False
-    """A calibration runs: the trials are its own."""
+    """A calibration is running: the trials are its own."""
 
     calibration: CalibrationProgress | None = None
-    """Where it stands, or stood last."""
+    """Progress of the present or last calibration."""
 
     execution: PlanExecution | None = None
     """The plan that runs or ran last."""
 
-    plan_over: PlanOver | None = None
-    """How the last one ended, until it was read or the next one begins."""
+    plan_over: PlanEnd | None = None
+    """How the last plan ended, until it was read or the next one begins."""
 
-    watch: Watch = field(default_factory=lambda: Watch(clock.wall_s()))
+    watch: PresenceWatch = field(default_factory=lambda: PresenceWatch(clock.wall_s()))
     wanted_run: str | None = None
-    """The run that another screen wants shown; whoever shows it sets this to None."""
+    """The run that another screen wants shown. The screen that shows it sets this to None."""
 
     saved_runs: list[tuple[str, str]] = field(default_factory=list)
     """Id and start (UTC) of each run that this console saved."""
@@ -156,16 +156,22 @@ class ConsoleState:
     repetitions: RepetitionFigures = field(default_factory=RepetitionFigures)
 
     def note(
-        self, at_wall_s: float, text: str, severity: str = "information", node: str = "", joint: str = ": ",
-        *, brief: str = "",
-    ) -> None:  # fmt: skip
-        """Add a line to the event line and to the log. ``brief``: the same in fewer words, of what names no node."""
+        self,
+        at_wall_s: float,
+        text: str,
+        severity: str = "information",
+        node: str = "",
+        joint: str = ": ",
+        *,
+        brief: str = "",
+    ) -> None:
+        """Add a line to the event line and to the log. ``brief``: a shorter text, for notes that name no node."""
         self.notes.append(Note(at_wall_s, severity, f"{node}{joint}{text}" if node else text, brief))
         self.journal.add(at_wall_s, severity, text, node=node, brief=brief)
         self.revision += 1
 
     def apply(self, event: Event, *, now_s: float, wall_s: float) -> None:
-        """Take one event of the engine."""
+        """Apply one event of the engine."""
         self.revision += 1
         if isinstance(event, TrialStarted):
             self._start(event, now_s, wall_s)
@@ -192,9 +198,9 @@ class ConsoleState:
         self.trial = TrialView(event.run_id, event.request, event.repetition, event.repetitions, now_s)
         self.repetitions.begin(event.request, event.repetition, event.repetitions)
         which = f" ({event.repetition} of {event.repetitions})" if event.repetitions > 1 else ""
-        asked, head = event.request, f"trial {event.run_id}{which}: "
-        brief = f"{head}{asked.platform} {asked.frame.bytes} B {asked.sources}×{format_target(asked.wish)}"
-        self.note(wall_s, head + asked.words(), brief=brief)
+        request, head = event.request, f"trial {event.run_id}{which}: "
+        brief = f"{head}{request.platform} {request.frame.bytes} B {request.sources}×{format_target(request.wish)}"
+        self.note(wall_s, head + request.words(), brief=brief)
 
     def _finish(self, event: TrialFinished, wall_s: float) -> None:
         record = event.record
@@ -221,30 +227,30 @@ class ConsoleState:
             self.note(wall_s, f"{head}: {first.detail}", severity, brief=f"{head}: {title(first.code)}")
 
     def ask(self) -> None:
-        """The operator starts something: what ended before is read."""
-        self.asked, self.plan_over = True, None
+        """Note that the operator starts something. The previous end is read by then."""
+        self.requested, self.plan_over = True, None
         self.revision += 1
 
-    def parting_words(self, location: str | None) -> list[str]:
-        """What the console says when it is left: what it saved, in a line, and how to list it if that is much."""
+    def describe_saved_runs(self, location: str | None) -> list[str]:
+        """The lines printed on leaving: what was saved, or how to list it if that is long."""
         ids, where = [run_id for run_id, _ in self.saved_runs], f" in {location}" if location else ""
         if len(ids) < 2:
             return [f"1 run saved{where}: {run_id}" for run_id in ids]
         store = f" --store {shlex.quote(location)}" if location else ""
-        if len(ids) <= LISTED_BY_ID:
-            wanted, words = f"run={','.join(ids)}", "to list them"
+        if len(ids) <= MOST_LISTED_IDS:
+            wanted, purpose = f"run={','.join(ids)}", "to list them"
         else:
             first, last = (at[:19] for at in (self.saved_runs[0][1], self.saved_runs[-1][1]))
-            wanted, words = f"started>={first} started<={last}", "to list all runs of this time, of whatever console"
+            wanted, purpose = f"started>={first} started<={last}", "to list all runs of this time, of whatever console"
         return [
             f"{len(ids)} runs saved{where}: {ids[0]} to {ids[-1]}",
-            f"{words}: labconsole runs list --limit {10_000 if len(ids) > LISTED_BY_ID else len(ids)} "
+            f"{purpose}: labconsole runs list --limit {10_000 if len(ids) > MOST_LISTED_IDS else len(ids)} "
             f"--where {shlex.quote(wanted)}{store}",
         ]
 
     @property
     def what_runs(self) -> str:
-        """What keeps the session busy, if anything does: a check, a calibration, a search, a plan or a trial."""
+        """The work that occupies the session: calibration, search, check, plan or trial."""
         plan = self.execution is not None and self.execution.running
         if self.calibrating:
             return "calibration"
@@ -253,8 +259,8 @@ class ConsoleState:
         return "check" if self.checking else "plan" if plan else "trial"
 
     @property
-    def kept_words(self) -> str:
-        """What stays if what runs is stopped."""
+    def kept_trials_text(self) -> str:
+        """Describe what is kept if the running work is stopped."""
         if self.calibrating:
             return "Nothing of it is kept."
         plan = self.execution.plan if self.execution is not None and self.execution.running else None
@@ -262,66 +268,67 @@ class ConsoleState:
         return "Finished trials are kept" + ("; an unfinished set-up is measured again." if again else ".")
 
     @property
-    def request_seen(self) -> DesignPoint | None:
-        """The design point under way, of this console or the one that it watches; None if guests are measured."""
+    def current_request(self) -> DesignPoint | None:
+        """The design point under way, of this console or the watched one. None if guests are measured."""
         if self.trial is not None:
             return self.trial.request
-        if self.observed is None or self.asked or self.observed.guest_words is not None:
+        if self.observed is None or self.requested or self.observed.guest_words is not None:
             return None
         return self.observed.request
 
     @property
     def measures(self) -> bool:
         """Whether this console, or the one that it watches, measures now."""
-        return self.asked or self.trial is not None or self.observed is not None
+        return self.requested or self.trial is not None or self.observed is not None
 
     def run_ended(self) -> None:
-        """The engine's run() has returned, well or badly."""
-        self.trial, self.asked, self.stopping, self.trial_took_s = None, False, False, None
+        """Note that the engine's run() returned, with or without an error."""
+        self.trial, self.requested, self.stopping, self.trial_took_s = None, False, False, None
         self.revision += 1
 
     @property
-    def held(self) -> bool:
-        """Whether the plan that runs is not measuring: it is paused, or waits for a node."""
-        held = (ExecutionStatus.PAUSED, ExecutionStatus.WAITING)
-        return self.execution is not None and self.execution.status in held
+    def halted(self) -> bool:
+        """Whether the running plan is not measuring: it is paused, or waits for a node."""
+        halted = (ExecutionStatus.PAUSED, ExecutionStatus.WAITING)
+        return self.execution is not None and self.execution.status in halted
 
     def phase_progress(self, now_s: float) -> tuple[float, float] | None:
-        """Seconds spent and expected in the present phase, or None where its length is not known."""
-        if self.held or self.trial is None or self.trial.phase is None or not self.trial.expected_s:
+        """Seconds spent and expected in the present phase, or None if its length is not known."""
+        if self.halted or self.trial is None or self.trial.phase is None or not self.trial.expected_s:
             return None
         return now_s - self.trial.phase_started_s, self.trial.expected_s
 
     def step_wordings(self, now_s: float) -> tuple[str, ...]:
-        """The present step with the time left of it, as far as that is known; the longest wording first."""
+        """The present step with its time left, if known, longest wording first."""
         trial, execution = self.trial, self.execution
         if execution is not None and execution.status is ExecutionStatus.PAUSED:
             return "paused between trials; the lease is kept", "paused"
         if execution is not None and execution.status is ExecutionStatus.WAITING:
             until_s = execution.waits_until_s
-            limit = f", gives up in {span(until_s - now_s)}" if until_s is not None else ""
+            limit = f", gives up in {format_duration(until_s - now_s)}" if until_s is not None else ""
             return f"waiting for a lost node{limit}: {execution.detail}", f"waiting for a node{limit}", "waiting"
         step = execution.steps.current if execution is not None and execution.running else None
         if trial is None and not self.stopping and step is not None and step.picture.guests:
             return ("under way",)
-        if trial is None and execution is not None and execution.running and ending_guests(execution):
+        if trial is None and execution is not None and execution.running and is_ending_guests(execution):
             return ("ending the guests",)
-        if trial is None and self.asked and self.connecting and not self.stopping:
+        if trial is None and self.requested and self.connecting and not self.stopping:
             return f"waiting for {', '.join(sorted(self.connecting))} to connect", "waiting for nodes", "waiting"
         if trial is None:
-            return ("stopping" if self.stopping else "starting" if self.asked else "ready",)
-        words = "stopping traffic" if self.stopping else PHASE_WORDS[trial.phase] if trial.phase else "starting"
-        long = f"{words} ({trial.detail})" if trial.detail else words
+            return ("stopping" if self.stopping else "starting" if self.requested else "ready",)
+        text = "stopping traffic" if self.stopping else PHASE_WORDS[trial.phase] if trial.phase else "starting"
+        long = f"{text} ({trial.detail})" if trial.detail else text
         progress = self.phase_progress(now_s)
         if progress is None:
-            return long, words, words.split()[0]
+            return long, text, text.split()[0]
         left_s = progress[1] - progress[0]
-        time = time_left(left_s)
-        return long + time, words + time, words.split()[0] + time, words.split()[0]
+        time = format_time_left(left_s)
+        return long + time, text + time, text.split()[0] + time, text.split()[0]
 
     def all_left_s(self, now_s: float) -> float | None:
-        """Seconds until all repetitions are done, by the last trial's length, or else by the configured one, which does
-        not include set-up and counting. At least what is left of the present step.
+        """Seconds until all repetitions are done, and at least the time left of the present step.
+
+        Computed from the last trial's length, or else from the configured one, which excludes set-up and counting.
         """
         if self.trial is None:
             return None

@@ -1,7 +1,7 @@
-"""Textual's style sheet, which reads again only what changed.
+"""Textual's style sheet, parsing only what changed.
 
-Textual parses every sheet anew whenever a screen or a question with a sheet of its own is first opened, and three times
-over while the console starts: some 20 to 50 ms each.
+Textual parses every sheet again whenever a screen or a dialog with its own sheet is first opened, and three times while
+the console starts: some 20 to 50 ms each.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from textual.css.stylesheet import Stylesheet
 
 class StyleSheet(Stylesheet):
     def set_variables(self, variables: dict[str, str]) -> None:
-        """The theme's; what was parsed with the same ones stays."""
+        """Set the theme's variables. Rules parsed with the same ones are kept."""
         if variables != self._variables:
             super().set_variables(variables)
 
     def reparse(self) -> None:
-        """Parse what is new; the rest is kept from before."""
+        """Parse new sheets. The rest is kept."""
         self.parse()

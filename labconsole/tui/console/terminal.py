@@ -1,7 +1,7 @@
 """A terminal that may go away: a closed window or a lost SSH connection must not keep a trial from ending properly.
 
-Textual writes from a thread that dies at the first failed write; its queue of 30 frames then fills up and blocks the
-event loop, and with it the engine. Here a failed write is dropped, and SIGHUP (see ConsoleApp.hang_up) does the rest.
+Textual writes from a thread that dies at the first failed write. Its queue of 30 frames then fills up and blocks the
+event loop, and with it the engine. This driver drops a failed write, and SIGHUP (see ConsoleApp.hang_up) does the rest.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from textual.drivers.linux_driver import LinuxDriver
 
 
 def terminal_is_gone(descriptor: int) -> bool:
-    """True when a descriptor is a terminal of which the other end was closed."""
+    """Whether a descriptor is a terminal whose other end was closed."""
     try:
         os.tcgetpgrp(descriptor)
     except OSError as exc:
@@ -23,7 +23,7 @@ def terminal_is_gone(descriptor: int) -> bool:
 
 
 def detach() -> None:
-    """Point standard input, output and error elsewhere where they were a terminal, so that nobody trips over them."""
+    """Redirect standard input, output and error if they were a terminal, so that later writes to them do not fail."""
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         if os.isatty(descriptor) or terminal_is_gone(descriptor):
@@ -32,7 +32,7 @@ def detach() -> None:
 
 
 class _Lenient:
-    """A text file whose writes are dropped once its terminal is gone."""
+    """A text file that drops writes once its terminal is gone."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file
@@ -54,7 +54,7 @@ class _Lenient:
 
 
 class HangUpDriver(LinuxDriver):
-    """Textual's driver, surviving its terminal."""
+    """Textual's driver, made to survive its terminal."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

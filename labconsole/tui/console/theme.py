@@ -56,6 +56,6 @@ HIGH_CONTRAST = Theme(
         "input-selection-background": "#5f5fff",
     },
 )
-"""Every text at least 7 to 1 against what it stands on (WCAG 2.2, success criterion 1.4.6)."""
+"""All text has a contrast of at least 7 to 1 with its background (WCAG 2.2, success criterion 1.4.6)."""
 
 THEMES = (DARK, LIGHT, HIGH_CONTRAST)

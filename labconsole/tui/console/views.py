@@ -1,15 +1,16 @@
-"""Named views of the list of runs, kept between sessions: which runs, in which order, with which columns.
+"""Named views of the list of runs, kept between sessions: filter, order and columns.
 
-Losing them costs some typing, never more: a file that cannot be read is passed over, except for the log.
+Losing them costs some typing, never more: a file that cannot be read is only reported in the log.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from labconsole.tui.console.kept_file import read_mapping, write_whole
+from labconsole.tui.console.state_file import read_mapping, write_atomically
 
 MOST_VIEWS = 100
 MOST_CHARACTERS = 1000
@@ -18,34 +19,38 @@ NAME_CHARACTERS = 40
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A filter as typed, the column that it is sorted by, and the columns that are not shown."""
+    """A filter as typed, the column to sort by, and the hidden columns."""
 
     filter: str
     sort: str = "started"
     descending: bool = True
     hidden: tuple[str, ...] = ()
 
+    def to_json(self) -> dict[str, Any]:
+        """As the console's file has it."""
+        return {"filter": self.filter, "sort": self.sort, "descending": self.descending, "hidden": self.hidden}
+
 
 class SavedViews:
-    """``path`` None: they last as long as the console."""
+    """If ``path`` is None, they last as long as the console."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._views: dict[str, View] = {}
 
     def all(self) -> dict[str, View]:
-        """Every view by its name. Another console may have kept or removed some, so the file is read each time."""
+        """Every view by its name. Reads the file each time, since another console may have changed it."""
         return dict(self._views) if self._path is None else self._read()
 
     def keep(self, name: str, view: View) -> str:
-        """Keep one under a name, over an older one of that name. Returns why it could not be written, "" if it was."""
+        """Keep a view, replacing one of that name. Returns why it could not be written, or ""."""
         views = {**self.all(), name: view}
         if len(views) > MOST_VIEWS:
             return f"there are {MOST_VIEWS} views already; remove one first"
         return self._write(views)
 
     def remove(self, name: str) -> str:
-        """Forget one. Returns why it could not be written."""
+        """Remove a view. Returns why it could not be written, or ""."""
         return self._write({key: view for key, view in self.all().items() if key != name})
 
     def _write(self, views: dict[str, View]) -> str:
@@ -53,7 +58,7 @@ class SavedViews:
             self._views = views
             return ""
         try:
-            write_whole(self._path, json.dumps({name: asdict(view) for name, view in views.items()}, indent=1))
+            write_atomically(self._path, json.dumps({name: view.to_json() for name, view in views.items()}, indent=1))
         except OSError as exc:
             return f"{self._path} cannot be written: {exc.strerror or exc}"
         return ""
@@ -65,12 +70,12 @@ class SavedViews:
 
 
 def is_name(name: str) -> bool:
-    """It can be the name of a view."""
+    """Whether the text can be the name of a view."""
     return bool(name.strip()) and name.isprintable() and len(name) <= NAME_CHARACTERS
 
 
 def _view(value: object) -> View | None:
-    """A view as it was written, or None where it is none."""
+    """Read a view as written, or None if it is none."""
     if not isinstance(value, dict):
         return None
     text, sort, descending, hidden = (value.get(key) for key in ("filter", "sort", "descending", "hidden"))

@@ -1,4 +1,4 @@
-"""What can be done, each thing said once: key bindings, key bar, help, palette and settings follow from it."""
+"""The actions, each declared once: key bindings, key bar, help, palette and settings follow from them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from textual.binding import Binding
 from textual.keys import format_key
 
-_KEY_WORDS = {
+_KEY_NAMES = {
     "escape": "esc",
     "pageup": "PgUp",
     "pagedown": "PgDn",
@@ -27,37 +27,37 @@ _KEY_WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One thing that can be done. With an ``id`` the settings can change its keys; without keys, the palette has it."""
+    """An action. With an ``id`` the settings can change its keys. Without keys it is only in the palette."""
 
     keys: str
     does: str
-    """The method that does it, as Textual writes it: ``part(1)`` calls ``action_part(1)``."""
+    """The method that does it, in Textual's notation: ``part(1)`` calls ``action_part(1)``."""
 
     label: str
-    """In the key bar."""
+    """Text in the key bar."""
 
     sentence: str = ""
-    """In help and palette."""
+    """Text in help and palette."""
 
     _: KW_ONLY
     id: str | None = None
     title: str = ""
-    """In the palette, where the label says too little."""
+    """Name in the palette, if the label says too little."""
 
     shown: bool = True
-    """In the key bar."""
+    """Whether it is in the key bar."""
 
     priority: bool = False
-    """Before whatever has the focus."""
+    """Whether it takes precedence over the focused widget."""
 
     changes: bool = False
-    """A console that only watches refuses it, so that its key bar leaves it out."""
+    """Whether it changes something: a console that only watches refuses it, so its key bar leaves it out."""
 
     common: bool = False
-    """The same in every table, field or dialog of its kind: help tells of it once, and the palette does not."""
+    """Whether every table, field or dialog of its kind has it: help lists it once, and the palette does not."""
 
     def binding(self) -> Binding:
-        """For Textual."""
+        """Build Textual's binding."""
         return Binding(self.keys, self.does, self.label, show=self.shown, priority=self.priority, id=self.id)
 
     def keys_now(self, keymap: Mapping[str, str]) -> list[str]:
@@ -65,23 +65,23 @@ class Action:
         text = keymap.get(self.id, self.keys) if self.id else self.keys
         return [key.strip() for key in text.split(",") if key.strip()]
 
-    def key_words(self, keymap: Mapping[str, str], joint: str = " ") -> str:
-        """Its keys as people know them."""
-        return joint.join(map(key_word, self.keys_now(keymap)))
+    def format_keys(self, keymap: Mapping[str, str], joint: str = " ") -> str:
+        """Format its keys as printed on a keyboard."""
+        return joint.join(map(display_key, self.keys_now(keymap)))
 
-    def palette_words(self, keymap: Mapping[str, str]) -> tuple[str, str]:
-        """Its name in the palette, and what it does with the keys that do it, too."""
-        keys = self.key_words(keymap, ", ")
+    def format_palette_entry(self, keymap: Mapping[str, str]) -> tuple[str, str]:
+        """Format its name in the palette, and its description with its keys."""
+        keys = self.format_keys(keymap, ", ")
         return self.title or self.label, f"{self.sentence} ({keys})" if keys else self.sentence
 
 
-def key_word(key: str) -> str:
-    """A key as people know it: ``ctrl+q`` is ^q, ``f1`` is F1, ``equals_sign`` is =."""
+def display_key(key: str) -> str:
+    """Format a key as printed on a keyboard: ``ctrl+q`` is ^q, ``f1`` is F1, ``equals_sign`` is =."""
     *modifiers, base = key.split("+")
     if base.startswith("upper_"):  # as Textual has it in bindings
         base = base.removeprefix("upper_").upper()
-    if base in _KEY_WORDS:
-        word = _KEY_WORDS[base]
+    if base in _KEY_NAMES:
+        word = _KEY_NAMES[base]
     elif base[:1] == "f" and base[1:].isdigit():
         word = base.upper()
     else:
@@ -90,7 +90,7 @@ def key_word(key: str) -> str:
 
 
 class HasActions:
-    """Mixed in before Textual's class: what a class declares as ``ACTIONS`` are its bindings."""
+    """Mixed in before Textual's class: turns the ``ACTIONS`` that a class declares into its bindings."""
 
     ACTIONS: ClassVar[Sequence[Action]] = ()
 
@@ -101,9 +101,9 @@ class HasActions:
 
     @classmethod
     def declared_actions(cls) -> list[Action]:
-        """Its own, and those of its bases."""
+        """The class's own actions, and those of its bases."""
         return [action for each in cls.__mro__ for action in each.__dict__.get("ACTIONS", ())]
 
     def offered_actions(self) -> Iterable[Action]:
-        """What the palette offers: what is declared, and what depends on what there is."""
+        """The actions in the palette: the declared ones, and those that depend on the present data."""
         return self.declared_actions()

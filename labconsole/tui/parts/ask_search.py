@@ -1,4 +1,4 @@
-"""What to search for at the set-up of the Bench: the goal, and what of its parameters is to be other than usual."""
+"""Dialog for a search from the set-up of the Bench: the goal, and search parameters other than the defaults."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from textual.widgets import Input, Static
 from labconsole.engine.protocol import SessionLike
 from labconsole.errors import LabError
 from labconsole.model.design_point import DesignPoint
-from labconsole.model.plan.one_search import asked_search, one_search
+from labconsole.model.plan.one_search import build_search, one_search
 from labconsole.model.plan.plan import Plan
-from labconsole.text.cells import count, safe, span
+from labconsole.text.cells import format_duration, format_rounded, safe
 from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.fields import Choice, Field
 from labconsole.tui.parts.key_bar import dialog_keys
@@ -42,21 +42,21 @@ FIELDS: dict[str, tuple[str, re.Pattern[str], tuple[str, ...], str, str]] = {
     "repetitions": ("repeat", _NUMBER, ("1", "5", "20", "50"), "", "of bursts and latency"),
     "max_trials": ("at most", _NUMBER, ("20", "50", "100", "500", "2000"), "2000", "trials, then it ends"),
 }
-"""Label, what may be typed, what + and − offer, what stands there first, what it means."""
+"""Label, allowed text, choices for + and −, initial text, explanation."""
 
 _LABEL_OF_KEY = {**{name: label for name, (label, *_) in FIELDS.items()}, "width_ratio": "width %", "goals": "loss %"}
 _KEYS = re.compile("trial_s|duration_sum_s|width_ratio|^(repetitions|max_trials|goals)")
-"""What a complaint calls the fields; the last three are words of the language elsewhere."""
+"""Names of the fields in validation messages. The last three are common words elsewhere."""
 
 
 class AskSearch(HasActions, ModalScreen[Plan | None]):
-    """Dismisses with the plan that makes the search, or None. What cannot be asked stays open, and says why."""
+    """Dismisses with the plan of the search, or None. With an invalid field it stays open and shows why."""
 
     CSS_PATH = "ask_search.tcss"
     ACTIONS: ClassVar = (
         Action("enter", "take", "Search", "Begin the search.", id="search-take", common=True, priority=True),
         Action("escape", "dismiss(None)", "Cancel", "Close it without a search.", id="search-cancel", common=True),
-    )  # fmt: skip
+    )
 
     def __init__(self, request: DesignPoint, session: SessionLike) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class AskSearch(HasActions, ModalScreen[Plan | None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="search-box"):
-            question = f"Find the highest load of {self._request.loadless_words()}"
+            question = f"Find the highest load of {self._request.format_without_load()}"
             yield Static(safe(question, 200), id="search-question", markup=False)
             with Horizontal(classes="search-row"):
                 yield Static("goal", classes="search-label", markup=False)
@@ -81,7 +81,7 @@ class AskSearch(HasActions, ModalScreen[Plan | None]):
 
     def on_mount(self) -> None:
         self.query_one("#search-goal").focus()
-        self.look_ahead()
+        self.update_forecast()
 
     @property
     def _kind(self) -> str:
@@ -93,12 +93,12 @@ class AskSearch(HasActions, ModalScreen[Plan | None]):
         return float(text) if text and self.query_one(f"#row-{name}").display else None
 
     def _plan(self) -> Plan:
-        """Raises ConfigError."""
+        """Build the plan. Raises ConfigError."""
         goals, loss = KINDS[self._kind], self._number("loss")
         if goals == ("pdr",):
             goals = (f"pdr-{loss or 0:.6f}".rstrip("0").rstrip(".") + "%",)
         width, times, most = self._number("width"), self._number("repetitions"), self._number("max_trials")
-        asked = asked_search(
+        search = build_search(
             goals,
             trial_s=self._number("trial_s"),
             duration_sum_s=self._number("duration_sum_s"),
@@ -106,21 +106,25 @@ class AskSearch(HasActions, ModalScreen[Plan | None]):
             repetitions=None if times is None else int(times),
             max_trials=None if most is None else int(most),
         )
-        return one_search(self._request.loadless(), asked, self._session.inventory)
+        return one_search(self._request.loadless(), search, self._session.inventory)
 
     @on(Input.Changed)
     @on(Choice.Changed)
     def changed(self) -> None:
-        """Other parameters matter, and it takes another time."""
+        """Update after an input: other parameters matter, and the duration changes."""
         goals = KINDS[self._kind]
-        for name, shown in (("loss", goals == ("pdr",)), ("duration_sum_s", self._kind in LOAD),
-                            ("width", self._kind in LOAD), ("repetitions", self._kind in TIMES)):  # fmt: skip
+        for name, shown in (
+            ("loss", goals == ("pdr",)),
+            ("duration_sum_s", self._kind in LOAD),
+            ("width", self._kind in LOAD),
+            ("repetitions", self._kind in TIMES),
+        ):
             self.query_one(f"#row-{name}").display = shown
-        self.look_ahead()
+        self.update_forecast()
 
     @work(exclusive=True, group="look ahead")
-    async def look_ahead(self) -> None:
-        """Say how long it takes, or why it cannot be: the same checks as when it begins."""
+    async def update_forecast(self) -> None:
+        """Show how long the search takes, or why it is impossible. The checks are those at its start."""
         await self._looked()
 
     async def _looked(self) -> Plan | None:
@@ -132,7 +136,7 @@ class AskSearch(HasActions, ModalScreen[Plan | None]):
             if execution.refusal is not None:
                 raise execution.refusal
             steps = execution.steps
-            takes = f"about {span(steps.left_s)}, {count(steps.reckoned_trials)} trials or more"
+            takes = f"about {format_duration(steps.left_s)}, {format_rounded(steps.reckoned_trials)} trials or more"
         except LabError as exc:
             plan, problem = None, _KEYS.sub(lambda found: _LABEL_OF_KEY[found[0]], str(exc))
         self.query_one("#search-takes", Static).update(takes)

@@ -1,4 +1,4 @@
-"""One question before something that cannot be taken back. The default is no: only one key says yes."""
+"""One question before something irreversible. The default is no: only one key says yes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from labconsole.tui.parts.key_bar import dialog_keys
 
 
 class Confirm(HasActions, ModalScreen[bool]):
-    """Dismisses with True for yes. Enter, too, means no: it is pressed before a question is read."""
+    """Dismisses with True for yes. Enter, too, means no: an operator may press it before reading the question."""
 
     ACTIONS = (
         Action("y", "answer(True)", "Yes", "Do what is asked.", id="answer-yes", common=True),
@@ -34,6 +34,6 @@ class Confirm(HasActions, ModalScreen[bool]):
         self.dismiss(yes)
 
 
-def take_over_question(held: object) -> Confirm:
-    """Before another operator's lease is taken; ``held`` says whose it is."""
-    return Confirm("The testbed is in use. Take it over?", f"{held}. Their run is aborted and recorded so.")
+def take_over_question(refusal: object) -> Confirm:
+    """Build the question before taking another operator's lease. ``refusal`` says whose it is."""
+    return Confirm("The testbed is in use. Take it over?", f"{refusal}. Their run is aborted and recorded so.")

@@ -1,5 +1,6 @@
-"""A table whose rows are told apart by factors: a column each, as wide as what it says, and those that all rows share
-leave first where there is no room.
+"""A table whose rows differ by factors, each with a column as wide as its values.
+
+If room is short, columns of factors that all rows share leave first.
 """
 
 from __future__ import annotations
@@ -16,30 +17,35 @@ from labconsole.tui.parts.table import GUTTER, Column, LineTable, fit_columns
 
 MOST_CELLS, TIGHT = 24, 12
 DIFFERING, SHARED = 1, 3
-"""Ranks of columns: what tells rows apart stays as long as anything that can leave."""
+"""Ranks of columns: those that distinguish rows stay as long as any other column can leave."""
 
 PREFIX = "factor "
 
 
 def factor_columns(rows: Sequence[Mapping[str, str]]) -> tuple[Column, ...]:
-    """A column for each factor that any row has a word of, in their order."""
+    """Build a column for each factor that any row has a value of, in their order."""
     columns = []
     for heading in dict.fromkeys(heading for row in rows for heading in row):
-        words = {row.get(heading, "") for row in rows}
-        if words != {""}:
-            width = min(MOST_CELLS, max(map(cell_len, (heading, *words))))
+        values = {row.get(heading, "") for row in rows}
+        if values != {""}:
+            width = min(MOST_CELLS, max(map(cell_len, (heading, *values))))
             columns.append(
                 Column(
-                    PREFIX + heading, heading, width, right=all(word.isdigit() for word in words),
-                    rank=DIFFERING if len(words) > 1 else SHARED,
+                    PREFIX + heading,
+                    heading,
+                    width,
+                    right=all(word.isdigit() for word in values),
+                    rank=DIFFERING if len(values) > 1 else SHARED,
                 )
-            )  # fmt: skip
+            )
     return tuple(columns)
 
 
 class FactorTable(LineTable):
-    """``factors``: of every row, by headings. ``wide``: its columns; one that grows gives way, down to TIGHT, to those
-    that tell rows apart, and then to no others; what all rows share gives way to it, as far as it has something to say.
+    """``factors``: those of every row, by headings. ``wide``: its columns.
+
+    A column that grows gives way, down to TIGHT, to columns that distinguish rows, and then to no others. Columns that
+    all rows share give way to it, as far as it needs the room.
     """
 
     def __init__(self, *, id: str) -> None:
@@ -51,8 +57,9 @@ class FactorTable(LineTable):
         self._fitted: tuple[int, tuple[Column, ...]] | None = None
 
     def take_columns(self, columns: Sequence[Column], wanted_cells: int = 0) -> None:
-        """Take these columns, those of factors among them. ``wanted_cells``: of one that grows, before those that all
-        rows share.
+        """Take these columns, with those of factors among them.
+
+        ``wanted_cells``: width of a growing column that takes precedence over the columns that all rows share.
         """
         self.wide, self._wanted_cells, self._fitted = tuple(columns), wanted_cells, None
         self._tight = tuple(
@@ -62,7 +69,7 @@ class FactorTable(LineTable):
         )
 
     def columns(self) -> tuple[Column, ...]:
-        room = self._room_for(len(self.keys())) - GUTTER
+        room = self._measure_room(len(self.keys())) - GUTTER
         if self._fitted is None or self._fitted[0] != room:
             self._fitted = room, self._fit(room)
         return self._fitted[1]

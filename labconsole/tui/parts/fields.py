@@ -1,7 +1,7 @@
 """The two kinds of field of the set-up panel.
 
-A key that a field cannot take goes on to the console: ``r`` runs and ``?`` helps from anywhere, although the cursor
-stands in a number. Up and down go from field to field and change nothing; + and − step through the usual values.
+A key that a field does not accept goes on to the console: ``r`` runs and ``?`` helps from anywhere, even with the
+cursor in a number. Up and down move between fields and change nothing. + and − step through the usual values.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
-from textual.widgets import Input
 
 from labconsole.text.cells import safe
 from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.lines import Tones
+from labconsole.tui.parts.typed_text import TypedText
 
 BETWEEN_FIELDS = (
     Action("up", "go(-1)", "Field above", "Go to the field above.", id="field-up", shown=False, common=True),
@@ -32,14 +32,14 @@ class _InForm(Widget):
     """One of the fields of a form."""
 
     def action_go(self, by: int) -> None:
-        """Go to a neighbouring field; from the first and the last one, nowhere."""
+        """Go to a neighbouring field. Does nothing at the first or last one."""
         fields = [widget for widget in self.screen.focus_chain if isinstance(widget, _InForm)]
         to = fields.index(self) + by
         if 0 <= to < len(fields):
             self.screen.set_focus(fields[to])
 
 
-class Field(HasActions, Input, _InForm):
+class Field(HasActions, TypedText, _InForm):
     """A short text of which every prefix matches ``prefix``; ``presets`` are offered by + and −."""
 
     ACTIONS = (
@@ -59,11 +59,11 @@ class Field(HasActions, Input, _InForm):
         return self._prefix.fullmatch(self.value[:start] + character + self.value[end:]) is not None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """No steps where no values are usual."""
+        """Disable steps if there are no usual values."""
         return action != "step" or bool(self._presets)
 
     def check_consume_key(self, key: str, character: str | None) -> bool:
-        """Only what leaves a possible value is the field's."""
+        """Whether the field takes the key: only if the value stays possible."""
         return self._accepts(character)
 
     async def _on_key(self, event: events.Key) -> None:
@@ -85,7 +85,7 @@ class Field(HasActions, Input, _InForm):
 
 
 class Choice(HasActions, Tones, _InForm, can_focus=True):
-    """One of a few words on one line, stepped through with the arrow keys or the mouse."""
+    """One of a few options on one line, stepped through with the arrow keys or the mouse."""
 
     ACTIONS = (
         Action("right,plus", "step(1)", "Next", "Take the next choice.", id="choice-next", common=True),
@@ -98,7 +98,7 @@ class Choice(HasActions, Tones, _InForm, can_focus=True):
 
     @dataclass
     class Changed(Message):
-        """Another word was chosen."""
+        """Another option was chosen."""
 
         choice: Choice
         value: str
@@ -108,7 +108,7 @@ class Choice(HasActions, Tones, _InForm, can_focus=True):
             return self.choice
 
     def __init__(self, options: Sequence[str], value: str, *, id: str, shown: Mapping[str, str] | None = None) -> None:
-        """``shown``: what stands for an option on screen, where that is another word."""
+        """``shown``: the text on screen of an option, if different."""
         super().__init__(id=id)
         self.options, self._shown = tuple(options), shown or {}
         self.set_reactive(Choice.value, value)
@@ -124,7 +124,7 @@ class Choice(HasActions, Tones, _InForm, can_focus=True):
         pad = " " * max(0, width - 2 - cell_len(word))
         under = self.cursor_style() if self.has_focus else None
         tone = "strong" if self.has_focus else ""
-        return self.strip_of([(back, "accent"), (word + pad, tone), (forth, "accent")], width, under=under)
+        return self.build_strip([(back, "accent"), (word + pad, tone), (forth, "accent")], width, under=under)
 
     def on_focus(self) -> None:
         self.refresh()
@@ -133,10 +133,10 @@ class Choice(HasActions, Tones, _InForm, can_focus=True):
         self.refresh()
 
     def on_click(self, event: events.Click) -> None:
-        """The left half steps back, the right half forth."""
+        """Step back on the left half, forward on the right half."""
         self.action_step(1 if event.x * 2 >= self.size.width else -1)
 
     def action_step(self, by: int) -> None:
-        """Choose a neighbour."""
+        """Choose a neighbouring option."""
         index = self.options.index(self.value) + by
         self.value = self.options[min(len(self.options) - 1, max(0, index))]

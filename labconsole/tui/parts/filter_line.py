@@ -1,4 +1,4 @@
-"""The line in which one types which runs are meant: how many it finds beside it, what is wrong with it beneath."""
+"""The line for the filter of runs, with the number of matches next to it and its errors below."""
 
 from __future__ import annotations
 
@@ -15,60 +15,61 @@ from labconsole.model.query import Query, parse_query, parse_typing
 from labconsole.text.cells import fit_parts, safe
 from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.lines import Lines, Span
+from labconsole.tui.parts.typed_text import TypedText
 
 EXAMPLE = "no filter: all runs. Press / and type, e.g. platform=raw verdict!=valid loss>1%"
 
 LEAST_TEXT_CELLS, LEAST_FOUND_CELLS = 24, 44
-"""Of the text, and of what it finds where both cannot be shown whole."""
+"""Widths of the text, and of the matches, if both cannot be shown whole."""
 
 
-class _Found(Lines):
-    """What the filter finds."""
+class _MatchCount(Lines):
+    """The matches of the filter."""
 
     def __init__(self) -> None:
         super().__init__(classes="filter-found")
-        self.words = ""
+        self.text = ""
 
     def lines(self, width: int) -> list[list[Span]]:
-        words = fit_parts(self.words, width)
-        return [[(" " * (width - cell_len(words)), ""), (words, "muted")]]
+        text = fit_parts(self.text, width)
+        return [[(" " * (width - cell_len(text)), ""), (text, "muted")]]
 
 
 class _Problems(Lines):
-    """Why it cannot be understood, and what else must be known of the runs; no line while there is nothing to say."""
+    """Errors in the filter, and notes on the runs. Has no line if there are none."""
 
     def __init__(self) -> None:
         super().__init__(classes="filter-problem")
-        self.words = ""
+        self.text = ""
         self.trouble = ""
         self.trouble_tone = "bad"
 
     def lines(self, width: int) -> list[list[Span]]:
-        told = [(self.words, "bad"), (self.trouble, self.trouble_tone)]
+        notes = [(self.text, "bad"), (self.trouble, self.trouble_tone)]
         marks = {"bad": "✗", "warn": "!"}
-        return [[(f"  {marks[tone]} ", tone), (safe(text, width - 4), tone)] for text, tone in told if text]
+        return [[(f"  {marks[tone]} ", tone), (safe(text, width - 4), tone)] for text, tone in notes if text]
 
     def tell(self) -> None:
-        """Show what there is to say."""
-        self.display = bool(self.words or self.trouble)
+        """Show errors and notes."""
+        self.display = bool(self.text or self.trouble)
         self.refresh(layout=True)
         self.paint()
 
 
-class FilterInput(HasActions, Input):
+class FilterInput(HasActions, TypedText):
     """The text. Up, down, enter and esc leave it."""
 
     ACTIONS = (Action("escape,up,down", "leave", "Leave the filter", shown=False),)
 
     class Left(Message):
-        """The operator is done typing."""
+        """The operator has finished typing."""
 
     def action_leave(self) -> None:
         self.post_message(self.Left())
 
 
 class FilterLine(Vertical):
-    """``meant`` is the last text that made sense."""
+    """``meant`` is the last valid text."""
 
     DEFAULT_CSS = """
     FilterLine { height: auto; background: $background; }
@@ -81,7 +82,7 @@ class FilterLine(Vertical):
 
     @dataclass
     class Changed(Message):
-        """Other runs are meant."""
+        """The filter changed."""
 
         query: Query
 
@@ -92,7 +93,7 @@ class FilterLine(Vertical):
     def compose(self) -> ComposeResult:
         with Horizontal(classes="filter-row"):
             yield FilterInput(placeholder=EXAMPLE, compact=True, id="filter")
-            yield _Found()
+            yield _MatchCount()
         problems = _Problems()
         problems.display = False
         yield problems
@@ -102,33 +103,33 @@ class FilterLine(Vertical):
         return self.query_one(FilterInput).value
 
     def clear_text(self) -> None:
-        """Mean all runs again."""
+        """Clear the filter."""
         self.query_one(FilterInput).value = ""
 
     def put(self, text: str) -> None:
-        """Mean other runs, as if it had been typed."""
+        """Set the filter, as if it had been typed."""
         field = self.query_one(FilterInput)
         with field.prevent(Input.Changed):
             field.value = text
         self.done_typing()
 
-    def set_trouble(self, words: str, tone: str = "bad") -> None:
-        """Say beneath what must be known of these runs ("bad": a store that cannot be read; "warn": a doubt)."""
+    def set_trouble(self, message: str, tone: str = "bad") -> None:
+        """Show a note below on these runs ("bad": an unreadable store; "warn": a doubt)."""
         problems = self.query_one(_Problems)
-        if (problems.trouble, problems.trouble_tone) != (words, tone):
-            problems.trouble, problems.trouble_tone = words, tone
+        if (problems.trouble, problems.trouble_tone) != (message, tone):
+            problems.trouble, problems.trouble_tone = message, tone
             problems.tell()
 
-    def set_found(self, words: str) -> None:
-        """Say what is found."""
-        self.query_one(_Found).words = words
+    def show_match_count(self, text: str) -> None:
+        """Show the matches."""
+        self.query_one(_MatchCount).text = text
         self._fit()
 
     def _fit(self) -> None:
-        """Give what is found as many cells as its words take and the text leaves."""
-        found, width = self.query_one(_Found), self.size.width
+        """Give the matches as many cells as their text takes and the filter leaves."""
+        found, width = self.query_one(_MatchCount), self.size.width
         room = width - max(LEAST_TEXT_CELLS, cell_len(self.text) + 6)
-        found.styles.width = min(max(LEAST_FOUND_CELLS, room), cell_len(found.words) + 2)
+        found.styles.width = min(max(LEAST_FOUND_CELLS, room), cell_len(found.text) + 2)
         found.paint()
 
     def on_resize(self) -> None:
@@ -136,24 +137,24 @@ class FilterLine(Vertical):
 
     @on(Input.Changed, "#filter")
     def understand(self, event: Input.Changed) -> None:
-        """Understand what is typed at every key. A word that makes no sense is told, and the others count."""
+        """Parse the filter at every key. An invalid term is reported, and the other terms apply."""
         event.stop()
         self._fit()
-        query, words = parse_typing(event.value)
-        self._take(query, words)
+        query, problem = parse_typing(event.value)
+        self._take(query, problem)
 
-    def _take(self, query: Query, words: str) -> None:
+    def _take(self, query: Query, problem: str) -> None:
         problems = self.query_one(_Problems)
-        if problems.words != words:
-            problems.words = words
+        if problems.text != problem:
+            problems.text = problem
             problems.tell()
         self.meant = query
         self.post_message(self.Changed(query))
 
     def done_typing(self) -> None:
-        """The last word is not the beginning of anything longer: look for it as it is."""
-        query, words = parse_typing(f"{self.text} ")
-        self._take(query, words)
+        """Apply the filter as typed: the last term is complete now."""
+        query, problem = parse_typing(f"{self.text} ")
+        self._take(query, problem)
 
     @on(FilterInput.Left)
     def left(self) -> None:

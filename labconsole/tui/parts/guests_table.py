@@ -1,5 +1,6 @@
-"""A row for each guest of the step under way: what it does, its marks, and how long it has worked or what it took; of
-a trial that is over and in which no guest takes a time, what each came to.
+"""A row for each guest of the running step: its activity, its marks, and its working time or result.
+
+For a finished trial without times per guest, the row has each guest's result.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from typing import ClassVar
 from rich.cells import cell_len
 
 from labconsole.contracts.picture import CopyState, PictureGuest, StepPicture
-from labconsole.text.cells import UNKNOWN, count, safe
+from labconsole.text.cells import UNKNOWN, format_rounded, safe
 from labconsole.tui.console import clock
-from labconsole.tui.parts.lines import Span, entitle
+from labconsole.tui.parts.lines import Span, set_border_titles
 from labconsole.tui.parts.table import Column, LineTable
 
 LOOKS = {
@@ -26,28 +27,31 @@ LOOKS = {
 
 
 NAME, DOES = Column("name", "guest", 6, right=False, grow_to=20), Column("state", "does", 8, right=False)
-FOUND, MOST_CELLS = "found ", 40
+RESULT_PREFIX, MOST_CELLS = "found ", 40
 NUMBERS = f"0123456789<>-+{UNKNOWN}"
-"""What a number may begin with."""
+"""Characters at the start of a number."""
 
 
-def found_columns(guests: Sequence[PictureGuest]) -> tuple[Column, ...]:
-    """A column for each heading under which any guest came to something, as wide as its words; the last leave first."""
-    words: dict[str, list[str]] = {}
+def build_result_columns(guests: Sequence[PictureGuest]) -> tuple[Column, ...]:
+    """A column for each heading with a result of any guest, as wide as its values. The last leave first."""
+    texts: dict[str, list[str]] = {}
     for guest in guests:
         for heading, word in guest.found:
-            words.setdefault(heading, []).append(word)
+            texts.setdefault(heading, []).append(word)
     return tuple(
         Column(
-            FOUND + heading, heading, min(MOST_CELLS, max(map(cell_len, (heading, *said)))), rank=rank,
+            RESULT_PREFIX + heading,
+            heading,
+            min(MOST_CELLS, max(map(cell_len, (heading, *said)))),
+            rank=rank,
             right=all(word[:1] in NUMBERS for word in said),
         )
-        for rank, (heading, said) in enumerate(words.items())
-    )  # fmt: skip
+        for rank, (heading, said) in enumerate(texts.items())
+    )
 
 
 class GuestsTable(LineTable):
-    """Rows are places in the crew's order; a picture is replaced, never changed, so the same one is painted once."""
+    """Rows are places in the crew's order. A picture is replaced, never changed, so the same one is painted once."""
 
     EMPTY = "no guest stands"
     COLUMNS: ClassVar[tuple[Column, ...]] = (
@@ -58,7 +62,7 @@ class GuestsTable(LineTable):
         Column("seconds", "seconds", 10),
     )
     OVER_TIME: ClassVar[tuple[Column, ...]] = (NAME, DOES)
-    """Of guests of which a chart beside has what they do."""
+    """Columns if a chart next to the table shows the guests' activity."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
@@ -68,9 +72,9 @@ class GuestsTable(LineTable):
         self.border_title = "Guests"
 
     def show(self, picture: StepPicture | None) -> None:
-        """Take what a step shows, None: no step; painted when it is another, and once a second while somebody works."""
+        """Take a step's picture, or None for no step. Paints if it changed, and once a second while guests work."""
         if not self.is_mounted or not self.size.width or not self.display:
-            return  # out of sight, rows and guests stay those that were painted last
+            return  # out of sight, rows and guests stay as last painted
         guests = picture.guests if picture is not None else ()
         over_time = picture is not None and picture.over_time is not None
         working = any(guest.state is CopyState.WORKS for guest in guests)
@@ -78,12 +82,12 @@ class GuestsTable(LineTable):
         if guests is self._guests and self._painted[1:] == seen[1:]:
             return
         self._guests, self._painted = guests, seen
-        found = found_columns(guests)
+        found = build_result_columns(guests)
         wanted = (NAME, *found) if found else self.OVER_TIME if over_time else self.COLUMNS
         if wanted != self._wanted:
             self._wanted = wanted
         timed = "seconds by the clock outside · + from the first mark" if wanted == self.COLUMNS else ""
-        entitle(self, guests_words(guests), timed)
+        set_border_titles(self, format_guest_counts(guests), timed)
         self._cells.clear()
         self.paint()
 
@@ -94,7 +98,7 @@ class GuestsTable(LineTable):
         return list(range(len(self._guests)))
 
     def cell_of(self, column: Column, key: int, width: int) -> Span:
-        if column.name.startswith(FOUND):
+        if column.name.startswith(RESULT_PREFIX):
             return safe(dict(self._guests[key].found).get(column.title, ""), width), ""
         return super().cell_of(column, key, width)
 
@@ -119,17 +123,19 @@ class GuestsTable(LineTable):
         return "", ""
 
 
-def guests_words(guests: tuple[PictureGuest, ...]) -> str:
-    """``Guests: 57 of 100 done, 43 work``, those that have nothing to do counted apart."""
+def format_guest_counts(guests: tuple[PictureGuest, ...]) -> str:
+    """Format ``Guests: 57 of 100 done, 43 work``. Guests without work are counted separately."""
     states = Counter(guest.state for guest in guests)
-    asked = states[CopyState.WAITS] + states[CopyState.WORKS] + states[CopyState.DONE]
-    words = [f"{count(states[CopyState.DONE])} of {count(asked)} done"] if asked else []
+    with_work = states[CopyState.WAITS] + states[CopyState.WORKS] + states[CopyState.DONE]
+    parts = [f"{format_rounded(states[CopyState.DONE])} of {format_rounded(with_work)} done"] if with_work else []
     for state, verb in (
-        (CopyState.WORKS, "at work"), (CopyState.WAITS, "waiting"),
-        (CopyState.STANDS, "standing by"), (CopyState.STARTS, "starting, or standing already"),
-    ):  # fmt: skip
-        words += [f"{count(states[state])} {verb}"] if states[state] else []
-    return f"Guests: {', '.join(words)}" if words else "Guests"
+        (CopyState.WORKS, "at work"),
+        (CopyState.WAITS, "waiting"),
+        (CopyState.STANDS, "standing by"),
+        (CopyState.STARTS, "starting, or standing already"),
+    ):
+        parts += [f"{format_rounded(states[state])} {verb}"] if states[state] else []
+    return f"Guests: {', '.join(parts)}" if parts else "Guests"
 
 
 def _seconds(value: float | None) -> str:

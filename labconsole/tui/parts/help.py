@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from labconsole.text.cells import safe
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.lines import Lines, Span
-from labconsole.tui.parts.scrolled import Scrolled
+from labconsole.tui.parts.scroll_overlay import ScrollOverlay
 
 OTHER_KEYS = [
     ("tab", "Go to the next part or field; in a field, enter does the same."),
@@ -33,12 +33,12 @@ CONVENTIONS = (
 
 
 def key_sections(
-    told: Mapping[str, Iterable[Action]], keymap: Mapping[str, str]
+    sections: Mapping[str, Iterable[Action]], keymap: Mapping[str, str]
 ) -> list[tuple[str, list[tuple[str, str]]]]:
-    """A title, and (keys, what they do) of the actions that have keys; keys as the operator's keymap has them."""
+    """A title, and (keys, description) of the actions with keys. Keys are those of the operator's keymap."""
     rows = {
-        title: [(action.key_words(keymap), action.sentence) for action in actions if action.keys]
-        for title, actions in told.items()
+        title: [(action.format_keys(keymap), action.sentence) for action in actions if action.keys]
+        for title, actions in sections.items()
     }
     return [*rows.items(), ("In all of them", OTHER_KEYS)]
 
@@ -55,18 +55,22 @@ class HelpText(Lines):
         for title, entries in self._sections:
             rows.append([(title, "head")])
             label = min(16, max(len(name) for name, _ in entries) + 2)
-            for name, words in entries:
+            for name, description in entries:
                 room = max(10, width - label - 2)
-                while words:
-                    cut = words if len(words) <= room else words[: words.rfind(" ", 0, room + 1)] or words[:room]
+                while description:
+                    cut = (
+                        description
+                        if len(description) <= room
+                        else description[: description.rfind(" ", 0, room + 1)] or description[:room]
+                    )
                     rows.append([("  " + safe(name, label).ljust(label), "accent"), (cut, "")])
-                    name, words = "", words[len(cut) :].lstrip()
+                    name, description = "", description[len(cut) :].lstrip()
             rows.append([("", "")])
         return rows
 
 
-class Help(Scrolled):
-    """Leave with the key that opened it, too."""
+class Help(ScrollOverlay):
+    """Closes with the key that opened it, too."""
 
     ACTIONS = (Action("question_mark,f1", "dismiss", "Close", "Close it.", id="help", shown=False, common=True),)
 

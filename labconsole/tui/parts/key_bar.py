@@ -1,7 +1,7 @@
-"""The last line: the keys that work now. What does not fit is left out by rank, never cut, and stands under ``?``.
+"""The last line: the keys that work now. Keys that do not fit are left out by rank, never cut, and listed under ``?``.
 
-Textual's Footer scrolls sideways when it is too narrow, which hid Help and Quit at 80 columns, and mounts a widget per
-key at every change of the focus; this is one line of text that a mouse can click.
+Textual's Footer scrolls sideways if it is too narrow, which hid Help and Quit at 80 columns, and mounts a widget per
+key at every change of the focus. This is one line of text that a mouse can click.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from rich.cells import cell_len
 from textual import events
 from textual.screen import Screen
 
-from labconsole.tui.parts.action import HasActions, key_word
+from labconsole.tui.parts.action import HasActions, display_key
 from labconsole.tui.parts.lines import Lines, Span
 
 LEAVE_FIRST = ("copy", "pause")
-"""Binding ids that go first when the room is short; then each screen's own from the last on."""
+"""Binding ids that leave first if room is short, then each screen's own from the last on."""
 STAY = ("help", "quit")
 
 
@@ -27,13 +27,13 @@ class KeyHint:
 
     id: str
     key: str
-    words: str
+    label: str
     pressed: str
     enabled: bool
 
     @property
     def cells(self) -> int:
-        return cell_len(self.key) + 1 + cell_len(self.words)
+        return cell_len(self.key) + 1 + cell_len(self.label)
 
 
 def fitting(hints: list[KeyHint], width: int) -> tuple[list[KeyHint], int]:
@@ -51,16 +51,16 @@ def fitting(hints: list[KeyHint], width: int) -> tuple[list[KeyHint], int]:
 
 
 def dialog_keys(dialog: Screen[Any]) -> str:
-    """The keys of a dialog that are shown, all keys of each answer, with the operator's changes."""
+    """The shown keys of a dialog, all keys of each answer, with the operator's changes."""
     found: dict[str, list[str]] = {}
     for node, binding, _enabled, _tooltip in dialog.active_bindings.values():
         if node is dialog and binding.show:
-            found.setdefault(binding.description.lower(), []).append(key_word(binding.key))
+            found.setdefault(binding.description.lower(), []).append(display_key(binding.key))
     return "      ".join(f"{', '.join(keys)}: {answer}" for answer, keys in found.items())
 
 
 class KeyBar(Lines):
-    """The keys of the screen in front."""
+    """The keys of the active screen."""
 
     def __init__(self) -> None:
         super().__init__(classes="key-bar")
@@ -74,14 +74,14 @@ class KeyBar(Lines):
             self.call_after_refresh(self.paint)
 
     def hints(self) -> list[KeyHint]:
-        """Every key that is shown, each action once."""
+        """Every shown key, each action once."""
         found: dict[str, KeyHint] = {}
         screen: Any = self.screen
         only_watches = isinstance(screen, HasActions) and getattr(getattr(screen, "session", None), "read_only", False)
         refused = {each.id for each in screen.declared_actions() if each.changes} if only_watches else set()
         for _, binding, enabled, _tooltip in self.screen.active_bindings.values():
             if binding.show and binding.action not in found and binding.id not in refused:
-                key = key_word(binding.key)
+                key = display_key(binding.key)
                 found[binding.action] = KeyHint(binding.id or "", key, binding.description, binding.key, enabled)
         return list(found.values())
 
@@ -89,11 +89,11 @@ class KeyBar(Lines):
         kept, gap = fitting(self.hints(), width)
         spans: list[Span] = [(" ", "")]
         for hint in kept:
-            spans += [(hint.key, "key"), (f" {hint.words}{' ' * gap}", "" if hint.enabled else "muted")]
+            spans += [(hint.key, "key"), (f" {hint.label}{' ' * gap}", "" if hint.enabled else "muted")]
         return [spans]
 
     def on_click(self, event: events.Click) -> None:
-        """Do what the key under the mouse does."""
+        """Do the action of the key under the mouse."""
         kept, gap = fitting(self.hints(), self.size.width)
         at = 1
         for hint in kept:

@@ -1,7 +1,7 @@
-"""Widgets made of plain spans of text: no markup is ever parsed, and only lines that changed are painted again.
+"""Widgets made of plain spans of text: no markup is ever parsed, and only changed lines are repainted.
 
-A span is (text, tone); tones are classes coloured by the style sheet, so a theme decides and no colour is written in
-code. Every segment carries its background (Textual 6 and later leave that to line widgets).
+A span is (text, tone). Tones are classes coloured by the style sheet, so a theme decides and no colour is in code.
+Every segment has its background (Textual 6 and later leave that to line widgets).
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from labconsole.text.cells import safe
+from labconsole.text.cells import THIN_SPACE, safe
 
 Span = tuple[str, str]
 LABEL_CELLS = 10
 """Width of the labels of ``field``, after a blank."""
 
 CHARACTERS = 4000
-"""Of one text: nodes and records from elsewhere may say anything."""
+"""Maximum length of one text: foreign nodes and records may send anything."""
 
 TONES = frozenset(
     ("muted", "good", "warn", "bad", "accent", "second", "head", "cursor", "strong", "tab", "key"),
 )
 
 
-def cells_of(spans: list[Span]) -> int:
-    """How wide they are."""
+def measure_cells(spans: list[Span]) -> int:
+    """Measure the width of spans."""
     return sum(cell_len(text) for text, _ in spans)
 
 
-def justified(left: list[Span], right: list[Span], width: int) -> list[Span]:
-    """One at either end of a line."""
-    return [*left, (" " * max(1, width - cells_of(left) - cells_of(right)), ""), *right]
+def justify(left: list[Span], right: list[Span], width: int) -> list[Span]:
+    """Put spans at the left and right end of a line."""
+    return [*left, (" " * max(1, width - measure_cells(left) - measure_cells(right)), ""), *right]
 
 
 def field(
@@ -53,7 +53,7 @@ def field(
     label_cells: int = LABEL_CELLS,
     margin: str = " ",
 ) -> list[list[Span]]:
-    """A label and a text that goes on beneath itself; what is more than ``rows`` is cut and shown to be."""
+    """Format a label and a text, continued in its own column. Text beyond ``rows`` is cut, with a mark."""
     room = max(8, width - label_cells - len(margin))
     parts = text[:CHARACTERS].splitlines() or [""]
     wrapped = [row for part in parts for row in textwrap.wrap(safe(part, CHARACTERS), room) or [""]]
@@ -65,46 +65,46 @@ def field(
 
 
 def whole_field(label: str, text: str, width: int, tone: str = "") -> list[list[Span]]:
-    """As ``field``, with every character of the text, over as many rows as it takes."""
+    """Format like ``field``, with the whole text over as many rows as it takes."""
     room = max(8, width - LABEL_CELLS - 1)
     rows = [
         row
         for part in text.splitlines() or [""]
         for wrapped in textwrap.wrap(safe(part, 2 * len(part)), room) or [""]
-        for row in chop_cells(wrapped, room) or [""]  # textwrap counts characters, and some take two cells
+        for row in chop_cells(wrapped, room) or [""]  # textwrap counts characters, some two cells wide
     ]
     return [[(f" {label if i == 0 else '':<{LABEL_CELLS}}", "head"), (row, tone)] for i, row in enumerate(rows)]
 
 
-def entitle(widget: Widget, title: str | None, subtitle: str | None = None) -> None:
-    """Say what stands in a border, as plain text: Textual would take it for markup, and paint all anew each time."""
+def set_border_titles(widget: Widget, title: str | None, subtitle: str | None = None) -> None:
+    """Set border titles as plain text. Textual would parse them as markup and repaint everything each time."""
     for name, text in (("border_title", title), ("border_subtitle", subtitle)):
         if text is not None and widget.__dict__.get(f"entitled_{name}") != text:
             widget.__dict__[f"entitled_{name}"] = text
-            setattr(widget, name, Content(text))
+            setattr(widget, name, Content(safe(text, CHARACTERS)))
 
 
 class Tones(Widget):
     """Turns spans into strips with the styles of tones (``.lc--*`` in the style sheet).
 
-    They are looked up when first painted with. As component classes, Textual would look up all of them whenever it
-    styles a widget, painted or not: four fifths of its work at a start.
+    A style is looked up when it is first painted. As component classes, Textual would look up all of them whenever it
+    styles a widget, painted or not: four fifths of its work at the start.
     """
 
     _own_style: Style | None = None
     _tones: Mapping[str, Style] = MappingProxyType({})
-    _toned_by: Mapping[str, str] | None = None  # the theme's variables they were last looked up with
+    _toned_by: Mapping[str, str] | None = None  # the theme's variables of the last lookup
 
     def notify_style_update(self) -> None:
-        """The theme, the focus or an ancestor changed: look styles up again."""
+        """Look styles up again: the theme, the focus or an ancestor changed."""
         super().notify_style_update()
         self._own_style = None
         self._tones = {}
         if self._toned_by is not None and self._toned_by is not self.app.theme_variables:
-            self.refresh()  # maybe only tones are other ones, which Textual does not see
+            self.refresh()  # perhaps only tones changed, which Textual does not see
 
     def own_style(self) -> Style:
-        """``rich_style``, kept: computing it for every line was a tenth of the console's time."""
+        """A cached ``rich_style``: computing it for every line was a tenth of the console's time."""
         if self._own_style is None:
             self._own_style = self.rich_style
         return self._own_style
@@ -126,14 +126,16 @@ class Tones(Widget):
         return inside.rich_style
 
     def cursor_style(self) -> Style:
-        """The background of what has the focus; the text keeps its own colour."""
+        """The background of the cursor in a focused widget. The text keeps its own colour."""
         return Style(bgcolor=self.tone("cursor").bgcolor)
 
-    def strip_of(self, spans: list[Span], width: int, *, under: Style | None = None) -> Strip:
-        """Spans as one strip of exactly ``width`` cells, over an optional style (the cursor's background)."""
+    def build_strip(self, spans: list[Span], width: int, *, under: Style | None = None) -> Strip:
+        """Build one strip of exactly ``width`` cells, over an optional style (the cursor's background)."""
         segments: list[Segment] = []
         used, last = 0, None
         for text, name in spans:
+            if not (text.isprintable() or text.replace(THIN_SPACE, " ").isprintable()):
+                text = safe(text, 2 * len(text))  # whoever made it should have; this is what the terminal obeys
             used += len(text) if text.isascii() else cell_len(text)
             if name == last:  # a change of colour is forty bytes on the line, more than most cells
                 segments[-1] = Segment(segments[-1].text + text, segments[-1].style)
@@ -146,7 +148,7 @@ class Tones(Widget):
 
 
 class Lines(Tones):
-    """A few lines of spans. Subclasses give ``lines(width)``; ``paint`` repaints those that differ."""
+    """A few lines of spans. Subclasses implement ``lines(width)``. ``paint`` repaints those that changed."""
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
@@ -154,11 +156,11 @@ class Lines(Tones):
         self._painted_width = -1
 
     def lines(self, width: int) -> list[list[Span]]:
-        """What to show in ``width`` cells: each subclass says it."""
+        """The lines to show in ``width`` cells. Each subclass implements it."""
         raise NotImplementedError
 
     def paint(self) -> None:
-        """Look again and repaint what changed."""
+        """Compute the lines and repaint those that changed."""
         width = self.size.width
         if not width or not self.is_mounted:
             return
@@ -171,18 +173,18 @@ class Lines(Tones):
             if now != before:
                 self.refresh(Region(0, y, width, 1))
 
-    def paint_anew(self) -> None:
-        """Lay it out and paint all of it: now, or once it is in sight."""
+    def repaint(self) -> None:
+        """Lay out and paint everything now, or once it becomes visible."""
         self._painted_width = -1
         self.refresh(layout=True)
 
     def get_content_height(self, container: object, viewport: object, width: int) -> int:
-        """Auto height is the number of lines."""
+        """Return the number of lines, for an automatic height."""
         return len(self.lines(width))
 
     def render_line(self, y: int) -> Strip:
-        """One line; computed anew only when the width changed under a painted picture."""
+        """Render one line. Computes it only if the width changed under a painted picture."""
         width = self.size.width
         if self._painted_width != width:
             self._painted, self._painted_width = self.lines(width), width
-        return self.strip_of(self._painted[y] if y < len(self._painted) else [], width)
+        return self.build_strip(self._painted[y] if y < len(self._painted) else [], width)

@@ -1,7 +1,7 @@
-"""The line that every screen has: what is being measured now, where in its plan, for how long, and by whom.
+"""The line of every screen with the present measurement: what, where in its plan, how long, and by whom.
 
-On a tall terminal it has a second line for the step. What does not fit is said in fewer words, then left out by rank;
-the time left goes last. While nothing is measured: how the last plan ended until that was read, and the last run.
+On a tall terminal a second line shows the step. Parts that do not fit get a shorter wording, then leave by rank, the
+time left last. If nothing is measured, the line shows how the last plan ended, until that was read, and the last run.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from datetime import UTC, datetime
 from rich.cells import cell_len
 
 from labconsole.model.record.verdict_codes import title
-from labconsole.text.cells import fit_words, percent, safe, span
+from labconsole.text.cells import fit_wording, format_duration, format_percent, safe
 from labconsole.tui.console import clock
-from labconsole.tui.console.measured_now import MeasuredNow, Wordings, measured_now
+from labconsole.tui.console.current_measurement import CurrentMeasurement, Wordings, build_current_measurement
 from labconsole.tui.console.state import VERDICT_GLYPHS, VERDICT_TONE, ConsoleState
-from labconsole.tui.parts.lines import Lines, Span, cells_of, justified
+from labconsole.tui.parts.lines import Lines, Span, justify, measure_cells
 
 SEPARATOR = " · "
 BAR_CELLS = 40
 WHO, WHAT, PLAN, PLACE, STEP, LEFT = range(6)
 SHORTEN = (WHAT, STEP, PLACE, PLAN, WHAT, STEP, PLACE, WHAT, STEP, PLAN, LEFT, PLACE, WHAT, PLAN, STEP, LEFT)
-"""What says less, one wording at a time, where the line is too narrow."""
+"""The part to shorten by one wording, in turn, if the line is too narrow."""
 
 
 def fitting(parts: Sequence[Wordings], room: int, order: Sequence[int] = SHORTEN) -> list[str]:
@@ -33,8 +33,8 @@ def fitting(parts: Sequence[Wordings], room: int, order: Sequence[int] = SHORTEN
         return [wordings[place] for wordings, place in zip(parts, at, strict=True)]
 
     for index in order:
-        words = [word for word in chosen() if word]
-        if sum(map(cell_len, words)) + len(SEPARATOR) * (len(words) - 1) <= room:
+        texts = [word for word in chosen() if word]
+        if sum(map(cell_len, texts)) + len(SEPARATOR) * (len(texts) - 1) <= room:
             break
         if index < len(parts):
             at[index] = min(at[index] + 1, len(parts[index]) - 1)
@@ -42,15 +42,15 @@ def fitting(parts: Sequence[Wordings], room: int, order: Sequence[int] = SHORTEN
 
 
 class MeasuringLine(Lines):
-    """What is measured now; else what was measured last."""
+    """The present measurement, or the last one."""
 
-    def __init__(self, state: ConsoleState, start_words: str = "") -> None:
+    def __init__(self, state: ConsoleState, start_hint: str = "") -> None:
         super().__init__(classes="measuring-line")
-        self._state, self._start_words = state, start_words
+        self._state, self._start_hint = state, start_hint
 
     def lines(self, width: int) -> list[list[Span]]:
         now_s = clock.monotonic_s()
-        now = measured_now(self._state, now_s, clock.wall_s())
+        now = build_current_measurement(self._state, now_s, clock.wall_s())
         if now is not None:
             return _two_lines(now, width) if self.size.height > 1 else [_one_line(now, width)]
         return self._idle(width)
@@ -60,20 +60,20 @@ class MeasuringLine(Lines):
         if over is not None:
             glyph, tone = over.look
             at = f"{datetime.fromtimestamp(over.at_wall_s, UTC):%H:%M} "
-            first: list[Span] = [(f" {glyph} ", tone), (at, "muted"), (safe(over.words, width - 10), tone)]
+            first: list[Span] = [(f" {glyph} ", tone), (at, "muted"), (safe(over.text, width - 10), tone)]
             return [first, self._last_run(width)] if self.size.height > 1 and last is not None else [first]
         if self._state.read_only:
             announcer = self._state.announcer
             blind = announcer and announcer not in self._state.connected
-            words = f"{announcer} is not connected, so no trial can be seen" if blind else "no trial is announced"
-            words = safe(f"   {words}; this console only watches: --read-only", width - 12)
-            return [[(" ◇ ", "accent"), ("watching", "strong"), (words, "muted")]]
+            text = f"{announcer} is not connected, so no trial can be seen" if blind else "no trial is announced"
+            text = safe(f"   {text}; this console only watches: --read-only", width - 12)
+            return [[(" ◇ ", "accent"), ("watching", "strong"), (text, "muted")]]
         if last is not None:
             return [self._last_run(width)]
         if self._state.connecting:
-            words = f"   to {', '.join(sorted(self._state.connecting))}"
-            return [[(" ◌ ", "warn"), ("connecting", "strong"), (safe(words, width - 14), "muted")]]
-        return [[(" ■ ", "muted"), ("ready", "strong"), (safe(f"   {self._start_words}", width - 10), "muted")]]
+            text = f"   to {', '.join(sorted(self._state.connecting))}"
+            return [[(" ◌ ", "warn"), ("connecting", "strong"), (safe(text, width - 14), "muted")]]
+        return [[(" ■ ", "muted"), ("ready", "strong"), (safe(f"   {self._start_hint}", width - 10), "muted")]]
 
     def _last_run(self, width: int) -> list[Span]:
         last = self._state.last
@@ -84,56 +84,58 @@ class MeasuringLine(Lines):
             ("ready", "strong"),
             ("   last run ", "muted"),
             (f"{VERDICT_GLYPHS[status]} {status}", VERDICT_TONE[status]),
-            (f"  loss {percent(last.total.loss_ratio)} %", ""),
+            (f"  loss {format_percent(last.total.loss_ratio)} %", ""),
         ]
-        rest = width - cells_of(spans) - 3
+        rest = width - measure_cells(spans) - 3
         first = next(iter(last.verdict.reasons), None)
         wordings = (last.run_id, "") if first is None else (first.detail, title(first.code), "")
-        return [*spans, ("  " + fit_words(wordings, rest), "muted")]
+        return [*spans, ("  " + fit_wording(wordings, rest), "muted")]
 
 
-def _who(now: MeasuredNow) -> Wordings:
+def _format_operator(now: CurrentMeasurement) -> Wordings:
     return (f"{now.by} measures", now.by) if now.by else ("",)
 
 
-def _left(now: MeasuredNow) -> Wordings:
+def _format_time_left(now: CurrentMeasurement) -> Wordings:
     if now.left_s is None:
         return ("",)
-    about = span(now.left_s)
-    return (f"stands still at {about} left", f"{about} left", "") if now.held_up else (f"about {about} left", about, "")
+    about = format_duration(now.left_s)
+    return (f"stands still at {about} left", f"{about} left", "") if now.halted else (f"about {about} left", about, "")
 
 
-def _mark(now: MeasuredNow) -> Span:
-    return (" ◇ ", "second") if now.by else (" ◌ ", "warn") if now.held_up else (" ▶ ", "accent")
+def _mark(now: CurrentMeasurement) -> Span:
+    return (" ◇ ", "second") if now.by else (" ◌ ", "warn") if now.halted else (" ▶ ", "accent")
 
 
-def _joined(words: Sequence[str]) -> str:
-    return SEPARATOR.join(word for word in words if word)
+def _joined(parts: Sequence[str]) -> str:
+    return SEPARATOR.join(word for word in parts if word)
 
 
-def _one_line(now: MeasuredNow, width: int) -> list[Span]:
-    chosen = fitting((_who(now), now.what, now.plan, now.place, now.step, _left(now)), width - 5)
+def _one_line(now: CurrentMeasurement, width: int) -> list[Span]:
+    chosen = fitting(
+        (_format_operator(now), now.what, now.plan, now.place, now.step, _format_time_left(now)), width - 5
+    )
     left: list[Span] = [_mark(now), (safe(_joined(chosen[WHO : WHAT + 1] + chosen[STEP:LEFT]), width - 6), "strong")]
     right = _joined([chosen[PLAN], chosen[PLACE], chosen[LEFT]])
-    room = width - cells_of(left) - cell_len(right) - 2
+    room = width - measure_cells(left) - cell_len(right) - 2
     left += _bar(now, room)
-    return justified(left, [(safe(right, max(0, width - cells_of(left) - 2)) + " ", "")] if right else [], width)
+    return justify(left, [(safe(right, max(0, width - measure_cells(left) - 2)) + " ", "")] if right else [], width)
 
 
-def _two_lines(now: MeasuredNow, width: int) -> list[list[Span]]:
+def _two_lines(now: CurrentMeasurement, width: int) -> list[list[Span]]:
     chosen = fitting(
-        (_who(now), now.what, now.plan, now.place), width - 5, (WHAT, PLACE, PLAN, WHAT, PLACE, WHAT, PLAN)
+        (_format_operator(now), now.what, now.plan, now.place), width - 5, (WHAT, PLACE, PLAN, WHAT, PLACE, WHAT, PLAN)
     )
     left: list[Span] = [_mark(now), (safe(_joined(chosen[: WHAT + 1]), width - 6), "strong")]
     right = _joined([chosen[PLAN], chosen[PLACE]])
-    first = justified(left, [(safe(right, max(0, width - cells_of(left) - 2)) + " ", "")] if right else [], width)
-    step, remains = fitting((now.step, _left(now)), width - 6, (0, 1, 0, 0, 1))
+    first = justify(left, [(safe(right, max(0, width - measure_cells(left) - 2)) + " ", "")] if right else [], width)
+    step, remains = fitting((now.step, _format_time_left(now)), width - 6, (0, 1, 0, 0, 1))
     second: list[Span] = [("   ", ""), (safe(step, width - 6), "")]
-    second += _bar(now, width - cells_of(second) - cell_len(remains) - 2)
-    return [first, justified(second, [(remains + " ", "muted")] if remains else [], width)]
+    second += _bar(now, width - measure_cells(second) - cell_len(remains) - 2)
+    return [first, justify(second, [(remains + " ", "muted")] if remains else [], width)]
 
 
-def _bar(now: MeasuredNow, room: int) -> list[Span]:
+def _bar(now: CurrentMeasurement, room: int) -> list[Span]:
     cells = min(room - 2, BAR_CELLS)
     if now.progress is None or cells < 8:
         return []

@@ -1,4 +1,4 @@
-"""A file that is made and never written over: its name as typed, or a sentence why it cannot be."""
+"""A file that is created and never overwritten: its name as typed, or a sentence why it cannot be."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from labconsole.text.harmless import harmless
+from labconsole.text.sanitize import sanitize
 from labconsole.tui.parts.ask_text import AskText
 
 
 def create(name: str, suffixes: Sequence[str]) -> tuple[Path, IO[str]]:
-    """A new file of that name. Raises ValueError with a sentence when it is there already or cannot be made."""
+    """Create a file. Raises ValueError with a sentence if it exists already or cannot be created."""
     if not name.strip():
         raise ValueError("enter a file name")
     path = Path(name.strip()).expanduser().absolute()
@@ -28,13 +28,13 @@ def create(name: str, suffixes: Sequence[str]) -> tuple[Path, IO[str]]:
 
 def _write(stream: IO[str], text: str) -> None:
     with stream:
-        stream.write(harmless(text))
+        stream.write(sanitize(text))
 
 
 def ask(
-    what: str, name: str, words: str, texts: Mapping[str, Callable[[], str]], tell: Callable[[str], None]
+    what: str, name: str, explanation: str, texts: Mapping[str, Callable[[], str]], tell: Callable[[str], None]
 ) -> AskText:
-    """The question for a file's name, which writes it: one of ``texts``, by the suffix. ``what``: "the curves"."""
+    """Ask for a file's name, and write one of ``texts``, by the suffix. ``what``: "the curves"."""
 
     async def take(typed: str) -> str:
         try:
@@ -50,4 +50,4 @@ def ask(
         tell(f"exported {what} to {path}")
         return ""
 
-    return AskText(f"Export {what}", name, f"{words} Existing files are kept.", take)
+    return AskText(f"Export {what}", name, f"{explanation} Existing files are kept.", take)

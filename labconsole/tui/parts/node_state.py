@@ -1,4 +1,4 @@
-"""How the state of a node looks: glyph and tone."""
+"""Glyph and tone of a node's state."""
 
 from __future__ import annotations
 

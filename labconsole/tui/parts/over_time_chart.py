@@ -1,4 +1,4 @@
-"""Guests over time, a curve each on one scale, while they work and when they are done. Drawn a few times a second."""
+"""Guests over time, a curve each on one scale, during their work and afterwards. Drawn a few times a second."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from labconsole.text.cells import safe
 from labconsole.text.charts import CurveAxes, CurvePointMark, draw_curves, marker
 from labconsole.tui.console import clock
 from labconsole.tui.parts.figure_chart import curve_tone
-from labconsole.tui.parts.lines import Span, Tones, entitle
+from labconsole.tui.parts.lines import Span, Tones, set_border_titles
 
 MIN_INTERVAL_S = 0.25
 LEAST_CELLS, LEAST_ROWS = 24, 7
-NAME_CELLS, WORDS_CELLS = 12, 40
+NAME_CELLS, LABEL_CELLS = 12, 40
 
 
 class OverTimeChart(Tones):
-    """``show`` takes what a step shows; nothing of it, nothing is drawn."""
+    """``show`` takes a step's picture. Nothing is drawn if it has no time series."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
@@ -27,12 +27,12 @@ class OverTimeChart(Tones):
         self._rows: list[list[Span]] = []
 
     def show(self, picture: StepPicture | None) -> None:
-        """Draw again where there is something new, and the last drawing is old enough."""
+        """Draw again if something is new and the last drawing is old enough."""
         self._shown = picture.over_time if picture is not None else None
         self.paint()
 
     def paint(self) -> None:
-        """Draw what is shown."""
+        """Draw the current picture."""
         width, height = self.size
         if not self.is_mounted or not self.display or width < LEAST_CELLS or height < LEAST_ROWS:
             return
@@ -46,10 +46,12 @@ class OverTimeChart(Tones):
         self._drawn, self._drawn_at_s = wanted, now_s
         shown = self._shown
         if shown is None or not any(curve.seconds for curve in shown.curves):
-            entitle(self, shown.title if shown is not None else "Over time")
+            set_border_titles(self, shown.title if shown is not None else "Over time")
             self._rows = [[], [("  nothing was seen yet", "muted")]]
         else:
-            entitle(self, f"{shown.title}: {shown.unit}, over s")  # a small terminal has no lower border to say it in
+            set_border_titles(
+                self, f"{shown.title}: {shown.unit}, over s"
+            )  # a small terminal has no lower border for it
             self._rows = _rows(shown, width, height)
         self.refresh()
 
@@ -57,7 +59,7 @@ class OverTimeChart(Tones):
         self.paint()
 
     def render_line(self, y: int) -> Strip:
-        return self.strip_of(self._rows[y] if y < len(self._rows) else [], self.size.width)
+        return self.build_strip(self._rows[y] if y < len(self._rows) else [], self.size.width)
 
 
 def _rows(shown: OverTime, width: int, height: int) -> list[list[Span]]:
@@ -69,7 +71,7 @@ def _rows(shown: OverTime, width: int, height: int) -> list[list[Span]]:
     axes = CurveAxes(
         x_words=lambda second: f"{second:g} s",
         y_words=lambda value: f"{value:g}",
-        moments=[(second, safe(what, WORDS_CELLS)) for second, what in shown.moments],
+        moments=[(second, safe(what, LABEL_CELLS)) for second, what in shown.moments],
         levels=[value for value, _ in shown.levels],
     )
     rows = draw_curves(curves, axes, width, height - 1)
@@ -77,15 +79,17 @@ def _rows(shown: OverTime, width: int, height: int) -> list[list[Span]]:
 
 
 def _legend(shown: OverTime, width: int) -> list[Span]:
-    """Each curve's glyph with its name, then lines across and what happened when; what has no room is counted."""
+    """Each curve's glyph and name, then horizontal lines and moments. Entries without room are counted."""
     spans: list[Span] = []
-    words = [(f"{marker(place)} {safe(curve.name, NAME_CELLS)}", curve_tone(place)) for place, curve in
-             enumerate(shown.curves)]  # fmt: skip
-    words += [(f"┄ {safe(what, WORDS_CELLS)}", "muted") for _, what in shown.levels]
-    words += [(f"at {second:g} s {safe(what, WORDS_CELLS)}", "muted") for second, what in shown.moments]
+    entries = [
+        (f"{marker(place)} {safe(curve.name, NAME_CELLS)}", curve_tone(place))
+        for place, curve in enumerate(shown.curves)
+    ]
+    entries += [(f"┄ {safe(what, LABEL_CELLS)}", "muted") for _, what in shown.levels]
+    entries += [(f"at {second:g} s {safe(what, LABEL_CELLS)}", "muted") for second, what in shown.moments]
     room = width - 2
-    for place, (text, tone) in enumerate(words):
-        left = len(words) - place
+    for place, (text, tone) in enumerate(entries):
+        left = len(entries) - place
         more = f"  + {left} more"
         if len(text) + 2 > room - (len(more) if left > 1 else 0):
             spans.append((more[: max(0, room)], "muted"))

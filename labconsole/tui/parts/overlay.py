@@ -1,4 +1,4 @@
-"""A view over the whole screen that does things of its own, and has help on them; dialogs say all their keys."""
+"""A view over the whole screen with its own actions and help on them. Dialogs show all their keys."""
 
 from __future__ import annotations
 
@@ -11,10 +11,17 @@ from labconsole.tui.parts.action import Action, HasActions
 
 
 class Overlay(HasActions, ModalScreen[None]):
-    """``title_in_help``: what its keys stand under there, after "In"."""
+    """``title_in_help``: the heading of its keys in help, after "In"."""
 
     ACTIONS: ClassVar[Sequence[Action]] = (
-        Action("question_mark,f1", "app.help", "Help", "Show all keys and explain the terms.",
-               id="help", shown=False, common=True),
-    )  # fmt: skip
+        Action(
+            "question_mark,f1",
+            "app.help",
+            "Help",
+            "Show all keys and explain the terms.",
+            id="help",
+            shown=False,
+            common=True,
+        ),
+    )
     title_in_help: ClassVar[str] = ""

@@ -1,4 +1,4 @@
-"""One of many, by typing a part of its name: nodes to jump to."""
+"""Choosing one of many by typing a part of its name: nodes to jump to."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from textual.widgets import Input
 from labconsole.text.cells import safe
 from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.key_bar import dialog_keys
-from labconsole.tui.parts.lines import Span, entitle
+from labconsole.tui.parts.lines import Span, set_border_titles
 from labconsole.tui.parts.table import Column, LineTable
+from labconsole.tui.parts.typed_text import TypedText
 
 
 class _Rows(LineTable, can_focus=False):
     EMPTY = "no name matches"
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("name", "name", 16, right=False, grow_to=32),
-        Column("words", "", 10, right=False, grow_to=60),
+        Column("text", "", 10, right=False, grow_to=60),
     )
 
     def __init__(self, choices: Mapping[str, str]) -> None:
@@ -32,13 +33,13 @@ class _Rows(LineTable, can_focus=False):
 
     def keys(self) -> list[str]:
         wanted = self.wanted.casefold().split()
-        rows = [(key, f"{key} {words}".casefold()) for key, words in self._choices.items()]
+        rows = [(key, f"{key} {description}".casefold()) for key, description in self._choices.items()]
         return [key for key, text in rows if all(word in text for word in wanted)]
 
     def cell_name(self, key: str, width: int) -> Span:
         return safe(key, width), ""
 
-    def cell_words(self, key: str, width: int) -> Span:
+    def cell_text(self, key: str, width: int) -> Span:
         return safe(self._choices[key], width), "muted"
 
 
@@ -58,9 +59,9 @@ class Pick(HasActions, ModalScreen[str | None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(id="pick-box") as box:
-            entitle(box, safe(self._title, 80))
+            set_border_titles(box, safe(self._title, 80))
             box.border_subtitle = f"type to filter · enter: choose · {dialog_keys(self)}"
-            yield Input(compact=True, id="pick-text", max_length=100)
+            yield TypedText(compact=True, id="pick-text", max_length=100)
             yield _Rows(self._choices)
 
     def on_mount(self) -> None:

@@ -1,6 +1,6 @@
-"""The plan files that the console offers: those in the directory that it was started in, and in ``plans/`` there.
+"""The plan files that the console offers: those in its start directory and in ``plans/`` below it.
 
-Reading is blocking and remembers what it read: a file is parsed again only when it changed.
+Reading is blocking and cached: a file is parsed again only if it changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HERE = Path()
 SUFFIXES = (".yaml", ".yml")
 _PLAN_KEY = re.compile(rb"^(\xef\xbb\xbf)?plan[ \t]*:", re.MULTILINE)
 HEAD_BYTES = 64 * 1024
-"""How much of a file is read to tell whether it is a plan."""
+"""Bytes of a file that are read to decide whether it is a plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class PlanEntry:
     plan: Plan | None
     problem: str
     needs: tuple[str, ...] = ()
-    """What this testbed lacks, in words: the plan is right in itself, and for another one."""
+    """What this testbed lacks, as text: the plan is valid, but for another testbed."""
 
     @property
     def name(self) -> str:
@@ -40,16 +40,16 @@ class PlanEntry:
 
 
 def scan(inventory: Inventory, known: Mapping[Path, PlanEntry], also: AlsoCheck | None = None) -> list[PlanEntry]:
-    """Every plan file, by name: all YAML files in ``plans/``, and those here that have the key ``plan``.
+    """Find every plan file, by name: all YAML files in ``plans/``, and those here that have the key ``plan``.
 
-    Raises ConfigError if a directory cannot be read. A directory that does not exist is empty.
+    A directory that does not exist counts as empty. Raises ConfigError if one cannot be read.
     """
     found = []
     for path in (*_yaml_files(DIRECTORY), *filter(_has_plan_key, _yaml_files(HERE))):
         try:
             status = path.stat()
         except OSError:
-            continue  # removed meanwhile, or a link to nowhere
+            continue  # removed meanwhile, or a dangling link
         stamp = (status.st_mtime_ns, status.st_size)
         entry = known.get(path)
         found.append(entry if entry is not None and entry.stamp == stamp else read(path, stamp, inventory, also))
@@ -58,7 +58,8 @@ def scan(inventory: Inventory, known: Mapping[Path, PlanEntry], also: AlsoCheck 
 
 def _yaml_files(directory: Path) -> list[Path]:
     try:
-        return sorted(p for p in directory.iterdir() if p.suffix in SUFFIXES and not p.name.startswith("."))
+        found = [p for p in directory.iterdir() if p.suffix in SUFFIXES and not p.name.startswith(".")]
+        return sorted(p for p in found if p.is_file())  # opening a pipe would wait for its other end
     except FileNotFoundError:
         return []
     except OSError as exc:
@@ -67,8 +68,6 @@ def _yaml_files(directory: Path) -> list[Path]:
 
 def _has_plan_key(path: Path) -> bool:
     try:
-        if not path.is_file():  # opening a pipe would wait for its other end
-            return False
         with path.open("rb") as stream:
             return _PLAN_KEY.search(stream.read(HEAD_BYTES)) is not None
     except OSError:
@@ -76,7 +75,7 @@ def _has_plan_key(path: Path) -> bool:
 
 
 def read(path: Path, stamp: tuple[int, int], inventory: Inventory, also: AlsoCheck | None = None) -> PlanEntry:
-    """One file."""
+    """Read one file."""
     try:
         return PlanEntry(path, stamp, load_plan(path, inventory, also=also), "")
     except OtherTestbed as exc:

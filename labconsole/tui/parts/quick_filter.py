@@ -1,4 +1,4 @@
-"""The line that `/` opens: what is typed narrows a table at once. Enter keeps it, esc drops it."""
+"""The line that `/` opens: the typed text narrows a table at once. Enter keeps it, esc drops it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from textual.message import Message
 from textual.widgets import Input, Static
 
 from labconsole.tui.parts.action import Action, HasActions
+from labconsole.tui.parts.typed_text import TypedText
 
 MOST_CHARACTERS = 100
 
 
-class _Typed(HasActions, Input):
+class _Typed(HasActions, TypedText):
     """Enter and the arrows keep what was typed."""
 
     ACTIONS = (
@@ -25,7 +26,7 @@ class _Typed(HasActions, Input):
 
     @dataclass
     class Left(Message):
-        """Typing is over."""
+        """The operator has finished typing."""
 
         keep: bool
 
@@ -34,11 +35,11 @@ class _Typed(HasActions, Input):
 
 
 class QuickFilter(Horizontal):
-    """Hidden until opened. Tells Changed with every key and Left at the end."""
+    """Hidden until opened. Sends Changed with every key and Left at the end."""
 
     @dataclass
     class Changed(Message):
-        """Narrow to this."""
+        """The text changed."""
 
         text: str
 
@@ -54,7 +55,7 @@ class QuickFilter(Horizontal):
         self.display = False
 
     def open(self) -> None:
-        """Begin, or go on, typing."""
+        """Open the line for typing."""
         self.display = True
         self.screen.set_focus(self.query_one(_Typed))
 

@@ -1,6 +1,6 @@
 """Offered and measured rate and the loss over time, live: of the chosen stream, or of all of them on one scale.
 
-Drawn at most four times a second: nobody reads axes faster.
+Drawn at most four times a second: axes are unreadable at a faster pace.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from labconsole.text.cells import safe
 from labconsole.text.rate_grid import draw_grid
 from labconsole.tui.console import clock
 from labconsole.tui.console.state import ConsoleState
-from labconsole.tui.parts.lines import Span, Tones, entitle
+from labconsole.tui.parts.lines import Span, Tones, set_border_titles
 from labconsole.tui.parts.processors import processors_line
 
 MIN_INTERVAL_S = 0.25
@@ -25,13 +25,13 @@ TONES = {"offered": "warn", "measured": "accent", "loss": "bad", "axis": "muted"
 
 
 def tinted(line: rate_panel.Cells) -> list[Span]:
-    """A line of a panel with its kinds as tones."""
+    """Turn the kinds in a line of a panel into tones."""
     return [(text, TONES[kind]) for text, kind in line]
 
 
 def legend() -> str:
-    """Every glyph of the chart with its word."""
-    return "  ".join(words for words, _ in rate_panel.LEGEND)
+    """Every glyph of the chart with its label."""
+    return "  ".join(label for label, _ in rate_panel.LEGEND)
 
 
 def _series(live: StreamLive) -> rate_panel.RateSeries:
@@ -40,7 +40,7 @@ def _series(live: StreamLive) -> rate_panel.RateSeries:
 
 
 class RateChart(Tones):
-    """Follows ``stream``, or with ``every`` all streams; ``paint`` draws again when there is something new."""
+    """Follows ``stream``, or with ``every`` all streams. ``paint`` redraws when there is something new."""
 
     def __init__(self, telemetry: Telemetry, state: ConsoleState, uut: str) -> None:
         super().__init__(id="chart")
@@ -52,13 +52,13 @@ class RateChart(Tones):
         self._drawn_at_s = 0.0
 
     def paint(self) -> None:
-        """Draw again if the stream, the size or the data changed and the last drawing is old enough."""
+        """Redraw if the stream, the size or the data changed and the last drawing is old enough."""
         width, height = self.size
         if not self.display or width < LEAST_CELLS or height < rate_panel.LEAST_ROWS + self.every:
             return
         shown = [s for s in self._telemetry.streams.values() if self.every or s.name == self.stream]
         samples = tuple((len(live.seconds), live.seconds[-1]) for live in shown if live.seconds)
-        nodes = self._ends_of(shown)
+        nodes = self._find_end_nodes(shown)
         wanted = (self.stream, self.every, width, height, samples, processors_line(self._telemetry, nodes, width))
         now_s = clock.monotonic_s()
         same_picture = self._drawn[:4] == wanted[:4]
@@ -67,24 +67,24 @@ class RateChart(Tones):
         self._drawn, self._drawn_at_s = wanted, now_s
         name = "All streams" if self.every else f"Stream {safe(self.stream, 20)} over time"
         if samples:
-            beside = height > rate_panel.LEAST_ROWS + self.every + 2
-            more = self._draw(shown, width, height - beside, max(last for _, last in samples))
-            self._rows += [wanted[-1]] if beside else []
+            has_labels = height > rate_panel.LEAST_ROWS + self.every + 2
+            more = self._draw(shown, width, height - has_labels, max(last for _, last in samples))
+            self._rows += [wanted[-1]] if has_labels else []
             title = f"{name}{f', + {more} more' if more else ''}: {legend()}"
-            entitle(self, title, "packets/s, % of the last second, over s")
+            set_border_titles(self, title, "packets/s, % of the last second, over s")
         else:
-            words = "nothing sent in any stream yet" if self.every else "nothing sent in this stream yet"
-            self._rows = [[("", "")], [(f"  {words}", "muted")]]
-            entitle(self, name, "")
+            sentence = "nothing sent in any stream yet" if self.every else "nothing sent in this stream yet"
+            self._rows = [[("", "")], [(f"  {sentence}", "muted")]]
+            set_border_titles(self, name, "")
         self.refresh()
 
-    def _ends_of(self, shown: list[StreamLive]) -> list[str]:
-        """The unit under test, and what sends these streams."""
+    def _find_end_nodes(self, shown: list[StreamLive]) -> list[str]:
+        """The unit under test, and the sources of these streams."""
         return [self._uut, *(live.source.partition("/")[0] for live in shown)]
 
     def _draw(self, shown: list[StreamLive], width: int, height: int, last_s: float) -> int:
-        """Make the lines; how many streams found no room."""
-        request = self._state.request_seen
+        """Draw the lines. Returns how many streams did not fit."""
+        request = self._state.current_request
         span_s = request.duration_s if request is not None and last_s <= request.duration_s else None
         if self.every:
             chosen = next((place for place, live in enumerate(shown) if live.name == self.stream), 0)
@@ -100,4 +100,4 @@ class RateChart(Tones):
         self.paint()
 
     def render_line(self, y: int) -> Strip:
-        return self.strip_of(self._rows[y] if y < len(self._rows) else [], self.size.width)
+        return self.build_strip(self._rows[y] if y < len(self._rows) else [], self.size.width)

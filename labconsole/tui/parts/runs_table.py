@@ -11,11 +11,11 @@ from textual import events
 from textual.message import Message
 from textual.strip import Strip
 
-from labconsole.model.design_point import target_words
+from labconsole.model.design_point import format_target_per_source
 from labconsole.model.record.summary import RunSummary
 from labconsole.model.sorting import SORTS, Sorting
-from labconsole.text.cells import UNKNOWN, count, percent, safe, short_time
-from labconsole.text.harmless import tsv_line
+from labconsole.text.cells import UNKNOWN, format_percent, format_rounded, format_short_time, safe
+from labconsole.text.sanitize import format_tsv_line
 from labconsole.tui.console import clock
 from labconsole.tui.console.state import VERDICT_GLYPHS, VERDICT_TONE
 from labconsole.tui.parts.action import Action
@@ -24,7 +24,7 @@ from labconsole.tui.parts.table import GUTTER, Column, LineTable
 
 
 class RunsTable(LineTable):
-    """Newest first. ``show`` takes a new list; the cursor stays on its run."""
+    """Newest first. ``show`` takes a new list, and the cursor stays on its run."""
 
     EMPTY = "No runs saved yet."
     COLUMNS: ClassVar[tuple[Column, ...]] = (
@@ -71,20 +71,20 @@ class RunsTable(LineTable):
         return f"{VERDICT_GLYPHS.get(status, '·')} {safe(status, width - 2)}", VERDICT_TONE.get(status, "")
 
     def cell_started(self, key: str, width: int) -> Span:
-        return short_time(str(self._runs[key].started_at)), "muted"
+        return format_short_time(str(self._runs[key].started_at)), "muted"
 
     def cell_platform(self, key: str, width: int) -> Span:
         return safe(self._runs[key].platform, width), ""
 
     def cell_size(self, key: str, width: int) -> Span:
-        return count(self._runs[key].frame_size_bytes), ""
+        return format_rounded(self._runs[key].frame_size_bytes), ""
 
     def cell_sources(self, key: str, width: int) -> Span:
         return str(self._runs[key].sources), ""
 
     def cell_target(self, key: str, width: int) -> Span:
         run = self._runs[key]
-        return target_words(run.target_bps, run.frame, cells=width), ""
+        return format_target_per_source(run.target_bps, run.frame, cells=width), ""
 
     def cell_background(self, key: str, width: int) -> Span:
         background = self._runs[key].background
@@ -96,14 +96,14 @@ class RunsTable(LineTable):
         return f"{self._runs[key].duration_s:g}", "muted"
 
     def cell_offered(self, key: str, width: int) -> Span:
-        return count(self._runs[key].offered_pps), ""
+        return format_rounded(self._runs[key].offered_pps), ""
 
     def cell_measured(self, key: str, width: int) -> Span:
-        return count(self._runs[key].measured_pps), ""
+        return format_rounded(self._runs[key].measured_pps), ""
 
     def cell_loss(self, key: str, width: int) -> Span:
         ratio = self._runs[key].loss_ratio
-        return percent(ratio), "muted" if ratio is None else "" if ratio == 0 else "warn"
+        return format_percent(ratio), "muted" if ratio is None else "" if ratio == 0 else "warn"
 
     def cell_generator(self, key: str, width: int) -> Span:
         return safe(self._runs[key].generator or UNKNOWN, width), "muted"
@@ -116,18 +116,22 @@ class RunsTable(LineTable):
         return safe(key, width), "muted"
 
 
-def column_words(name: str) -> str:
-    """A column as a question names it."""
-    return _COLUMN_WORDS.get(name, name)
+def describe_column(name: str) -> str:
+    """Name a column in a question."""
+    return _COLUMN_NAMES.get(name, name)
 
 
-_COLUMN_WORDS = {
-    "size": "frame size", "started": "start", "offered": "offered rate", "measured": "measured rate", "run_id": "run",
+_COLUMN_NAMES = {
+    "size": "frame size",
+    "started": "start",
+    "offered": "offered rate",
+    "measured": "measured rate",
+    "run_id": "run",
     "difference": "difference to the baseline",
-}  # fmt: skip
+}
 
 SECONDS_CELLS = 96
-"""From this width on, the time that a run started at has its seconds."""
+"""Minimum width for the seconds of a run's start."""
 
 _SAVED_CHANGES = {
     "started": Column("started", "start UTC", 11, right=False, grow_to=19),
@@ -137,13 +141,13 @@ _SAVED_CHANGES = {
 }
 
 
-def this_year() -> str:
-    """The year that need not be told."""
+def current_year() -> str:
+    """The current year, which dates in the table omit."""
     return str(datetime.fromtimestamp(clock.wall_s(), UTC).year)
 
 
 class SavedRunsTable(RunsTable):
-    """The whole list: tens of thousands of rows, of which only those in sight are ever made into cells."""
+    """The whole list: tens of thousands of rows. Only the visible ones are ever made into cells."""
 
     ACTIONS = (
         Action("enter", "screen.open", "Details", "Go to the details.", shown=False),
@@ -160,17 +164,17 @@ class SavedRunsTable(RunsTable):
     )
     CELLS_KEPT = 1000
     ROWS_AHEAD = 200
-    """So many rows before the last one, more are wanted."""
+    """Number of rows before the last at which more are requested."""
 
     @dataclass
     class HeaderClicked(Message):
-        """Sort by this column."""
+        """The header of this column was clicked, to sort by it."""
 
         column: str
 
     @dataclass
     class NearEnd(Message):
-        """There are few rows beneath; ``to_end``: the last is wanted, from the row ``run_id``."""
+        """Few rows are left below. ``to_end``: the last one is requested, from the row ``run_id``."""
 
         to_end: bool = False
         run_id: str | None = None
@@ -186,7 +190,7 @@ class SavedRunsTable(RunsTable):
         self._chosen_columns, self._with_seconds = self._wanted_columns()
 
     def _wanted_columns(self) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
-        """Those that are shown, on a narrow list and on one with room for the seconds of a start."""
+        """The shown columns of a narrow list, and of one with room for the seconds of a start."""
         absent = self.hidden if self.baseline is not None else self.hidden | {"difference"}
         narrow = tuple(column for column in self.COLUMNS if column.name not in absent)
         return narrow, tuple(replace(each, width=14) if each.name == "started" else each for each in narrow)
@@ -200,7 +204,7 @@ class SavedRunsTable(RunsTable):
         self._show_columns()
 
     def pin(self, baseline: RunSummary | None) -> None:
-        """Say of every run by how much it differs from this one; None: no more."""
+        """Show every run's difference from this one, or no differences if ``baseline`` is None."""
         self.baseline = baseline
         self._show_columns()
 
@@ -212,12 +216,12 @@ class SavedRunsTable(RunsTable):
 
     @property
     def order(self) -> Sequence[str]:
-        """Run ids as they are shown."""
+        """Run ids in the order shown."""
         return self._order
 
     @property
-    def steered_to(self) -> str | None:
-        """The run that somebody moved the cursor to."""
+    def selected_run_id(self) -> str | None:
+        """The run that the operator moved the cursor to, or None."""
         return self.chosen if self._steered else None
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
@@ -230,8 +234,8 @@ class SavedRunsTable(RunsTable):
         if side > 0:
             self.post_message(self.NearEnd(to_end=True, run_id=self.chosen))
 
-    def all_shown(self) -> list[RunSummary]:
-        """The runs as they are shown."""
+    def list_displayed_runs(self) -> list[RunSummary]:
+        """The runs in the order shown."""
         return [self.by_id[run_id] for run_id in self._order]
 
     def note_of(self, run_id: str) -> str | None:
@@ -240,14 +244,14 @@ class SavedRunsTable(RunsTable):
         return run.note if run is not None else None
 
     def show_saved(self, by_id: Mapping[str, RunSummary], order: Sequence[str]) -> None:
-        """Take runs and their order; both are made in a thread and not changed afterwards."""
+        """Take runs and their order. Both are made in a thread and not changed afterwards."""
         self._runs, self.by_id, self._order = by_id, by_id, order
         self._cells.clear()
         self.paint()
         self.refresh()
 
     def mark(self) -> None:
-        """Mark the row under the cursor, or take its mark away, and step on."""
+        """Mark the row under the cursor, or remove its mark, and move to the next row."""
         run_id = self.chosen
         if run_id is None:
             return
@@ -260,13 +264,13 @@ class SavedRunsTable(RunsTable):
         self.action_cursor(1)
 
     def unmark_all(self) -> None:
-        """No row is marked."""
+        """Remove all marks."""
         self.marked.clear()
         self._cells.clear()
         self.refresh()
 
-    def row_words(self, run_id: str) -> list[tuple[str, str]]:
-        """(title, text) of every column but the mark, for copying; not cut."""
+    def read_row_texts(self, run_id: str) -> list[tuple[str, str]]:
+        """(title, text) of every column but the mark, uncut, for copying."""
         return [
             (column.title, getattr(self, "cell_" + column.name)(run_id, 200)[0].replace("\u2009", ""))
             for column in self.columns()[1:]
@@ -274,14 +278,14 @@ class SavedRunsTable(RunsTable):
 
     def rows_text(self, run_ids: Sequence[str]) -> str:
         """These rows under their titles, with tabs between the columns."""
-        rows = [self.row_words(run_id) for run_id in run_ids]
+        rows = [self.read_row_texts(run_id) for run_id in run_ids]
         lines = [[title for title, _ in rows[0]], *([text for _, text in row] for row in rows)]
-        return "\n".join(map(tsv_line, lines))
+        return "\n".join(map(format_tsv_line, lines))
 
     def header_title(self, column: Column, width: int) -> str:
         if column.name != self.sorting.column:
             return column.title
-        # Where the mark leaves no room for the unit, the unit goes.
+        # If the mark leaves no room for the unit, the unit is left out.
         title = column.title if len(column.title) < width else column.title.split()[0]
         return safe(title, width - 1) + ("▼" if self.sorting.descending else "▲")
 
@@ -289,13 +293,13 @@ class SavedRunsTable(RunsTable):
         if len(self._cells) > self.CELLS_KEPT:
             self._cells.clear()
         if y == 1 and not self._keys:
-            return self.strip_of(
+            return self.build_strip(
                 [(" " * GUTTER + safe(self.empty, max(1, self.size.width - GUTTER)), "muted")], self.size.width
             )
         return super().render_line(y)
 
     def on_click(self, event: events.Click) -> None:
-        """On the header: sort by that column."""
+        """Sort by the column whose header was clicked."""
         at = event.get_content_offset(self)
         if at is None or at.y > 0:
             super().on_click(event)
@@ -308,9 +312,9 @@ class SavedRunsTable(RunsTable):
 
     def cell_started(self, key: str, width: int) -> Span:
         stamp = self.by_id[key].started_at
-        if stamp[:4] == this_year():
-            text = short_time(stamp)
-            return text if len(text) <= width else text[:11], "muted"  # without seconds where there is no room
+        if stamp[:4] == current_year():
+            text = format_short_time(stamp)
+            return text if len(text) <= width else text[:11], "muted"  # without seconds if there is no room
         text = safe(stamp[:19].replace("T", " "), 19)
         return text[: next((cells for cells in (19, 16) if cells <= width), 10)], "muted"
 

@@ -1,4 +1,4 @@
-"""What every screen of the console has: one paint timer, the pause, access to what it shows."""
+"""Base of every screen of the console: one paint timer, the pause, access to the data shown."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from labconsole.model.plan.plan import Plan
 from labconsole.model.record.summary import RunSummary
 from labconsole.tui.console import clock
 from labconsole.tui.console.memory import ConsoleMemory
+from labconsole.tui.console.navigation import NavigationHistory
 from labconsole.tui.console.saved_runs import SavedRuns
 from labconsole.tui.console.settings import Settings
-from labconsole.tui.console.state import ConsoleState, PlanOver
-from labconsole.tui.console.trail import Trail
-from labconsole.tui.parts.action import Action, HasActions, key_word
+from labconsole.tui.console.state import ConsoleState, PlanEnd
+from labconsole.tui.parts.action import Action, HasActions, display_key
 from labconsole.tui.parts.measuring_line import MeasuringLine
 from labconsole.tui.parts.status import Tab, TopBar
 
@@ -35,25 +35,29 @@ if TYPE_CHECKING:
     from labconsole.report.trends import PlanTrends
 
     ReadTrends = Callable[[str | None, Query, Any], PlanTrends]
-    """A plan, None: which was measured last; a filter; a store. Blocking. Raises LabError."""
+    """Takes a plan's name, or None for the one measured last; a filter; a store. Blocking. Raises LabError."""
 
 PAUSE = Action(
-    "space", "pause", "Freeze", "Freeze the display, or unfreeze it. Recording continues.",
-    id="pause", title="Freeze or unfreeze the display",
-)  # fmt: skip
+    "space",
+    "pause",
+    "Freeze",
+    "Freeze the display, or unfreeze it. Recording continues.",
+    id="pause",
+    title="Freeze or unfreeze the display",
+)
 
 
 _ACTION_ID = re.compile(r"\{([a-z-]+)\}")
 
 
 def frames_per_second(settings: Settings) -> float:
-    """How often to look for something new to paint: through SSH or tmux every frame is bytes on somebody's line."""
+    """How often to look for something new to paint: through SSH or tmux every frame uses the operator's line."""
     remote = os.environ.get("SSH_CONNECTION") or os.environ.get("TMUX")
     return settings.remote_frames_per_second if remote else settings.frames_per_second
 
 
 class Application(Protocol):
-    """What a screen asks of the application that shows it."""
+    """The screen's view of the application that shows it."""
 
     @property
     def tabs(self) -> Sequence[Tab]: ...
@@ -68,71 +72,71 @@ class Application(Protocol):
     @property
     def runs(self) -> Sequence[RunSummary]: ...
     @property
-    def trail(self) -> Trail: ...
+    def navigation(self) -> NavigationHistory: ...
     @property
     def crew_kinds(self) -> Callable[[], Sequence[Any]]: ...
     @property
     def read_trends(self) -> ReadTrends | None:
-        """What plans came to on their occasions; None: nobody can tell."""
+        """Reads results of plans on their occasions. None if unavailable."""
         ...
 
     @property
     def hung_up(self) -> bool: ...
     def declared_actions(self) -> list[Action]:
-        """What its keys do on every screen."""
+        """The actions of its keys on every screen."""
         ...
 
     def bench_is_painted(self) -> None:
-        """The bench is on screen: now there is time for everything slow."""
+        """Start all slow work: the bench is on screen."""
 
     def tell(self, message: str, severity: str = "information", *, note: bool = True) -> None:
-        """Say something in a toast, and with ``note`` in the event line."""
+        """Show a message in a toast, and with ``note`` in the event line."""
 
     def start_run(self, request: DesignPoint, repetitions: int) -> None:
-        """Start, unless something runs already."""
+        """Start, unless something is running already."""
 
     def busy(self) -> bool:
-        """Whether something runs already; then it says so."""
+        """Whether something is running already. If so, a message says what."""
         ...
 
     def start_search(self, plan: Plan) -> PlanExecution | None:
-        """Begin the search that this plan makes; None where something else runs."""
+        """Begin the search of this plan, or return None if something else is running."""
         ...
 
-    def plan_over(self, over: PlanOver) -> None:
-        """A plan has ended; that stays in sight until it was read."""
+    def plan_over(self, over: PlanEnd) -> None:
+        """Handle the end of a plan, which stays visible until the operator has read it."""
 
     def load_runs(self) -> object:
         """Read the list of runs from the store."""
 
     def ask_abort(self) -> object:
-        """Ask once, then stop what runs."""
+        """Ask once, then stop the running work."""
 
     def action_mode(self, mode: str) -> None:
         """Go to a screen."""
 
 
-class ToldScreen(HasActions, Screen[None]):
-    """A screen whose actions help and palette tell of. It lays itself out by the room that there is."""
+class DocumentedScreen(HasActions, Screen[None]):
+    """A screen whose actions help and palette list. Its layout follows the room available."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (104, "-normal"), (168, "-wide")]  # noqa: RUF012 - as Textual has it
     VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]  # noqa: RUF012
     title_in_help = ""
 
     async def give_up(self) -> None:
-        """The console is being left: what is under way here is ended, and undone."""
+        """End and undo the work under way here: the operator is leaving the console."""
 
-    def told_actions(self) -> Iterator[tuple[DOMNode, Action]]:
-        """What help and palette tell of, and where it is done: the screen's own, and those of its parts."""
+    def documented_actions(self) -> Iterator[tuple[DOMNode, Action]]:
+        """The actions in help and palette, with the node that does them: the screen's own, and those of its parts."""
         yield from ((self, action) for action in self.offered_actions())
         parts = {type(part): part for part in self.query("*") if isinstance(part, HasActions)}
         for part in parts.values():
-            told = (action for action in part.declared_actions() if action.sentence and not action.common)
-            yield from ((part, action) for action in told)
+            actions = (action for action in part.declared_actions() if action.sentence and not action.common)
+            yield from ((part, action) for action in actions)
 
 
-class ConsoleScreen(ToldScreen):
-    """A screen that looks at telemetry on a timer; samples never arrive as messages."""
+class ConsoleScreen(DocumentedScreen):
+    """A screen that polls telemetry on a timer. Samples never arrive as messages."""
 
     def __init__(self, app: Application, session: SessionLike, tab: Tab) -> None:
         super().__init__()
@@ -141,7 +145,7 @@ class ConsoleScreen(ToldScreen):
         self._seen: tuple[object, ...] = ()
         self._measuring_line: MeasuringLine | None = None
         self.composed = False
-        """True once all parts of the screen are there: Textual calls a screen mounted before."""
+        """True once all parts of the screen exist: Textual calls a screen mounted earlier."""
 
         self.paused = False
 
@@ -151,24 +155,24 @@ class ConsoleScreen(ToldScreen):
         self.set_interval(1 / frames_per_second(self.console_app.settings), self.tick)
 
     def begin(self) -> None:
-        """Everything is there. Called once; Textual calls an ``on_mount`` of each class, whichever calls another."""
+        """Start: all parts exist. Called once, whereas Textual calls an ``on_mount`` of each class."""
 
     @property
     def is_up(self) -> bool:
-        """All its parts are there: they are composed, and the console is not being taken apart yet."""
+        """Whether all its parts exist: they are composed, and the console is not closing yet."""
         return self.composed and self.display
 
     @property
     def _front(self) -> Screen[Any] | None:
-        """The screen in front; None while the console is being left: its timers end after its screens."""
+        """The active screen, or None while the console is closing: its timers end after its screens."""
         try:
             return None if self.console_app.hung_up else self.app.screen
         except ScreenStackError:
             return None
 
     @property
-    def in_sight(self) -> bool:
-        """It is the screen in front, and there is somebody to see it."""
+    def is_in_view(self) -> bool:
+        """Whether it is the active screen and the console is visible."""
         return self._front is self
 
     def on_screen_resume(self) -> None:
@@ -177,17 +181,17 @@ class ConsoleScreen(ToldScreen):
         self.come_to_front()
 
     def come_to_front(self) -> None:
-        """It is the screen in front now, for the first time or again."""
+        """Handle becoming the active screen, for the first time or again."""
 
     def key_of(self, id: str) -> str:
-        """The first key of one of the screen's actions, or of the console's, as it is on the keyboard."""
+        """The first key of one of the screen's actions, or of the console's, as printed on the keyboard."""
         everywhere = (*self.declared_actions(), *self.console_app.declared_actions())
         action = next(action for action in everywhere if action.id == id)
-        return key_word(action.keys_now(self.console_app.settings.keymap)[0])
+        return display_key(action.keys_now(self.console_app.settings.keymap)[0])
 
-    def with_keys(self, words: str) -> str:
-        """Words in which ``{id}`` stands for the key of an action."""
-        return _ACTION_ID.sub(lambda match: self.key_of(match[1]), words)
+    def insert_keys(self, text: str) -> str:
+        """Replace ``{id}`` in a text by the key of that action."""
+        return _ACTION_ID.sub(lambda match: self.key_of(match[1]), text)
 
     def top_bar(self) -> TopBar:
         """The first line of every screen."""
@@ -197,12 +201,12 @@ class ConsoleScreen(ToldScreen):
         return bar
 
     def measuring_line(self) -> MeasuringLine:
-        """The line of every screen that says what is measured now."""
-        self._measuring_line = line = MeasuringLine(self.state, self.start_words())
+        """The line of every screen with the present measurement."""
+        self._measuring_line = line = MeasuringLine(self.state, self.format_start_hint())
         return line
 
-    def start_words(self) -> str:
-        """How to begin, where nothing was measured yet."""
+    def format_start_hint(self) -> str:
+        """A hint how to start, for when nothing was measured yet."""
         return "trials are started on the Bench, plans on Plans"
 
     @on(TopBar.Wanted)
@@ -210,8 +214,8 @@ class ConsoleScreen(ToldScreen):
         self.console_app.action_mode(event.tab.mode)
 
     def tick(self) -> None:
-        """Paint if this screen is in sight and something moved."""
-        if not self.is_up or not (self.in_sight or isinstance(self._front, ModalScreen)):
+        """Paint if this screen is visible and something changed."""
+        if not self.is_up or not (self.is_in_view or isinstance(self._front, ModalScreen)):
             return
         self.state.observed = self.session.observed_trial()
         self.query_one(TopBar).paint()
@@ -226,19 +230,19 @@ class ConsoleScreen(ToldScreen):
             self.paint_data()
 
     def paint_clock(self) -> None:
-        """What moves with time alone."""
+        """Paint what changes with time alone."""
 
     def paint_data(self) -> None:
-        """What moves with telemetry and events."""
+        """Paint what changes with telemetry and events."""
 
     def show_runs(self, runs: Sequence[RunSummary]) -> None:
-        """The newest saved runs were read again."""
+        """Take the newest saved runs, just read."""
 
     def engine_event(self, event: Event) -> None:
-        """The engine said something; called on the event loop, whether this screen is in sight or not."""
+        """Handle an event of the engine. Called on the event loop, whether this screen is visible or not."""
 
     def only_watches(self) -> bool:
-        """Whether this console only watches; then it says so."""
+        """Whether this console only watches. If so, a message says it."""
         if self.session.read_only:
             self.console_app.tell(str(OnlyWatches()), "warning", note=False)
         return self.session.read_only
@@ -250,10 +254,10 @@ class ConsoleScreen(ToldScreen):
         self.tick()
 
     def run_id_to_copy(self) -> str | None:
-        """What ``y`` copies."""
+        """The text that ``y`` copies."""
         return None
 
 
-def with_keys(widget: Widget, words: str) -> str:
-    """The same for a widget of a screen."""
-    return widget.screen.with_keys(words) if isinstance(widget.screen, ConsoleScreen) else words
+def insert_keys(widget: Widget, text: str) -> str:
+    """Replace ``{id}`` in a text for a widget of a screen."""
+    return widget.screen.insert_keys(text) if isinstance(widget.screen, ConsoleScreen) else text

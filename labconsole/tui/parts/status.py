@@ -1,4 +1,4 @@
-"""One-line instruments: who and where (top), what just happened (events)."""
+"""One-line instruments: who and where (top), recent events (bottom)."""
 
 from __future__ import annotations
 
@@ -14,18 +14,21 @@ from textual.message import Message
 from labconsole.engine.live.events import NodeState
 from labconsole.engine.live.telemetry import Telemetry
 from labconsole.model.inventory import Inventory
-from labconsole.text.cells import fit_ends, safe, span, wrapped
+from labconsole.text.cells import fit_ends, format_duration, safe, wrap_text
 from labconsole.tui.console import clock
 from labconsole.tui.console.state import ConsoleState
-from labconsole.tui.parts.lines import Lines, Span, cells_of, justified
+from labconsole.tui.parts.lines import Lines, Span, justify, measure_cells
 
 SEVERITY_MARK = {"information": ("·", ""), "warning": ("!", "warn"), "error": ("✗", "bad")}
 
 
 BRAND = " labconsole "
 LEAVING = ("brand", "time", "emulated", "words", "nodes", "testbed", "titles")
-"""What leaves the top line one after the other until it fits: the program's name, the time, "emulated", the words
-around the nodes' numbers, their name and that of the testbed, the titles of the screens that are not in front."""
+"""The order in which parts leave the top line until it fits.
+
+They are the program's name, the time, "emulated", the text around the nodes' numbers, their name and that of the
+testbed, the titles of inactive screens.
+"""
 
 
 class Tab(Protocol):
@@ -61,12 +64,12 @@ class TopBar(Lines):
         return [self._fitting(width)[1]]
 
     def _fitting(self, width: int) -> tuple[frozenset[str], list[Span]]:
-        """What stays in the line, and the line."""
+        """Return the parts that stay in the line, and the line."""
         kept, line = frozenset(LEAVING), list[Span]()
         for leaving in range(len(LEAVING) + 1):
             kept = frozenset(LEAVING[leaving:])
-            line = justified(self._left(kept), self._right(kept), width)
-            if cells_of(line) <= width:
+            line = justify(self._left(kept), self._right(kept), width)
+            if measure_cells(line) <= width:
                 break
         return kept, line
 
@@ -79,7 +82,7 @@ class TopBar(Lines):
         if self.read_only:
             right.append((" READ-ONLY ", "warn"))
         if self.paused_since_s is not None:
-            right.append((f" FROZEN {span(clock.monotonic_s() - self.paused_since_s)} ", "warn"))
+            right.append((f" FROZEN {format_duration(clock.monotonic_s() - self.paused_since_s)} ", "warn"))
         tone = "good" if up == total else "bad" if broken else "warn"
         glyph = "●" if up == total else "✗" if broken else "◌"
         number = f"{up} of {total}" if "words" in kept else f"{up}/{total}"
@@ -90,14 +93,14 @@ class TopBar(Lines):
 
     def _left(self, kept: frozenset[str]) -> list[Span]:
         left: list[Span] = [(BRAND, "accent")] if "brand" in kept else []
-        left += [(words, "tab" if tab is self._here else "muted") for tab, words in self._tab_words(kept)]
+        left += [(text, "tab" if tab is self._here else "muted") for tab, text in self._format_tabs(kept)]
         if "testbed" in kept:
             left.append((f"  {safe(self._inventory.testbed, 24)}", ""))
         if self._inventory.emulated and "emulated" in kept:
             left.append((" · emulated", "muted"))
         return left
 
-    def _tab_words(self, kept: frozenset[str]) -> Iterator[tuple[Tab, str]]:
+    def _format_tabs(self, kept: frozenset[str]) -> Iterator[tuple[Tab, str]]:
         for tab in self._tabs:
             if tab is self._here:
                 yield tab, f" [{tab.key} {tab.title}]"
@@ -108,10 +111,10 @@ class TopBar(Lines):
         """Go to the screen whose name is under the mouse."""
         kept, _ = self._fitting(self.size.width)
         at = cell_len(BRAND) if "brand" in kept else 0
-        for tab, words in self._tab_words(kept):
-            if at <= event.x < at + cell_len(words):
+        for tab, text in self._format_tabs(kept):
+            if at <= event.x < at + cell_len(text):
                 self.post_message(self.Wanted(tab))
-            at += cell_len(words)
+            at += cell_len(text)
 
 
 WRAPPED, WRAPPED_CHARACTERS = ("warning", "error"), 600
@@ -126,8 +129,8 @@ class EventLines(Lines):
         self._state = state
 
     def on_resize(self) -> None:
-        """The number of lines follows the height, which is not known when the first are made."""
-        self.paint_anew()
+        """Make the lines: their number follows the height, which is unknown at first."""
+        self.repaint()
 
     def lines(self, width: int) -> list[list[Span]]:
         most, room = max(1, self.size.height), max(1, width - 13)
@@ -136,10 +139,10 @@ class EventLines(Lines):
             mark, tone = SEVERITY_MARK.get(note.severity, SEVERITY_MARK["information"])
             clock = f"{datetime.fromtimestamp(note.at_wall_s, UTC):%H:%M:%S}"
             wraps = note.severity in WRAPPED and not note.brief
-            words = wrapped(safe(note.text, WRAPPED_CHARACTERS), room) if wraps else []
-            if not 0 < len(words) <= most - len(rows):
-                words = [fit_ends((note.text, note.brief or note.text), room)]
-            first, *more = words
+            wrapped = wrap_text(safe(note.text, WRAPPED_CHARACTERS), room) if wraps else []
+            if not 0 < len(wrapped) <= most - len(rows):
+                wrapped = [fit_ends((note.text, note.brief or note.text), room)]
+            first, *more = wrapped
             rows[:0] = [
                 [(f" {clock} ", "muted"), (f"{mark} ", tone), (first, tone)],
                 *([(" " * (len(clock) + 4), ""), (line, tone)] for line in more),

@@ -1,6 +1,6 @@
-"""A step of a plan as it is carried out: a line for each trial, and the interval between the bounds as it narrows.
+"""A step of a plan as it runs: a line for each trial, and the interval between the bounds as it narrows.
 
-It draws what the contract of experiments has (contracts/picture.py), and knows no kind of experiment.
+It draws the contract of experiments (contracts/picture.py), and knows no kind of experiment.
 """
 
 from __future__ import annotations
@@ -11,31 +11,37 @@ from textual import events
 
 from labconsole.contracts.experiment import StepRecord
 from labconsole.contracts.picture import Between, PicturePart, PictureTrial, StepPicture
-from labconsole.engine.execution.step_seen import StepSeen, StepState
+from labconsole.engine.execution.step_view import StepState, StepView
 from labconsole.model.record.run import Verdict
 from labconsole.text.axis import Axis, fit_axis
-from labconsole.text.cells import count, percent, safe
-from labconsole.text.narrowing import STROKES, axis_title, narrowing
-from labconsole.tui.console.picture_words import bounds_words, coming_words
+from labconsole.text.cells import format_percent, format_rounded, safe
+from labconsole.text.interval_bar import STROKES, axis_title, draw_intervals
 from labconsole.tui.console.state import VERDICT_GLYPHS, VERDICT_TONE
+from labconsole.tui.console.step_text import format_bounds, format_forecast
 from labconsole.tui.parts.action import Action
-from labconsole.tui.parts.lines import Lines, Span, entitle, field
+from labconsole.tui.parts.lines import Lines, Span, field, set_border_titles
 from labconsole.tui.parts.table import Column, LineTable
 
 PASSED, FAILED, UNDER_WAY, WAITS = "✓", "✗", "▶", "‖"
 LABEL_CELLS = 8
 ZOOM_MARGIN = 0.5
-"""Of the widest interval, what is shown to either side of it."""
+"""Margin shown on either side, as a share of the widest interval."""
 
 
 class StepTrials(LineTable):
-    """Rows are trials in the order taken, the last being the one under way; follows it until the cursor is moved."""
+    """Rows are trials in the order taken, the last being the one under way. Follows it until the cursor is moved."""
 
     EMPTY = "no trial yet"
     ACTIONS = (
-        Action("z", "zoom", "Zoom", "Draw only what is around the bounds, or the whole axis.",
-               id="picture-zoom", title="Zoom to the bounds"),
-    )  # fmt: skip
+        Action(
+            "z",
+            "zoom",
+            "Zoom",
+            "Draw only what is around the bounds, or the whole axis.",
+            id="picture-zoom",
+            title="Zoom to the bounds",
+        ),
+    )
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("number", "", 4),
         Column("test", "test", 12, right=False, rank=2),
@@ -49,14 +55,14 @@ class StepTrials(LineTable):
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
-        self._seen: StepSeen | None = None
+        self._seen: StepView | None = None
         self._picture = StepPicture()
         self._axes: dict[int, Axis] = {}
         self.zoomed = False
         self.following = True
 
-    def show(self, seen: StepSeen | None, title: str) -> None:
-        """Take a step as it is now."""
+    def show(self, seen: StepView | None, title: str) -> None:
+        """Take the present state of a step."""
         other = seen is not self._seen
         picture = seen.picture if seen is not None else StepPicture()
         if other:
@@ -65,12 +71,12 @@ class StepTrials(LineTable):
             self._seen, self._picture = seen, picture
             self._cells.clear()
             self.refresh()
-        entitle(self, title)
+        set_border_titles(self, title)
         self.paint()
 
     @property
-    def nothing_words(self) -> str:
-        """Why there is nothing to see."""
+    def empty_text(self) -> str:
+        """Explain why the table is empty."""
         if self._seen is None:
             return "nothing chosen"
         if self._seen.state in (StepState.DONE, StepState.STORED):
@@ -81,7 +87,7 @@ class StepTrials(LineTable):
 
     @property
     def trial(self) -> PictureTrial | None:
-        """Under the cursor."""
+        """The trial under the cursor."""
         return self._trial(self.cursor_key) if self.cursor_key in self._keys else None
 
     def columns(self) -> tuple[Column, ...]:
@@ -101,7 +107,7 @@ class StepTrials(LineTable):
             self.move_to(self._keys[-1])
 
     def prepare(self) -> None:
-        """One axis for all trials of a part."""
+        """Fit one axis for all trials of a part."""
         width = next((width for column, width in self._layout if column.name == "picture"), 0)
         axes = {number: self._axis(number, part, width) for number, part in enumerate(self._picture.parts)}
         if axes != self._axes:
@@ -149,14 +155,14 @@ class StepTrials(LineTable):
         return safe(self._picture.parts[self._trial(key).part].name, width), "muted"
 
     def cell_at(self, key: int, width: int) -> Span:
-        return count(self._trial(key).at), ""
+        return format_rounded(self._trial(key).at), ""
 
     def cell_duration(self, key: int, width: int) -> Span:
         return f"{self._trial(key).duration_s:.3g}", "muted"
 
     def cell_missing(self, key: int, width: int) -> Span:
         missing = self._trial(key).missing_ratio
-        return ("" if missing is None else percent(missing)), ""
+        return ("" if missing is None else format_percent(missing)), ""
 
     def cell_passed(self, key: int, width: int) -> Span:
         return self._marks(key), self._tone(key)
@@ -170,7 +176,7 @@ class StepTrials(LineTable):
         bounds = trial.bounds if taken else self._picture.bounds_of(trial.part)
         marks = self._marks(key)
         mark = marks if len(set(marks)) == 1 else "◐"
-        return narrowing(axis, [each[:3] for each in bounds], trial.at, mark[0]), self._tone(key)
+        return draw_intervals(axis, [each[:3] for each in bounds], trial.at, mark[0]), self._tone(key)
 
     def action_zoom(self) -> None:
         self.zoomed = not self.zoomed
@@ -192,7 +198,7 @@ class StepTrials(LineTable):
 
 
 def zoomed(part: PicturePart, bounds: tuple[Between, ...]) -> tuple[float, float]:
-    """What is around the bounds, where there are any."""
+    """The range around the bounds, if there are any."""
     lows = [part.low if low is None else low for low, high, *_ in bounds if (low, high) != (None, None)]
     highs = [part.high if high is None else high for low, high, *_ in bounds if (low, high) != (None, None)]
     if not lows:
@@ -201,28 +207,30 @@ def zoomed(part: PicturePart, bounds: tuple[Between, ...]) -> tuple[float, float
     return max(part.low, min(lows) - margin), min(part.high, max(highs) + margin)
 
 
-def ended_words(record: StepRecord, trials: int) -> tuple[str, str]:
-    """How a step ended, and in which tone: of one that is a trial itself its verdict, with the first doubt."""
+def format_step_end(record: StepRecord, trials: int) -> tuple[str, str]:
+    """Format how a step ended, with its tone. For a step that is one trial: its verdict, with the first doubt."""
     if record.failure:
         return f"{FAILED} {record.failure}", "bad"
     verdict: Verdict | None = getattr(record, "verdict", None)
     if verdict is None:
-        return (f"{PASSED} {count(trials)} trials" if trials else PASSED), "good"
-    words = f"{VERDICT_GLYPHS[verdict.status]} {verdict.status}"
-    return f"{words}: {verdict.reasons[0].detail}" if verdict.reasons else words, VERDICT_TONE[verdict.status]
+        return (f"{PASSED} {format_rounded(trials)} trials" if trials else PASSED), "good"
+    text = f"{VERDICT_GLYPHS[verdict.status]} {verdict.status}"
+    return f"{text}: {verdict.reasons[0].detail}" if verdict.reasons else text, VERDICT_TONE[verdict.status]
 
 
-class StepWords(Lines):
-    """The bounds of each criterion, the trial under way, what comes next and how many more that takes."""
+class StepSummary(Lines):
+    """The bounds of each criterion, the trial under way, the next one, and how many more it takes."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
-        self._seen: StepSeen | None = None
-        self._held, self._title = False, ""
+        self._seen: StepView | None = None
+        self._halted, self._title = False, ""
 
-    def show(self, seen: StepSeen | None, *, held: bool = False, title: str = "") -> None:
-        """Take a step as it is now; ``held``: no trial is begun, it is paused; ``title``: where no table has it."""
-        self._seen, self._held, self._title = seen, held, title
+    def show(self, seen: StepView | None, *, halted: bool = False, title: str = "") -> None:
+        """Take the present state of a step. ``halted``: paused, or waiting for a node. ``title``: for use without a
+        table.
+        """
+        self._seen, self._halted, self._title = seen, halted, title
         self.paint()
 
     def lines(self, width: int) -> list[list[Span]]:
@@ -236,24 +244,30 @@ class StepWords(Lines):
             pairs = zip(part.criteria, picture.bounds_of(number), strict=True)
             for order, (criterion, bounds) in enumerate(pairs):
                 if bounds.known:
-                    words = bounds_words(part, bounds)
-                    rows += field("bounds", f"{STROKES[order % len(STROKES)]} {criterion}: {words}", width,
-                                  "strong", rows=2, label_cells=LABEL_CELLS)  # fmt: skip
+                    text = format_bounds(part, bounds)
+                    rows += field(
+                        "bounds",
+                        f"{STROKES[order % len(STROKES)]} {criterion}: {text}",
+                        width,
+                        "strong",
+                        rows=2,
+                        label_cells=LABEL_CELLS,
+                    )
         if picture.found and (seen.record is not None or not picture.parts):
             rows += field("found", "; ".join(picture.found), width, rows=3, label_cells=LABEL_CELLS)
         now = picture.under_way
         if seen.state is StepState.RUNNING and now is not None:
             part = picture.parts[now.part]
-            glyph, label = (WAITS, "waits") if self._held else (UNDER_WAY, "now")
-            words = f"{glyph} trial {len(picture.trials) + 1}: {part.name} at {count(now.at)} {part.unit}"
-            rows += field(label, f"{words}, {now.duration_s:.3g} s", width, "accent", rows=2, label_cells=LABEL_CELLS)
-            rows += field("then", coming_words(picture), width, rows=2, label_cells=LABEL_CELLS)
+            glyph, label = (WAITS, "waits") if self._halted else (UNDER_WAY, "now")
+            text = f"{glyph} trial {len(picture.trials) + 1}: {part.name} at {format_rounded(now.at)} {part.unit}"
+            rows += field(label, f"{text}, {now.duration_s:.3g} s", width, "accent", rows=2, label_cells=LABEL_CELLS)
+            rows += field("then", format_forecast(picture), width, rows=2, label_cells=LABEL_CELLS)
         elif seen.record is not None:
-            words, told = ended_words(seen.record, len(picture.trials))
-            rows += field("ended", words, width, told, rows=2, label_cells=LABEL_CELLS)
+            text, tone = format_step_end(seen.record, len(picture.trials))
+            rows += field("ended", text, width, tone, rows=2, label_cells=LABEL_CELLS)
         elif seen.why:
             rows += field("but", seen.why, width, "warn", label_cells=LABEL_CELLS)
         if any(trial.missing_ratio for trial in picture.trials):
-            words = "of what was to be sent: lost on the way, or never sent by the generator"
-            rows += field("missing", words, width, "muted", rows=1, label_cells=LABEL_CELLS)
+            text = "of what was to be sent: lost on the way, or never sent by the generator"
+            rows += field("missing", text, width, "muted", rows=1, label_cells=LABEL_CELLS)
         return rows

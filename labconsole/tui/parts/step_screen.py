@@ -1,4 +1,4 @@
-"""One step of a plan over the whole screen, trial by trial, while it runs and when it is over."""
+"""One step of a plan over the whole screen, trial by trial, during and after its run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from textual.containers import Vertical
 from labconsole.contracts.picture import StepPicture
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import ExecutionStatus
-from labconsole.engine.execution.step_seen import StepSeen
+from labconsole.engine.execution.step_view import StepView
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.guests_table import GuestsTable
 from labconsole.tui.parts.key_bar import KeyBar
@@ -19,30 +19,30 @@ from labconsole.tui.parts.measuring_line import MeasuringLine
 from labconsole.tui.parts.over_time_chart import OverTimeChart
 from labconsole.tui.parts.overlay import Overlay
 from labconsole.tui.parts.screen import Application, frames_per_second
-from labconsole.tui.parts.step_picture import StepTrials, StepWords
+from labconsole.tui.parts.step_picture import StepSummary, StepTrials
 
-HELD = (ExecutionStatus.PAUSED, ExecutionStatus.WAITING)
+HALTED_STATUSES = (ExecutionStatus.PAUSED, ExecutionStatus.WAITING)
 
 
-class SeenSteps(NamedTuple):
-    """Steps to look at, of what is called ``name``; ``current`` is under way, and stands still while ``held``."""
+class StepSelection(NamedTuple):
+    """Steps to look at, under the noun ``name``. ``current`` is under way, or paused if ``halted``."""
 
     name: str
-    steps: Sequence[StepSeen] = ()
-    current: StepSeen | None = None
-    held: bool = False
+    steps: Sequence[StepView] = ()
+    current: StepView | None = None
+    halted: bool = False
 
     @classmethod
-    def of(cls, execution: PlanExecution | None) -> SeenSteps:
-        """Those of a plan that runs or ran."""
+    def of(cls, execution: PlanExecution | None) -> StepSelection:
+        """Return the steps of a plan that runs or ran."""
         if execution is None:
             return cls("")
         steps = execution.steps
-        return cls(execution.plan.name, steps.seen, steps.current, execution.status in HELD)
+        return cls(execution.plan.name, steps.seen, steps.current, execution.status in HALTED_STATUSES)
 
 
 class StepScreen(Overlay):
-    """``index``: which of the steps; the one under way, else the last that has ended, where that is None."""
+    """``index``: the step shown, or None for the one under way, else the last that ended."""
 
     title_in_help = "a search or trial"
     CSS_PATH = "step_screen.tcss"
@@ -52,9 +52,9 @@ class StepScreen(Overlay):
         Action("left,h", "step(-1)", "Previous", "Show the search or trial before.", id="step-previous", common=True),
         Action("right,l", "step(1)", "Next", "Show the next search or trial.", id="step-next", common=True),
         Action("escape,q", "dismiss", "Close", "Close it; what runs goes on.", id="step-close", common=True),
-    )  # fmt: skip
+    )
 
-    def __init__(self, app: Application, look: Callable[[], SeenSteps], index: int | None = None) -> None:
+    def __init__(self, app: Application, look: Callable[[], StepSelection], index: int | None = None) -> None:
         super().__init__()
         self.console_app, self._look, self._index = app, look, index
 
@@ -64,7 +64,7 @@ class StepScreen(Overlay):
             yield StepTrials(id="step-trials")
             yield OverTimeChart(id="step-over-time")
             yield GuestsTable(id="step-guests")
-            yield StepWords(id="step-words")
+            yield StepSummary(id="step-words")
             yield KeyBar()
 
     def on_mount(self) -> None:
@@ -73,7 +73,7 @@ class StepScreen(Overlay):
         self.call_after_refresh(self.paint)
 
     def paint(self) -> None:
-        """Look again."""
+        """Update."""
         self.query_one(MeasuringLine).paint()
         there = self._look()
         seen = self._seen(there)
@@ -95,9 +95,9 @@ class StepScreen(Overlay):
         over_time.display = picture.over_time is not None
         guests.show(picture)
         over_time.show(picture)
-        self.query_one(StepWords).show(seen, held=there.held, title=title if of_guests else "")
+        self.query_one(StepSummary).show(seen, halted=there.halted, title=title if of_guests else "")
 
-    def _seen(self, there: SeenSteps) -> StepSeen | None:
+    def _seen(self, there: StepSelection) -> StepView | None:
         steps = there.steps
         if not steps:
             return None
@@ -106,7 +106,7 @@ class StepScreen(Overlay):
         return there.current or next((each for each in reversed(steps) if each.record is not None), steps[0])
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """A trial of guests is no run that could be opened."""
+        """Disable opening for a trial of guests, which is no run."""
         return action != "open" or self.query_one(StepTrials).display
 
     def action_step(self, by: int) -> None:
@@ -124,4 +124,4 @@ class StepScreen(Overlay):
         if trial is not None and trial.run_id:
             self.dismiss()
             self.console_app.state.wanted_run = trial.run_id
-            self.console_app.trail.lead_to("runs")
+            self.console_app.navigation.push_mode("runs")

@@ -1,6 +1,6 @@
-"""The trials of crews that are stored, over the whole screen: one kind at a time, in the words of the command line.
+"""The stored trials of crews, over the whole screen: one kind at a time, in the wording of the command line.
 
-What there is to know of a kind it is told (cli/text/of_guests.py): here none is known by name.
+Views of the kinds are passed in (cli/text/guest_kinds.py): this module knows none by name.
 """
 
 from __future__ import annotations
@@ -21,26 +21,27 @@ from labconsole.errors import LabError
 from labconsole.model.record.kind import RecordKind
 from labconsole.model.record.summary import RunFilter
 from labconsole.report.tables import labelled
-from labconsole.text.cells import count, fit_parts, safe
+from labconsole.text.cells import fit_parts, format_rounded, safe
+from labconsole.text.sanitize import single_line
 from labconsole.tui.parts import new_file
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.factor_table import MOST_CELLS, FactorTable, factor_columns
 from labconsole.tui.parts.figure_chart import FigureChart
 from labconsole.tui.parts.key_bar import KeyBar
-from labconsole.tui.parts.lines import Span, entitle
+from labconsole.tui.parts.lines import Span, set_border_titles
 from labconsole.tui.parts.overlay import Overlay
 from labconsole.tui.parts.quick_filter import QuickFilter
 from labconsole.tui.parts.screen import Application
 from labconsole.tui.parts.table import Column, LineTable
-from labconsole.tui.parts.told import ToldLines
+from labconsole.tui.parts.wrapped_lines import WrappedLines
 
 _log = logging.getLogger("labconsole.tui")
 
 VERDICTS = {"valid": ("✓", "good"), "suspect": ("?", "warn"), "invalid": ("✗", "bad")}
 
 
-class KindOfTrials(Protocol):
-    """How a kind is called, and what its records say in words."""
+class TrialKindView(Protocol):
+    """The name of a kind, and its records as text."""
 
     @property
     def name(self) -> str: ...
@@ -76,20 +77,20 @@ class _StoredTable(FactorTable):
         super().__init__(id="stored-trials")
         self.nothing = "reading the store …"
         self.records: Mapping[str, Any] = {}
-        self._words: dict[str, tuple[str, str]] = {}
+        self._texts: dict[str, tuple[str, str]] = {}
         self._found: list[str] = []
         self._wanted: tuple[str, ...] = ()
         self.take_columns((*self.BEFORE, *self.AFTER))
 
     @property
-    def nothing_words(self) -> str:
-        """Why there is nothing to see."""
+    def empty_text(self) -> str:
+        """Explain why the table is empty."""
         return self.nothing
 
     def show(
-        self, records: Mapping[str, Any], words: dict[str, tuple[str, str]], factors: Mapping[str, dict[str, str]]
+        self, records: Mapping[str, Any], texts: dict[str, tuple[str, str]], factors: Mapping[str, dict[str, str]]
     ) -> None:
-        self.records, self._words, self.factors = records, words, factors
+        self.records, self._texts, self.factors = records, texts, factors
         self._cells.clear()
         self._find()
 
@@ -98,13 +99,13 @@ class _StoredTable(FactorTable):
         self._find()
 
     def _find(self) -> None:
-        """Those that are listed, found once; another list is another object."""
+        """The listed trials, found once. Another list is another object."""
         wanted = self._wanted
         self._found = [key for key in self.records if not wanted or all(word in self._text(key) for word in wanted)]
-        told = factor_columns([self.factors[key] for key in self._found])
+        factors = factor_columns([self.factors[key] for key in self._found])
         plan = min(MOST_CELLS, max((len(self.records[key].plan.name or "") for key in self._found), default=0))
         named = [Column("plan", "plan", max(4, plan), right=False, rank=2)] if plan else []
-        self.take_columns((*self.BEFORE, *told, *self.AFTER, *named))
+        self.take_columns((*self.BEFORE, *factors, *self.AFTER, *named))
         self.paint()
 
     def keys(self) -> list[str]:
@@ -113,7 +114,7 @@ class _StoredTable(FactorTable):
     def _text(self, key: str) -> str:
         record = self.records[key]
         judged = [record.verdict.status, *(each.code for each in record.verdict.reasons)]
-        return " ".join([*self._words[key], *judged, record.plan.name or "", key]).casefold()
+        return " ".join([*self._texts[key], *judged, record.plan.name or "", key]).casefold()
 
     def cell_verdict(self, key: str, width: int) -> Span:
         return VERDICTS[self.records[key].verdict.status]
@@ -122,40 +123,60 @@ class _StoredTable(FactorTable):
         return safe(self.records[key].started_at[:16].replace("T", " "), width), "muted"
 
     def cell_found(self, key: str, width: int) -> Span:
-        return fit_parts(self._words[key][1], width), ""
+        return fit_parts(self._texts[key][1], width), ""
 
     def cell_plan(self, key: str, width: int) -> Span:
         return safe(self.records[key].plan.name or "", width), "muted"
 
 
 class StoredTrials(Overlay):
-    """The list, and beneath it the trial under the cursor or what all in the list come to."""
+    """The list, and below it the trial under the cursor or the summary of all listed trials."""
 
     title_in_help = "stored trials of guests"
     CSS_PATH = "stored_trials.tcss"
     ACTIONS: ClassVar = (
-        Action("left,h", "kind(-1)", "Kind back", "Show the kind before.",
-               id="stored-previous", shown=False, common=True),
+        Action(
+            "left,h", "kind(-1)", "Kind back", "Show the kind before.", id="stored-previous", shown=False, common=True
+        ),
         Action("right,l", "kind(1)", "Next kind", "Show the next kind of trials.", id="stored-next", common=True),
-        Action("v", "summary", "Summary", "Show what the trials in the list come to, or the one under the cursor.",
-               id="stored-summary", common=True),
-        Action("c", "curves", "Curves", "Draw the trials in the list: the next of their figures, as a report has them.",
-               id="stored-curves", common=True),
-        Action("slash", "filter", "Filter", "Show only trials that contain what you type.",
-               id="stored-filter", common=True),
+        Action(
+            "v",
+            "summary",
+            "Summary",
+            "Show what the trials in the list come to, or the one under the cursor.",
+            id="stored-summary",
+            common=True,
+        ),
+        Action(
+            "c",
+            "curves",
+            "Curves",
+            "Draw the trials in the list: the next of their figures, as a report has them.",
+            id="stored-curves",
+            common=True,
+        ),
+        Action(
+            "slash", "filter", "Filter", "Show only trials that contain what you type.", id="stored-filter", common=True
+        ),
         Action("y", "copy", "Copy", "Copy the trial's id, or the summary.", id="stored-copy", common=True),
         Action("J", "copy_record", "Record", "Copy the record as JSON.", id="stored-record", common=True),
-        Action("x", "export", "Export", "Write the trials in the list to a new file, a JSON record a line.",
-               id="stored-export", common=True),
+        Action(
+            "x",
+            "export",
+            "Export",
+            "Write the trials in the list to a new file, a JSON record a line.",
+            id="stored-export",
+            common=True,
+        ),
         Action("r", "reload", "Reload", "Read the store again.", id="stored-reload", shown=False, common=True),
         Action("escape,q", "dismiss", "Close", "Go back to the runs or curves.", id="stored-close", common=True),
-    )  # fmt: skip
+    )
 
     def __init__(
         self,
         app: Application,
         store: Any,
-        kinds: Sequence[KindOfTrials],
+        kinds: Sequence[TrialKindView],
         saved: Callable[[], int],
         *,
         drawn: bool = False,
@@ -163,20 +184,20 @@ class StoredTrials(Overlay):
         super().__init__()
         self.console_app, self._store, self._kinds, self._saved = app, store, kinds, saved
         self._index: int | None = None
-        """Which of the kinds; None: not chosen yet."""
+        """Index of the kind, or None if not chosen yet."""
         self._sums, self._seen = False, -1
         self._figure: int | None = 0 if drawn else None
         self._of: tuple[str, list[str]] = "", []
         self._summed: list[str] | None = None
         self._panels: list[tuple[Figure, int]] | None = None
-        self._asked: set[bool] = set()
-        """Of the list as it is: whether its sums (False) and its figures (True) are being computed."""
+        self._requested: set[bool] = set()
+        """Whether sums (False) and figures (True) of the present list are being computed."""
 
     def compose(self) -> ComposeResult:
         with Container(id="stored-box"):
             yield _StoredTable()
             with VerticalScroll(id="stored-scroll", can_focus=True):
-                yield ToldLines(id="stored-told")
+                yield WrappedLines(id="stored-told")
             yield FigureChart(id="stored-chart")
             yield QuickFilter()
             yield KeyBar()
@@ -187,28 +208,28 @@ class StoredTrials(Overlay):
         self.call_after_refresh(self._follow)
 
     def _follow(self) -> None:
-        """Read again when a trial of this console was saved."""
+        """Read again when this console saved a trial."""
         if self._seen != (saved := self._saved()):
             self._seen = saved
             self.action_reload()
 
     @property
-    def _kind(self) -> KindOfTrials:
+    def _kind(self) -> TrialKindView:
         return self._kinds[self._index or 0]
 
     def _newest(self) -> int:
-        """The place of the kind that was measured last; the first where there is none, or the store cannot say so."""
+        """The index of the kind measured last, or 0 if there is none or the store is unreadable."""
         try:
             begun = self._store.newest_experiments()
         except LabError:
-            return 0  # whoever reads the trials themselves tells why
+            return 0  # the reader of the trials themselves reports why
         each = [begun.get(kind.of.name, "") for kind in self._kinds]
         return each.index(max(each))
 
     @property
     def _taken_apart(self) -> bool:
         """Whether the console was left while the store was read."""
-        parts: tuple[type[Widget], ...] = (_StoredTable, ToldLines, FigureChart)
+        parts: tuple[type[Widget], ...] = (_StoredTable, WrappedLines, FigureChart)
         return not all(self.query(part) for part in parts)
 
     @work(exclusive=True, group="stored")
@@ -221,69 +242,69 @@ class StoredTrials(Overlay):
 
         def read() -> tuple[dict[str, Any], dict[str, tuple[str, str]], dict[str, dict[str, str]]]:
             records = {kind.id_of(each): each for each in self._store.experiments(kind.of, RunFilter())}
-            words = {key: (kind.words(each), kind.found(each)) for key, each in records.items()}
-            return records, words, {key: kind.in_columns(each) for key, each in records.items()}
+            texts = {key: (kind.words(each), kind.found(each)) for key, each in records.items()}
+            return records, texts, {key: kind.in_columns(each) for key, each in records.items()}
 
         try:
-            records, words, factors = await asyncio.to_thread(read)
+            records, texts, factors = await asyncio.to_thread(read)
         except LabError as exc:
             table.nothing = str(exc)
-            records, words, factors = {}, {}, {}
+            records, texts, factors = {}, {}, {}
         else:
             table.nothing = f"No {kind.plural} are stored yet: run a plan that asks for them (Plans)."
         if self._taken_apart:
             return
-        table.show(records, words, factors)
+        table.show(records, texts, factors)
         self._tell()
 
     @on(LineTable.Chosen, "#stored-trials")
     def _tell(self) -> None:
         kind, table, box = self._kind, self.query_one(_StoredTable), self.query_one("#stored-scroll")
         listed = table.keys()
-        if self._of[0] != kind.name or self._of[1] is not listed:  # another list, whose sums and figures are others
-            self._of, self._summed, self._panels, self._asked = (kind.name, listed), None, None, set()
-        many = f"{count(len(listed))} of {count(len(table.records))}"
-        entitle(table, f"Stored {kind.plural}: {many}")
+        if self._of[0] != kind.name or self._of[1] is not listed:  # another list, with other sums and figures
+            self._of, self._summed, self._panels, self._requested = (kind.name, listed), None, None, set()
+        many = f"{format_rounded(len(listed))} of {format_rounded(len(table.records))}"
+        set_border_titles(table, f"Stored {kind.plural}: {many}")
         chart = self.query_one(FigureChart)
         chart.display, box.display = self._figure is not None, self._figure is None
         table.set_class(chart.display, "-small")
         if self._figure is not None:
             self._show_figure(chart)
         elif self._sums:
-            entitle(box, f"What the {kind.plural} listed come to")
+            set_border_titles(box, f"What the {kind.plural} listed come to")
             self._ask_for(drawn=False)
             self._say(self._summed or ["…"])
         else:
-            entitle(box, f"The {kind.name}")
+            set_border_titles(box, f"The {kind.name}")
             self._say(kind.lines(table.records[table.cursor_key]) if table.cursor_key in table.records else [])
 
-    def _say(self, told: list[str]) -> None:
-        self.query_one(ToldLines).say(told)
+    def _say(self, lines: list[str]) -> None:
+        self.query_one(WrappedLines).say(lines)
 
     def _show_figure(self, chart: FigureChart) -> None:
         kind, panels = self._kind, self._panels
         self._ask_for(drawn=True)
         if panels is None:
-            entitle(chart, "Curves")
+            set_border_titles(chart, "Curves")
             chart.show(None, "…")
         elif not panels:
-            entitle(chart, "Curves")
+            set_border_titles(chart, "Curves")
             chart.show(None, f"No {kind.plural} in the list can be drawn: only valid ones are.")
         else:
             assert self._figure is not None
             self._figure %= len(panels)
-            entitle(chart, f"{self._figure + 1} of {len(panels)}: {labelled(panels[self._figure][0])}")
+            set_border_titles(chart, f"{self._figure + 1} of {len(panels)}: {labelled(panels[self._figure][0])}")
             chart.show(panels[self._figure])
 
     def _ask_for(self, *, drawn: bool) -> None:
-        """Once for each list: a thread that has begun cannot be stopped."""
-        if drawn not in self._asked:
-            self._asked.add(drawn)
+        """Compute once for each list: a running thread cannot be stopped."""
+        if drawn not in self._requested:
+            self._requested.add(drawn)
             self._compute(drawn)
 
     @work(group="stored-computed")
     async def _compute(self, drawn: bool) -> None:
-        """What the list comes to, in words or as figures, in a thread."""
+        """Compute the summary of the list, as text or figures, in a thread."""
         kind, of = self._kind, self._of
         records = self.query_one(_StoredTable).records
         chosen = [records[key] for key in of[1]]
@@ -301,12 +322,12 @@ class StoredTrials(Overlay):
             else:
                 summed = await asyncio.to_thread(sums)
                 self._summed = summed if self._of is of else self._summed
-        except Exception as exc:  # a plan may run on this console: a fault in what is stored does not end it
+        except Exception as exc:  # a plan may run on this console: a fault in stored data must not end it
             _log.exception("what the stored %s come to", kind.plural)
-            words = f"What these {kind.plural} come to cannot be told: {exc!r}"
-            self.console_app.tell(words, "error")
+            problem = f"What these {kind.plural} come to cannot be told: {exc!r}"
+            self.console_app.tell(problem, "error")
             if self._of is of and not drawn:
-                self._summed = [words]
+                self._summed = [problem]
         if self._of is of and not self._taken_apart:
             self._tell()
 
@@ -342,9 +363,9 @@ class StoredTrials(Overlay):
 
     def action_copy(self) -> None:
         if self._sums:
-            self._copy("\n".join(self.query_one(ToldLines).told), "the summary")
+            self._copy("\n".join(map(single_line, self.query_one(WrappedLines).text_lines)), "the summary")
         elif self._chosen is not None:
-            self._copy(self._kind.id_of(self._chosen), "the id")
+            self._copy(single_line(self._kind.id_of(self._chosen)), "the id")
 
     def action_copy_record(self) -> None:
         if self._chosen is not None:
@@ -362,6 +383,8 @@ class StoredTrials(Overlay):
         def text() -> str:
             return "".join(json.dumps({kind.name: each.to_json()}) + "\n" for each in records)
 
-        words = f"{count(len(records))} {kind.plural}, a record a line."
-        ask = new_file.ask(f"the {kind.plural}", f"{kind.plural}.jsonl", words, {".jsonl": text}, self.console_app.tell)
+        explanation = f"{format_rounded(len(records))} {kind.plural}, a record a line."
+        ask = new_file.ask(
+            f"the {kind.plural}", f"{kind.plural}.jsonl", explanation, {".jsonl": text}, self.console_app.tell
+        )
         self.app.push_screen(ask)

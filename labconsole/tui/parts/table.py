@@ -1,8 +1,8 @@
 """The instrument's table: fixed column widths, a cursor that stays on its row's key, only changed lines repainted.
 
 A ScrollView over the line API, because Textual's DataTable invalidates every visible cell when one changes: at 55 rows
-and 10 Hz this costs a tenth of it (measured 6.5 ms a frame against 70). Columns leave by rank when the room is short;
-what is left over goes to the columns that can grow (sparklines).
+and 10 Hz this costs a tenth of it (measured 6.5 ms a frame against 70). Columns leave by rank if room is short. Spare
+room goes to the columns that can grow (sparklines).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from labconsole.tui.parts.action import Action, HasActions
 from labconsole.tui.parts.lines import Span, Tones
 
 GUTTER = 2
-"""Cells left of the first column; the cursor's mark stands there, so the cursor does not depend on colour."""
+"""Cells left of the first column, for the cursor's mark, so that the cursor does not depend on colour."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """``name`` picks the method ``cell_<name>(key, width)``; rank 0 stays always, the highest rank leaves first."""
+    """``name`` picks the method ``cell_<name>(key, width)``. Rank 0 always stays, the highest rank leaves first."""
 
     name: str
     title: str
@@ -64,27 +64,40 @@ def fit_columns(columns: Sequence[Column], width: int) -> list[tuple[Column, int
 
 
 class LineTable(HasActions, ScrollView, Tones, can_focus=True):
-    """A table of keys. Subclasses give COLUMNS, ``keys()`` and one ``cell_`` method per column."""
+    """A table of keys. Subclasses provide COLUMNS, ``keys()`` and one ``cell_`` method per column."""
 
     COLUMNS: ClassVar[tuple[Column, ...]] = ()
     EMPTY: ClassVar[str] = ""
     ACTIONS: ClassVar[Sequence[Action]] = (
-        Action("up,k", "cursor(-1)", "Row up", "Go one row up; among streams, the chart follows.",
-               id="row-up", shown=False, common=True),
+        Action(
+            "up,k",
+            "cursor(-1)",
+            "Row up",
+            "Go one row up; among streams, the chart follows.",
+            id="row-up",
+            shown=False,
+            common=True,
+        ),
         Action("down,j", "cursor(1)", "Row down", "Go one row down.", id="row-down", shown=False, common=True),
-        Action("pageup,ctrl+u", "cursor_page(-1)", "Page up", "Go a page up.",
-               id="page-up", shown=False, common=True),
-        Action("pagedown,ctrl+d", "cursor_page(1)", "Page down", "Go a page down.",
-               id="page-down", shown=False, common=True),
-        Action("home", "cursor_edge(-1)", "First row", "Go to the first row.",
-               id="row-first", shown=False, common=True),
-        Action("end,G", "cursor_edge(1)", "Last row", "Go to the last row.",
-               id="row-last", shown=False, common=True),
-    )  # fmt: skip
+        Action("pageup,ctrl+u", "cursor_page(-1)", "Page up", "Go a page up.", id="page-up", shown=False, common=True),
+        Action(
+            "pagedown,ctrl+d",
+            "cursor_page(1)",
+            "Page down",
+            "Go a page down.",
+            id="page-down",
+            shown=False,
+            common=True,
+        ),
+        Action(
+            "home", "cursor_edge(-1)", "First row", "Go to the first row.", id="row-first", shown=False, common=True
+        ),
+        Action("end,G", "cursor_edge(1)", "Last row", "Go to the last row.", id="row-last", shown=False, common=True),
+    )
 
     @dataclass
     class Chosen(Message):
-        """The cursor stands on another row."""
+        """The cursor moved to another row."""
 
         table: LineTable
         key: Any
@@ -104,8 +117,8 @@ class LineTable(HasActions, ScrollView, Tones, can_focus=True):
         self._cells: dict[Any, list[Span]] = {}
         self._painted_header: list[Span] = []
         self._room = 0
-        self._rows_painted = 0  # as many as the last picture had room for
-        self._steered = False  # until somebody moves it, the cursor stays on the first row, whichever that is
+        self._rows_painted = 0  # rows that the last picture had room for
+        self._steered = False  # until the operator moves it, the cursor stays on the first row
         self._columns: tuple[Column, ...] = ()
         self.cursor_key: Any = None
 
@@ -114,19 +127,19 @@ class LineTable(HasActions, ScrollView, Tones, can_focus=True):
         raise NotImplementedError
 
     def columns(self) -> tuple[Column, ...]:
-        """The columns wanted now; always the same object for the same columns."""
+        """The present columns, always the same object for the same columns."""
         return self.COLUMNS
 
     def prepare(self) -> None:
-        """Called once before cells are computed: the place for what all rows share (the scale)."""
+        """Prepare data that all rows share, such as the scale. Called once before cells are computed."""
 
     def header_title(self, column: Column, width: int) -> str:
-        """A column's title; subclasses may add what is true only now (a scale)."""
+        """A column's title. Subclasses may add a present property (a scale)."""
         return column.title
 
     @property
     def cursor_index(self) -> int:
-        """Where the cursor stands, 0 when its row has gone."""
+        """The row of the cursor, or 0 if its row has gone."""
         try:
             return self._keys.index(self.cursor_key)
         except ValueError:
@@ -134,23 +147,23 @@ class LineTable(HasActions, ScrollView, Tones, can_focus=True):
 
     @property
     def allow_horizontal_scroll(self) -> bool:
-        """Never: columns are chosen for the room. Textual finds them too wide for a moment while a bar comes up.
+        """Never: columns are chosen for the room. Textual finds them too wide for a moment while a bar appears.
 
-        A press of the right key in that moment would be the table's, and lost to the screen that has it as a key.
+        In that moment the table would take a press of the right key from the screen that binds it.
         """
         return False
 
     def paint(self) -> None:
-        """Look again and repaint the lines that changed."""
+        """Compute the rows and repaint the lines that changed."""
         if not self.is_mounted:
             return
         keys = list(self.keys())
         if not self.size.width or not self.display:
-            # Its first picture once it is shown comes before anybody paints it: no row may be one that has gone.
+            # Textual may draw the first picture before ``paint``: no row may be one that has gone.
             self._keys, self._room, self._rows_painted = keys, 0, 0
             self._cells.clear()
             return
-        resized = self._keys != keys or self._room != self._room_for(len(keys))
+        resized = self._keys != keys or self._room != self._measure_room(len(keys))
         resized = resized or self._columns is not self.columns() or self._rows_painted != self.size.height - 1
         if resized:
             line = self._cursor_line()
@@ -178,7 +191,7 @@ class LineTable(HasActions, ScrollView, Tones, can_focus=True):
         if resized:
             self.refresh()
         elif len(dirty) * 2 > self.size.height:
-            # One rectangle around all that changed: cheaper than many, and names, states and totals stay out of it.
+            # One rectangle around all changes: cheaper than many, and names, states and totals stay outside it.
             left, right = min(d[1] for d in dirty), max(d[2] for d in dirty)
             self.refresh(Region(left, dirty[0][0], right - left, dirty[-1][0] - dirty[0][0] + 1))
         else:
@@ -186,7 +199,7 @@ class LineTable(HasActions, ScrollView, Tones, can_focus=True):
                 self.refresh(Region(left, y, right - left, 1))
 
     def _changed_part(self, before: list[Span] | None, cells: list[Span]) -> tuple[int, int]:
-        """From where to where a row differs from what was painted."""
+        """The range in which a row differs from what was painted."""
         if before is None or len(before) != len(cells):
             return 0, self.size.width
         first = next(i for i, (old, new) in enumerate(zip(before, cells, strict=True)) if old != new)
@@ -194,7 +207,7 @@ class LineTable(HasActions, ScrollView, Tones, can_focus=True):
         return self._edges[first], self._edges[last + 1]
 
     def _cursor_line(self) -> int | None:
-        """The line of the cursor's row below the header in the last picture, None where it was out of sight."""
+        """The line of the cursor's row below the header in the last picture, or None if it was out of sight."""
         if self.cursor_key not in self._keys:
             return None
         line = self.cursor_index - self.scroll_offset.y
@@ -205,7 +218,7 @@ class LineTable(HasActions, ScrollView, Tones, can_focus=True):
         return self._keys[index] if 0 <= index < len(self._keys) else None
 
     def cell_of(self, column: Column, key: Any, width: int) -> Span:
-        """One cell; subclasses may have columns that no method is named after."""
+        """One cell. Subclasses may have columns without a method of their name."""
         span: Span = getattr(self, "cell_" + column.name)(key, width)
         return span
 
@@ -228,44 +241,44 @@ class LineTable(HasActions, ScrollView, Tones, can_focus=True):
         return spans
 
     @property
-    def nothing_words(self) -> str:
-        """What stands where there are no rows."""
+    def empty_text(self) -> str:
+        """Text for a table without rows."""
         return self.EMPTY
 
     def render_line(self, y: int) -> Strip:
-        """The header stays at the top; rows scroll beneath it."""
+        """Render a line. The header stays at the top, and rows scroll below it."""
         width = self.size.width
         if y == 0:
-            return self.strip_of(self._header(), width)
+            return self.build_strip(self._header(), width)
         key = self._key_at(y)
         if key is None:
-            empty = self.nothing_words if y == 1 and not self._keys else ""
-            return self.strip_of([(" " * GUTTER + empty, "muted")], width)
+            empty = self.empty_text if y == 1 and not self._keys else ""
+            return self.build_strip([(" " * GUTTER + empty, "muted")], width)
         cells = self._cells.get(key)
         if cells is None:
             cells = self._cells[key] = self._row(key)
         here = key == self.cursor_key
         mark = "▌ " if here and self.has_focus else "› " if here else " " * GUTTER
         under = self.cursor_style() if here and self.has_focus else None
-        return self.strip_of([(mark, "accent"), *cells], width, under=under)
+        return self.build_strip([(mark, "accent"), *cells], width, under=under)
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
         self.refresh()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Choose columns anew."""
+        """Choose columns for the new size."""
         self._room = 0
         self.paint()
         self.refresh()
 
-    def _room_for(self, rows: int) -> int:
-        """Cells for columns. Foretold: Textual shows the scroll bar only after the picture that made it needed."""
+    def _measure_room(self, rows: int) -> int:
+        """Cells for columns. Predicts the scroll bar, which Textual shows only after the picture that needs it."""
         scrolls = rows + 1 > self.size.height
         return self.size.width - (self.styles.scrollbar_size_vertical if scrolls else 0)
 
     def _choose_columns(self) -> None:
-        self._room = self._room_for(len(self._keys))
+        self._room = self._measure_room(len(self._keys))
         self._columns = self.columns()
         self._layout = fit_columns(self._columns, self._room - GUTTER)
         self._edges = list(accumulate((width + 1 for _, width in self._layout), initial=GUTTER))
@@ -279,14 +292,14 @@ class LineTable(HasActions, ScrollView, Tones, can_focus=True):
         self.refresh()
 
     def on_click(self, event: events.Click) -> None:
-        """Put the cursor where the mouse is."""
+        """Move the cursor to the row under the mouse."""
         at = event.get_content_offset(self)  # the event counts from the border
         key = self._key_at(at.y) if at is not None and at.y > 0 else None
         if key is not None:
             self.move_to(key)
 
-    def to_top(self) -> None:
-        """Begin anew: the cursor on the first row, wherever that goes."""
+    def move_to_top(self) -> None:
+        """Start over: put the cursor on the first row, whichever row that becomes."""
         self._steered = False
         if self._keys:
             self._put_cursor(self._keys[0])
@@ -297,7 +310,7 @@ class LineTable(HasActions, ScrollView, Tones, can_focus=True):
         self.call_after_refresh(self._bring_into_view)
 
     def move_to(self, key: Any) -> None:
-        """Put the cursor on a row, which it follows from then on, and bring it into view."""
+        """Put the cursor on a row, which it then follows, and bring it into view."""
         self._steered = True
         self._put_cursor(key)
 
@@ -310,7 +323,7 @@ class LineTable(HasActions, ScrollView, Tones, can_focus=True):
         self.refresh()
 
     def _bring_into_view(self) -> None:
-        """Scroll to the cursor. By force: Textual scrolls nothing whose bar it has not laid out; rows may be new."""
+        """Scroll to the cursor. Forced, since Textual scrolls only with its bar laid out, and rows may be new."""
         room = max(1, self.size.height - 1)
         top, index = self.scroll_offset.y, self.cursor_index
         if not top <= index < top + room:

@@ -1,8 +1,8 @@
-"""The screens of the console, in the order of their keys. Their modules are loaded once every node was tried, or when
-one is gone to before that.
+"""The screens of the console, in the order of their keys.
 
-A screen is a package here with a ``ConsoleScreen`` in its screen.py, and a line in ``SCREENS``. The digit works
-wherever no text is typed, the function key everywhere.
+Their modules are loaded once every node was tried, or at the first visit if that is earlier. A screen is a package here
+with a ``ConsoleScreen`` in its screen.py, and a line in ``SCREENS``. The digit works wherever no text is typed, the
+function key everywhere.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from labconsole.tui.parts.screen import ConsoleScreen
 
 @dataclass(frozen=True, slots=True)
 class ScreenEntry:
-    """One screen: its mode, which is its package here too, its name on screen, its keys, what it is for."""
+    """One screen: its mode, which is also the name of its package, its title, its keys, its purpose."""
 
     mode: str
     title: str
@@ -25,7 +25,7 @@ class ScreenEntry:
     purpose: str
 
     def load(self) -> type[ConsoleScreen]:
-        """The screen that its module defines."""
+        """Load the screen class from its module."""
         module = import_module(f"{__name__}.{self.mode}.screen")
         (found,) = (
             each
@@ -35,7 +35,7 @@ class ScreenEntry:
         return found
 
     def action(self) -> Action:
-        """Going to it."""
+        """Build the action that opens it."""
         keys = f"{self.key},{self.function_key}"
         return Action(keys, f"mode('{self.mode}')", self.title, self.purpose, id=f"go-{self.mode}", shown=False)
 

@@ -15,4 +15,4 @@ class SteadyOptions(BaseModel):
 GENERATOR = GeneratorInfo(
     name="steady", summary="one frame per system call", node="labconsole_outside.steady_node", needs="AF_PACKET",
     Options=SteadyOptions,
-)  # fmt: skip
+)

@@ -184,10 +184,19 @@ def measure(terminal: Terminal, *, seconds: float, keys: int, memory_s: float) -
 @contextlib.contextmanager
 def scale_lab(directory: Path, nodes: int, interfaces: int) -> Iterator[Path]:
     lab = subprocess.Popen(
-        [sys.executable, str(HERE / "scale_lab.py"), "--directory", str(directory), "--nodes", str(nodes),
-         "--interfaces", str(interfaces)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-    )  # fmt: skip
+        [
+            sys.executable,
+            str(HERE / "scale_lab.py"),
+            "--directory",
+            str(directory),
+            "--nodes",
+            str(nodes),
+            "--interfaces",
+            str(interfaces),
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
     assert lab.stdin is not None and lab.stdout is not None
     try:
         line = lab.stdout.readline()
@@ -347,9 +356,11 @@ def main() -> int:
                     terminal.press(prefix)
                     terminal.watch(SETTLE_S)
                     results[kind] = measure(
-                        terminal, seconds=args.seconds, keys=args.keys,
+                        terminal,
+                        seconds=args.seconds,
+                        keys=args.keys,
                         memory_s=args.memory_minutes * 60 if kind == "console" else 0.0,
-                    )  # fmt: skip
+                    )
                 finally:
                     terminal.close()
             print(json.dumps({"benchmark": what, "what": kind, **results[kind]}), flush=True)

@@ -93,9 +93,12 @@ def main() -> int:
         make_capture(path, options.packets)
         for name, runs in (("node", "None"), ("console", "NumpyRuns()")):
             said = subprocess.run(
-                [sys.executable, "-c", TIMED.format(runs=runs), str(path)], cwd=ROOT, capture_output=True, text=True,
+                [sys.executable, "-c", TIMED.format(runs=runs), str(path)],
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
                 check=True,
-            ).stdout  # fmt: skip
+            ).stdout
             print(f"{name}: {float(said) / 1e6:.1f} million packets/s")
         tshark = shutil.which("tshark")
         if tshark is None:

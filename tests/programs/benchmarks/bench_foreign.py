@@ -27,11 +27,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from labconsole.agent.reading.foreign import PortTap  # noqa: E402
 from labconsole.agent.sending.generator import GeneratorSession  # noqa: E402
-from labconsole.packets.frame import Own  # noqa: E402
+from labconsole.packets.frame import StreamAddresses  # noqa: E402
 from labconsole.wire.stream_spec import StreamSpec  # noqa: E402
 
 SOURCE = "02:00:00:00:06:01"
-OWN = [Own(socket.inet_aton("198.18.1.1"), socket.inet_aton("198.19.1.1"), 9)]
+OWN = [StreamAddresses(socket.inet_aton("198.18.1.1"), socket.inet_aton("198.19.1.1"), 9)]
 CASES: dict[str, list[tuple[str, bool]]] = {
     "no tap": [],
     "control, both ends": [("s", False), ("r", False)],
@@ -46,12 +46,23 @@ SETTLE_S = 1.1
 def spec(packets: int) -> StreamSpec:
     return StreamSpec.parse(
         {
-            "stream": "bench", "interface": "s", "generator": "afpacket", "destination_mac": "02:00:00:00:01:02",
-            "source_mac": SOURCE, "source_ip": "198.18.1.1", "sink_ip": "198.19.1.1", "udp_source_port": 9,
-            "udp_sink_port": 9, "pkt_size_bytes": 60, "delay_ns": 0, "count": packets, "duration_s": None,
-            "max_count": packets, "cpus": [0],
+            "stream": "bench",
+            "interface": "s",
+            "generator": "afpacket",
+            "destination_mac": "02:00:00:00:01:02",
+            "source_mac": SOURCE,
+            "source_ip": "198.18.1.1",
+            "sink_ip": "198.19.1.1",
+            "udp_source_port": 9,
+            "udp_sink_port": 9,
+            "pkt_size_bytes": 60,
+            "delay_ns": 0,
+            "count": packets,
+            "duration_s": None,
+            "max_count": packets,
+            "cpus": [0],
         }
-    )  # fmt: skip
+    )
 
 
 async def one(taps: list[tuple[str, bool]], packets: int) -> tuple[float, str]:

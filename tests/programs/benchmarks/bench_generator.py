@@ -67,12 +67,23 @@ def run_trafgen(cpu: int, packets: int, frame: str, mode: str) -> float:
 async def _ours(cpu: int, packets: int) -> dict[str, Any]:
     spec = StreamSpec.parse(
         {
-            "stream": "bench", "interface": "s", "generator": "afpacket", "destination_mac": DESTINATION,
-            "source_mac": SOURCE, "source_ip": "198.18.1.1", "sink_ip": "198.19.1.1", "udp_source_port": 9,
-            "udp_sink_port": 9, "pkt_size_bytes": 60, "delay_ns": 0, "count": packets, "duration_s": None,
-            "max_count": packets, "cpus": [cpu],
+            "stream": "bench",
+            "interface": "s",
+            "generator": "afpacket",
+            "destination_mac": DESTINATION,
+            "source_mac": SOURCE,
+            "source_ip": "198.18.1.1",
+            "sink_ip": "198.19.1.1",
+            "udp_source_port": 9,
+            "udp_sink_port": 9,
+            "pkt_size_bytes": 60,
+            "delay_ns": 0,
+            "count": packets,
+            "duration_s": None,
+            "max_count": packets,
+            "cpus": [cpu],
         }
-    )  # fmt: skip
+    )
     session = GeneratorSession()
     try:
         await session.prepare([spec])

@@ -37,9 +37,10 @@ def dropping(every: int) -> Callable[[DropChain], None]:
     def build(chain: DropChain) -> None:
         to_its_end(chain)
         chain.host.run(
-            "nft", "add table netdev t; add chain netdev t c { type filter hook ingress device u1 priority 0; }; "
+            "nft",
+            "add table netdev t; add chain netdev t c { type filter hook ingress device u1 priority 0; }; "
             f"add rule netdev t c numgen inc mod {every} 0 drop",
-        )  # fmt: skip
+        )
 
     return build
 

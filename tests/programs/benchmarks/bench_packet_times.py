@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from labconsole.agent.processes.linux import in_namespace
+from labconsole.agent.processes.linux import run_in_namespace
 from labconsole.agent.reading.clock_offset import ClockOffset
 from labconsole.agent.reading.packet_times import PacketTimer
 from labconsole.wire.packet_times import StreamToTime
@@ -32,7 +32,7 @@ def timing(chain: DropChain) -> Callable[[], int]:
     """Time packets until told to end."""
     inside = os.open(f"/proc/{chain.sink.pid}/ns/net", os.O_RDONLY)
     try:
-        timer: PacketTimer = in_namespace(inside, lambda: PacketTimer("k0", [OWN], ClockOffset().ns))
+        timer: PacketTimer = run_in_namespace(inside, lambda: PacketTimer("k0", [OWN], ClockOffset().ns))
     finally:
         os.close(inside)
 

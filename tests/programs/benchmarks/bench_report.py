@@ -101,31 +101,56 @@ def from_files(directory: Path) -> int:
         requested, total, plan = data["requested"], data["total"], data["plan"]
         summaries.append(
             RunSummary(
-                run_id=data["run_id"], started_at=data["started_at"], testbed=data["testbed"],
-                testbed_fingerprint=data["testbed_fingerprint"], emulated=data["emulated"],
-                generator=data["streams"][0]["generator"], verdict=data["verdict"]["status"],
-                reason_codes=tuple(reason["code"] for reason in data["verdict"]["reasons"]), has_series=False,
-                plan_name=plan["name"], plan_hash=plan["hash"], plan_point=plan["point"], repetition=plan["repetition"],
-                **{name: requested[name] for name in (
-                    "platform", "frame_size_bytes", "frame_size_includes_fcs", "sources", "target_bps", "background", "duration_s",
-                )},
-                **{name: total[name] for name in (
-                    "offered_pps", "offered_bps", "measured_pps", "measured_bps", "loss_packets", "loss_ratio",
-                )},
+                run_id=data["run_id"],
+                started_at=data["started_at"],
+                testbed=data["testbed"],
+                testbed_fingerprint=data["testbed_fingerprint"],
+                emulated=data["emulated"],
+                generator=data["streams"][0]["generator"],
+                verdict=data["verdict"]["status"],
+                reason_codes=tuple(reason["code"] for reason in data["verdict"]["reasons"]),
+                has_series=False,
+                plan_name=plan["name"],
+                plan_hash=plan["hash"],
+                plan_point=plan["point"],
+                repetition=plan["repetition"],
+                **{
+                    name: requested[name]
+                    for name in (
+                        "platform",
+                        "frame_size_bytes",
+                        "frame_size_includes_fcs",
+                        "sources",
+                        "target_bps",
+                        "background",
+                        "duration_s",
+                    )
+                },
+                **{
+                    name: total[name]
+                    for name in (
+                        "offered_pps",
+                        "offered_bps",
+                        "measured_pps",
+                        "measured_bps",
+                        "loss_packets",
+                        "loss_ratio",
+                    )
+                },
             )
-        )  # fmt: skip
+        )
     return len(evaluate(summaries).points)
 
 
 def everything(directory: Path) -> int:
     """All that ``report`` reckons before it draws: points, tables, findings with the records behind them."""
     from labconsole.experiments.units import report_units
-    from labconsole.report.gathering import gather
+    from labconsole.report.loading import load_report
     from labconsole.report.request import ReportRequest
     from labconsole.store.open import open_store
 
     with open_store(str(directory / "runs.sqlite"), write=False) as store:
-        made = gather(ReportRequest(), store, report_units(), place="", on_unreadable=print)
+        made = load_report(ReportRequest(), store, report_units(), place="", on_unreadable=print)
     return sum(len(table.rows) for table in made.tables)
 
 
@@ -173,8 +198,10 @@ def main() -> None:
         for name in WAYS:
             done = subprocess.run(
                 [sys.executable, __file__, "--way", name, "--directory", str(directory)],
-                stdout=subprocess.PIPE, text=True, check=True,
-            )  # fmt: skip
+                stdout=subprocess.PIPE,
+                text=True,
+                check=True,
+            )
             results[name] = json.loads(done.stdout)
         base, store = results["imports alone"]["peak_mb"], results["store to design points"]
         for name, result in results.items():

@@ -71,13 +71,20 @@ def fill(path: Path, runs: int) -> None:
             share = 1 - (number % 7) / 1000
             rows.append(
                 {
-                    **row, "run_id": run_id, "started_at": f"{started}.000000Z", "platform": PLATFORMS[number % 4],
-                    "frame_size_bytes": SIZES[number // 4 % 6], "sources": 1 + number // 24 % 3,
-                    "target_bps": TARGETS[number // 72 % 8], "measured_pps": row["offered_pps"] * share,
-                    "forwarding_pps": row["offered_pps"] * share, "forwarding_bps": row["offered_bps"] * share,
-                    "verdict": "invalid" if number % 50 == 0 else "valid", "record": json.dumps(record),
+                    **row,
+                    "run_id": run_id,
+                    "started_at": f"{started}.000000Z",
+                    "platform": PLATFORMS[number % 4],
+                    "frame_size_bytes": SIZES[number // 4 % 6],
+                    "sources": 1 + number // 24 % 3,
+                    "target_bps": TARGETS[number // 72 % 8],
+                    "measured_pps": row["offered_pps"] * share,
+                    "forwarding_pps": row["offered_pps"] * share,
+                    "forwarding_bps": row["offered_bps"] * share,
+                    "verdict": "invalid" if number % 50 == 0 else "valid",
+                    "record": json.dumps(record),
                 }
-            )  # fmt: skip
+            )
             if len(rows) == 10_000:
                 connection.executemany(statement, rows)
                 rows.clear()
@@ -197,7 +204,7 @@ def main() -> None:
                 query = parse_query(typed)
                 for words, call in (
                     ("rows", lambda query=query, sorting=sorting: store.find(query, sorting, limit=500)),
-                    ("count", lambda query=query, sorting=sorting: store.count_found(query)),
+                    ("count", lambda query=query, sorting=sorting: store.count_matching(query)),
                 ):
                     began, cpu = time.perf_counter(), time.process_time()
                     call()

@@ -50,10 +50,16 @@ def script_overheads(status: lab.LabStatus, sources: int, rounds: int) -> list[f
     found = []
     with tempfile.TemporaryDirectory() as out:
         environment = {
-            **os.environ, "CONFIG": str(status.ssh_config), "LAB": status.spec.name, "OUT": out,
-            "SOURCES": " ".join(names[0]), "SINKS": " ".join(names[1]), "NODES": " ".join([*names[0], "uut", *names[1]]),
-            "DURATION": str(DURATION_S), "DRAIN": str(DRAIN_S),
-        }  # fmt: skip
+            **os.environ,
+            "CONFIG": str(status.ssh_config),
+            "LAB": status.spec.name,
+            "OUT": out,
+            "SOURCES": " ".join(names[0]),
+            "SINKS": " ".join(names[1]),
+            "NODES": " ".join([*names[0], "uut", *names[1]]),
+            "DURATION": str(DURATION_S),
+            "DRAIN": str(DRAIN_S),
+        }
         for _ in range(rounds):
             begun = time.monotonic()
             subprocess.run(["bash", "-c", SCRIPT], env=environment, check=True, stdin=subprocess.DEVNULL)
@@ -66,17 +72,35 @@ def labconsole_overheads(status: lab.LabStatus, sources: int, rounds: int) -> li
     with tempfile.TemporaryDirectory() as directory:
         hosts = Path(directory) / "hosts.yaml"
         text = Path(status.hosts_file).read_text()
-        hosts.write_text("\n".join(
-            f"  drain_s: {DRAIN_S}" if line.strip().startswith("drain_s:") else line for line in text.splitlines()
-        ))  # fmt: skip
+        hosts.write_text(
+            "\n".join(
+                f"  drain_s: {DRAIN_S}" if line.strip().startswith("drain_s:") else line for line in text.splitlines()
+            )
+        )
         done = subprocess.run(
             [
-                sys.executable, "-m", "labconsole", "run", "--hosts", str(hosts), "--store", f"{directory}/s.sqlite",
-                "--sources", str(sources), "--target", "10Mbit", "--duration", str(DURATION_S),
-                "--repetitions", str(rounds + 2), "--json",
+                sys.executable,
+                "-m",
+                "labconsole",
+                "run",
+                "--hosts",
+                str(hosts),
+                "--store",
+                f"{directory}/s.sqlite",
+                "--sources",
+                str(sources),
+                "--target",
+                "10Mbit",
+                "--duration",
+                str(DURATION_S),
+                "--repetitions",
+                str(rounds + 2),
+                "--json",
             ],
-            stdout=subprocess.PIPE, check=True, text=True,
-        )  # fmt: skip
+            stdout=subprocess.PIPE,
+            check=True,
+            text=True,
+        )
     starts = [datetime.fromisoformat(json.loads(line)["started_at"]) for line in done.stdout.splitlines()]
     # The first trial also sets up the platform; it is not what a plan repeats.
     gaps = [(later - earlier).total_seconds() for earlier, later in zip(starts[1:], starts[2:], strict=False)]
@@ -97,10 +121,16 @@ def main() -> None:
             ours = labconsole_overheads(status, sources, args.rounds)
             script = script_overheads(status, sources, args.rounds)
             ratio = statistics.median(script) / statistics.median(ours)
-            results.append({
-                "benchmark": "trial overhead", "sources": sources, "labconsole_s": statistics.median(ours),
-                "shell_script_s": statistics.median(script), "ratio": ratio, "target_s": 0.3,
-            })  # fmt: skip
+            results.append(
+                {
+                    "benchmark": "trial overhead",
+                    "sources": sources,
+                    "labconsole_s": statistics.median(ours),
+                    "shell_script_s": statistics.median(script),
+                    "ratio": ratio,
+                    "target_s": 0.3,
+                }
+            )
     finally:
         lab.down(name)
     for result in results:

@@ -130,13 +130,20 @@ async def serve(listeners: dict[str, socket.socket], spaces: dict[str, int], hos
         settings = ServerSettings(InNamespace(children, spaces[name]), login, home_directory(), "/bin/sh")  # type: ignore[arg-type]
         servers.append(
             await asyncssh.listen(
-                sock=listener, server_factory=lambda settings=settings: NodeServer(settings),
+                sock=listener,
+                server_factory=lambda settings=settings: NodeServer(settings),
                 server_host_keys=[asyncssh.import_private_key(host_keys[name])],
                 authorized_client_keys=asyncssh.import_authorized_keys(client),
-                password_auth=False, kbdint_auth=False, gss_host=None, agent_forwarding=False, x11_forwarding=False,
-                compression_algs=None, line_editor=False, login_timeout=120,
+                password_auth=False,
+                kbdint_auth=False,
+                gss_host=None,
+                agent_forwarding=False,
+                x11_forwarding=False,
+                compression_algs=None,
+                line_editor=False,
+                login_timeout=120,
             )
-        )  # fmt: skip
+        )
     ended = asyncio.Event()
     loop.add_reader(0, lambda: None if os.read(0, 4096) else ended.set())
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

@@ -112,7 +112,7 @@ def _timed() -> tuple[object, ...]:
     own = StreamToTime(source_ip=SOURCE_IP, sink_ip=SINK_IP, udp_sink_port=9, interval_ns=0)
     with closing(DropChain()) as chain:
         descriptor = os.open(f"/proc/{chain.sink.pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-        with closing(linux.in_namespace(descriptor, lambda: PacketTimer("k0", [own], ClockOffset().ns))) as timer:
+        with closing(linux.run_in_namespace(descriptor, lambda: PacketTimer("k0", [own], ClockOffset().ns))) as timer:
             sent = chain.send(PACKETS)
             timer.detach()
             (told,) = timer.counted()

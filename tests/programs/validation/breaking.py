@@ -15,9 +15,16 @@ from labconsole.lab.spec import LabSpec
 from support import faults
 
 COLUMNS = (
-    "fault", "said on stderr", "in the record", "exit status", "nothing left after", "runs lost", "false losses",
-    "plan finished", "survived",
-)  # fmt: skip
+    "fault",
+    "said on stderr",
+    "in the record",
+    "exit status",
+    "nothing left after",
+    "runs lost",
+    "false losses",
+    "plan finished",
+    "survived",
+)
 
 
 def every_fault(deadline: Deadline, *, only: tuple[str, ...] | None = None) -> Table:

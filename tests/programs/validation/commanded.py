@@ -16,9 +16,15 @@ from labconsole.report.evaluation import evaluate
 
 REPORTS = 20
 COLUMNS = (
-    "scenario", "set-ups × trials", "reports", "claims tested", "as by the functions", "reports with a false *different*",
-    "findings that claim", "is",
-)  # fmt: skip
+    "scenario",
+    "set-ups × trials",
+    "reports",
+    "claims tested",
+    "as by the functions",
+    "reports with a false *different*",
+    "findings that claim",
+    "is",
+)
 
 
 def no_effect(reports: int = REPORTS, processes: int = 1) -> Table:
@@ -37,10 +43,16 @@ def no_effect(reports: int = REPORTS, processes: int = 1) -> Table:
             or found["findings"] > found["different"]
         )
         table.add(
-            scenario.name, f"{set_ups} × {repetitions}", found["reports"], found["tested"],
-            f"{found['alike']} of {found['reports']}", found["false reports"], found["findings"], NO if wrong else YES,
+            scenario.name,
+            f"{set_ups} × {repetitions}",
+            found["reports"],
+            found["tested"],
+            f"{found['alike']} of {found['reports']}",
+            found["false reports"],
+            found["findings"],
+            NO if wrong else YES,
             failure="the command does not say what the functions find" if wrong else None,
-        )  # fmt: skip
+        )
     return table
 
 
@@ -59,8 +71,9 @@ def commanded(
         found["alike"] += tested == made.claims.size and np.allclose(
             sorted((row["p"], row["adjusted_p"]) for row in rows_said),
             sorted((claim.p, claim.adjusted_p) for claim in made.claims.claims),
-            rtol=1e-9, atol=0,
-        )  # fmt: skip
+            rtol=1e-9,
+            atol=0,
+        )
         found["tested"] += tested
         found["different"] += different
         found["false reports"] += different > 0

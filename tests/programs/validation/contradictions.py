@@ -32,11 +32,13 @@ def row(table: Table) -> None:
         return
     right = not missed and made >= LEAST and not clean
     table.add(
-        "contradictions made by hand, one at a time, in a consistent store", f"{made}, and none",
+        "contradictions made by hand, one at a time, in a consistent store",
+        f"{made}, and none",
         f"verify finds {made - len(missed)} of {made}, and {len(clean)} in the store without them",
-        f"all of at least {LEAST}, and none", YES if right else NO,
+        f"all of at least {LEAST}, and none",
+        YES if right else NO,
         failure=None if right else f"not found: {', '.join(missed) or 'nothing'}; in the consistent store: {clean[:3]}",
-    )  # fmt: skip
+    )
 
 
 def _contradictory() -> Iterator[tuple[str, list[dict[str, Any]], str, str]]:

@@ -27,8 +27,8 @@ from scipy.stats import t as student_t
 from tables import NO, YES, Deadline, Table
 
 from labconsole.lab import commands as lab
+from labconsole.lab.loss_injection import LossRule, drop_share
 from labconsole.lab.spec import LabSpec
-from labconsole.lab.truth import LossRule, drop_share
 from support.live_lab import COMMAND, labconsole
 
 PLATFORM = "container"
@@ -157,9 +157,10 @@ def _busy_third(table: Table, name: str, hosts: Path) -> None:
         f"{slow:.0f} packets/s beside that program, {usual:.0f} else ({slow / usual - 1:+.0%})",
         f"{claims['tested']} claims tested, {claims['different']} different; it would have shown changes from "
         f"{min(shown, default=math.nan):.0%} to {max(shown, default=math.nan):.0%} on",
-        f"slower by {1 - HURT_RATIO:.0%} or more; {asked} tested, none different", YES if right else NO,
+        f"slower by {1 - HURT_RATIO:.0%} or more; {asked} tested, none different",
+        YES if right else NO,
         failure=None if right else f"{claims}, {rows}" if hurt else "that program took nothing that shows",
-    )  # fmt: skip
+    )
 
 
 def _robbed_name(table: Table, name: str, hosts: Path) -> None:
@@ -177,9 +178,10 @@ def _robbed_name(table: Table, name: str, hosts: Path) -> None:
         f"over {row['other_platform']}",
         f"{change:+.1%}, {low:+.1%} to {high:+.1%}",
         f"{row['word']}, p {row['adjusted_p']:.2g}",
-        f"different; {true:+.1%} in its 99.9 % interval", YES if right else NO,
+        f"different; {true:+.1%} in its 99.9 % interval",
+        YES if right else NO,
         failure=None if right else str(row),
-    )  # fmt: skip
+    )
 
 
 @contextmanager

@@ -17,9 +17,9 @@ from typing import Any
 
 from tables import OF_GUESTS, Deadline, RowMaker, Table, measure, testbed
 
-from labconsole.experiments.flow.figures import HEADER_BYTES
 from labconsole.experiments.flow.limiters import CREDIT
 from labconsole.experiments.flow.quantities import quantities
+from labconsole.experiments.flow.rates import HEADER_BYTES
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
 from labconsole.model.inventory import load_inventory
@@ -60,8 +60,19 @@ def _machine() -> LabSpec:
 
 def _command(hosts: Path, platform: str, *words: str) -> list[str]:
     store = hosts.parent / "flows.sqlite"
-    return [*COMMAND, "experiment", "flow", "--hosts", str(hosts), "--store", str(store), "--platforms", platform,
-            "--json", *words]  # fmt: skip
+    return [
+        *COMMAND,
+        "experiment",
+        "flow",
+        "--hosts",
+        str(hosts),
+        "--store",
+        str(store),
+        "--platforms",
+        platform,
+        "--json",
+        *words,
+    ]
 
 
 def _records(said: str) -> list[FlowRecord]:
@@ -128,9 +139,14 @@ def _line(table: Table, platform: str, _: str, hosts: Path) -> None:
     for record in _taken(hosts, platform, "--guests", GUESTS[platform], "--duration", "5"):
         found = (record.sum_bps or 0.0) / 1e6
         error = LINE_RATIO * LINE_MBPS
-        table.judge(platform, record.requested.guests, f"the line: {LINE_MBPS:.2f} Mbit/s", f"{found:.2f} Mbit/s",
-            f"± {error:.2f} Mbit/s", right=abs(found - LINE_MBPS) <= error,
-        )  # fmt: skip
+        table.judge(
+            platform,
+            record.requested.guests,
+            f"the line: {LINE_MBPS:.2f} Mbit/s",
+            f"{found:.2f} Mbit/s",
+            f"± {error:.2f} Mbit/s",
+            right=abs(found - LINE_MBPS) <= error,
+        )
 
 
 def _limit(table: Table, platform: str, _: str, hosts: Path) -> None:
@@ -139,9 +155,14 @@ def _limit(table: Table, platform: str, _: str, hosts: Path) -> None:
     (record,) = _taken(hosts, platform, *told)
     found = (record.senders[0].shared_bps or 0.0) * FRAMES / 1e6
     error = LIMIT_RATIO * LIMIT_MBPS
-    table.judge(platform, 2, f"the first limited to {LIMIT_MBPS:g} Mbit/s of frames", f"{found:.3f} Mbit/s",
-        f"± {error:.2f} Mbit/s", right=abs(found - LIMIT_MBPS) <= error,
-    )  # fmt: skip
+    table.judge(
+        platform,
+        2,
+        f"the first limited to {LIMIT_MBPS:g} Mbit/s of frames",
+        f"{found:.3f} Mbit/s",
+        f"± {error:.2f} Mbit/s",
+        right=abs(found - LIMIT_MBPS) <= error,
+    )
 
 
 def _limits(table: Table, platform: str, _: str, hosts: Path) -> None:
@@ -152,15 +173,23 @@ def _limits(table: Table, platform: str, _: str, hosts: Path) -> None:
     found = quantities(record)
     for guest, limit_mbps in zip(("g1", "g2"), limits, strict=True):
         attained = found.attained.get(guest)
-        table.judge(platform, 2, f"{guest} limited to {limit_mbps:g} Mbit/s of frames attains 1 of it",
-            "not known" if attained is None else f"{attained:.4f}", f"± {LIMIT_RATIO:g}",
+        table.judge(
+            platform,
+            2,
+            f"{guest} limited to {limit_mbps:g} Mbit/s of frames attains 1 of it",
+            "not known" if attained is None else f"{attained:.4f}",
+            f"± {LIMIT_RATIO:g}",
             right=attained is not None and abs(attained - 1) <= LIMIT_RATIO,
-        )  # fmt: skip
+        )
     lost = found.interference_ratio
-    table.judge(platform, 2, "by the second, which begins later, the first loses nothing of its limit",
-        "not known" if lost is None else f"{lost:+.2%}", f"± {LIMIT_RATIO:.0%}",
+    table.judge(
+        platform,
+        2,
+        "by the second, which begins later, the first loses nothing of its limit",
+        "not known" if lost is None else f"{lost:+.2%}",
+        f"± {LIMIT_RATIO:.0%}",
         right=lost is not None and abs(lost) <= LIMIT_RATIO,
-    )  # fmt: skip
+    )
 
 
 def _weights(table: Table, platform: str, _: str, hosts: Path) -> None:
@@ -181,11 +210,16 @@ def _weights(table: Table, platform: str, _: str, hosts: Path) -> None:
     for step in record.weights.steps if record.weights is not None else ():
         word, error = ":".join(map(str, step.weights)), step.error_ratio
         late_s = None if step.taken_s is None else step.taken_s - step.due_s
-        table.judge(platform, 2, f"weights {word}: shares are theirs",
-            "not known" if error is None or late_s is None else f"error {error:.4f}, in force {late_s * 1e3:.1f} ms late",
-            f"error {WEIGHT_ERROR:g}, 10 ms", right=error is not None and error <= WEIGHT_ERROR
-            and late_s is not None and late_s <= 0.01,
-        )  # fmt: skip
+        table.judge(
+            platform,
+            2,
+            f"weights {word}: shares are theirs",
+            "not known"
+            if error is None or late_s is None
+            else f"error {error:.4f}, in force {late_s * 1e3:.1f} ms late",
+            f"error {WEIGHT_ERROR:g}, 10 ms",
+            right=error is not None and error <= WEIGHT_ERROR and late_s is not None and late_s <= 0.01,
+        )
 
 
 def _socket_full(table: Table, platform: str, name: str, hosts: Path) -> None:
@@ -200,11 +234,17 @@ def _socket_full(table: Table, platform: str, name: str, hosts: Path) -> None:
             os.kill(each, signal.SIGCONT)
     free, stopped = found[-1].receivers
     places = {loss.hop: loss.packets for loss in stopped.losses if loss.packets}
-    table.judge(platform, 2, f"the second's reader is stopped for {STOPPED_S:g} s: lost at its full socket alone",
-        f"{free.guest}: {free.lost_packets} lost; {stopped.guest}: {places}".replace("'", ""), "to the packet",
-        right=bool(readers) and free.lost_packets == 0 and set(places) == {"guest_socket_full"}
+    table.judge(
+        platform,
+        2,
+        f"the second's reader is stopped for {STOPPED_S:g} s: lost at its full socket alone",
+        f"{free.guest}: {free.lost_packets} lost; {stopped.guest}: {places}".replace("'", ""),
+        "to the packet",
+        right=bool(readers)
+        and free.lost_packets == 0
+        and set(places) == {"guest_socket_full"}
         and places["guest_socket_full"] == stopped.socket_full_packets == stopped.lost_packets,
-    )  # fmt: skip
+    )
 
 
 def _killed(table: Table, platform: str, name: str, hosts: Path) -> None:
@@ -220,10 +260,14 @@ def _killed(table: Table, platform: str, name: str, hosts: Path) -> None:
     void = [each for each in stored if each.verdict.status == "invalid"]  # it was taken again
     codes = [reason.code for each in void for reason in each.verdict.reasons]
     left = "lcg" in lab.execute(name, "uut", ["ip", "-o", "link"]).stdout
-    table.judge(platform, 2, f"the second is killed after {KILLED_S:g} s: the trial is void, and nothing is left",
-        f"{len(void)} void: {', '.join(codes)}" + (", guests are left" if left else ""), "one, guests_missing",
+    table.judge(
+        platform,
+        2,
+        f"the second is killed after {KILLED_S:g} s: the trial is void, and nothing is left",
+        f"{len(void)} void: {', '.join(codes)}" + (", guests are left" if left else ""),
+        "one, guests_missing",
         right=bool(killed) and len(void) == 1 and "guests_missing" in codes and not left,
-    )  # fmt: skip
+    )
 
 
 def _rule(hosts: Path, action: str) -> str:
@@ -248,9 +292,14 @@ def _loss(table: Table, platform: str, name: str, hosts: Path) -> None:
     dropped = _counted(name)
     lab.execute(name, "uut", ["nft", "delete", "table", "netdev", "known"])
     lost = [sender.lost_packets for sender in found[-1].senders]
-    table.judge(platform, 3, f"of the second {dropped} packets are dropped, of the others none",
-        ", ".join(map(str, lost)), "to the packet", right=lost == [0, dropped, 0] and dropped > 0,
-    )  # fmt: skip
+    table.judge(
+        platform,
+        3,
+        f"of the second {dropped} packets are dropped, of the others none",
+        ", ".join(map(str, lost)),
+        "to the packet",
+        right=lost == [0, dropped, 0] and dropped > 0,
+    )
 
 
 def _inward(table: Table, platform: str, name: str, hosts: Path) -> None:
@@ -266,9 +315,14 @@ def _inward(table: Table, platform: str, name: str, hosts: Path) -> None:
     lab.execute(name, "uut", ["nft", "delete", "table", "netdev", "known"])
     lost = [{loss.hop: loss.packets for loss in each.losses}.get("to_guest") for each in found[-1].receivers]
     whole = all(each.unplaced_packets == 0 for each in found[-1].receivers)
-    table.judge(platform, 3, f"sent to: in front of the second {dropped} packets are dropped, of the others none",
-        ", ".join(map(str, lost)), "to the packet", right=lost == [0, dropped, 0] and dropped > 0 and whole,
-    )  # fmt: skip
+    table.judge(
+        platform,
+        3,
+        f"sent to: in front of the second {dropped} packets are dropped, of the others none",
+        ", ".join(map(str, lost)),
+        "to the packet",
+        right=lost == [0, dropped, 0] and dropped > 0 and whole,
+    )
 
 
 def _dominance(table: Table, platform: str, name: str, hosts: Path) -> None:
@@ -280,9 +334,14 @@ def _dominance(table: Table, platform: str, name: str, hosts: Path) -> None:
         time.sleep(HELD_S)
         lab.execute(name, "uut", ["nft", "delete", "table", "netdev", "known"])
     longest_s = quantities(found[-1]).dominant_s or 0.0
-    table.judge(platform, 2, f"the second held to 1 Mbit/s for {HELD_S:g} s: dominance", f"{longest_s:.1f} s",
-        f"± {HELD_ERROR_S:g} s", right=abs(longest_s - HELD_S) <= HELD_ERROR_S,
-    )  # fmt: skip
+    table.judge(
+        platform,
+        2,
+        f"the second held to 1 Mbit/s for {HELD_S:g} s: dominance",
+        f"{longest_s:.1f} s",
+        f"± {HELD_ERROR_S:g} s",
+        right=abs(longest_s - HELD_S) <= HELD_ERROR_S,
+    )
 
 
 def _credit(table: Table, platform: str, _: str, hosts: Path) -> None:
@@ -293,10 +352,14 @@ def _credit(table: Table, platform: str, _: str, hosts: Path) -> None:
         found = (sender.payload_bps or 0.0) * FRAMES / 1e6
         limiter = sender.limiter
         kept = limiter is not None and limiter.kind == CREDIT and limiter.rate_bps == limit_mbps * 1e6
-        table.judge(platform, 2, f"{sender.guest} limited to {limit_mbps:g} Mbit/s of frames by its back end's credit",
-            f"{found:.2f} Mbit/s", f"{1 - CREDIT_RATIO:g} to 1 of it, and read back",
+        table.judge(
+            platform,
+            2,
+            f"{sender.guest} limited to {limit_mbps:g} Mbit/s of frames by its back end's credit",
+            f"{found:.2f} Mbit/s",
+            f"{1 - CREDIT_RATIO:g} to 1 of it, and read back",
             right=kept and (1 - CREDIT_RATIO) * limit_mbps <= found <= limit_mbps,
-        )  # fmt: skip
+        )
 
 
 XEN_ROWS = [("xen", _credit)]

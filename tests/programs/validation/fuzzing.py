@@ -31,10 +31,16 @@ def crashes(seconds: float = SECONDS) -> Table:
             if not failures and found["inputs"] < LEAST_INPUTS:
                 failures = [f"only {found['inputs']} inputs"]
             table.add(
-                name, target.summary, found["inputs"], found["refused"], found["inputs"] - found["refused"],
-                f"{found['slowest_s']:.2f} s", f"+{found['grown_bytes'] / 2**20:.0f} MiB", NO if failures else YES,
+                name,
+                target.summary,
+                found["inputs"],
+                found["refused"],
+                found["inputs"] - found["refused"],
+                f"{found['slowest_s']:.2f} s",
+                f"+{found['grown_bytes'] / 2**20:.0f} MiB",
+                NO if failures else YES,
                 failure="; ".join(failures) or None,
-            )  # fmt: skip
+            )
     table.summary = (
         f"{seconds:g} s for each target ({' or '.join(sorted(filter(None, engines)))}); an input may take "
         "512 MiB and 5 s of a processor, a bundle 30 s."

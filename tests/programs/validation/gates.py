@@ -18,7 +18,7 @@ from synthetic_gates import MARGIN, SET_UPS, Occasions, judged_by_the_command, j
 from tables import NO, YES, Table
 
 from labconsole.measure.statistics.gate_power import OccasionCounts
-from labconsole.report.judged_points import JudgedPoint
+from labconsole.report.point_judgements import JudgedPoint
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -74,9 +74,21 @@ FEWEST_NAMED: Final = 60
 """Gates that named a margin: of fewer the share is shown alone."""
 
 COLUMNS = (
-    "scenario", "occasions", "gates", "worse without a change", "worse at the margin", "passed at the margin", "must be",
-    "worse at −3 %", "at −5 %", "at −10 %", "undecided without a change", "the margin named then passes", "must be", "is",
-)  # fmt: skip
+    "scenario",
+    "occasions",
+    "gates",
+    "worse without a change",
+    "worse at the margin",
+    "passed at the margin",
+    "must be",
+    "worse at −3 %",
+    "at −5 %",
+    "at −10 %",
+    "undecided without a change",
+    "the margin named then passes",
+    "must be",
+    "is",
+)
 
 
 @dataclass(frozen=True)
@@ -167,12 +179,18 @@ def _row(table: Table, scenario: Scenario, baseline: int, later: int, found: Cou
     if tried and not within(found["named passes"] / named, PASSING):
         wrong.append(f"the margin passes in {found['named passes']} of {named}")
     table.add(
-        scenario.name, f"{baseline} + {later}", of,
+        scenario.name,
+        f"{baseline} + {later}",
+        of,
         *(f"{found[error] / of:.1%}" for error in ("worse at 0", "worse at the margin", "passed at the margin")),
-        "shown" if shown else "at most 5%", *(f"{found[f'worse at {fall}'] / of:.0%}" for fall in FALLS),
-        f"{found['undecided at 0'] / of:.0%}", f"{found['named passes'] / named:.0%} of {named}" if named else "",
-        f"{PASSING[0]:.0%} to {PASSING[1]:.0%}" if tried else "shown", NO if wrong else YES, failure="; ".join(wrong) or None,
-    )  # fmt: skip
+        "shown" if shown else "at most 5%",
+        *(f"{found[f'worse at {fall}'] / of:.0%}" for fall in FALLS),
+        f"{found['undecided at 0'] / of:.0%}",
+        f"{found['named passes'] / named:.0%} of {named}" if named else "",
+        f"{PASSING[0]:.0%} to {PASSING[1]:.0%}" if tried else "shown",
+        NO if wrong else YES,
+        failure="; ".join(wrong) or None,
+    )
 
 
 def judged_gates(rng: np.random.Generator, gates: int, scenario: Scenario, baseline: int, later: int) -> Counter[Any]:
@@ -207,8 +225,10 @@ def commanded_gates(rng: np.random.Generator, gates: int, scenario: Scenario) ->
         status, said = judged_by_the_command(before, after)
         same = judged_by_the_functions(before, after)
         found["alike"] += (status, said["outcome"], said["outlier"] is None) == (
-            statuses[same.outcome], same.outcome, same.outlier is None,
-        )  # fmt: skip
+            statuses[same.outcome],
+            same.outcome,
+            same.outlier is None,
+        )
     return found
 
 

@@ -25,9 +25,17 @@ LEAST = 81
 """Sixty, and the twenty-one that an earlier version was seen to pass over, or more."""
 
 OF = {
-    "out": "guests that send", "weights": "guests that send", "beside": "guests that send", "ring": "rings",
-    "in": "guests that are sent to", "route": "routers", "job": "jobs", "disk": "jobs", "boot": "starts", "hot": "starts",
-}  # fmt: skip
+    "out": "guests that send",
+    "weights": "guests that send",
+    "beside": "guests that send",
+    "ring": "rings",
+    "in": "guests that are sent to",
+    "route": "routers",
+    "job": "jobs",
+    "disk": "jobs",
+    "boot": "starts",
+    "hot": "starts",
+}
 COLUMN_NAMES = ("of", "contradictions, one at a time", "verify finds", "allowed", "as it must be")
 BETWEEN, TABLE, SEARCH = "records beside each other", "the store's columns beside its records", "searches"
 

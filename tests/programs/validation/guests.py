@@ -147,9 +147,14 @@ def known_times(deadline: Deadline) -> Table:
 def _row(table: Table, platform: str, job: str, known: float, found: float, allowed: float, unit: str) -> None:
     right = abs(found - known) <= allowed
     table.add(
-        platform, job, f"{known:.4g} {unit}", f"{found:.3f} {unit}", f"± {allowed:.3f} {unit}", YES if right else NO,
+        platform,
+        job,
+        f"{known:.4g} {unit}",
+        f"{found:.3f} {unit}",
+        f"± {allowed:.3f} {unit}",
+        YES if right else NO,
         failure=None if right else f"found {found:.3f} {unit}",
-    )  # fmt: skip
+    )
 
 
 def _waits(table: Table, platform: str, _: str, hosts: Path) -> None:
@@ -207,9 +212,14 @@ def _at_work(table: Table, platform: str, _: str, hosts: Path) -> None:
         if guests == min(AT_WORK):
             own_s = max(map(_own_s, jobs))
             table.add(
-                platform, f"{guests} guests, beside boot and work", f"at most {OWN_S:g} s", f"{own_s:.3f} s", "",
-                YES if own_s <= OWN_S else NO, failure=None if own_s <= OWN_S else f"took {own_s:.3f} s",
-            )  # fmt: skip
+                platform,
+                f"{guests} guests, beside boot and work",
+                f"at most {OWN_S:g} s",
+                f"{own_s:.3f} s",
+                "",
+                YES if own_s <= OWN_S else NO,
+                failure=None if own_s <= OWN_S else f"took {own_s:.3f} s",
+            )
 
 
 def _own_s(job: Job) -> float:
@@ -237,9 +247,14 @@ def _wrong_clock(table: Table, platform: str, _: str, hosts: Path) -> None:
     told = any(note["kind"] == "clock_distorted" for note in job["influences"])
     right = abs(copy["clock_ratio"] - 1) > 0.05 and told
     table.add(
-        platform, "the guest's own clock", "not 1", f"{copy['clock_ratio']:.3f}", "told", YES if right else NO,
+        platform,
+        "the guest's own clock",
+        "not 1",
+        f"{copy['clock_ratio']:.3f}",
+        "told",
+        YES if right else NO,
         failure=None if right else "its clock ratio is not told",
-    )  # fmt: skip
+    )
 
 
 def _lost_mark(table: Table, platform: str, name: str, hosts: Path) -> None:
@@ -253,8 +268,10 @@ def _lost_mark(table: Table, platform: str, name: str, hosts: Path) -> None:
     try:
         subprocess.run(
             [*argv, "--hosts", str(hosts), "--platforms", platform, "--jobs", "wait", "--size", "1"],
-            capture_output=True, timeout=TRIAL_S, check=False,
-        )  # fmt: skip
+            capture_output=True,
+            timeout=TRIAL_S,
+            check=False,
+        )
     finally:
         lab.execute(name, "snk1", ["nft", "delete", "table", "ip", "marks"])
     listed = subprocess.run([*argv, "--list"], capture_output=True, text=True, timeout=60, check=True).stdout
@@ -263,9 +280,14 @@ def _lost_mark(table: Table, platform: str, name: str, hosts: Path) -> None:
     right = "mark_lost" in codes and first["verdict"]["status"] == "invalid" and first["copies"][0]["seconds"] is None
     found = f"{first['verdict']['status']}: {', '.join(codes)}"
     table.add(
-        platform, "a mark is dropped", "invalid: mark_lost", found, "no time", YES if right else NO,
+        platform,
+        "a mark is dropped",
+        "invalid: mark_lost",
+        found,
+        "no time",
+        YES if right else NO,
         failure=None if right else f"found {found}",
-    )  # fmt: skip
+    )
 
 
 def crews(deadline: Deadline) -> Table:
@@ -308,9 +330,16 @@ def _crew(table: Table, platform: str, guests: int, within_s: float, name: str, 
         if there
     ]
     table.add(
-        platform, guests, f"{up_s:.1f} s", f"{driving:.2%}", f"{gone_s:.1f} s", f"{killed_s:.1f} s",
-        "something" if left else "nothing", NO if problems else YES, failure="; ".join(problems) or None,
-    )  # fmt: skip
+        platform,
+        guests,
+        f"{up_s:.1f} s",
+        f"{driving:.2%}",
+        f"{gone_s:.1f} s",
+        f"{killed_s:.1f} s",
+        "something" if left else "nothing",
+        NO if problems else YES,
+        failure="; ".join(problems) or None,
+    )
 
 
 def _killed_s(platform: str, guests: int, name: str, hosts: Path, before: dict[str, str]) -> float:

@@ -91,10 +91,15 @@ def _observed(table: Table, target: str, effect: dict[str, Any]) -> None:
     loss, rate = effect["loss_ratio"], effect["measured_pps"]
     finding = "too few runs" if loss is None or rate is None else effect["sentence"].partition(":")[0].partition("(")[0]
     table.add(
-        target, len(used["quiet"]), len(used["live"]), _difference(loss, 100, "%", ".4f"), _difference(rate, 1, " pps", ".0f"),
-        YES if lossless else NO, finding,
+        target,
+        len(used["quiet"]),
+        len(used["live"]),
+        _difference(loss, 100, "%", ".4f"),
+        _difference(rate, 1, " pps", ".0f"),
+        YES if lossless else NO,
+        finding,
         failure=None if lossless and enough else effect["sentence"],
-    )  # fmt: skip
+    )
 
 
 def _difference(found: dict[str, Any] | None, factor: float, unit: str, form: str) -> str:
@@ -141,9 +146,17 @@ def _narrowed(table: Table) -> None:
             )
             _forwarded(table, run, trial_s, own_pps, what)
         *_, result = _printed(
-            hosts, "search", "--frame-size", "1500", "--goals", "pdr-0.5%", "--trial-duration", str(SEARCH_S),
-            "--duration-sum", str(SEARCH_S),
-        )  # fmt: skip
+            hosts,
+            "search",
+            "--frame-size",
+            "1500",
+            "--goals",
+            "pdr-0.5%",
+            "--trial-duration",
+            str(SEARCH_S),
+            "--duration-sum",
+            str(SEARCH_S),
+        )
     (found,) = result["search"]["goals"]
     low, high = found["lower_bound_pps"], found["upper_bound_pps"]
     forwarded_pps = found["conditional_throughput_pps"]
@@ -188,14 +201,22 @@ def _calibrate(table: Table) -> None:
     cap_pps, found_pps = FrameSize(500).rate_pps(CAP_BPS), stream["maximum_pps"]
     near = abs(found_pps / cap_pps - 1) <= CAP_RATIO
     table.add(
-        "calibrate, 500 B, generator's maximum", f"the source's link is shaped to {CAP_BPS / 1e6:g} Mbit/s",
-        f"{cap_pps:.0f} pps", f"{found_pps:.0f} pps ({found_pps / cap_pps - 1:+.1%})", f"be within {CAP_RATIO:.0%}",
-        YES if near else NO, failure=None if near else "the maximum is not the shaper's",
-    )  # fmt: skip
+        "calibrate, 500 B, generator's maximum",
+        f"the source's link is shaped to {CAP_BPS / 1e6:g} Mbit/s",
+        f"{cap_pps:.0f} pps",
+        f"{found_pps:.0f} pps ({found_pps / cap_pps - 1:+.1%})",
+        f"be within {CAP_RATIO:.0%}",
+        YES if near else NO,
+        failure=None if near else "the maximum is not the shaper's",
+    )
     lossy, passed = stream["counters"]["lossy_pps"], envelope["proof"][0]["uut_rx_packets"]
     bypassed = lossy is None and passed == 0
     table.add(
-        "calibrate, 500 B, the UUT is bypassed", "the UUT drops half of all packets", "0 packets seen there",
-        f"{passed} packets, " + ("no loss at the sink" if lossy is None else f"loss from {lossy:.0f} pps"), "see none, lose none",
-        YES if bypassed else NO, failure=None if bypassed else "the UUT was not bypassed",
-    )  # fmt: skip
+        "calibrate, 500 B, the UUT is bypassed",
+        "the UUT drops half of all packets",
+        "0 packets seen there",
+        f"{passed} packets, " + ("no loss at the sink" if lossy is None else f"loss from {lossy:.0f} pps"),
+        "see none, lose none",
+        YES if bypassed else NO,
+        failure=None if bypassed else "the UUT was not bypassed",
+    )

@@ -49,18 +49,27 @@ def coverage(*, quick: bool) -> Table:
 
 
 def _row(
-    table: Table, word: str, values: str, n: int, simulations: int, covers: Callable[[random.Random], bool],
+    table: Table,
+    word: str,
+    values: str,
+    n: int,
+    simulations: int,
+    covers: Callable[[random.Random], bool],
     bounds: tuple[float, float] | None,
-) -> None:  # fmt: skip
+) -> None:
     rng = random.Random(SEED)
     held = sum(covers(rng) for _ in range(simulations)) / simulations
     right = bounds is None or bounds[0] <= held <= bounds[1]
     table.add(
-        word, values, n, simulations, f"{held:.2%}",
+        word,
+        values,
+        n,
+        simulations,
+        f"{held:.2%}",
         "shown" if bounds is None else f"{bounds[0]:.0%} to {bounds[1]:.0%}",
         "" if bounds is None else YES if right else NO,
         failure=None if right else f"{held:.2%} of the intervals held the truth",
-    )  # fmt: skip
+    )
 
 
 def _of_mean(draw: Draw, n: int) -> Callable[[random.Random], bool]:

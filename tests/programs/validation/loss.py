@@ -18,8 +18,8 @@ from replaying import plan_text, replaying
 from tables import NO, YES, Deadline, Table
 
 from labconsole.lab import commands as lab
+from labconsole.lab.loss_injection import LossRule, Queue, drop_by_queue, drop_share
 from labconsole.lab.spec import LabSpec
-from labconsole.lab.truth import LossRule, Queue, drop_by_queue, drop_share
 from labconsole.model.design_point import FrameSize
 
 DURATION_S = 0.5
@@ -35,9 +35,18 @@ SOURCE = "source_nic"
 """The hop at which a packet is offered."""
 
 COLUMNS = (
-    "platform", "dropped where", "share", "frame", "injected", "lost at the hop", "of which hop", "in the source",
-    "lost in all", "unplaced", "exact",
-)  # fmt: skip
+    "platform",
+    "dropped where",
+    "share",
+    "frame",
+    "injected",
+    "lost at the hop",
+    "of which hop",
+    "in the source",
+    "lost in all",
+    "unplaced",
+    "exact",
+)
 
 
 @dataclass(frozen=True)
@@ -209,9 +218,9 @@ def _three_sources(table: Table, name: str, hosts: Path) -> None:
     with tempfile.TemporaryDirectory() as directory, replaying(plan, hosts, Path(directory)) as runs:
         for _ in sizes:
             next(runs)  # before the first run of a platform, learning frames met the loss too
-        before = lab.truth(name)
+        before = lab.read_loss_counts(name)
         for run in runs:
-            after = lab.truth(name)
+            after = lab.read_loss_counts(name)
             for number, stream in enumerate(run["streams"]):
                 ways = {"to_guest": f"uut/eth{number + 1}", "uut_out": f"uut/eth{number + 5}"}
                 truth = {

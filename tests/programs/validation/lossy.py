@@ -26,9 +26,18 @@ FEW = (0.93, 1.0)
 VARIATION = {"independent packets": 0.0, "set-ups differ by 30 %": 0.3}
 SIMULATIONS = 10_000
 COLUMNS = (
-    "packets are lost by", "set-ups", "lost in each set-up", "loss ratios", "intervals", "held the truth, least",
-    "at", "most", "at", "must be", "is",
-)  # fmt: skip
+    "packets are lost by",
+    "set-ups",
+    "lost in each set-up",
+    "loss ratios",
+    "intervals",
+    "held the truth, least",
+    "at",
+    "most",
+    "at",
+    "must be",
+    "is",
+)
 
 
 def held(
@@ -94,11 +103,19 @@ def _row(
     band = COVERAGE if enough and set_ups not in TOO_FEW else FEW
     right = within(part[least], band) and within(part[most], band)
     table.add(
-        word, set_ups, f"{ENOUGH_LOST} to {max(expected for expected, _ in part)}" if enough else f"{EXPECTED_LOST[0]} to 5",
-        f"{RATIOS[0]:g} to {RATIOS[-1]:g}", len(part) * _simulations(set_ups, simulations), f"{part[least]:.2%}", _cell(least),
-        f"{part[most]:.2%}", _cell(most), band_text(band), YES if right else NO,
+        word,
+        set_ups,
+        f"{ENOUGH_LOST} to {max(expected for expected, _ in part)}" if enough else f"{EXPECTED_LOST[0]} to 5",
+        f"{RATIOS[0]:g} to {RATIOS[-1]:g}",
+        len(part) * _simulations(set_ups, simulations),
+        f"{part[least]:.2%}",
+        _cell(least),
+        f"{part[most]:.2%}",
+        _cell(most),
+        band_text(band),
+        YES if right else NO,
         failure=None if right else f"{part[least]:.2%} to {part[most]:.2%} of the intervals held the truth",
-    )  # fmt: skip
+    )
 
 
 def _simulations(set_ups: int, simulations: int) -> int:

@@ -57,28 +57,52 @@ def _rows(table: Table, chosen: str, plan: str, found: Counter[Any]) -> None:
         bias, share = found[word, "error"] / of, found[word, "held"] / of
         right = abs(bias) <= BIAS
         table.add(
-            f"{word}: bias", chosen, plan, of, f"{bias:+.3%}", f"within {BIAS:.1%}", YES if right else NO,
+            f"{word}: bias",
+            chosen,
+            plan,
+            of,
+            f"{bias:+.3%}",
+            f"within {BIAS:.1%}",
+            YES if right else NO,
             failure=None if right else f"a bias of {bias:+.3%}",
-        )  # fmt: skip
+        )
         right = within(share, COVERAGE)
         table.add(
-            f"{word}: interval holds it", chosen, plan, of, f"{share:.2%}", band_text(COVERAGE), YES if right else NO,
+            f"{word}: interval holds it",
+            chosen,
+            plan,
+            of,
+            f"{share:.2%}",
+            band_text(COVERAGE),
+            YES if right else NO,
             failure=None if right else f"{share:.2%} of the intervals held the truth",
-        )  # fmt: skip
+        )
     for word in ("plateau", f"fall of {1 - COLLAPSED:.0%}"):
         right = tolerable(found[word, "collapses"], of)
         share = found[word, "collapses"] / of
         table.add(
-            f"{word}: called a collapse", chosen, plan, of, f"{share:.2%}", "at most 5%", YES if right else NO,
+            f"{word}: called a collapse",
+            chosen,
+            plan,
+            of,
+            f"{share:.2%}",
+            "at most 5%",
+            YES if right else NO,
             failure=None if right else f"{share:.2%} are falsely called a collapse",
-        )  # fmt: skip
+        )
 
     share, chance = found[FALL, "collapses"] / of, found["chance of a collapse"] / of
     right = abs(share - chance) <= POINTS
     table.add(
-        f"{FALL}: called a collapse", chosen, plan, of, f"{share:.2%}", f"{chance:.1%} ± {POINTS:.0%}", YES if right else NO,
+        f"{FALL}: called a collapse",
+        chosen,
+        plan,
+        of,
+        f"{share:.2%}",
+        f"{chance:.1%} ± {POINTS:.0%}",
+        YES if right else NO,
         failure=None if right else f"{share:.2%} of true collapses are seen, {chance:.2%} by the noncentral t",
-    )  # fmt: skip
+    )
 
 
 def chance_of_collapse(blocks: int, trials: int) -> float:

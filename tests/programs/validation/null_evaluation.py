@@ -35,9 +35,18 @@ SLOWED_PLANS = ((3, 3), (5, 1))
 AT_LEAST = (0.93, 1.0)
 REPORTS = 2000
 COLUMNS = (
-    "scenario", "set-ups × trials", "reports", "comparisons", "different by the plain interval", "must be",
-    "reports with a false *different*", "must be", "means: the interval holds it", "must be", "is",
-)  # fmt: skip
+    "scenario",
+    "set-ups × trials",
+    "reports",
+    "comparisons",
+    "different by the plain interval",
+    "must be",
+    "reports with a false *different*",
+    "must be",
+    "means: the interval holds it",
+    "must be",
+    "is",
+)
 
 
 def no_effect(reports: int = REPORTS, processes: int = 1) -> Table:
@@ -78,10 +87,19 @@ def _row(table: Table, scenario: Scenario, set_ups: int, repetitions: int, found
         if not right
     ]
     table.add(
-        scenario.name, f"{set_ups} × {repetitions}", reports, comparisons, f"{found['plain'] / comparisons:.2%}",
-        "at most 5%", f"{found['false reports'] / reports:.2%}", "at most 5%", f"{held:.2%}", "shown" if band is None else band_text(band),
-        NO if wrong else YES, failure="; ".join(wrong) or None,
-    )  # fmt: skip
+        scenario.name,
+        f"{set_ups} × {repetitions}",
+        reports,
+        comparisons,
+        f"{found['plain'] / comparisons:.2%}",
+        "at most 5%",
+        f"{found['false reports'] / reports:.2%}",
+        "at most 5%",
+        f"{held:.2%}",
+        "shown" if band is None else band_text(band),
+        NO if wrong else YES,
+        failure="; ".join(wrong) or None,
+    )
 
 
 def null_reports(

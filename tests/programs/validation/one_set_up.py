@@ -20,8 +20,15 @@ TRIALS = (3, 9)
 CASES = ((SET_UPS_DIFFER, "blocked-random"), (DRIFT, "blocked-random"), (DRIFT, "full-random"))
 REPORTS = 200
 COLUMNS = (
-    "scenario", "order", "trials of one set-up", "comparisons", "called detectable before", "claimed now", "must be", "is",
-)  # fmt: skip
+    "scenario",
+    "order",
+    "trials of one set-up",
+    "comparisons",
+    "called detectable before",
+    "claimed now",
+    "must be",
+    "is",
+)
 
 
 def contrast(reports: int = REPORTS, processes: int = 1) -> Table:
@@ -31,10 +38,16 @@ def contrast(reports: int = REPORTS, processes: int = 1) -> Table:
     cells = [Cell(7, concluded, case, reports) for case in cases]
     for (scenario, order, trials), found in zip(cases, counted(cells, processes), strict=True):
         table.add(
-            scenario.name, order, trials, found["comparisons"], f"{found['detectable'] / found['comparisons']:.1%}",
-            found["claims"], 0, NO if found["claims"] else YES,
+            scenario.name,
+            order,
+            trials,
+            found["comparisons"],
+            f"{found['detectable'] / found['comparisons']:.1%}",
+            found["claims"],
+            0,
+            NO if found["claims"] else YES,
             failure=f"{found['claims']} claims from one set-up" if found["claims"] else None,
-        )  # fmt: skip
+        )
     return table
 
 

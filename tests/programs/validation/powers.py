@@ -53,10 +53,16 @@ def _power_rows(
             "*different* by the plain interval" if word == "plain" else f"*different* among {family:g} claims (Holm)"
         )
         table.add(
-            f"{change:+.0%}", scenario.name, f"{set_ups} × {repetitions}", of, called, f"{share:.1%}",
-            f"{chance:.1%} ± {POINTS:.0%}", YES if right else NO,
+            f"{change:+.0%}",
+            scenario.name,
+            f"{set_ups} × {repetitions}",
+            of,
+            called,
+            f"{share:.1%}",
+            f"{chance:.1%} ± {POINTS:.0%}",
+            YES if right else NO,
             failure=None if right else f"{share:.1%} are seen, {chance:.1%} by the noncentral t",
-        )  # fmt: skip
+        )
 
 
 def deviation(scenario: Scenario, repetitions: int) -> float:
@@ -107,18 +113,29 @@ def _equivalence_rows(
     plan, errors = f"{set_ups} × {repetitions}", change != 0
     right = not errors or tolerable_of_reports(found["plain"], of, found["plain squares"], reports)
     table.add(
-        f"{change:+.0%}", scenario.name, plan, of, "*equivalent* by the row's own test", f"{found['plain'] / of:.1%}",
-        "at most 5%" if errors else "shown", "" if not errors else YES if right else NO,
+        f"{change:+.0%}",
+        scenario.name,
+        plan,
+        of,
+        "*equivalent* by the row's own test",
+        f"{found['plain'] / of:.1%}",
+        "at most 5%" if errors else "shown",
+        "" if not errors else YES if right else NO,
         failure=None if right else f"{found['plain']} of {of} rows are called equivalent",
-    )  # fmt: skip
+    )
     right = not errors or tolerable(found["reports with one"], reports)
     share = found["reports with one"] / reports if errors else found["after Holm"] / of
     table.add(
-        f"{change:+.0%}", scenario.name, plan, reports if errors else of,
-        "reports with an *equivalent* that is false" if errors else "*equivalent* after Holm", f"{share:.1%}",
-        "at most 5%" if errors else "shown", "" if not errors else YES if right else NO,
+        f"{change:+.0%}",
+        scenario.name,
+        plan,
+        reports if errors else of,
+        "reports with an *equivalent* that is false" if errors else "*equivalent* after Holm",
+        f"{share:.1%}",
+        "at most 5%" if errors else "shown",
+        "" if not errors else YES if right else NO,
         failure=None if right else f"{found['reports with one']} of {reports} reports have one",
-    )  # fmt: skip
+    )
 
 
 def equivalent_reports(
@@ -135,7 +152,12 @@ def equivalent_reports(
         )
         after = sum(claim.word in ("equivalent", "different, within the margin") for claim in rows)
         found.update(
-            {"changed": len(rows), "plain": plain, "plain squares": plain * plain, "after Holm": after,
-             "reports with one": int(after > 0)}
-        )  # fmt: skip
+            {
+                "changed": len(rows),
+                "plain": plain,
+                "plain squares": plain * plain,
+                "after Holm": after,
+                "reports with one": int(after > 0),
+            }
+        )
     return found

@@ -17,20 +17,28 @@ from labconsole.measure.admission import admit
 from labconsole.model.record.flow import FlowRecord
 from labconsole.model.record.job import JobRecord
 from labconsole.model.record.kind import ExperimentRecord
-from labconsole.report.assembly import claimed
+from labconsole.report.assembly import collect_claims
 from labconsole.report.digest import Digest
 from labconsole.report.evaluation import evaluate
 from labconsole.report.material import Material
-from labconsole.report.reference import load_reference, matched
-from labconsole.report.sample import sample
+from labconsole.report.reference import load_reference, match_platforms
+from labconsole.report.sample import select_sample
 from support.flow_records import flow_record
 from support.job_records import drawn_at, taken
 
 REPORTS = 600
 SHOWN = ("job-overheads", "quetier-abstract-jobs", "flow-overheads", "mattos-abstract-network")
 COLUMNS = (
-    "of", "truth", "values are", "blocks", "reports", "claims tested", "called *different* or *confirmed*", "must be", "is",
-)  # fmt: skip
+    "of",
+    "truth",
+    "values are",
+    "blocks",
+    "reports",
+    "claims tested",
+    "called *different* or *confirmed*",
+    "must be",
+    "is",
+)
 HOST, TOOLS = "host", ("xen", "lxc")
 JOBS = ("cpu-sqrt2", "cpu-pi")
 FAIR = 0.99
@@ -65,10 +73,17 @@ def beside_papers(reports: int = REPORTS, processes: int = 1) -> Table:
         wrong = found["claimed" if null else "confirmed"]
         right = not null or tolerable(wrong, found["reports"])
         table.add(
-            name, truth, shape, blocks, found["reports"], round(found["claims"] / found["reports"]),
-            f"{wrong / found['reports']:.1%}", "at most 5%" if null else "shown", (YES if right else NO) if null else "",
+            name,
+            truth,
+            shape,
+            blocks,
+            found["reports"],
+            round(found["claims"] / found["reports"]),
+            f"{wrong / found['reports']:.1%}",
+            "at most 5%" if null else "shown",
+            (YES if right else NO) if null else "",
             failure=None if right else f"{wrong} of {found['reports']} reports",
-        )  # fmt: skip
+        )
     return table
 
 
@@ -88,12 +103,16 @@ def words_of(kind: str, paper_name: str, records: Sequence[ExperimentRecord]) ->
     """Size of the family, and the words of all rows with the table that they stand in."""
     paper, experiments = load_reference(paper_name), {kind: records}
     units = [unit for unit in report_units(kind) if unit.name in SHOWN]
-    units, p_values, _ = claimed(units, experiments, paper)
+    units, p_values, _ = collect_claims(units, experiments, paper)
     admission = admit((), set())
     material = Material(
-        kept=sample((), admission), digest=Digest(set(), {}), evaluation=evaluate((), admission=admission, beside=p_values),
-        experiments=experiments, paper=paper, paper_names=matched((HOST, *TOOLS), paper, {}),
-    )  # fmt: skip
+        kept=select_sample((), admission),
+        digest=Digest(set(), {}),
+        evaluation=evaluate((), admission=admission, other_p_values=p_values),
+        experiments=experiments,
+        paper=paper,
+        paper_names=match_platforms((HOST, *TOOLS), paper, {}),
+    )
     words = []
     for unit in units:
         for part in unit.parts(material):
@@ -136,9 +155,13 @@ def jobs(
 @cache
 def _flow(platform: str, guests: int, block: int) -> FlowRecord:
     made = flow_record(
-        [[4000] * 4] * guests, platform=platform, block=block, flow_id=f"20260101T0000{block:02d}Z-{platform}{guests}",
-        started_at=drawn_at(block, platform, guests), attestation={"driver": "raw" if platform == HOST else platform},
-    )  # fmt: skip
+        [[4000] * 4] * guests,
+        platform=platform,
+        block=block,
+        flow_id=f"20260101T0000{block:02d}Z-{platform}{guests}",
+        started_at=drawn_at(block, platform, guests),
+        attestation={"driver": "raw" if platform == HOST else platform},
+    )
     asked = made.requested.model_copy(update={"cpu": "same"})
     return made.model_copy(update={"requested": asked})
 

@@ -16,7 +16,7 @@ from typing import Any
 from tables import OF_GUESTS, Deadline, RowMaker, Table, measure, testbed
 
 from labconsole.experiments.flow.ring import BYTES_ERROR
-from labconsole.experiments.route.ledger import hops_of
+from labconsole.experiments.route.ledger import build_hops
 from labconsole.lab import commands as lab
 from labconsole.lab.spec import LabSpec
 from labconsole.model.record.flow import FlowRecord
@@ -111,14 +111,22 @@ def _many(table: Table, platform: str, _: str, hosts: Path) -> None:
     (said,) = _said(_asked(hosts, platform, *told))
     (router,) = RouteRecord.model_validate(said["route"]).routers
     there, lost = router.routes_after, (router.sent_packets or 0) - router.packets
-    table.judge(platform, 1, f"{MANY + DESTINATIONS} routes, and none of {router.sent_packets} packets lost",
-        f"{there} routes, {lost} lost", "to the route and the packet",
+    table.judge(
+        platform,
+        1,
+        f"{MANY + DESTINATIONS} routes, and none of {router.sent_packets} packets lost",
+        f"{there} routes, {lost} lost",
+        "to the route and the packet",
         right=router.routes == there == MANY + DESTINATIONS and lost == 0,
-    )  # fmt: skip
-    table.judge(platform, 1, f"{MANY + DESTINATIONS} routes are given in a time that can be waited for",
-        "not known" if router.load_s is None else f"{router.load_s:.1f} s", f"{QUICK_S:g} s",
+    )
+    table.judge(
+        platform,
+        1,
+        f"{MANY + DESTINATIONS} routes are given in a time that can be waited for",
+        "not known" if router.load_s is None else f"{router.load_s:.1f} s",
+        f"{QUICK_S:g} s",
         right=router.load_s is not None and router.load_s <= QUICK_S,
-    )  # fmt: skip
+    )
 
 
 def _undone(table: Table, platform: str, name: str, hosts: Path) -> None:
@@ -141,12 +149,22 @@ def _undone(table: Table, platform: str, name: str, hosts: Path) -> None:
         process.kill()
         killed_s = time.monotonic()
         process.communicate()
-    wait_until(lambda: processes_of_guest(name, 1) == [] and "lcg" not in lab.execute(
-        name, "uut", ["ip", "-o", "link"]).stdout, timeout_s=60, what="the router is still there")  # fmt: skip
+    wait_until(
+        lambda: (
+            processes_of_guest(name, 1) == [] and "lcg" not in lab.execute(name, "uut", ["ip", "-o", "link"]).stdout
+        ),
+        timeout_s=60,
+        what="the router is still there",
+    )
     took_s = time.monotonic() - killed_s
-    table.judge(platform, 1, f"a router with {routes} routes is gone after its console was killed", f"after {took_s:.1f} s",
-        f"{QUICK_S:g} s", right=routes >= MANY + DESTINATIONS and took_s <= QUICK_S,
-    )  # fmt: skip
+    table.judge(
+        platform,
+        1,
+        f"a router with {routes} routes is gone after its console was killed",
+        f"after {took_s:.1f} s",
+        f"{QUICK_S:g} s",
+        right=routes >= MANY + DESTINATIONS and took_s <= QUICK_S,
+    )
 
 
 def _loss(table: Table, platform: str, name: str, hosts: Path) -> None:
@@ -177,11 +195,16 @@ def _loss(table: Table, platform: str, name: str, hosts: Path) -> None:
     if process.returncode:
         raise RuntimeError(f"labconsole experiment route ended with {process.returncode}: {errors[-600:]}")
     record = RouteRecord.model_validate(json.loads(out)["route"])
-    lost = [hops_of(each).inside for each in record.routers]
-    nowhere_else = all((hops_of(each).before, hops_of(each).behind) == (0, 0) for each in record.routers)
-    table.judge(platform, OF, f"in the third {dropped} packets are dropped, in the others none",
-        ", ".join(map(str, lost)), "to the packet", right=lost == [0, 0, dropped, 0] and dropped > 0 and nowhere_else,
-    )  # fmt: skip
+    lost = [build_hops(each).inside for each in record.routers]
+    nowhere_else = all((build_hops(each).before, build_hops(each).behind) == (0, 0) for each in record.routers)
+    table.judge(
+        platform,
+        OF,
+        f"in the third {dropped} packets are dropped, in the others none",
+        ", ".join(map(str, lost)),
+        "to the packet",
+        right=lost == [0, 0, dropped, 0] and dropped > 0 and nowhere_else,
+    )
 
 
 def _changes(table: Table, platform: str, _: str, hosts: Path) -> None:
@@ -224,11 +247,20 @@ def _ring(table: Table, platform: str, _: str, hosts: Path) -> None:
     first, *others = record.ring
     found = (first.out_bps or 0.0) / 1e6
     free = all((each.out_bps or 0.0) / 1e6 > RING_MBPS * (1 + RING_RATIO) for each in others)
-    table.judge(platform, 3, f"in a ring, the first limited to {RING_MBPS:g} Mbit/s of frames", f"{found:.2f} Mbit/s",
+    table.judge(
+        platform,
+        3,
+        f"in a ring, the first limited to {RING_MBPS:g} Mbit/s of frames",
+        f"{found:.2f} Mbit/s",
         f"± {RING_RATIO * RING_MBPS:.2f} Mbit/s, the others beyond it",
         right=abs(found - RING_MBPS) <= RING_RATIO * RING_MBPS and free,
-    )  # fmt: skip
+    )
     out, into = (sum(getattr(each, way) or 0 for each in record.ring) for way in ("out_bytes", "in_bytes"))
-    table.judge(platform, 3, "in a ring, what came out of all guests went into them", f"{out} bytes out, {into} in",
-        f"± {BYTES_ERROR:.0%}", right=out > 0 and abs(out - into) <= BYTES_ERROR * out,
-    )  # fmt: skip
+    table.judge(
+        platform,
+        3,
+        "in a ring, what came out of all guests went into them",
+        f"{out} bytes out, {into} in",
+        f"± {BYTES_ERROR:.0%}",
+        right=out > 0 and abs(out - into) <= BYTES_ERROR * out,
+    )

@@ -157,14 +157,18 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="the document; its prose is kept (default: docs/validation.md)")
     parser.add_argument("--quick", action="store_true", help="a few rows in half a minute; needs --out")
     parser.add_argument(
-        "--only", action="append", metavar="TABLE",
+        "--only",
+        action="append",
+        metavar="TABLE",
         help="loss, intervals, observer, faults, limits, drills, jobs, crews, starts, flows, routers, drops, times, another-kernel, fuzz; of what is simulated set-ups, losses, maxima, "
         "null, contrast, power, equivalence, command, gates, trends, shares, contradictions, references, or simulated for all of it; may be given again; needs --out",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--renew", action="append", metavar="TABLE",
+        "--renew",
+        action="append",
+        metavar="TABLE",
         help="this one only, in the place of what the document has of it, with when and on what it was measured; may be given again",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--minutes", type=float, default=60.0, help="begin nothing new on a lab after so long (default: 60)"
     )

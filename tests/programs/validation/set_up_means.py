@@ -51,10 +51,15 @@ def _row(table: Table, row: tuple[str, str, str, Cell, bool], found: Counter[Any
     share = found["held"] / found["intervals"]
     right = not judged or within(share, COVERAGE)
     table.add(
-        word, values, plan, found["intervals"], f"{share:.2%}", band_text(COVERAGE) if judged else "shown",
+        word,
+        values,
+        plan,
+        found["intervals"],
+        f"{share:.2%}",
+        band_text(COVERAGE) if judged else "shown",
         (YES if right else NO) if judged else "",
         failure=None if right else f"{share:.2%} of the intervals held the truth",
-    )  # fmt: skip
+    )
 
 
 def _drawn(

@@ -13,8 +13,8 @@ from tables import NO, YES, Table
 
 from labconsole.measure.statistics.bounded_means import (
     deviation_over_set_ups,
-    least_of,
     lower_bounded,
+    lowest_mean,
     share_over_set_ups,
 )
 from labconsole.measure.statistics.repetitions import jain_index
@@ -95,11 +95,16 @@ def coverage(simulations: int = SIMULATIONS, processes: int = 1) -> Table:
             else tolerable(missed, found["intervals"])
         )
         table.add(
-            case.what, case.how, case.set_ups, found["intervals"], f"{share:.1%}",
-            "shown" if case.band is None else band_text(case.band), case.besides(found),
+            case.what,
+            case.how,
+            case.set_ups,
+            found["intervals"],
+            f"{share:.1%}",
+            "shown" if case.band is None else band_text(case.band),
+            case.besides(found),
             "" if case.band is None else YES if right else NO,
             failure=None if right else f"{share:.1%} held the truth",
-        )  # fmt: skip
+        )
     return table
 
 
@@ -110,14 +115,19 @@ SELDOM = (1 - ERRORS, 1.0)
 def _events(simulations: int) -> list[Case]:
     return [
         Case(
-            f"dominance, {100 * ratio:g} % of the bins", name, set_ups,
-            Cell(251, events, (draw, ratio, set_ups), simulations, chunk=simulations), AT_LEAST if promised else None,
-            lambda found: f"none seen: {found['none'] / found['intervals']:.0%}; ends at {found['high'] / found['intervals']:.2f}",
+            f"dominance, {100 * ratio:g} % of the bins",
+            name,
+            set_ups,
+            Cell(251, events, (draw, ratio, set_ups), simulations, chunk=simulations),
+            AT_LEAST if promised else None,
+            lambda found: (
+                f"none seen: {found['none'] / found['intervals']:.0%}; ends at {found['high'] / found['intervals']:.2f}"
+            ),
         )
         for name, (draw, promised) in SCATTERS.items()
         for set_ups in SET_UPS
         for ratio in EVENT_RATIOS
-    ]  # fmt: skip
+    ]
 
 
 def events(rng: np.random.Generator, simulations: int, draw: Drawn, ratio: float, set_ups: int) -> Counter[Any]:
@@ -135,20 +145,26 @@ def events(rng: np.random.Generator, simulations: int, draw: Drawn, ratio: float
 def _least(simulations: int) -> list[Case]:
     return [
         Case(
-            f"least of {guests} guests", how, set_ups,
+            f"least of {guests} guests",
+            how,
+            set_ups,
             Cell(252, least, (guests, set_ups, lower, tail), simulations, chunk=simulations),
             AT_LEAST,
-            lambda found: f"mean off by {found['off'] / found['intervals']:+.2f} %; {found['width'] / found['plain']:.1f} times "
-            f"the plain width, which holds it in {found['plain held'] / found['intervals']:.0%}",
+            lambda found: (
+                f"mean off by {found['off'] / found['intervals']:+.2f} %; {found['width'] / found['plain']:.1f} times "
+                f"the plain width, which holds it in {found['plain held'] / found['intervals']:.0%}"
+            ),
         )
         for how, lower, tail in (
-            ("all alike", 0.0, 0), ("one gets 3 % less", 0.03, 0), ("all alike, skewed", 0.0, 1),
+            ("all alike", 0.0, 0),
+            ("one gets 3 % less", 0.03, 0),
+            ("all alike, skewed", 0.0, 1),
             ("one gets 3 % less, all with a tail down", 0.03, -1),
             ("one gets 10 % less, all with a tail down", 0.1, -1),
         )
         for set_ups in SET_UPS
         for guests in GUESTS
-    ]  # fmt: skip
+    ]
 
 
 def least(
@@ -162,7 +178,7 @@ def least(
     for _ in range(simulations):
         noise = tail * (rng.exponential(size=size) - 1) if tail else rng.standard_normal(size)
         means = [_mean(values) for values in (truth * (1 + 0.01 * noise)).T]
-        estimate = least_of(means)
+        estimate = lowest_mean(means)
         plain = min(means, key=lambda each: each.mean)
         assert estimate is not None and estimate.ci_low is not None and estimate.ci_high is not None
         assert plain.ci_low is not None and plain.ci_high is not None
@@ -181,14 +197,17 @@ def _mean(values: NDArray[np.float64]) -> SetUpMean:
 def _weights(simulations: int) -> list[Case]:
     return [
         Case(
-            f"weights {':'.join(map(str, weights))}", how, set_ups,
-            Cell(253, weights_held, (weights, set_ups, drawn), simulations // 4, chunk=simulations // 4), SELDOM,
+            f"weights {':'.join(map(str, weights))}",
+            how,
+            set_ups,
+            Cell(253, weights_held, (weights, set_ups, drawn), simulations // 4, chunk=simulations // 4),
+            SELDOM,
             lambda found: f"± {found['reach'] / found['ends']:.4f} on the average",
         )
         for how, drawn in (("packets by chance", True), ("packets in turn, by whole ones", False))
         for set_ups in SET_UPS
         for weights in ((1, 1), (30, 1), (3, 2, 1, 1))
-    ]  # fmt: skip
+    ]
 
 
 def weights_held(
@@ -220,17 +239,24 @@ def weights_held(
 def _jain(simulations: int) -> list[Case]:
     return [
         Case(
-            f"Jain of {guests} guests", how, set_ups,
-            Cell(254, index_bounded, (guests, set_ups, apart, cv), simulations, chunk=simulations), SELDOM,
-            lambda found: f"index {found['truth'] / found['intervals']:.4f}, bound {found['low'] / found['intervals']:.4f}",
+            f"Jain of {guests} guests",
+            how,
+            set_ups,
+            Cell(254, index_bounded, (guests, set_ups, apart, cv), simulations, chunk=simulations),
+            SELDOM,
+            lambda found: (
+                f"index {found['truth'] / found['intervals']:.4f}, bound {found['low'] / found['intervals']:.4f}"
+            ),
         )
         for how, apart, cv in (
-            ("fair, sd 2 %", 0.0, 0.02), ("fair, sd 10 %", 0.0, 0.1), ("5 % more and less, sd 2 %", 0.05, 0.02),
+            ("fair, sd 2 %", 0.0, 0.02),
+            ("fair, sd 10 %", 0.0, 0.1),
+            ("5 % more and less, sd 2 %", 0.05, 0.02),
             ("20 % more and less, sd 2 %", 0.2, 0.02),
         )
         for set_ups in SET_UPS
         for guests in (2, 4)
-    ]  # fmt: skip
+    ]
 
 
 def index_bounded(

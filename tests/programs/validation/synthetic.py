@@ -155,11 +155,15 @@ class SyntheticPlan:
     def __post_init__(self) -> None:
         self.requests = [
             DesignPoint(
-                platform=platform, background=background, frame=FrameSize(size), sources=1, target="max",
+                platform=platform,
+                background=background,
+                frame=FrameSize(size),
+                sources=1,
+                target="max",
                 duration_s=DURATION_S,
             )
             for platform, background, size in product(self.platforms, self.backgrounds, FRAME_SIZES_BYTES)
-        ]  # fmt: skip
+        ]
         self.pilot = pilot_points(self.requests)
         self.rows = {(point, number): self._row(point, number) for point, number in self._numbers()}
 

@@ -12,19 +12,19 @@ from typing import Any, Final
 
 import numpy as np
 
-from labconsole.api.plan_files import plan_on
+from labconsole.api.plan_files import load_plan_on_occasion
 from labconsole.cli.main import main
 from labconsole.contracts.measured import MeasuredTrial, MeasuredValue
-from labconsole.experiments.measured import measured_kinds
+from labconsole.experiments.measured_kinds import load_measured_kinds
 from labconsole.experiments.route.measured import FORWARDED
 from labconsole.measure.admission import Admission
 from labconsole.model.record.kinds.route import KIND
 from labconsole.report.changes import Side, find_changes
 from labconsole.report.digest import Digest
-from labconsole.report.gating import judge
-from labconsole.report.gating_quantities import AskedTrials
-from labconsole.report.judged_points import JudgedPoint
-from labconsole.report.sample import KeptRuns
+from labconsole.report.gate import judge_gate
+from labconsole.report.point_judgements import JudgedPoint
+from labconsole.report.quantity_gate import PlannedPointTrials
+from labconsole.report.sample import RunSample
 from labconsole.store.open import open_store
 from support.route_records import route_record
 
@@ -40,7 +40,7 @@ route: {{guests: [1], routes: [0], destinations: [1], filters: [0], targets: [ma
 set_ups: {SET_UPS}
 margin: {MARGIN:.0%}
 """
-KINDS = measured_kinds()
+KINDS = load_measured_kinds()
 
 
 @dataclass(frozen=True)
@@ -72,27 +72,43 @@ def judged_by_the_functions(before: Occasions, after: Occasions, margin_ratio: f
     """What a gate says of these trials."""
     sides = _side("main", before), _side("later", after)
     changes = find_changes(*sides, margin_ratio, KINDS, across_factors=False)
-    asked = AskedTrials(kind=KIND.name, words="the point", hashes=tuple(trial.hash for trial in sides[1].trials))
-    (judged,) = judge(changes, [], margin_ratio, [asked]).judged
+    asked = PlannedPointTrials(kind=KIND.name, words="the point", hashes=tuple(trial.hash for trial in sides[1].trials))
+    (judged,) = judge_gate(changes, [], margin_ratio, [asked]).judged
     return judged
 
 
 def _side(name: str, occasions: Occasions) -> Side:
     trials = [
         MeasuredTrial(
-            kind=KIND.name, id=f"{name}-{occasion}-{set_up}", hash=f"{name}-{occasion}-{set_up}",
-            plan_name=f"nightly@{name}-{occasion}", status="done", started_at=f"2026-01-{occasion + 1:02}T00:00:0{set_up}Z",
-            testbed="synthetic", testbed_fingerprint="f" * 16, emulated=False, factors={"platform": "container"},
-            words="the point", values={FORWARDED: MeasuredValue(rate, "at least" if full else "exact")}, left_out=None,
-            set_up=f"{name}-{occasion}-{set_up}", boot_id=occasions.boot(name, occasion, set_up), conditions={}, nodes={},
+            kind=KIND.name,
+            id=f"{name}-{occasion}-{set_up}",
+            hash=f"{name}-{occasion}-{set_up}",
+            plan_name=f"nightly@{name}-{occasion}",
+            status="done",
+            started_at=f"2026-01-{occasion + 1:02}T00:00:0{set_up}Z",
+            testbed="synthetic",
+            testbed_fingerprint="f" * 16,
+            emulated=False,
+            factors={"platform": "container"},
+            words="the point",
+            values={FORWARDED: MeasuredValue(rate, "at least" if full else "exact")},
+            left_out=None,
+            set_up=f"{name}-{occasion}-{set_up}",
+            boot_id=occasions.boot(name, occasion, set_up),
+            conditions={},
+            nodes={},
         )
         for occasion, row in enumerate(occasions.rates())
         for set_up, (rate, full) in enumerate(row)
-    ]  # fmt: skip
+    ]
     return Side(
-        words=name, place="synthetic", kept=KeptRuns((), (), {}), admission=Admission((), {}), digest=Digest(()),
+        words=name,
+        place="synthetic",
+        kept=RunSample((), (), {}),
+        admission=Admission((), {}),
+        digest=Digest(()),
         trials=tuple(trials),
-    )  # fmt: skip
+    )
 
 
 def judged_by_the_command(before: Occasions, after: Occasions) -> tuple[int, dict[str, Any]]:
@@ -108,15 +124,13 @@ def judged_by_the_command(before: Occasions, after: Occasions) -> tuple[int, dic
                 boots = [occasions.boot(side, occasion, set_up) for set_up in range(len(row))]
                 _keep(store, plan, name, row, boots)
         _said("baseline", "set", "main", str(plan), *named["main"], "--store", str(store))
-        status, text = _said(
-            "gate", str(plan), "--baseline", "main", *named["later"], "--json", "--store", str(store)
-        )  # fmt: skip
+        status, text = _said("gate", str(plan), "--baseline", "main", *named["later"], "--json", "--store", str(store))
     (point,) = json.loads(text)["judged"]
     return status, point
 
 
 def _keep(store: Path, path: Path, occasion: str, row: list[tuple[float, bool]], boots: list[str]) -> None:
-    plan = plan_on(path, occasion, None)
+    plan = load_plan_on_occasion(path, occasion, None)
     assert plan.of_guests is not None
     trials: Any = plan.of_guests.trials
     hashes = {trial.block: key for trial, key in zip(trials, plan.of_guests.hashes, strict=True)}
@@ -124,16 +138,23 @@ def _keep(store: Path, path: Path, occasion: str, row: list[tuple[float, bool]],
         for block, ((rate, full), boot) in enumerate(zip(row, boots, strict=True), 1):
             made = route_record([round(rate)], lost_inside=[0 if full else 4000], block=block)
             of = made.plan.model_copy(
-                update={"name": plan.name, "hash": hashes[block], "plan_hash": plan.hash(), "block": block, "set_ups": SET_UPS}
-            )  # fmt: skip
+                update={
+                    "name": plan.name,
+                    "hash": hashes[block],
+                    "plan_hash": plan.hash(),
+                    "block": block,
+                    "set_ups": SET_UPS,
+                }
+            )
             assert made.set_up is not None
             record = made.model_copy(
                 update={
-                    "route_id": f"20260101T000000Z-{occasion}-{block}", "plan": of,
+                    "route_id": f"20260101T000000Z-{occasion}-{block}",
+                    "plan": of,
                     "environment": {"nodes": {"uut": {"facts": {"boot_id": boot, "kernel": "6.1"}}}},
                     "set_up": made.set_up.model_copy(update={"id": f"{occasion}-{block}"}),
                 }
-            )  # fmt: skip
+            )
             opened.save_experiment(KIND, record)
 
 

@@ -79,14 +79,28 @@ def _record(plan: SyntheticPlan, row: Row, position: int, trial: int) -> RunReco
         operator="validation",
         labconsole_version="0",
         plan=PlanRef(
-            name=row.plan_name, hash=row.plan_hash, point=row.plan_point, repetition=row.repetition, seed=1,
-            block=row.block, order="blocked-random", position=position, set_ups=plan.set_ups,
-            repetitions=plan.repetitions, set_up_trials=row.set_up_trials,
+            name=row.plan_name,
+            hash=row.plan_hash,
+            point=row.plan_point,
+            repetition=row.repetition,
+            seed=1,
+            block=row.block,
+            order="blocked-random",
+            position=position,
+            set_ups=plan.set_ups,
+            repetitions=plan.repetitions,
+            set_up_trials=row.set_up_trials,
         ),
         requested=Requested(
-            platform=row.platform, frame_size_bytes=row.frame_size_bytes,
-            frame_size_includes_fcs=row.frame.includes_fcs, sources=row.sources, target_bps="max",
-            background=row.background, duration_s=row.duration_s, generator=row.generator, observe="quiet",
+            platform=row.platform,
+            frame_size_bytes=row.frame_size_bytes,
+            frame_size_includes_fcs=row.frame.includes_fcs,
+            sources=row.sources,
+            target_bps="max",
+            background=row.background,
+            duration_s=row.duration_s,
+            generator=row.generator,
+            observe="quiet",
         ),
         streams=(stream,),
         total=Total(
@@ -104,39 +118,63 @@ def _record(plan: SyntheticPlan, row: Row, position: int, trial: int) -> RunReco
         set_up=SetUp(id=str(row.set_up), started_at=_time(position - trial), setup_s=5.0, trial=trial),
         conditions=Conditions(uut_kernel=row.uut_kernel, uut_boot_id=row.boot_id),
         in_force=InForce(tolerances=Tolerances().model_dump(), settle_s=SETTLE_S, drain_s=DRAIN_S),
-    )  # fmt: skip
+    )
 
 
 def _stream(row: Row) -> StreamRecord:
     """Sent for just as long as was asked; what is lost is lost in the unit under test, and nothing comes late."""
     measured = row.offered_packets - row.loss_packets
     hops = [
-        ("generator", "src1", row.offered_packets, None), ("source_nic", "src1", row.offered_packets, 0),
-        ("uut_in", "uut", row.offered_packets, 0), ("uut_out", "uut", measured, row.loss_packets),
-        ("sink_nic", "snk1", measured, 0), ("capture", "snk1", measured, 0),
-    ]  # fmt: skip
+        ("generator", "src1", row.offered_packets, None),
+        ("source_nic", "src1", row.offered_packets, 0),
+        ("uut_in", "uut", row.offered_packets, 0),
+        ("uut_out", "uut", measured, row.loss_packets),
+        ("sink_nic", "snk1", measured, 0),
+        ("capture", "snk1", measured, 0),
+    ]
     return StreamRecord(
-        name="s1", generator=row.generator, generator_version=None, delay_ns=0, burst_packets=None,
-        intended_packets=None, intended_pps=None, offered_packets=row.offered_packets,
-        offered_duration_s=row.duration_s, offered_pps=row.offered_packets / row.duration_s,
-        offered_bps=row.offered_packets / row.duration_s * row.bits, measured_packets=measured,
-        measured_pps=row.measured_pps, measured_bps=row.measured_bps, measured_from="capture",
-        loss_packets=row.loss_packets, loss_ratio=row.loss_ratio,
+        name="s1",
+        generator=row.generator,
+        generator_version=None,
+        delay_ns=0,
+        burst_packets=None,
+        intended_packets=None,
+        intended_pps=None,
+        offered_packets=row.offered_packets,
+        offered_duration_s=row.duration_s,
+        offered_pps=row.offered_packets / row.duration_s,
+        offered_bps=row.offered_packets / row.duration_s * row.bits,
+        measured_packets=measured,
+        measured_pps=row.measured_pps,
+        measured_bps=row.measured_bps,
+        measured_from="capture",
+        loss_packets=row.loss_packets,
+        loss_ratio=row.loss_ratio,
         capture=CaptureCounts(captured_packets=measured, dropped_packets=0, complete=True),
         counters={
-            "source_tx_packets": row.offered_packets, "uut_in_rx_packets": row.offered_packets,
-            "uut_out_tx_packets": measured, "sink_rx_packets": measured,
+            "source_tx_packets": row.offered_packets,
+            "uut_in_rx_packets": row.offered_packets,
+            "uut_out_tx_packets": measured,
+            "sink_rx_packets": measured,
         },
         sequence=None,
         ledger=tuple(
             LedgerHop(hop=hop, node=node, interface="eth1", packets=packets, lost_packets=lost)
             for hop, node, packets, lost in hops
         ),
-        unplaced_packets=0, generator_packets=row.offered_packets, source_lost_packets=0,
-        uut_lost_packets=row.uut_lost_packets, sink_lost_packets=0,
+        unplaced_packets=0,
+        generator_packets=row.offered_packets,
+        source_lost_packets=0,
+        uut_lost_packets=row.uut_lost_packets,
+        sink_lost_packets=0,
         arrivals=Arrivals(
-            packets=measured, window_s=row.duration_s * (measured - 1) / measured, window_from="capture",
-            resolution_s=1e-6, late_packets=0, queued_packets=0,
+            packets=measured,
+            window_s=row.duration_s * (measured - 1) / measured,
+            window_from="capture",
+            resolution_s=1e-6,
+            late_packets=0,
+            queued_packets=0,
         ),
-        forwarding_pps=row.forwarding_pps, forwarding_bps=row.forwarding_bps,
-    )  # fmt: skip
+        forwarding_pps=row.forwarding_pps,
+        forwarding_bps=row.forwarding_bps,
+    )

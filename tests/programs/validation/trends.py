@@ -142,18 +142,32 @@ def _null_row(table: Table, name: str, count: int, found: Counter[Any], most: fl
     of, cut = found["series"], found["told"]
     right = tolerable(cut, of, most)
     table.add(
-        name, count, "no change", of, "a change", f"{cut / of:.1%}", f"at most {most:.1%}", YES if right else NO,
+        name,
+        count,
+        "no change",
+        of,
+        "a change",
+        f"{cut / of:.1%}",
+        f"at most {most:.1%}",
+        YES if right else NO,
         failure=None if right else f"{cut} of {of} series are cut",
-    )  # fmt: skip
+    )
 
 
 def _power_row(table: Table, count: int, true: str, told: str, found: Counter[Any]) -> None:
     share = found["told"] / found["series"]
     right = within(share, FOUND)
     table.add(
-        "normal", count, true, found["series"], told, f"{share:.1%}", f"{FOUND[0]:.0%} to {FOUND[1]:.0%}",
-        YES if right else NO, failure=None if right else f"{share:.1%} are told, 80 % are printed",
-    )  # fmt: skip
+        "normal",
+        count,
+        true,
+        found["series"],
+        told,
+        f"{share:.1%}",
+        f"{FOUND[0]:.0%} to {FOUND[1]:.0%}",
+        YES if right else NO,
+        failure=None if right else f"{share:.1%} are told, 80 % are printed",
+    )
 
 
 def without_change(rng: np.random.Generator, series: int, results: Results, count: int) -> Counter[Any]:
@@ -178,5 +192,5 @@ def with_latest(rng: np.random.Generator, series: int, way: str, count: int) -> 
     for _ in range(series):
         values = _normal(rng, count)
         values[-1] += LATEST_STEPS[count] * SD * (1 if way == "up" else -1)
-        found += segment(values.tolist()).latest_is_off
+        found += segment(values.tolist()).is_latest_outlier
     return Counter(series=series, told=found)

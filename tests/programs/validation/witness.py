@@ -110,15 +110,23 @@ def _limited(table: Table) -> None:
         median_ns = TimeHistogram.of(stream["spacing"]).quantile_ns(0.5)
         what = f"{size_bytes} B at {rate_bps / 1e6:g} Mbit/s"
         _row(
-            table, f"{what}: median spacing", f"{apart_ns:.0f} ns", f"{median_ns} ns", "a bucket",
+            table,
+            f"{what}: median spacing",
+            f"{apart_ns:.0f} ns",
+            f"{median_ns} ns",
+            "a bucket",
             right=abs(median_ns - apart_ns) <= apart_ns * 2 * BUCKET_RATIO,
-        )  # fmt: skip
+        )
         # What the bucket holds leaves at once, and after a stall catches up with it.
         known_ns, seen_ns = (LIMITED_PACKETS - BURST) * apart_ns, stream["last_ns"] - stream["first_ns"]
         _row(
-            table, f"{what}: first to last", f"{known_ns / 1e6:.2f} ms", f"{seen_ns / 1e6:.2f} ms", f"{RATE_RATIO:.1%}",
+            table,
+            f"{what}: first to last",
+            f"{known_ns / 1e6:.2f} ms",
+            f"{seen_ns / 1e6:.2f} ms",
+            f"{RATE_RATIO:.1%}",
             right=abs(seen_ns / known_ns - 1) <= RATE_RATIO,
-        )  # fmt: skip
+        )
 
 
 def _missing(table: Table) -> None:

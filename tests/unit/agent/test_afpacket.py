@@ -52,11 +52,22 @@ class BrokenLink:
 
 def spec(**changes: Any) -> StreamSpec:
     args: dict[str, Any] = {
-        "stream": "s1", "interface": "s", "generator": "afpacket", "destination_mac": "02:00:00:00:01:02",
-        "source_mac": None, "source_ip": "198.18.1.1", "sink_ip": "198.19.1.1", "udp_source_port": 9,
-        "udp_sink_port": 9, "pkt_size_bytes": 60, "delay_ns": 0, "count": 1000, "duration_s": None,
-        "max_count": 10**8, "cpus": None,
-    }  # fmt: skip
+        "stream": "s1",
+        "interface": "s",
+        "generator": "afpacket",
+        "destination_mac": "02:00:00:00:01:02",
+        "source_mac": None,
+        "source_ip": "198.18.1.1",
+        "sink_ip": "198.19.1.1",
+        "udp_source_port": 9,
+        "udp_sink_port": 9,
+        "pkt_size_bytes": 60,
+        "delay_ns": 0,
+        "count": 1000,
+        "duration_s": None,
+        "max_count": 10**8,
+        "cpus": None,
+    }
     return StreamSpec.parse({**args, **changes})
 
 

@@ -15,7 +15,7 @@ from labconsole.agent.bpf import kernel
 from labconsole.agent.bpf.assembly import CONTEXT, RESULT, STACK, Assembly
 from labconsole.agent.bpf.btf import KernelTypes, Tracepoint
 from labconsole.agent.bpf.symbols import Symbols
-from labconsole.agent.reading.kernel_drops import NotTold, read_layout
+from labconsole.agent.reading.kernel_drops import DropReasonsUnavailable, read_layout
 
 INT, POINTER, STRUCT, UNION, ENUM, TYPEDEF, CONST, PROTOTYPE = 1, 2, 4, 5, 6, 8, 10, 13
 
@@ -34,10 +34,11 @@ def test_instructions_are_those_of_the_kernels_manual():
         "633af8ff00000000",  # *(u32 *)(r10 - 8) = r3
         "55030300ffffffff",  # if r3 != -1 goto +3
         "b402000055e99bbe",  # w2 = 0xbe9be955
-        "1804000000000000", "0000000000010000",  # r4 = 1 << 40
+        "1804000000000000",
+        "0000000000010000",  # r4 = 1 << 40
         "b700000000000000",  # r0 = 0
         "9500000000000000",  # exit
-    ]  # fmt: skip
+    ]
     assert p.code()[-16:-15] == bytes([0xB7 | RESULT])
 
 
@@ -47,7 +48,7 @@ def test_instructions_of_arithmetic_are_those_of_the_kernels_manual():
     p.shift_left(2, 7)
     p.shift_right(3, 16)
     p.negate(4)
-    p.from_network(5)
+    p.convert_from_network_order(5)
     p.jump_if(6, "signed <=", 7, "end")
     p.jump_if_value(8, "<", 128, "end")
     p.label("end")
@@ -118,9 +119,14 @@ def described() -> bytes:
     nameless = blob.add(STRUCT, "", 24, (blob.name("next"), pointer, 0), (blob.name("dev"), pointer, 128))
     union = blob.add(UNION, "", 24, (0, nameless, 0), (blob.name("rbnode"), word, 0))
     blob.add(
-        STRUCT, "sk_buff", 40, (0, union, 0), (blob.name("net"), alias, 192), (blob.name("bits"), word, 3 << 24 | 261),
+        STRUCT,
+        "sk_buff",
+        40,
+        (0, union, 0),
+        (blob.name("net"), alias, 192),
+        (blob.name("bits"), word, 3 << 24 | 261),
         flag=True,
-    )  # fmt: skip
+    )
     blob.add(ENUM, "skb_drop_reason", 4, (blob.name("SKB_NOT_DROPPED_YET"), 0), (blob.name("NETFILTER_DROP"), 7))
     handed = blob.add(PROTOTYPE, "", 0, (0, pointer), (0, pointer), (0, pointer), (0, word))
     blob.add(TYPEDEF, "btf_trace_kfree_skb", blob.add(POINTER, "", handed))
@@ -162,7 +168,7 @@ def test_types_that_a_hostile_kernel_describes_are_refused_in_words(tmp_path: Pa
     for _ in range(data.draw(st.integers(1, 6))):
         blob[data.draw(st.integers(24, len(blob) - 1))] = data.draw(st.integers(0, 255))
     (path := tmp_path / "vmlinux").write_bytes(blob[: data.draw(st.integers(0, len(blob)))])
-    with pytest.raises(NotTold):  # it lacks fields that are needed even where nothing of it is damaged
+    with pytest.raises(DropReasonsUnavailable):  # it lacks fields that are needed even where nothing of it is damaged
         read_layout(str(path))
 
 
@@ -176,9 +182,11 @@ def test_a_structure_that_is_inside_itself_has_no_field_that_is_not_there():
 
 
 LINES = [
-    b"ffffffff81000000 T _stext", b"ffffffff81000400 t nft_do_chain.constprop.0", b"ffffffff81000380 d some_data",
+    b"ffffffff81000000 T _stext",
+    b"ffffffff81000400 t nft_do_chain.constprop.0",
+    b"ffffffff81000380 d some_data",
     b"ffffffff81000300 T ip_forward",
-]  # fmt: skip
+]
 
 
 def test_an_address_is_the_function_that_begins_before_it():
@@ -204,9 +212,11 @@ def test_a_limit_of_locked_memory_that_was_raised_is_put_back(monkeypatch):
     most = resource.RLIM_INFINITY
     limits = [(65536, 65536)]
     raising = SimpleNamespace(
-        RLIMIT_MEMLOCK=resource.RLIMIT_MEMLOCK, RLIM_INFINITY=most,
-        getrlimit=lambda _: limits[-1], setrlimit=lambda _, limit: limits.append(limit),
-    )  # fmt: skip
+        RLIMIT_MEMLOCK=resource.RLIMIT_MEMLOCK,
+        RLIM_INFINITY=most,
+        getrlimit=lambda _: limits[-1],
+        setrlimit=lambda _, limit: limits.append(limit),
+    )
 
     def charged(*_: object) -> int:
         if limits[-1][0] != most:

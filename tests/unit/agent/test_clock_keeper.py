@@ -87,10 +87,13 @@ sending: GET PORT_PROPERTIES_NP
 """Of one that measures, and sets no clock (free_running)."""
 
 ALONE = (
-    PMC.replace("stepsRemoved        1", "stepsRemoved        0").replace("-142.0", "0.0").replace("9310.0", "0.0")
+    PMC.replace("stepsRemoved        1", "stepsRemoved        0")
+    .replace("-142.0", "0.0")
+    .replace("9310.0", "0.0")
     .replace("gmPresent                  true", "gmPresent                  false")
-    .replace("00a069.fffe.0b552d", "90e2ba.fffe.20c7f8").replace("SLAVE", "LISTENING")
-)  # fmt: skip
+    .replace("00a069.fffe.0b552d", "90e2ba.fffe.20c7f8")
+    .replace("SLAVE", "LISTENING")
+)
 """Of one that follows nobody and is followed by nobody."""
 
 
@@ -161,8 +164,10 @@ def test_of_several_ports_the_one_that_leads_is_asked_for_its_nics_clock(monkeyp
 
     monkeypatch.setattr(clock_keeper, "offset_ns", offset_ns)
     head, port = ALONE.split("\t90e2ba.fffe.20c7f8-1")
-    ports = "".join(f"\t90e2ba.fffe.20c7f8-1{port}".replace("LISTENING", state).replace("eth3", interface)
-                    for state, interface in (("FAULTY", "eth3"), ("MASTER", "eth4")))  # fmt: skip
+    ports = "".join(
+        f"\t90e2ba.fffe.20c7f8-1{port}".replace("LISTENING", state).replace("eth3", interface)
+        for state, interface in (("FAULTY", "eth3"), ("MASTER", "eth4"))
+    )
     assert clock_keeper.ptp4l((head + ports).replace("SOFTWARE", "HARDWARE")).error_ns == 0
     assert asked == ["eth4"]
 

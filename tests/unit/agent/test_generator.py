@@ -13,10 +13,22 @@ from labconsole.wire.codec import WireError
 from labconsole.wire.stream_spec import StreamSpec
 
 GOOD: dict[str, Any] = {
-    "stream": "s1", "interface": "eth0", "generator": "afpacket", "destination_mac": "02:00:00:00:01:02",
-    "source_mac": None, "source_ip": "198.18.1.1", "sink_ip": "198.19.1.1", "udp_source_port": 9, "udp_sink_port": 9,
-    "pkt_size_bytes": 60, "delay_ns": 10_000, "count": 1000, "duration_s": None, "max_count": 10**9, "cpus": None,
-}  # fmt: skip
+    "stream": "s1",
+    "interface": "eth0",
+    "generator": "afpacket",
+    "destination_mac": "02:00:00:00:01:02",
+    "source_mac": None,
+    "source_ip": "198.18.1.1",
+    "sink_ip": "198.19.1.1",
+    "udp_source_port": 9,
+    "udp_sink_port": 9,
+    "pkt_size_bytes": 60,
+    "delay_ns": 10_000,
+    "count": 1000,
+    "duration_s": None,
+    "max_count": 10**9,
+    "cpus": None,
+}
 
 
 def spec(**changes: Any) -> StreamSpec:
@@ -26,15 +38,38 @@ def spec(**changes: Any) -> StreamSpec:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("stream", ""), ("stream", 5), ("interface", ""), ("interface", "a" * 16), ("interface", "a/b"),
-        ("interface", "eth0@1"), ("generator", "../iperf"), ("destination_mac", "02:00"), ("source_mac", "nonsense"),
-        ("source_ip", "198.18.1"), ("sink_ip", "::1"), ("udp_source_port", 0), ("udp_sink_port", 65_536),
-        ("pkt_size_bytes", 59), ("pkt_size_bytes", True), ("delay_ns", -1), ("delay_ns", 0x7FFFFFFF),
-        ("delay_ns", 10**10), ("delay_ns", 1.5), ("count", 0), ("count", 10**9 + 1), ("max_count", 0),
-        ("max_count", None), ("duration_s", 0), ("duration_s", float("nan")), ("duration_s", float("inf")),
-        ("cpus", []), ("cpus", [-1]), ("cpus", ["0"]), ("surprise", 1),
+        ("stream", ""),
+        ("stream", 5),
+        ("interface", ""),
+        ("interface", "a" * 16),
+        ("interface", "a/b"),
+        ("interface", "eth0@1"),
+        ("generator", "../iperf"),
+        ("destination_mac", "02:00"),
+        ("source_mac", "nonsense"),
+        ("source_ip", "198.18.1"),
+        ("sink_ip", "::1"),
+        ("udp_source_port", 0),
+        ("udp_sink_port", 65_536),
+        ("pkt_size_bytes", 59),
+        ("pkt_size_bytes", True),
+        ("delay_ns", -1),
+        ("delay_ns", 0x7FFFFFFF),
+        ("delay_ns", 10**10),
+        ("delay_ns", 1.5),
+        ("count", 0),
+        ("count", 10**9 + 1),
+        ("max_count", 0),
+        ("max_count", None),
+        ("duration_s", 0),
+        ("duration_s", float("nan")),
+        ("duration_s", float("inf")),
+        ("cpus", []),
+        ("cpus", [-1]),
+        ("cpus", ["0"]),
+        ("surprise", 1),
     ],
-)  # fmt: skip
+)
 def test_a_bad_value_is_refused_by_name(name: str, value: Any) -> None:
     with pytest.raises(WireError) as caught:
         spec(**{name: value})

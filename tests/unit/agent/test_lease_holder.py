@@ -49,7 +49,7 @@ def test_a_locked_lease_names_the_process_and_its_user_whatever_its_file_says(tm
         assert not lock.try_lock(file.fileno())
         holder = lock._read_holder(file.fileno())
         assert (
-            lock.held_by(holder).message
+            lock.build_lease_held_error(holder).message
             == f"process {pid} ({Path(sys.executable).name[:15]}) of user {os.getuid()} has this node"
         )
         assert (takeover.lock_owner(str(lease)) == pid) is (kind == "exclusive")
@@ -59,9 +59,29 @@ def test_the_holder_s_own_words_count_when_they_name_the_process_that_has_the_lo
     lease = tmp_path / "lease"
     with locked(lease_with(lease, b""), "exclusive") as pid:
         lease.write_text(json.dumps({"owner": "ann@a", "pid": pid, "purpose": "a plan"}))
-        holder = lock.holder_at(str(lease))
+        holder = lock.find_holder(str(lease))
     assert holder == {"owner": "ann@a", "pid": pid, "purpose": "a plan"}
-    assert lock.holder_at(str(lease)) is None
+    assert lock.find_holder(str(lease)) is None
+
+
+@pytest.mark.parametrize("link", ["of the directory", "of the file"])
+def test_another_user_s_link_to_our_own_lease_is_no_other_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, link: str
+):
+    own, other = tmp_path / "own", tmp_path / "other"
+    monkeypatch.setattr(lock, "find_lease_directories", lambda: [str(own)])
+    monkeypatch.setattr(lock, "OTHERS", (str(other),))
+    if link == "of the directory":
+        other.symlink_to(own)
+    else:
+        own.mkdir()
+        other.mkdir()
+        (own / lock.file_name()).touch()
+        (other / lock.file_name()).hardlink_to(own / lock.file_name())
+    lease = lock.Lease(lambda path: lambda: None)
+    lease.take("ann@a", "a plan")
+    assert lease.held
+    lease.release()
 
 
 def lease_with(path: Path, words: bytes) -> Path:
@@ -200,12 +220,12 @@ def test_the_holder_s_socket_hears_its_own_user_and_root_alone(tmp_path: Path, m
 def test_a_lease_that_is_a_link_or_in_another_user_s_directory_is_not_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(lock, "directories", lambda: [str(tmp_path)])
+    monkeypatch.setattr(lock, "find_lease_directories", lambda: [str(tmp_path)])
     elsewhere = tmp_path / "elsewhere"
     (tmp_path / lock.file_name()).symlink_to(elsewhere)
     with pytest.raises(WireError, match="could not create a lease file"):
         lock._open()
-    assert not elsewhere.exists() and lock.holder_at(str(tmp_path / lock.file_name())) is None
+    assert not elsewhere.exists() and lock.find_holder(str(tmp_path / lock.file_name())) is None
     (tmp_path / lock.file_name()).unlink()
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
     with pytest.raises(WireError, match="belongs to another user"):

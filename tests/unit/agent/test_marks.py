@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from labconsole.agent.reading import marks
-from labconsole.agent.reading.listen import PACKET_OUTGOING
+from labconsole.agent.reading.frame_listener import PACKET_OUTGOING
 from labconsole.wire.marks import SeenMarks, TimeMark
 from labconsole.wire.session import Clocks
 
@@ -28,10 +28,21 @@ def checksum(data: bytes) -> int:
 
 
 def echo(
-    *, reply: bool = False, payload: bytes = BUSYBOX, code: int = 0xA5, fragment: int = 0x4000, options: bytes = b"",
-    kind: int | None = None, protocol: int = 1, ethertype: int = 0x0800, version: int = 4, icmp_wrong: int = 0,
-    ip_wrong: int = 0, longer: int = 0, padding: int = 0,
-) -> bytes:  # fmt: skip
+    *,
+    reply: bool = False,
+    payload: bytes = BUSYBOX,
+    code: int = 0xA5,
+    fragment: int = 0x4000,
+    options: bytes = b"",
+    kind: int | None = None,
+    protocol: int = 1,
+    ethertype: int = 0x0800,
+    version: int = 4,
+    icmp_wrong: int = 0,
+    ip_wrong: int = 0,
+    longer: int = 0,
+    padding: int = 0,
+) -> bytes:
     """A frame with an echo from the peer, or with our reply to it."""
     icmp = struct.pack("!BBHHH", (0 if reply else 8) if kind is None else kind, code, 0, 4711, 3) + payload
     icmp = icmp[:2] + struct.pack("!H", checksum(icmp) ^ icmp_wrong) + icmp[4:]
@@ -53,9 +64,17 @@ def parsed(frame: bytes, kind: int) -> TimeMark | None:
 def test_a_mark_is_told_with_its_other_end_its_numbers_and_its_pattern(reply: bool) -> None:
     kind = PACKET_OUTGOING if reply else marks.PACKET_HOST
     assert parsed(echo(reply=reply), kind) == TimeMark(
-        reply=reply, address="198.18.64.7", mac="02:00:00:00:00:07", icmp_id=4711, icmp_sequence=3, icmp_code=0xA5,
-        payload_bytes=40, pattern=0xA5, pattern_from_byte=4, wall_ns=5,
-    )  # fmt: skip
+        reply=reply,
+        address="198.18.64.7",
+        mac="02:00:00:00:00:07",
+        icmp_id=4711,
+        icmp_sequence=3,
+        icmp_code=0xA5,
+        payload_bytes=40,
+        pattern=0xA5,
+        pattern_from_byte=4,
+        wall_ns=5,
+    )
 
 
 @pytest.mark.parametrize(
@@ -113,9 +132,15 @@ def test_a_frame_that_was_cut_anywhere_is_no_mark_and_no_error() -> None:
 
 def seen(started: Clocks, stopped: Clocks) -> SeenMarks:
     return SeenMarks(
-        marks=[], untold_marks=0, strange_packets=0, dropped_kernel_packets=0, unread_packets=0, started=started,
-        stopped=stopped, interrupted=None,
-    )  # fmt: skip
+        marks=[],
+        untold_marks=0,
+        strange_packets=0,
+        dropped_kernel_packets=0,
+        unread_packets=0,
+        started=started,
+        stopped=stopped,
+        interrupted=None,
+    )
 
 
 def test_a_clock_that_was_set_is_seen() -> None:

@@ -121,27 +121,39 @@ GROUPS = {
     "Proxmox VE 8, a container": ("/lxc/101/ns/system.slice", "lxc/101"),
     "Proxmox VE 8, a machine": ("/qemu.slice/100.scope", "qemu.slice/100.scope"),
     "libvirt 9, machined": (
-        r"/machine.slice/machine-qemu\x2d1\x2dfw.scope/libvirt/emulator", r"machine.slice/machine-qemu\x2d1\x2dfw.scope",
+        r"/machine.slice/machine-qemu\x2d1\x2dfw.scope/libvirt/emulator",
+        r"machine.slice/machine-qemu\x2d1\x2dfw.scope",
     ),
     "libvirt 4, machined, version 1": (
-        r"/machine.slice/machine-qemu\x2d1\x2dfw.scope/emulator", r"machine.slice/machine-qemu\x2d1\x2dfw.scope",
+        r"/machine.slice/machine-qemu\x2d1\x2dfw.scope/emulator",
+        r"machine.slice/machine-qemu\x2d1\x2dfw.scope",
     ),
     "libvirt 6, no machined": (
-        "/machine/qemu-1-instance-00000025.libvirt-qemu/emulator", "machine/qemu-1-instance-00000025.libvirt-qemu",
+        "/machine/qemu-1-instance-00000025.libvirt-qemu/emulator",
+        "machine/qemu-1-instance-00000025.libvirt-qemu",
     ),
     "libvirt 1.2, no machined": (
-        "/machine/instance-00000025.libvirt-qemu/emulator", "machine/instance-00000025.libvirt-qemu",
+        "/machine/instance-00000025.libvirt-qemu/emulator",
+        "machine/instance-00000025.libvirt-qemu",
     ),
     "libvirt 6, from another namespace": (
-        "/../../../../machine/qemu-1-fw.libvirt-qemu/emulator", "../../../../machine/qemu-1-fw.libvirt-qemu",
+        "/../../../../machine/qemu-1-fw.libvirt-qemu/emulator",
+        "../../../../machine/qemu-1-fw.libvirt-qemu",
     ),
-    "libvirt 6, a container in a partition": ("/machine/a.partition/lxc-7-fw.libvirt-lxc", "machine/a.partition/lxc-7-fw.libvirt-lxc"),
+    "libvirt 6, a container in a partition": (
+        "/machine/a.partition/lxc-7-fw.libvirt-lxc",
+        "machine/a.partition/lxc-7-fw.libvirt-lxc",
+    ),
     "libvirt 1.0": ("/libvirt/qemu/fw/emulator", "libvirt/qemu/fw"),
-    "libvirt 0.10 below its daemon": ("/system/libvirtd.service/libvirt/lxc/fw", "system/libvirtd.service/libvirt/lxc/fw"),
+    "libvirt 0.10 below its daemon": (
+        "/system/libvirtd.service/libvirt/lxc/fw",
+        "system/libvirtd.service/libvirt/lxc/fw",
+    ),
     "libvirt, its daemon": ("/system.slice/libvirtd.service", None),
     "libvirt, an administrator's slice": ("/machine.slice/machine-lab.slice", None),
     "systemd 252, nspawn as a service": (
-        "/machine.slice/systemd-nspawn@deb.service/payload/init.scope", "machine.slice/systemd-nspawn@deb.service",
+        "/machine.slice/systemd-nspawn@deb.service/payload/init.scope",
+        "machine.slice/systemd-nspawn@deb.service",
     ),
     "systemd 252, nspawn by hand": ("/machine.slice/machine-deb.scope/payload", "machine.slice/machine-deb.scope"),
     "Docker 24 by systemd": (f"/system.slice/docker-{ID}.scope/init", f"system.slice/docker-{ID}.scope"),
@@ -159,9 +171,13 @@ GROUPS = {
         f"user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{ID}.scope",
     ),
     "Podman 4, its monitor": (f"/machine.slice/libpod-conmon-{ID}.scope", None),
-    "Podman 4, split groups": (f"/system.slice/a.service/libpod-payload-{ID}", f"system.slice/a.service/libpod-payload-{ID}"),
+    "Podman 4, split groups": (
+        f"/system.slice/a.service/libpod-payload-{ID}",
+        f"system.slice/a.service/libpod-payload-{ID}",
+    ),
     "CRI-O 1.28": (
-        f"/kubepods.slice/kubepods-podaa_bb.slice/crio-{ID}.scope", f"kubepods.slice/kubepods-podaa_bb.slice/crio-{ID}.scope",
+        f"/kubepods.slice/kubepods-podaa_bb.slice/crio-{ID}.scope",
+        f"kubepods.slice/kubepods-podaa_bb.slice/crio-{ID}.scope",
     ),
     "CRI-O 1.28, its monitor": (f"/kubepods.slice/kubepods-podaa_bb.slice/crio-conmon-{ID}.scope", None),
     "Kubernetes by cgroupfs": (
@@ -174,7 +190,7 @@ GROUPS = {
     "a session": ("/user.slice/user-0.slice/session-3.scope", None),
     "the root": ("/", None),
     "a group that was removed": ("/lxc/g1 (deleted)", None),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", GROUPS)
@@ -220,7 +236,7 @@ def test_what_a_group_holds_is_read_where_its_hierarchy_is_mounted_or_the_reason
 ) -> None:
     own = f"0::/\n7:memory:/docker/{ID}" if IN_DOCKER in mounted else "0::/"
     texts = {"/proc/self/mountinfo": "\n".join(mounted), "/proc/1/cgroup": line, f"/proc/{os.getpid()}/cgroup": own}
-    monkeypatch.setattr(memory, "text_of", lambda path, most=0: {**texts, file: "4096"}.get(path))
+    monkeypatch.setattr(memory, "read_text", lambda path, most=0: {**texts, file: "4096"}.get(path))
     monkeypatch.setattr(os.path, "exists", lambda path: path == file)
     held, reason = memory._group_bytes([1])
     assert (held, reason) == (4096, None) if file.startswith("/") else (held is None and file in (reason or ""))
@@ -228,7 +244,7 @@ def test_what_a_group_holds_is_read_where_its_hierarchy_is_mounted_or_the_reason
 
 def test_processes_in_groups_of_several_guests_are_no_one_guests(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = {"/proc/self/mountinfo": SECOND, "/proc/1/cgroup": "0::/lxc/g1", "/proc/2/cgroup": "0::/lxc/g2"}
-    monkeypatch.setattr(memory, "text_of", lambda path, most=0: texts.get(path, "4096"))
+    monkeypatch.setattr(memory, "read_text", lambda path, most=0: texts.get(path, "4096"))
     monkeypatch.setattr(os.path, "exists", lambda path: True)
     assert memory._group_bytes([1]) == (4096, None)
     assert memory._group_bytes([1, 2]) == (

@@ -19,7 +19,7 @@ import pytest
 from labconsole.agent import capture, undo
 from labconsole.agent.keeper import UndoJournal
 from labconsole.agent.lease import lock
-from labconsole.agent.operations.answering import operations_of
+from labconsole.agent.operations.handlers import find_operations
 from labconsole.agent.operations.network import NetworkChanges
 from labconsole.agent.parts import OPERATIONS, Parts
 from labconsole.agent.processes.namespaces import Namespaces
@@ -94,16 +94,20 @@ def test_the_end_of_tcpdump_is_read_in_singular_and_plural() -> None:
 def test_a_line_that_is_no_count_is_not_counted_but_named(text: str, unread: list[str]) -> None:
     named: list[str] = []
     counts = capture.parse_counts(text, named)
-    assert (counts, named) == ({"captured_packets": 5} if text.endswith("packets captured\n") and "," not in text
-                               or "\npcap" in text else {}, unread)  # fmt: skip
+    assert (counts, named) == (
+        {"captured_packets": 5} if text.endswith("packets captured\n") and "," not in text or "\npcap" in text else {},
+        unread,
+    )
 
 
 @pytest.mark.parametrize(
     ("said", "code"),
     [
         # libpcap 1.10 and 1.11, pcap-linux.c and pcap_statustostr().
-        ("tcpdump: listening on eth1\ntcpdump: pcap_loop: The interface disappeared\n0 packets captured\n",
-         "no_such_interface"),
+        (
+            "tcpdump: listening on eth1\ntcpdump: pcap_loop: The interface disappeared\n0 packets captured\n",
+            "no_such_interface",
+        ),
         ("tcpdump: pcap_loop: The interface went down\n", "interface_down"),
         ("tcpdump: pcap_loop: recvfrom: Network is down\n", "interface_down"),
         ("tcpdump: eth1: Attempt to create packet socket failed - CAP_NET_RAW may be required\n", "no_permission"),
@@ -116,24 +120,24 @@ def test_a_line_that_is_no_count_is_not_counted_but_named(text: str, unread: lis
         ("something else\n", "capture_failed"),
         ("", "capture_failed"),
     ],
-)  # fmt: skip
+)
 def test_what_stopped_tcpdump_gets_a_stable_word(said: str, code: str) -> None:
-    assert capture.error_of(said).code == code
+    assert capture.parse_tcpdump_error(said).code == code
 
 
 def test_a_signal_that_ended_tcpdump_is_named() -> None:
-    assert "signal 9" in capture.error_of("tcpdump: listening on eth1\n", -9).message
+    assert "signal 9" in capture.parse_tcpdump_error("tcpdump: listening on eth1\n", -9).message
 
 
 def test_it_is_known_which_signals_a_process_handles() -> None:
     # Its own handler, and for one signal that nobody sets: whoever starts the tests may have SIGINT ignored.
     before = signal.signal(signal.SIGUSR1, lambda number, frame: None)
     try:
-        assert capture.catches(os.getpid(), signal.SIGUSR1)
+        assert capture.is_signal_handled(os.getpid(), signal.SIGUSR1)
     finally:
         signal.signal(signal.SIGUSR1, before)
-    assert not capture.catches(os.getpid(), signal.SIGUSR1)
-    assert not capture.catches(2**22 + 1, 2)
+    assert not capture.is_signal_handled(os.getpid(), signal.SIGUSR1)
+    assert not capture.is_signal_handled(2**22 + 1, 2)
 
 
 @pytest.mark.parametrize(
@@ -169,23 +173,31 @@ def test_only_real_logins_are_read_from_utmp() -> None:
 
 def test_who_holds_a_node_is_one_sentence() -> None:
     holder = {"owner": "anna@a", "purpose": "plan dedicated", "since_wall_ns": 1_700_000_000_000_000_000}
-    assert lock.held_by(holder).message == "anna@a has this node since 2023-11-14 22:13:20 UTC for plan dedicated"
+    assert (
+        lock.build_lease_held_error(holder).message
+        == "anna@a has this node since 2023-11-14 22:13:20 UTC for plan dedicated"
+    )
     until = {**holder, "until_wall_ns": 1_700_000_600_000_000_000}
     sentence = (
         "anna@a has this node since 2023-11-14 22:13:20 UTC, until about 2023-11-14 22:23:20 UTC, for plan dedicated"
     )
-    assert lock.held_by(until).message == sentence
-    assert lock.held_by({}).message == "another session has this node"
+    assert lock.build_lease_held_error(until).message == sentence
+    assert lock.build_lease_held_error({}).message == "another session has this node"
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        b"", b"{", b"[1]", b"[" * 60000, b"\xff\xfe", b'{"owner": 7, "purpose": null, "quiet": 1}',
+        b"",
+        b"{",
+        b"[1]",
+        b"[" * 60000,
+        b"\xff\xfe",
+        b'{"owner": 7, "purpose": null, "quiet": 1}',
         b'{"since_wall_ns": -1, "until_wall_ns": 1e9, "pid": true, "more": "x"}',
         b'{"since_wall_ns": 99999999999999999999999999}',
     ],
-)  # fmt: skip
+)
 def test_of_a_lease_that_anybody_wrote_only_what_fits_is_believed(tmp_path: Path, text: bytes) -> None:
     path = tmp_path / "lease"
     path.write_bytes(text)
@@ -261,17 +273,29 @@ def _imported(code: str) -> set[str]:
 def test_the_agent_says_hello_without_its_loop_and_waits_for_requests_without_its_parts() -> None:
     before = _imported("import labconsole.agent.__main__")
     assert {name for name in before if name.startswith("labconsole.")} == {
-        "labconsole.agent", "labconsole.agent.__main__", "labconsole.agent.debug", "labconsole.agent.keeper",
-        "labconsole.agent.processes", "labconsole.agent.processes.linux", "labconsole.wire", "labconsole.wire.codec",
+        "labconsole.agent",
+        "labconsole.agent.__main__",
+        "labconsole.agent.debug",
+        "labconsole.agent.keeper",
+        "labconsole.agent.processes",
+        "labconsole.agent.processes.linux",
+        "labconsole.wire",
+        "labconsole.wire.codec",
         "labconsole.wire.version",
-    }  # fmt: skip
+    }
     assert not before & {"asyncio", "subprocess", "logging", "ssl", "runpy", "pyroute2"}
     served = {name for name in _imported("import labconsole.agent.server") if name.startswith("labconsole.")}
     assert served - before == {
-        "labconsole.agent.operations", "labconsole.agent.operations.answering", "labconsole.agent.parts", "labconsole.agent.pipes",
-        "labconsole.agent.server", "labconsole.wire.clean", "labconsole.wire.message", "labconsole.wire.rules",
+        "labconsole.agent.operations",
+        "labconsole.agent.operations.handlers",
+        "labconsole.agent.parts",
+        "labconsole.agent.pipes",
+        "labconsole.agent.server",
+        "labconsole.wire.clean",
+        "labconsole.wire.message",
+        "labconsole.wire.rules",
         "labconsole.wire.session",
-    }  # fmt: skip
+    }
 
 
 def test_what_a_console_asks_first_loads_no_more_than_that() -> None:
@@ -281,8 +305,10 @@ def test_what_a_console_asks_first_loads_no_more_than_that() -> None:
         f"importlib.import_module('labconsole.agent.operations.{part}')" for part in ("reading", "leasing", "counting")
     )
     assert {part for part, names in OPERATIONS.items() if set(ops) & set(names.split())} == {
-        "reading", "leasing", "counting",
-    }  # fmt: skip
+        "reading",
+        "leasing",
+        "counting",
+    }
     found = _imported(code)
     assert not found & {"pyroute2", "labconsole.agent.capture", "labconsole.wire.generator", "labconsole.packets"}
 
@@ -305,7 +331,7 @@ def test_each_operation_is_in_the_line_of_the_part_that_answers_it() -> None:
 
     async def answered() -> dict[str, set[str]]:
         parts = _parts()
-        return {part: set(operations_of(getattr(parts, part))) for part in OPERATIONS}
+        return {part: set(find_operations(getattr(parts, part))) for part in OPERATIONS}
 
     assert {part: set(ops.split()) for part, ops in OPERATIONS.items()} == asyncio.run(answered())
     own = {Close.op} | {each.request.op for each in vars(Agent).values() if hasattr(each, "request")}
@@ -341,7 +367,7 @@ UNDONE = """
 import ctypes, sys
 assert ctypes.CDLL(None, use_errno=True).unshare(0x40000000) == 0 or sys.exit(77)  # CLONE_NEWNET
 from labconsole.agent import undo
-undo.import_for("route")
+undo.import_undo_modules("route")
 
 class Dead:
     def find_spec(self, name, path=None, target=None):
@@ -368,13 +394,15 @@ def test_the_keeper_undoes_without_importing_once_it_was_told_what_there_may_be_
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("kind", [*undo.OF_THE_AGENT, "bridge"])
+@pytest.mark.parametrize("kind", [*undo.AGENT_UNDO_ACTIONS, "bridge"])
 def test_all_that_undoing_imports_by_itself_is_imported_before(kind: str) -> None:
-    """Both the modules of undo.py's functions, and that each kind is known to import_for."""
-    code = f"from labconsole.agent import undo; undo.import_for({kind!r})"
+    """Both the modules of undo.py's functions, and that each kind is known to import_undo_modules."""
+    code = f"from labconsole.agent import undo; undo.import_undo_modules({kind!r})"
     wanted = {
-        "path": "shutil", "pktgen": "labconsole.agent.sending.pktgen_files",
-        "port_features": "labconsole.network.port_features", undo.STARTED_GUEST: "labconsole.agent.processes.children",
+        "path": "shutil",
+        "pktgen": "labconsole.agent.sending.pktgen_files",
+        "port_features": "labconsole.network.port_features",
+        undo.STARTED_GUEST: "labconsole.agent.processes.children",
         "bridge": "labconsole.network.bridge",
-    }  # fmt: skip
+    }
     assert wanted[kind] in _imported(f"sys.path.append({SITE!r})\n{code}")

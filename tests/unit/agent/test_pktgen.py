@@ -20,11 +20,22 @@ OWNER = f"lc{os.getpid()}"
 
 def spec(**changes: Any) -> StreamSpec:
     args: dict[str, Any] = {
-        "stream": "s1", "interface": "eth0", "generator": "pktgen", "destination_mac": "02:00:00:00:01:02",
-        "source_mac": None, "source_ip": "198.18.1.1", "sink_ip": "198.19.1.1", "udp_source_port": 9,
-        "udp_sink_port": 4097, "pkt_size_bytes": 60, "delay_ns": 10_000, "count": 1000, "duration_s": None,
-        "max_count": 10**9, "cpus": None,
-    }  # fmt: skip
+        "stream": "s1",
+        "interface": "eth0",
+        "generator": "pktgen",
+        "destination_mac": "02:00:00:00:01:02",
+        "source_mac": None,
+        "source_ip": "198.18.1.1",
+        "sink_ip": "198.19.1.1",
+        "udp_source_port": 9,
+        "udp_sink_port": 4097,
+        "pkt_size_bytes": 60,
+        "delay_ns": 10_000,
+        "count": 1000,
+        "duration_s": None,
+        "max_count": 10**9,
+        "cpus": None,
+    }
     return StreamSpec.parse({**args, **changes})
 
 
@@ -106,11 +117,23 @@ def test_every_setting_is_written_and_nothing_else() -> None:
     asyncio.run(_prepare_and_close(fake, [spec(source_mac="02:00:00:00:07:01")]))
     device = f"eth0@{OWNER}-0"
     assert [line for name, line in fake.written if name == device] == [
-        "pkt_size 60", "count 1000", "delay 10000", "clone_skb 0", "burst 1", "dst_mac 02:00:00:00:01:02",
-        "src_mac 02:00:00:00:07:01", "src_min 198.18.1.1", "src_max 198.18.1.1", "dst_min 198.19.1.1",
-        "dst_max 198.19.1.1", "udp_src_min 9", "udp_src_max 9", "udp_dst_min 4097", "udp_dst_max 4097",
+        "pkt_size 60",
+        "count 1000",
+        "delay 10000",
+        "clone_skb 0",
+        "burst 1",
+        "dst_mac 02:00:00:00:01:02",
+        "src_mac 02:00:00:00:07:01",
+        "src_min 198.18.1.1",
+        "src_max 198.18.1.1",
+        "dst_min 198.19.1.1",
+        "dst_max 198.19.1.1",
+        "udp_src_min 9",
+        "udp_src_max 9",
+        "udp_dst_min 4097",
+        "udp_dst_max 4097",
         "flag QUEUE_MAP_CPU",
-    ]  # fmt: skip
+    ]
 
 
 async def _prepare_and_close(fake: FakePktgen, specs: list[StreamSpec]) -> list[dict[str, Any]]:

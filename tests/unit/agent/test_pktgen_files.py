@@ -126,9 +126,20 @@ def test_the_stand_in_shows_a_finished_run_as_the_kernel_does() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["count -1", "count abc", "pkt_size 5", "pkt_size abc", "udp_dst_min 99999999", "delay -5", "burst 0",
-     "flag NODE_ALLOC", "dst_mac zz:zz", "nosuchcommand 1", "pkt_size 70000"],
-)  # fmt: skip
+    [
+        "count -1",
+        "count abc",
+        "pkt_size 5",
+        "pkt_size abc",
+        "udp_dst_min 99999999",
+        "delay -5",
+        "burst 0",
+        "flag NODE_ALLOC",
+        "dst_mac zz:zz",
+        "nosuchcommand 1",
+        "pkt_size 70000",
+    ],
+)
 def test_the_stand_in_answers_bad_values_as_the_kernel_does(line: str) -> None:
     fake = configured_fake()
     blocks = (RECORDINGS / "writes.txt").read_text().split("$ echo ")
@@ -156,10 +167,10 @@ def test_devices_of_anybody_are_refused_by_name_and_place() -> None:
 
 
 def test_the_owner_is_read_from_the_name() -> None:
-    assert files.owner_of("eth1@lc17-0") == "lc17"
-    assert files.owner_of("veth.5@lc4194304-12") == "lc4194304"
+    assert files.parse_owner("eth1@lc17-0") == "lc17"
+    assert files.parse_owner("veth.5@lc4194304-12") == "lc4194304"
     for name in ("eth1", "eth1@0", "eth1@lc17", "eth1@xlc17-0"):
-        assert files.owner_of(name) is None
+        assert files.parse_owner(name) is None
 
 
 def test_cleaning_up_removes_what_a_killed_agent_left_and_nothing_else() -> None:

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from labconsole.agent.reading.processor_work import WorkCounts, between, parse_queues, parse_table, parse_times
-from labconsole.agent.reading.surroundings import Snapshot
+from labconsole.agent.reading.host_activity import Snapshot
+from labconsole.agent.reading.processor_work import WorkCounts, derive_work, parse_queues, parse_table, parse_times
 from labconsole.wire.processor_work import MAX_LINES, NodeWork
 
 INTERRUPTS = """\
@@ -64,16 +64,20 @@ def test_what_counts_no_queues_packets_is_none(name: str) -> None:
 
 def moment(at_ns: int, softirq: int, received: int, interrupts: str, backlog: int, packets: int) -> WorkCounts:
     return WorkCounts(
-        at_ns=at_ns, processes=Snapshot(), times=parse_times(STAT.format(softirq)),
-        softirqs=parse_table(SOFTIRQS.format(received)), interrupts=parse_table(interrupts),
-        softnet={0: [backlog, 1, 2], 2: [5, 0, 0]}, queues={("eth1", "rx", 0): packets, ("eth1", "tx", 0): 3},
-    )  # fmt: skip
+        at_ns=at_ns,
+        processes=Snapshot(),
+        times=parse_times(STAT.format(softirq)),
+        softirqs=parse_table(SOFTIRQS.format(received)),
+        interrupts=parse_table(interrupts),
+        softnet={0: [backlog, 1, 2], 2: [5, 0, 0]},
+        queues={("eth1", "rx", 0): packets, ("eth1", "tx", 0): 3},
+    )
 
 
 def test_a_window_has_what_grew_in_it_also_past_32_bits() -> None:
     first = moment(10, 100, 2**32 - 5, INTERRUPTS, 2**32 - 1, 100)
     later = INTERRUPTS.replace("4000000          7", "4000100          7").replace("NMI:          1", "NMI:          9")
-    told = between(first, moment(2_000_000_010, 140, 15, later, 4, 350))
+    told = derive_work(first, moment(2_000_000_010, 140, 15, later, 4, 350))
     assert json.loads(json.dumps(NodeWork.parse(told).to_wire())) == told
     assert told["elapsed_ns"] == 2_000_000_000 and told["tick_ns"] == 10_000_000
     busy, idle = told["processors"]
@@ -81,8 +85,9 @@ def test_a_window_has_what_grew_in_it_also_past_32_bits() -> None:
     assert (busy["stack_packets"], busy["backlog_dropped_packets"], busy["squeezed"]) == (5, 0, 0)
     assert (idle["number"], idle["softirq_ns"], idle["received_softirqs"]) == (2, 0, 20)
     assert [(each["line"], each["by_processor"]) for each in told["interrupts"]] == [
-        ("24", [[0, 100]]), ("NMI", [[0, 8]]),
-    ]  # fmt: skip
+        ("24", [[0, 100]]),
+        ("NMI", [[0, 8]]),
+    ]
     assert told["queues"] == [{"interface": "eth1", "direction": "rx", "queue": 0, "packets": 250}]
 
 
@@ -92,7 +97,7 @@ def test_of_very_many_interrupts_the_busiest_are_told_and_the_others_counted() -
         "  CPU0 CPU2\n" + "\n".join(line.format(grown * number) for number, line in enumerate(lines)) + "\n"
         for grown in (0, 1)
     )
-    told = between(moment(1, 1, 1, before, 1, 1), moment(2, 1, 1, after, 1, 1))
+    told = derive_work(moment(1, 1, 1, before, 1, 1), moment(2, 1, 1, after, 1, 1))
     assert len(told["interrupts"]) == MAX_LINES
     assert told["interrupts"][0]["line"] == str(MAX_LINES + 8)
     assert told["unlisted_interrupts"] == sum(range(1, 9))

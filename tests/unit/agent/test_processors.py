@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from labconsole.agent.reading import processors
-from labconsole.agent.reading.processors import Processors, parse_ticks, use_between
+from labconsole.agent.reading.processors import Processors, derive_use, parse_ticks
 from labconsole.wire.codec import WireError
 from labconsole.wire.processors import ProcessorsSampled
 from support.agent_events import PROCESSORS
@@ -29,7 +29,7 @@ cpu3 7 7 7 7 7 7 7 7 7 7
 
 
 def test_the_busiest_is_told_apart_from_the_mean() -> None:
-    assert use_between(parse_ticks(FIRST), parse_ticks(LAST)) == {
+    assert derive_use(parse_ticks(FIRST), parse_ticks(LAST)) == {
         "processors": 2,
         "mean": {"busy": 0.615, "softirq": 0.45, "steal": 0.025},
         "busiest": {"busy": 0.98, "softirq": 0.9, "steal": 0.05},
@@ -41,12 +41,12 @@ def test_the_busiest_is_told_apart_from_the_mean() -> None:
     "stat", [b"", b"intr 1 2", b"cpu0 1 2 3\n", b"cpu0 a b c d e f g h i\n", b"cpux 1 2 3 4 5 6 7 8\n"]
 )
 def test_what_no_kernel_writes_is_unknown(stat: bytes) -> None:
-    assert use_between(parse_ticks(stat), parse_ticks(stat)) is None
+    assert derive_use(parse_ticks(stat), parse_ticks(stat)) is None
 
 
 def test_the_first_reading_tells_nothing_and_the_next_what_the_console_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = iter([FIRST, LAST, b""])
-    monkeypatch.setattr(processors, "bytes_of", lambda path, most: next(texts))
+    monkeypatch.setattr(processors, "read_bytes", lambda path, most: next(texts))
     reading = Processors()
     assert reading.due(0)
     assert reading.event() is None

@@ -31,19 +31,24 @@ class Discipline(dict[str, Any]):
 
 def test_a_discipline_is_told_with_its_options_and_alike_children_are_counted():
     limits = {"rate_cell_log": 0, "rate___reserved": 1, "rate": 12_500_000, "limit": 157_768, "mtu": 0}
-    told = parse_disciplines([
-        Discipline(2, ROOT, "noqueue", None),
-        Discipline(3, 0x10000, "pfifo_fast", {"bands": 3, "priomap": (1, 2)}),
-        Discipline(3, ROOT, "mq", None),
-        Discipline(3, 0x10001, "pfifo_fast", {"bands": 3, "priomap": (1, 2)}),
-        Discipline(4, ROOT, "tbf", {"attrs": [("TCA_TBF_PARMS", limits)]}),
-        Discipline(5, ROOT, "htb", {"attrs": [("TCA_HTB_INIT", {"defcls": 1, "direct_pkts": 77})]}),
-        Discipline(6, ROOT, "fq_codel", {"attrs": [("TCA_FQ_CODEL_TARGET", 4999), ("TCA_FQ_CODEL_ECN", 0)]}),
-    ])  # fmt: skip
+    told = parse_disciplines(
+        [
+            Discipline(2, ROOT, "noqueue", None),
+            Discipline(3, 0x10000, "pfifo_fast", {"bands": 3, "priomap": (1, 2)}),
+            Discipline(3, ROOT, "mq", None),
+            Discipline(3, 0x10001, "pfifo_fast", {"bands": 3, "priomap": (1, 2)}),
+            Discipline(4, ROOT, "tbf", {"attrs": [("TCA_TBF_PARMS", limits)]}),
+            Discipline(5, ROOT, "htb", {"attrs": [("TCA_HTB_INIT", {"defcls": 1, "direct_pkts": 77})]}),
+            Discipline(6, ROOT, "fq_codel", {"attrs": [("TCA_FQ_CODEL_TARGET", 4999), ("TCA_FQ_CODEL_ECN", 0)]}),
+        ]
+    )
     assert told == {
-        2: "noqueue", 3: "mq; 2 times pfifo_fast bands 3 priomap 1,2", 4: "tbf rate 12500000 limit 157768",
-        5: "htb defcls 1", 6: "fq_codel target 4999",
-    }  # fmt: skip
+        2: "noqueue",
+        3: "mq; 2 times pfifo_fast bands 3 priomap 1,2",
+        4: "tbf rate 12500000 limit 157768",
+        5: "htb defcls 1",
+        6: "fq_codel target 4999",
+    }
 
 
 def attribute(number: int, content: bytes) -> bytes:
@@ -73,10 +78,12 @@ def test_options_that_the_netlink_library_does_not_decode_tell_two_disciplines_a
 def test_what_is_too_long_to_be_told_differs_where_the_whole_differs():
     def told(last: int, bursts: int = 0) -> str:
         schedule = [(f"TCA_TAPRIO_X{each}", {"interval": 1_000_000 + each}) for each in range(40)]
-        return parse_disciplines([
-            Discipline(3, ROOT, "taprio", {"attrs": [*schedule, ("TCA_TAPRIO_LAST", last)]}),
-            *(Discipline(3, each, "tbf", {"rate": each, "burst": "x" * 300}) for each in range(bursts)),
-        ])[3]  # fmt: skip
+        return parse_disciplines(
+            [
+                Discipline(3, ROOT, "taprio", {"attrs": [*schedule, ("TCA_TAPRIO_LAST", last)]}),
+                *(Discipline(3, each, "tbf", {"rate": each, "burst": "x" * 300}) for each in range(bursts)),
+            ]
+        )[3]
 
     assert told(1) == told(1) != told(2) and len(told(1)) <= MAX_WORDS + len("taprio ")
     assert told(1, 20) == told(1, 20) != told(1, 21) and len(told(1, 20)) <= settings.MAX_DISCIPLINES
@@ -86,11 +93,11 @@ def test_of_a_devices_queues_all_are_told_or_none(monkeypatch, tmp_path: Path):
     queues = [tmp_path / f"tx-{number}" for number in range(70)]
     files = {str(path / "xps_cpus"): f"{1 << number:064x}" for number, path in enumerate(queues)}
     monkeypatch.setattr("glob.glob", lambda pattern: list(map(str, queues)) if "tx-" in pattern else [])
-    monkeypatch.setattr(settings, "number_of", lambda path: 3)
-    monkeypatch.setattr(settings, "text_of", files.get)
+    monkeypatch.setattr(settings, "read_number", lambda path: 3)
+    monkeypatch.setattr(settings, "read_text", files.get)
 
     def told() -> Any:
-        held = settings.device_of("eth1", 3)
+        held = settings.read_device_settings("eth1", 3)
         assert held is not None
         return held["xps_cpus"]
 

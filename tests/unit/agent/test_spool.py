@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from labconsole.agent import spool
+from labconsole.agent import capture_dir
 from labconsole.agent.keeper import UndoJournal
 from labconsole.wire.codec import WireError
 
 
 @pytest.fixture
 def journal(monkeypatch: pytest.MonkeyPatch) -> UndoJournal:
-    monkeypatch.setattr(spool.CaptureSpool, "swept", set())
+    monkeypatch.setattr(capture_dir.CaptureFile, "swept", set())
     _, writing = os.pipe()
     return UndoJournal(writing)
 
@@ -33,9 +33,9 @@ def test_what_dead_agents_left_is_swept_before_a_capture_and_the_living_one_s_is
 ):
     empty = left(tmp_path, "labconsole-0123456789abcdef")
     full = left(tmp_path, "labconsole-0123456789abcde0", "capture.pcap")
-    living = spool.CaptureSpool(str(tmp_path), journal)
+    living = capture_dir.CaptureFile(str(tmp_path), journal)
     assert not empty.exists() and not full.exists()
-    spool.sweep(str(tmp_path))
+    capture_dir.sweep(str(tmp_path))
     assert Path(living.directory).exists()
     living.close()
     assert list(tmp_path.iterdir()) == []
@@ -49,7 +49,7 @@ def test_what_is_not_of_our_making_stays(tmp_path: Path, journal: UndoJournal):
     link.symlink_to(target)
     (tmp_path / "labconsole-0123456789abcde2").touch()
     before = sorted(tmp_path.rglob("*"))
-    spool.sweep(str(tmp_path))
+    capture_dir.sweep(str(tmp_path))
     assert sorted(tmp_path.rglob("*")) == before
     assert strange.exists() and named.exists() and (target / "capture.pcap").exists()
 
@@ -57,7 +57,7 @@ def test_what_is_not_of_our_making_stays(tmp_path: Path, journal: UndoJournal):
 def test_another_user_s_is_not_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     made = left(tmp_path, "labconsole-0123456789abcdef")
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    spool.sweep(str(tmp_path))
+    capture_dir.sweep(str(tmp_path))
     assert made.exists()
 
 
@@ -71,10 +71,10 @@ def test_a_directory_that_is_swept_while_it_is_made_is_made_again(
         mkdir(path, mode)
         made.append(path)
         if len(made) == 1:
-            spool.sweep(str(tmp_path))
+            capture_dir.sweep(str(tmp_path))
 
     monkeypatch.setattr(os, "mkdir", swept_once)
-    kept = spool.CaptureSpool(str(tmp_path), journal)
+    kept = capture_dir.CaptureFile(str(tmp_path), journal)
     assert len(made) == 2 and kept.directory == made[1]
     kept.unname()
     assert list(tmp_path.iterdir()) == []
@@ -82,11 +82,11 @@ def test_a_directory_that_is_swept_while_it_is_made_is_made_again(
 
 def test_a_place_that_cannot_be_written_to_is_said(tmp_path: Path, journal: UndoJournal):
     with pytest.raises(WireError, match="cannot write captures to .*: No such file or directory"):
-        spool.CaptureSpool(str(tmp_path / "none"), journal)
+        capture_dir.CaptureFile(str(tmp_path / "none"), journal)
 
 
 def test_a_lock_is_held_as_long_as_the_directory_has_a_name(tmp_path: Path, journal: UndoJournal):
-    one = spool.CaptureSpool(str(tmp_path), journal)
+    one = capture_dir.CaptureFile(str(tmp_path), journal)
     descriptor = os.open(one.directory, os.O_RDONLY | os.O_DIRECTORY)
     with pytest.raises(BlockingIOError):
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

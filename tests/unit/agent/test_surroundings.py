@@ -6,22 +6,23 @@ import os
 import struct
 import subprocess
 import time
+import tracemalloc
 from contextlib import closing
 
 import pytest
 
 from labconsole.agent import netlink
-from labconsole.agent.reading import drops, filters, surroundings
+from labconsole.agent.reading import drops, filters, host_activity
 from labconsole.agent.reading.ethtool import NAME_BYTES
-from labconsole.agent.reading.guests import called, matching
-from labconsole.agent.reading.process_table import Process, parse_stat, processes
-from labconsole.agent.reading.surroundings import (
-    Belonging,
+from labconsole.agent.reading.guests import find_guest_name, matching
+from labconsole.agent.reading.host_activity import (
+    HostActivity,
+    ProcessOwnership,
     Snapshot,
-    Surroundings,
+    derive_ticks_used,
     parse_cpu,
-    used_between,
 )
+from labconsole.agent.reading.process_table import Process, parse_stat, processes
 from labconsole.wire.codec import WireError
 
 
@@ -63,23 +64,23 @@ def process(pid: int, *, parent: int = 1, started: int = 5, used: int = 0, waite
 
 def test_a_child_that_came_and_went_is_its_parents_use():
     first, last = Moment(process(10, used=5)), Moment(process(10, used=6, waited=40))
-    assert used_between(first, last) == {10: (1, 40)}
+    assert derive_ticks_used(first, last) == {10: (1, 40)}
 
 
 def test_what_a_child_had_used_before_the_window_is_nobodys_use_in_it():
     first = Moment(process(10), process(11, parent=10, used=1000))
-    assert used_between(first, Moment(process(10, waited=1003))) == {10: (0, 3)}
+    assert derive_ticks_used(first, Moment(process(10, waited=1003))) == {10: (0, 3)}
     # Its parent does not wait for it: then nothing arrives, and nothing may be taken off.
-    assert used_between(first, Moment(process(10, used=2))) == {10: (2, 0)}
+    assert derive_ticks_used(first, Moment(process(10, used=2))) == {10: (2, 0)}
 
 
 def test_a_number_that_another_process_has_now_is_another_process():
     first, last = Moment(process(10, used=500)), Moment(process(10, used=7, started=9))
-    assert used_between(first, last) == {10: (7, 0)}
+    assert derive_ticks_used(first, last) == {10: (7, 0)}
 
 
 def test_a_busy_process_of_somebody_else_is_found_and_named():
-    watch = Surroundings()
+    watch = HostActivity()
     assert watch.read(True)["window"] is None
     # Beside us, not below us: our own children are ours.
     busy = subprocess.Popen(["sh", "-c", "sh -c 'while :; do :; done' & echo $!"], stdout=subprocess.PIPE, text=True)
@@ -102,36 +103,52 @@ def test_a_busy_process_of_somebody_else_is_found_and_named():
 def test_whose_a_process_is(monkeypatch):
     lines = {30: b"python3\0-c\0x labconsole-agent y", 31: b"python3\0-c\0x labconsole-agent y", 40: b"python3\0x.py"}
     monkeypatch.setattr(os, "getppid", lambda: 21)
-    monkeypatch.setattr(surroundings, "command_line", lambda pid: lines.get(pid, b""))
+    monkeypatch.setattr(host_activity, "command_line", lambda pid: lines.get(pid, b""))
     seen = [
-        process(1, parent=0, name="systemd"), process(20, name="sshd"), process(21, parent=20, name="python3"),
-        process(22, parent=21, name="tcpdump"), process(30, name="python3"), process(31, parent=30, name="python3"),
-        process(32, parent=31, name="tcpdump"), process(40, name="python3"), process(50, name="qemu-system-x86"),
+        process(1, parent=0, name="systemd"),
+        process(20, name="sshd"),
+        process(21, parent=20, name="python3"),
+        process(22, parent=21, name="tcpdump"),
+        process(30, name="python3"),
+        process(31, parent=30, name="python3"),
+        process(32, parent=31, name="tcpdump"),
+        process(40, name="python3"),
+        process(50, name="qemu-system-x86"),
         Process(2, "kthreadd", 0, True, 1, 0, 0),
-    ]  # fmt: skip
+    ]
     guests = matching(["qemu-.*"])
-    belonging = Belonging({each.pid: each for each in seen}, guests)
+    belonging = ProcessOwnership({each.pid: each for each in seen}, guests)
     whose = {each.pid: belonging.of(each) for each in seen}
     assert whose == {
-        1: "ours", 20: "ours", 21: "ours", 22: "ours", 30: "labconsole", 31: "labconsole", 32: "labconsole",
-        40: "other", 50: "guest", 2: "kernel",
-    }  # fmt: skip
+        1: "ours",
+        20: "ours",
+        21: "ours",
+        22: "ours",
+        30: "labconsole",
+        31: "labconsole",
+        32: "labconsole",
+        40: "other",
+        50: "guest",
+        2: "kernel",
+    }
     assert belonging.agents == {30}
     renamed = [each._replace(name="platform-python") if each.pid in (30, 31) else each for each in seen]  # RHEL 8
-    assert Belonging({each.pid: each for each in renamed}, guests).agents == {30}
+    assert ProcessOwnership({each.pid: each for each in renamed}, guests).agents == {30}
     assert belonging.above == {20, 1}
     # Nodes that share this kernel: agents of the same console, with all that they started and all that carries them.
     ours = b"python3\0-c\0x labconsole-agent y\0009\0session-0a"
     lines[22], lines[30], lines[os.getpid()] = b"", ours, ours
     shared = [*seen, process(33, parent=1, name="sshd"), process(30, parent=33, name="python3")]
-    sister = Belonging({each.pid: each for each in shared}, guests, console=40)
+    sister = ProcessOwnership({each.pid: each for each in shared}, guests, console=40)
     whose = {pid: sister.of(each) for pid, each in sorted({each.pid: each for each in shared}.items())}
     assert {pid for pid, word in whose.items() if word == "ours"} == {1, 20, 21, 22, 30, 31, 32, 33, 40}
     assert (sister.agents, sister.above) == (set(), {1, 20, 33, 40})
     lines[30] = ours[:-1] + b"b"  # another console's
-    assert Belonging({each.pid: each for each in shared}, guests).agents == {30}
+    assert ProcessOwnership({each.pid: each for each in shared}, guests).agents == {30}
     # A guest that a hypervisor's own service started, and its load inside: told by whoever drives it.
-    told = Belonging({each.pid: each for each in [*seen, process(51, parent=50, name="stress")]}, guests, [50, 4711])
+    told = ProcessOwnership(
+        {each.pid: each for each in [*seen, process(51, parent=50, name="stress")]}, guests, [50, 4711]
+    )
     assert (told.of(process(50)), told.of(process(51)), told.guests) == ("ours", "ours", set())
 
 
@@ -170,13 +187,34 @@ def test_whose_a_process_is(monkeypatch):
     ],
 )
 def test_a_guest_is_called_what_its_command_line_calls_it(line: bytes, name: str | None):
-    assert called(line) == name
+    assert find_guest_name(line) == name
 
 
 def test_a_container_whose_directory_has_a_blank_is_found_by_the_directory(tmp_path):
     for path, name in (("my lxc", "fw"), ("lxc", "web server")):
         (tmp_path / path / name).mkdir(parents=True)
-        assert called(f"[lxc monitor] {tmp_path}/{path} {name}\0".encode()) == name
+        assert find_guest_name(f"[lxc monitor] {tmp_path}/{path} {name}\0".encode()) == name
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[lxc monitor] " + b" a" * 32_000,
+        b"xl\0create\0" + b"\n" * 65_000 + b"=",
+        b"xl\0create\0" + b"name=\0" * 10_000,
+        b"qemu\0" + b"-\0" * 32_000,
+    ],
+    ids=["blanks", "line feeds", "settings", "options"],
+)
+def test_a_command_line_of_another_user_s_costs_next_to_nothing(line: bytes):
+    """Up to 256 of them are read by root for each look at a node's surroundings."""
+    tracemalloc.start()
+    find_guest_name(line[:65536])
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    begun_s = time.process_time()
+    find_guest_name(line[:65536])
+    assert peak_bytes < 32_000_000 and time.process_time() - begun_s < 0.2
 
 
 def test_guests_are_known_by_the_whole_names_that_the_console_sends():
@@ -198,8 +236,10 @@ def test_of_a_drivers_statistics_only_trouble_that_happened_is_kept():
     names = ["rx_packets", "rx_missed_errors", "tx_busy", "rx_interrupts", "rx_flow_control_xoff", "rx_no_buffer_count"]
     raw = b"".join(name.encode().ljust(NAME_BYTES, b"\0") for name in names)
     assert drops.keep_trouble(raw, (5, 4, 0, 9, 3, 2)) == {
-        "rx_missed_errors": 4, "rx_flow_control_xoff": 3, "rx_no_buffer_count": 2
-    }  # fmt: skip
+        "rx_missed_errors": 4,
+        "rx_flow_control_xoff": 3,
+        "rx_no_buffer_count": 2,
+    }
 
 
 def strings(rows: list[tuple[str, int]]) -> tuple[bytes, tuple[int, ...]]:

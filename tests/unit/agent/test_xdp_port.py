@@ -55,7 +55,9 @@ class Machine:
         self.goes.set()
         self.noted: dict[int, dict[str, Any]] = {}
         self.seen: list[str] = []
-        monkeypatch.setattr(port_features, "asked", lambda tool, interface, command: self.asked(interface, command))
+        monkeypatch.setattr(
+            port_features, "query_driver", lambda tool, interface, command: self.asked(interface, command)
+        )
         monkeypatch.setattr(xdp_port, "_links", self.look)
         monkeypatch.setattr(xdp_port, "LINK_POLL_S", 0.01)
         monkeypatch.setattr(xdp_port, "LINK_S", 0.2)
@@ -90,8 +92,10 @@ class Machine:
             assert len(command) == 12 + 32 * len(NAMES)
             return command[:12] + b"".join(name.encode().ljust(32, b"\0") for name in NAMES)
         if number == port_features.GET_FEATURES:
-            blocks = [sum(1 << place for place in range(32) if place + at < len(NAMES) and NAMES[at + place] in on)
-                      for at in (0, 32)]  # fmt: skip
+            blocks = [
+                sum(1 << place for place in range(32) if place + at < len(NAMES) and NAMES[at + place] in on)
+                for at in (0, 32)
+            ]
             return command[:8] + b"".join(struct.pack("=4I", 0xFFFFFFFF, word, word, 0) for word in blocks)
         assert number == port_features.SET_FEATURES and len(command) == 8 + 16
         if interface in self.busy:

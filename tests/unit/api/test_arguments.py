@@ -3,9 +3,9 @@
 import pytest
 
 import labconsole
-from labconsole.api import discovering
-from labconsole.engine.discovery.finding import DiscoveryRequest
-from labconsole.engine.discovery.machines import read_words
+from labconsole.api import discovery
+from labconsole.engine.discovery.discovery import DiscoveryRequest
+from labconsole.engine.discovery.machines import parse_machines
 from labconsole.errors import ConfigError, NodeError, NodeUnreachable
 
 
@@ -29,8 +29,8 @@ async def test_every_machine_that_cannot_be_reached_is_named(monkeypatch):
     async def connect(name, inventory, hear):
         raise NodeUnreachable(name, f"no route to {name}")
 
-    monkeypatch.setattr(discovering, "connect", connect)
-    request = DiscoveryRequest(read_words(["uut=dut1", "src1", "snk1"]))
+    monkeypatch.setattr(discovery, "connect", connect)
+    request = DiscoveryRequest(parse_machines(["uut=dut1", "src1", "snk1"]))
     with pytest.raises(NodeError, match="dut1: no route to dut1; src1: no route to src1; snk1: no route to snk1"):
-        async with discovering.held_nodes(request, lambda node, words: None):
+        async with discovery.leased_nodes(request, lambda node, words: None):
             pass

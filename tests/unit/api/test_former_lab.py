@@ -21,7 +21,7 @@ DIGEST = "injected: 0123456789abcdef\n"
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file that a lab of the clone's nodes wrote, which is up."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(commands, "of_inventory", lambda addresses: "local")
+    monkeypatch.setattr(commands, "find_lab", lambda addresses: "local")
     own = tmp_path / "labconsole" / "labs" / "local" / "hosts.yaml"
     own.parent.mkdir(parents=True)
     own.write_text(HOSTS.read_text())
@@ -67,7 +67,7 @@ def test_files_of_labs_that_cannot_be_read_refuse_nothing(lab: Path, tmp_path: P
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     (lab.parent / "lab.json").write_text("{")
     with pytest.raises(LabSetupError, match=r"lab\.json is not valid"):
-        commands.of_inventory({"uut": "192.0.2.1"})
+        commands.find_lab({"uut": "192.0.2.1"})
     refuse_former_lab(inventory)
 
 

@@ -17,7 +17,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from labconsole.api import metrics_server
-from labconsole.api.metrics import OF_PLANS, OF_POINTS, PlanMetrics, StoreMetrics
+from labconsole.api.metrics import PLAN_METRICS, POINT_METRICS, PlanMetrics, StoreMetrics
 from labconsole.api.metrics_server import MAX_CONNECTIONS, exposition, loopback, served
 from labconsole.errors import ConfigError
 from labconsole.measure.statistics.set_ups import mean_over_set_ups
@@ -54,14 +54,21 @@ def test_means_intervals_and_counts_are_those_of_the_store(store_path):
     mean = mean_over_set_ups({place: [rate] for place, rate in enumerate(rates)})
     ((labels, value),) = found["labconsole_forwarding_bps"]
     assert labels == {
-        "testbed": "wuerzburg", "plan": "made-up", "platform": "raw", "frame_size_bytes": "1000", "sources": "1",
-        "includes_fcs": "false", "target": "100000000", "background": "none",
-    }  # fmt: skip
+        "testbed": "wuerzburg",
+        "plan": "made-up",
+        "platform": "raw",
+        "frame_size_bytes": "1000",
+        "sources": "1",
+        "includes_fcs": "false",
+        "target": "100000000",
+        "background": "none",
+    }
     assert value == pytest.approx(mean.mean)
     assert found["labconsole_forwarding_ci_low_bps"][0][1] == pytest.approx(mean.ci_low)
     assert {(each["platform"], each["verdict"]): value for each, value in found["labconsole_runs"]} == {
-        ("raw", "valid"): 3, ("lxc", "invalid"): 1,
-    }  # fmt: skip
+        ("raw", "valid"): 3,
+        ("lxc", "invalid"): 1,
+    }
 
 
 def test_what_is_not_known_has_no_sample_and_new_runs_are_seen(store_path):
@@ -124,9 +131,20 @@ def test_a_request_to_this_machine_is_answered(host):
 
 @pytest.mark.parametrize(
     "host",
-    ["rebound.example", "rebound.example:9477", "localhost.example", "127.0.0.1.example", "192.0.2.1", "0.0.0.0", "::1",
-     "127.0.0.1@rebound.example", "localhost:x", "127.0.0.1:9477:1", ""],
-)  # fmt: skip
+    [
+        "rebound.example",
+        "rebound.example:9477",
+        "localhost.example",
+        "127.0.0.1.example",
+        "192.0.2.1",
+        "0.0.0.0",
+        "::1",
+        "127.0.0.1@rebound.example",
+        "localhost:x",
+        "127.0.0.1:9477:1",
+        "",
+    ],
+)
 def test_a_request_by_a_name_that_others_give_is_refused(host):
     """A page of theirs could otherwise read the metrics in the operator's browser."""
     with served_port() as port:
@@ -200,27 +218,35 @@ def test_progress_keeps_the_last_trial_while_the_next_one_runs():
     metrics.seen(progress(3, None))
     found = samples(exposition(metrics))
     assert {each["state"]: value for each, value in found["labconsole_plan_trials"]} == {
-        "done": 3, "stored": 1, "left_out": 2, "left": 4,
-    }  # fmt: skip
+        "done": 3,
+        "stored": 1,
+        "left_out": 2,
+        "left": 4,
+    }
     assert found["labconsole_trial_loss_ratio"] == [({"plan": "nightly"}, 0.1)]
     assert found["labconsole_plan_left_seconds"] == [({"plan": "nightly"}, 5.0)]
 
 
 def test_the_dashboard_and_the_page_name_every_metric_and_no_other():
-    known = {"labconsole_runs", *OF_POINTS, *OF_PLANS}
+    known = {"labconsole_runs", *POINT_METRICS, *PLAN_METRICS}
     dashboard = json.loads(DASHBOARD.read_text())
     asked = {
-        name for panel in dashboard["panels"] for target in panel["targets"]
+        name
+        for panel in dashboard["panels"]
+        for target in panel["targets"]
         for name in re.findall(r"labconsole_\w+", target["expr"])
-    }  # fmt: skip
+    }
     assert asked == known
     assert set(re.findall(r"`(labconsole_\w+)`", PAGE.read_text())) == known
     ids = [panel["id"] for panel in dashboard["panels"]]
     assert len(ids) == len(set(ids))
     cells = {
-        (x, y) for panel in dashboard["panels"] for place in [panel["gridPos"]]
-        for x in range(place["x"], place["x"] + place["w"]) for y in range(place["y"], place["y"] + place["h"])
-    }  # fmt: skip
+        (x, y)
+        for panel in dashboard["panels"]
+        for place in [panel["gridPos"]]
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    }
     assert len(cells) == sum(panel["gridPos"]["w"] * panel["gridPos"]["h"] for panel in dashboard["panels"])
 
 

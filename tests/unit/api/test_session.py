@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from labconsole.api.session import in_own_loop
+from labconsole.api.session import run_in_own_loop
 
 
 async def answer() -> int:
@@ -16,10 +16,10 @@ async def answer() -> int:
 
 
 def test_it_works_with_and_without_a_loop_that_runs():
-    assert in_own_loop(answer) == 42
+    assert run_in_own_loop(answer) == 42
 
     async def inside() -> int:
-        return in_own_loop(answer)
+        return run_in_own_loop(answer)
 
     assert asyncio.run(inside()) == 42
 
@@ -29,7 +29,7 @@ def test_what_is_raised_is_raised():
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        in_own_loop(failing)
+        run_in_own_loop(failing)
 
 
 def test_an_interrupt_cancels_it_and_waits_until_it_has_cleaned_up():
@@ -54,7 +54,7 @@ def test_an_interrupt_cancels_it_and_waits_until_it_has_cleaned_up():
     try:
         threading.Thread(target=interrupt).start()
         with pytest.raises(KeyboardInterrupt):
-            in_own_loop(long)
+            run_in_own_loop(long)
     finally:
         signal.signal(signal.SIGINT, before)
     assert cleaned.is_set() and not ended.is_set()

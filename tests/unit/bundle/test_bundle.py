@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import re
 import shutil
 import tarfile
@@ -18,7 +19,7 @@ from typing import Any
 import pytest
 
 from labconsole.bundle import archive
-from labconsole.bundle.pack import _needed, anonymous
+from labconsole.bundle.pack import _needed, anonymize_inventory
 from labconsole.cli.main import main
 from labconsole.errors import StoreError
 from labconsole.experiments.units import report_units
@@ -57,10 +58,18 @@ def test_a_bundle_holds_everything_and_verifies_where_there_is_nothing_else(lab,
     assert (manifest["runs"], manifest["series"], manifest["missing"]) == (4, 3, [])
     assert manifest["files"] == {
         name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-        for name, content in files.items() if name != "manifest.json"
-    }  # fmt: skip
-    assert {"runs.jsonl", "calibrations.jsonl", "versions.json", "inventory/hosts.yaml", "plans/small-plan.yaml",
-            "report/results.csv", "report/report.html"} <= set(files)  # fmt: skip
+        for name, content in files.items()
+        if name != "manifest.json"
+    }
+    assert {
+        "runs.jsonl",
+        "calibrations.jsonl",
+        "versions.json",
+        "inventory/hosts.yaml",
+        "plans/small-plan.yaml",
+        "report/results.csv",
+        "report/report.html",
+    } <= set(files)
     assert "plans/other.yaml" not in files
     *_, last, noted = (json.loads(line) for line in files["runs.jsonl"].splitlines())
     assert last["note"]["text"] == "fan was loud"
@@ -130,8 +139,9 @@ def test_a_filtered_report_is_made_again_from_whole_set_ups_and_its_manifest_is_
     monkeypatch.chdir(tmp_path)
     runs = [
         measured(10 * b + p, 60 + p + b / 10, block=b, point=p, trials=2, size=(64, 1000)[p], offered_mbps=100)
-        for b in (1, 2, 3) for p in (0, 1)
-    ]  # fmt: skip
+        for b in (1, 2, 3)
+        for p in (0, 1)
+    ]
     with open_store("runs.sqlite") as store:
         import_records(store, runs)
     words = ["--margin", "2%", "--pool", "kernel", "--platforms", "raw", "--select-by-outcome", "size=64", "loss<0.5"]
@@ -139,9 +149,12 @@ def test_a_filtered_report_is_made_again_from_whole_set_ups_and_its_manifest_is_
     manifest = json.loads(members(bundle)["manifest.json"])
     assert manifest["runs"] == 6  # with the runs by which the set-ups are whole
     assert manifest["selection"] == {
-        "filter": "size=64 loss<0.5", "options": ["platforms raw"], "by_outcome": ["loss"], "pool": ["kernel"],
+        "filter": "size=64 loss<0.5",
+        "options": ["platforms raw"],
+        "by_outcome": ["loss"],
+        "pool": ["kernel"],
         "margin_ratio": 0.02,
-    }  # fmt: skip
+    }
     assert (manifest["report"]["planned"], manifest["report"]["entered"]) == (3, 3)
     capsys.readouterr()
     main(["verify", str(bundle)])
@@ -163,7 +176,7 @@ def test_a_filtered_report_is_made_again_from_whole_set_ups_and_its_manifest_is_
         (["arguments"], {}),
         ({"arguments": ["--reference=/etc/passwd", {}]}, {}),
     ],
-)  # fmt: skip
+)
 def test_a_request_that_is_none_is_told_or_passed_over(honest, tmp_path, capsys, monkeypatch, redo, plans):
     monkeypatch.setattr("labconsole.bundle.pack.report_formats", lambda: ("csv", "md", "tex"))
     path = repack(tmp_path / "b.tar.gz", dict(honest), honest=True)
@@ -202,10 +215,20 @@ def test_what_lies_in_the_place_of_a_run_is_packed_with_its_whole_set_up(tmp_pat
     """Packed alone, the other run would seem to be of a set-up that broke off, and give its place away."""
     monkeypatch.chdir(tmp_path)
     runs = [
-        measured(100 * s + 10 * b + p, 60 + b, block=b, point=p, trials=2, size=(64, 1000)[p], set_up=f"{s}-{b}",
-                 kernel=f"6.{s}")
-        for b in (1, 2, 3) for p in (0, 1) for s in ((1, 2) if b == 3 else (1,))
-    ]  # fmt: skip
+        measured(
+            100 * s + 10 * b + p,
+            60 + b,
+            block=b,
+            point=p,
+            trials=2,
+            size=(64, 1000)[p],
+            set_up=f"{s}-{b}",
+            kernel=f"6.{s}",
+        )
+        for b in (1, 2, 3)
+        for p in (0, 1)
+        for s in ((1, 2) if b == 3 else (1,))
+    ]
     with open_store("runs.sqlite") as store:
         import_records(store, runs)
     bundle = pack(tmp_path, "b.tar.gz", "size=64", "kernel=6.1")
@@ -258,7 +281,7 @@ def test_nothing_says_how_nodes_are_reached(lab):
 
 def test_an_inventory_without_addresses_means_the_same(lab):
     inventory = load_inventory(lab / "hosts.yaml")
-    (lab / "bare.yaml").write_text(json.dumps(anonymous(inventory)))
+    (lab / "bare.yaml").write_text(json.dumps(anonymize_inventory(inventory)))
     bare = load_inventory(lab / "bare.yaml")
     assert bare.fingerprint() == inventory.fingerprint()
     assert bare.defaults.drain_s == 1.5
@@ -337,6 +360,13 @@ def series_of_nobody(files: dict[str, bytes]) -> None:
     files["series/20200101T000000Z-000000.npz"] = files[name]
 
 
+def no_runs(files: dict[str, bytes]) -> None:
+    for name in [name for name in files if name.startswith("series/")]:
+        del files[name]
+    files["runs.jsonl"] = b""
+    files["manifest.json"] = json.dumps(json.loads(files["manifest.json"]) | {"runs": 0, "series": 0}).encode()
+
+
 def broken_series(files: dict[str, bytes]) -> None:
     name = next(name for name in files if name.startswith("series/"))
     files[name] = b"PK"
@@ -345,28 +375,64 @@ def broken_series(files: dict[str, bytes]) -> None:
 @pytest.mark.parametrize(
     ("changed", "careful", "told"),
     [
-        (change("runs.jsonl", b'"operator": "', b'"operator": "x'), False, "runs.jsonl: differs from the file that the manifest describes"),
+        (
+            change("runs.jsonl", b'"operator": "', b'"operator": "x'),
+            False,
+            "runs.jsonl: differs from the file that the manifest describes",
+        ),
         (without("versions.json"), False, "versions.json: is missing"),
         (lambda files: files.update({"more.txt": b"x"}), False, "more.txt: is not in the manifest"),
         (change("runs.jsonl", b'"measured_packets": ', b'"measured_packets": 1'), True, "the counts give"),
         (change("report/results.csv", b"raw", b"kvm"), True, "report/results.csv: line "),
         (change("report/runs.csv", b"raw", b"kvm"), True, "report/runs.csv: line "),
-        (change("report/report.html", b"<title>", b"<title>Better: "), True, "report/report.html: differs when it is made again"),
+        (
+            change("report/report.html", b"<title>", b"<title>Better: "),
+            True,
+            "report/report.html: differs when it is made again",
+        ),
         (without("report/results.csv"), True, "report/results.csv: is missing"),
         (change("plans/small-plan.yaml", b"100Mbit", b"200Mbit"), True, "plans/small-plan.yaml: means plan"),
         (change("inventory/hosts.yaml", b"eth5", b"eth6"), True, "inventory/hosts.yaml: is not the testbed"),
         (change("inventory/hosts.yaml", b"eth5", b"e/h6"), True, "inventory/hosts.yaml"),
         (a_run_twice, True, "runs.jsonl: 1 run contained twice"),
         (a_run_less, True, "manifest.json: says 4 runs, there are 3"),
-        (change("runs.jsonl", b'"point": 0', b'"point": 3'), True, "plan.point: is 3, and plans/small-plan.yaml has 1 point"),
+        (
+            change("runs.jsonl", b'"point": 0', b'"point": 3'),
+            True,
+            "plan.point: is 3, and plans/small-plan.yaml has 1 point",
+        ),
         (series_of_nobody, True, "series/20200101T000000Z-000000.npz: does not belong to any run"),
         (broken_series, True, "cannot be read"),
-        (change("runs.jsonl", b'{"', b'{'), True, "runs.jsonl:1: not valid JSON"),
+        (change("runs.jsonl", b'{"', b"{"), True, "runs.jsonl:1: not valid JSON"),
         (without("runs.jsonl"), True, "runs.jsonl: cannot be read"),
         (lambda files: files.update({"searches.jsonl": b"{}\n"}), True, "searches.jsonl:1"),
         (lambda files: files.update({"versions.json": b"{"}), True, "versions.json: not valid JSON"),
+        (
+            lambda files: files.update({"report/best.csv": b"a\n"}),
+            True,
+            "report/best.csv: is not in the report of these runs",
+        ),
+        (lambda files: files.update({"report/more/a.csv": b"a\n"}), True, "report/more/a.csv: is not in the report of"),
+        (
+            lambda files: files.update({"best.md": b"x"}),
+            True,
+            "best.md: is not a part of a bundle, and nothing verifies it",
+        ),
+        (lambda files: files.update({"plans/x.yaml": b"x"}), True, "plans/x.yaml: is not a part of a bundle"),
+        (
+            lambda files: files.update({"calibrations.jsonl": b"[]\n"}),
+            True,
+            "calibrations.jsonl:1 cannot be read: it is not a",
+        ),
+        (
+            lambda files: files.update({"calibrations.jsonl": b""}),
+            True,
+            "manifest.json: says 1 calibrations, there are 0",
+        ),
+        (change("manifest.json", b'"inventory": "', b'"inventory": "0'), True, "manifest.json: inventory: says 0"),
+        (no_runs, True, "report: there are no runs or trials that it could follow from"),
     ],
-)  # fmt: skip
+)
 def test_every_change_is_named(honest, tmp_path, capsys, monkeypatch, changed, careful, told):
     if "report.html" not in told:  # drawing takes half a second
         monkeypatch.setattr("labconsole.bundle.pack.report_formats", lambda: ("csv", "md", "tex"))
@@ -378,6 +444,15 @@ def test_every_change_is_named(honest, tmp_path, capsys, monkeypatch, changed, c
     assert told in said.out
     assert said.err == ""
     assert "/tmp" not in said.out
+
+
+def test_pictures_that_other_libraries_drew_are_told_as_not_compared(honest, tmp_path, capsys):
+    versions = json.loads(honest["versions.json"])
+    versions["packages"]["matplotlib"] = "0.1"
+    files = {**honest, "versions.json": json.dumps(versions).encode(), "report/report.html": b"other"}
+    assert main(["verify", str(repack(tmp_path / "b.tar.gz", files, honest=True))]) == 0
+    said = capsys.readouterr().out
+    assert "not judged in 4 records: pictures and page of the report, which other libraries drew" in said
 
 
 # -- what somebody means ill
@@ -420,7 +495,7 @@ def named(name: str, content: bytes = b"x", **fields: Any) -> tuple[tarfile.TarI
         named("labconsole-bundle/device", b"", type=tarfile.CHRTYPE, devmajor=1, devminor=3),
         named("labconsole-bundle/manifest.json"),
     ],
-)  # fmt: skip
+)
 def test_an_archive_that_asks_for_more_than_files_is_refused(tmp_path, capsys, member):
     target = tmp_path / "into"
     target.mkdir()
@@ -481,12 +556,15 @@ def test_what_is_no_bundle_is_one_sentence(tmp_path, capsys, content, words):
 @pytest.mark.parametrize(
     ("manifest", "words"),
     [
-        (b"[", "not valid JSON"), (b"[]", "is not a JSON object"), (b"{}", "has no format"),
+        (b"[", "not valid JSON"),
+        (b"[]", "is not a JSON object"),
+        (b"{}", "has no format"),
         (b'{"format": 2, "files": {}}', "is a bundle of format 2; this version of labconsole reads up to 1"),
-        (b'{"format": 1}', "lists no files"), (b'{"format": 1, "files": {"a": 3}}', None),
+        (b'{"format": 1}', "lists no files"),
+        (b'{"format": 1, "files": {"a": 3}}', None),
         (b'{"format": 1, "files": {}, "plans": 3, "redo": {"arguments": 3}, "missing": 4}', None),
     ],
-)  # fmt: skip
+)
 def test_a_manifest_is_read_as_from_a_stranger(tmp_path, capsys, manifest, words):
     path = repack(tmp_path / "m.tar.gz", {"manifest.json": manifest}, honest=False)
     assert main(["verify", str(path)]) == (1 if words is None else 2)
@@ -504,8 +582,11 @@ def test_a_bundle_that_is_missing_or_given_beside_a_store_is_one_sentence(tmp_pa
 
 def test_a_bundle_tells_when_every_set_up_of_its_plans_began(tmp_path: Path) -> None:
     """Which set-ups of a block were taken in one go follows from those of other platforms too."""
-    runs = [measured(10 * n + p, 80, block=n, point=p // 2, repetition=1 + p % 2, trials=2,
-                     platform=("raw", "lxc")[p // 2]) for n in (1, 2) for p in range(4)]  # fmt: skip
+    runs = [
+        measured(10 * n + p, 80, block=n, point=p // 2, repetition=1 + p % 2, trials=2, platform=("raw", "lxc")[p // 2])
+        for n in (1, 2)
+        for p in range(4)
+    ]
     with open_store(str(tmp_path / "runs.sqlite")) as store:
         import_records(store, runs)
         meant = frozenset(run["run_id"] for run in runs if run["requested"]["platform"] == "raw")
@@ -516,6 +597,7 @@ def test_a_bundle_tells_when_every_set_up_of_its_plans_began(tmp_path: Path) -> 
 
 def test_a_plan_in_this_directory_is_found_and_one_elsewhere_is_asked_for(lab, capsys):
     (lab / "plans" / "small plan.yaml").rename(lab / "small.yaml")
+    os.mkfifo(lab / "plans" / "pipe.yaml")
     assert any(name.startswith("plans/small") for name in members(pack(lab)))
     assert capsys.readouterr().err == ""
     (lab / "small.yaml").rename(lab / "small.txt")

@@ -143,11 +143,17 @@ def assembled(tmp_path: Path, target: str = "10Mbit", **bend: Any) -> RunRecord:
     )
     limits = Tolerances()
     return build_record(
-        seen, inventory=inventory, request=request, operator="t", plan=None, environment={},
-        finished_at="2026-11-21T00:00:03.000Z", tolerances=limits,
+        seen,
+        inventory=inventory,
+        request=request,
+        operator="t",
+        plan=None,
+        environment={},
+        finished_at="2026-11-21T00:00:03.000Z",
+        tolerances=limits,
         set_up=SetUp(id="s", started_at="2026-11-20T23:59:00.000Z", setup_s=1.0, trial=1),
         in_force=InForce(tolerances=limits.model_dump(), settle_s=0.0, drain_s=0.5, sample_interval_s=0.1),
-    )  # fmt: skip
+    )
 
 
 LOST = Failure(failure="node_lost", operation="drain", node="snk1", message="snk1: gone")

@@ -38,9 +38,14 @@ def write_exported_runs(directory: Path) -> None:
             place, repetition = number % PLANS, 1 + number // PLANS
             ref = PlanRef(name=f"p{place}", hash=hashes[place], point=0, repetition=repetition, seed=1)
             run = sample_record(
-                number, plan=ref, testbed="bench", testbed_fingerprint=inventory.fingerprint(), streams=(stream,),
-                format=1, method=1,
-            )  # fmt: skip
+                number,
+                plan=ref,
+                testbed="bench",
+                testbed_fingerprint=inventory.fingerprint(),
+                streams=(stream,),
+                format=1,
+                method=1,
+            )
             file.write(json.dumps(run.to_json()) + "\n")
 
 

@@ -124,13 +124,17 @@ def test_set_ups_taken_apart_are_no_pair_by_either_path(tmp_path: Path) -> None:
             store,
             (
                 measured(
-                    10 * n + place, base + n * n % 3 / 10, block=n, point=place, platform=platform,
+                    10 * n + place,
+                    base + n * n % 3 / 10,
+                    block=n,
+                    point=place,
+                    platform=platform,
                     started="2026-11-23T00:00:00" if (n, place) == (3, 1) else f"2026-11-21T{n:02d}:0{place}:00",
                 )
                 for n in range(1, 6)
                 for place, (platform, base) in enumerate((("raw", 80), ("lxc", 60)))
             ),
-        )  # fmt: skip
+        )
         runs = store.list()
     report = tmp_path / "report"
     assert main(["report", "--store", str(tmp_path / "runs.sqlite"), "--out", str(report), "--formats", "csv"]) == 0
@@ -154,14 +158,21 @@ def test_the_block_that_chose_the_load_stays_out_of_boots_by_either_path(
             store,
             (
                 measured(
-                    100 * side + 10 * n + point, base + n * n % 5 + less, block=n, point=2 * side + point,
-                    platform=platform, target=target, boot=first_boot.get(n, f"{platform}-{n}"), trials=2, set_ups=5,
+                    100 * side + 10 * n + point,
+                    base + n * n % 5 + less,
+                    block=n,
+                    point=2 * side + point,
+                    platform=platform,
+                    target=target,
+                    boot=first_boot.get(n, f"{platform}-{n}"),
+                    trials=2,
+                    set_ups=5,
                 )
                 for n in range(1, 6)
                 for side, (platform, base) in enumerate((("raw", 80), ("lxc", 60)))
                 for point, target, less in targets
             ),
-        )  # fmt: skip
+        )
         runs = store.list()
     report = tmp_path / "report"
     assert main(["report", "--store", str(tmp_path / "runs.sqlite"), "--out", str(report), "--formats", "csv"]) == 0
@@ -176,13 +187,19 @@ def test_a_collapse_is_within_set_ups_whose_boot_nobody_read_by_either_path(tmp_
             store,
             (
                 measured(
-                    10 * n + point, base + n * n % 3 / 10, block=n, point=point, target=target, boot=None, trials=2,
+                    10 * n + point,
+                    base + n * n % 3 / 10,
+                    block=n,
+                    point=point,
+                    target=target,
+                    boot=None,
+                    trials=2,
                     fixed=10**8,
                 )
                 for n in range(1, 4)
                 for point, target, base in ((0, 10**8, 90), (1, 2 * 10**8, 60))
             ),
-        )  # fmt: skip
+        )
         runs = store.list()
     report = tmp_path / "report"
     assert main(["report", "--store", str(tmp_path / "runs.sqlite"), "--out", str(report), "--formats", "csv"]) == 0

@@ -129,8 +129,11 @@ def run_bounded(commands: list[list[str]], may_grow_bytes: int) -> list[tuple[in
     """Status and output of every command but the first, in one process that may grow by so much after the first."""
     done = subprocess.run(
         [sys.executable, "-c", LOWERED + CHILD, json.dumps(commands), str(may_grow_bytes)],
-        capture_output=True, text=True, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"}, timeout=300,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        timeout=300,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     return [(status, text) for status, text in json.loads(done.stdout.splitlines()[-1])]
 
@@ -177,6 +180,22 @@ def write_long_header(path: Path, files: dict[str, bytes]) -> None:
                 member.pax_headers = {f"k{number}": "" for number in range(UNPACKED // 16)}
             tar.addfile(member, io.BytesIO(content))
     path.write_bytes(gzip.compress(packed.getvalue()))
+
+
+def test_a_header_about_all_files_of_an_archive_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each of many would be kept, and copied to every file that follows."""
+    packed = io.BytesIO()
+    with tarfile.open(
+        fileobj=packed, mode="w", format=tarfile.PAX_FORMAT, pax_headers={f"k{number}": "" for number in range(9)}
+    ) as tar:
+        for name, content in (("manifest.json", b'{"format":1,"files":{}}'), ("runs.jsonl", b"")):
+            member = tarfile.TarInfo(f"labconsole-bundle/{name}")
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    path = tmp_path / "b.tar.gz"
+    path.write_bytes(gzip.compress(packed.getvalue()))
+    assert main(["verify", str(path)]) == 2
+    assert "b.tar.gz: has a header about all its files; a bundle has none" in capsys.readouterr().err
 
 
 def test_the_bounds_hold_what_an_evening_measures() -> None:
@@ -340,8 +359,10 @@ def test_of_many_differences_the_first_are_told_and_all_are_counted() -> None:
         differences(f"{number}: " + "x" * 5000)
     differences.end()
     assert (differences.count, len(told), told[-1]) == (
-        MAX_DIFFERENCES + 7, MAX_DIFFERENCES + 1, "7 more differences are not listed"
-    )  # fmt: skip
+        MAX_DIFFERENCES + 7,
+        MAX_DIFFERENCES + 1,
+        "7 more differences are not listed",
+    )
     assert max(map(len, told)) <= 2000
 
 
@@ -431,6 +452,6 @@ def test_a_plan_that_grew_since_it_was_checked_is_not_read_whole(
         path.write_bytes(path.read_bytes() + b"#" * (MAX_FILE_BYTES + 1))
         return loaded
 
-    monkeypatch.setattr("labconsole.report.gathering.load_plan", load)
+    monkeypatch.setattr("labconsole.report.loading.load_plan", load)
     assert main(["report", "--plan", str(plan), "--store", str(lab / "runs.sqlite")]) == 2
     assert f"{plan}: is larger than {MAX_FILE_BYTES} bytes" in capsys.readouterr().err

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, select
+from sqlalchemy.exc import OperationalError
 
 from labconsole.cli.main import main
 from labconsole.errors import StoreError
@@ -20,9 +21,9 @@ from labconsole.model.record.kind import ExperimentColumns
 from labconsole.model.record.kinds.search import KIND as SEARCH
 from labconsole.store.open import open_store
 from labconsole.store.sql import sqlite, statement_work
-from labconsole.store.sql.schema import fill_in, runs
+from labconsole.store.sql.schema import fill_missing_columns, runs
 from support.bundle_samples import make_lab
-from support.foreign_databases import altered, repeated
+from support.foreign_databases import altered, endless_schema, repeated
 
 
 @pytest.fixture(scope="module")
@@ -79,15 +80,64 @@ def test_a_store_that_has_more_rows_than_it_is_long_is_not_imported(
     assert f"{other}: the database is damaged ({table}: " in capsys.readouterr().err
 
 
+def test_a_list_of_tables_that_does_not_end_is_read_no_further_than_a_file_of_its_length_needs(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Here of 64 000 rows, all of them an index that is there; with some pages more there would be no end to them."""
+    other = endless_schema(tmp_path / "other.sqlite", store, levels=3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(statement_work, "FREE_STEPS", 200_000)
+        for command in (
+            ["runs", "import", str(other), "--store", str(tmp_path / "own.sqlite")],
+            ["runs", "list", "--store", str(other)],
+            ["runs", "note", "20261121T024501Z-000000", "x", "--store", str(other)],
+        ):
+            assert main(command) == 2
+            assert "it gives more rows than a file of its length can hold" in capsys.readouterr().err
+        with pytest.raises(OperationalError, match="interrupted"):  # SQLite reads it before any statement is asked
+            sqlite._open_engine(other, write=False).connect()
+    assert main(["runs", "list", "--store", str(other)]) == 0, "but for its length it is a store"
+
+
+def test_a_link_beside_a_store_neither_overwrites_nor_removes_what_it_names(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = altered(tmp_path / "other.sqlite", store)
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    (canary := elsewhere / ".tmp-canary").write_text("kept\n")
+    os.utime(canary, (0, 0))
+    (tmp_path / "other.sqlite.replay-x.lock").symlink_to(canary)
+    words = "is not a regular file; remove it"
+    with open_store(str(other)) as opened, pytest.raises(StoreError, match=words), opened.hold("replay-x", "me"):
+        pass
+    assert canary.read_text() == "kept\n"
+    (tmp_path / "other.sqlite.series").symlink_to(elsewhere)
+    assert main(["runs", "note", "20261121T024501Z-000000", "x", "--store", str(other)]) == 2
+    assert "other.sqlite.series is a link, and files elsewhere would be" in capsys.readouterr().err
+    assert canary.read_text() == "kept\n"
+
+
+def test_what_is_no_temporary_file_stays_beside_a_store(store: Path, tmp_path: Path) -> None:
+    other = altered(tmp_path / "other.sqlite", store)
+    (directory := tmp_path / "other.sqlite.series" / ".tmp-directory").mkdir(parents=True)
+    os.utime(directory, (0, 0))
+    assert main(["runs", "note", "20261121T024501Z-000000", "x", "--store", str(other)]) == 0
+    assert directory.is_dir()
+
+
 def test_no_check_of_another_store_s_own_is_computed(
     store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     columns = "run_id TEXT PRIMARY KEY, text TEXT CHECK (0), author TEXT, written_at TEXT"
     other = altered(
-        tmp_path / "other.sqlite", store, "PRAGMA ignore_check_constraints=ON", "ALTER TABLE notes RENAME TO mine",
-        f"CREATE TABLE notes ({columns})", "INSERT INTO notes SELECT run_id, text, author, written_at FROM mine",
+        tmp_path / "other.sqlite",
+        store,
+        "PRAGMA ignore_check_constraints=ON",
+        "ALTER TABLE notes RENAME TO mine",
+        f"CREATE TABLE notes ({columns})",
+        "INSERT INTO notes SELECT run_id, text, author, written_at FROM mine",
         "DROP TABLE mine",
-    )  # fmt: skip
+    )
     assert main(["runs", "import", str(other), "--store", str(tmp_path / "own.sqlite")]) == 1  # without its series
     assert "2 notes imported" in capsys.readouterr().out
 
@@ -252,17 +302,19 @@ def test_pages_of_another_store_that_do_not_go_on_are_read_once(
             row = {**dict.fromkeys([each.name for each in fields(ExperimentColumns)], "x"), "record": "{}"}
             monkeypatch.setattr(opened, "_page", lambda *_: [row])
             with pytest.raises(StoreError, match="cannot read searches: the database is damaged"):
-                list(opened.listed_experiments(SEARCH, lambda problem: None))
+                list(opened.iterate_experiments(SEARCH, lambda problem: None))
 
 
 def test_columns_that_stay_empty_are_filled_in_once(store: Path, tmp_path: Path) -> None:
     path = altered(
-        tmp_path / "other.sqlite", store, "UPDATE runs SET format = NULL",
+        tmp_path / "other.sqlite",
+        store,
+        "UPDATE runs SET format = NULL",
         "CREATE TRIGGER t AFTER UPDATE ON runs WHEN NEW.format IS NOT NULL BEGIN UPDATE runs SET format = NULL; END",
-    )  # fmt: skip
+    )
     engine = create_engine(f"sqlite:///{path}")
     with engine.begin() as connection, pytest.raises(StoreError, match="stays without its columns"):
-        fill_in(connection)
+        fill_missing_columns(connection)
     engine.dispose()
 
 

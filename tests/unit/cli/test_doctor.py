@@ -65,7 +65,7 @@ def test_who_installed_by_pipx_or_uv_reads_their_command(tmp_path, monkeypatch, 
     (tmp_path / marked).touch()
     monkeypatch.setattr("sys.prefix", str(tmp_path))
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    assert extras.to_install("report") == command
+    assert extras.build_install_command("report") == command
     with pytest.raises(ConfigError, match=re.escape(f"report.html needs jinja2: {command};")):
         require_jinja()
 
@@ -75,8 +75,9 @@ def test_the_extras_are_those_of_the_package():
     for name, extra in extras.EXTRAS.items():
         wanted = {
             re.split(r"[>=;<]", each)[0].strip()
-            for each in told.get_all("Requires-Dist") or [] if f'extra == "{name}"' in each
-        }  # fmt: skip
+            for each in told.get_all("Requires-Dist") or []
+            if f'extra == "{name}"' in each
+        }
         assert wanted == {package.strip("'") for package in extra.packages.values()}
 
 

@@ -9,11 +9,11 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from labconsole.api.plan_files import plan_on
+from labconsole.api.plan_files import load_plan_on_occasion
 from labconsole.cli.main import main
 from labconsole.experiments.kinds import kinds
 from labconsole.measure.statistics.effects import fall_p
-from labconsole.report.compared_effect import SideSetUps, over_replicates
+from labconsole.report.compared_effect import SideSetUps, derive_unpaired_effect
 from labconsole.store.exchange.importing import import_records
 from labconsole.store.open import open_store
 from support.report_runs import measured
@@ -40,14 +40,23 @@ class Lab:
         self._number = 0
 
     def measure(
-        self, occasion: str | None, mbps: Sequence[float], *, seed: int = 1, set_ups: int = 8,
-        offered_mbps: Sequence[float] | None = None, fingerprint: str | None = None,
-        said: Sequence[int] | None = None, suspect: int = 0, full: int = 0, **how: Any,
-    ) -> None:  # fmt: skip
+        self,
+        occasion: str | None,
+        mbps: Sequence[float],
+        *,
+        seed: int = 1,
+        set_ups: int = 8,
+        offered_mbps: Sequence[float] | None = None,
+        fingerprint: str | None = None,
+        said: Sequence[int] | None = None,
+        suspect: int = 0,
+        full: int = 0,
+        **how: Any,
+    ) -> None:
         """Saturated points of these rates, four times of which is offered; ``offered_mbps``: all of it arrives at most.
         ``suspect``: of the first blocks; ``full``: of these nothing is lost. ``said``: how many set-ups the plan asked for by then, block by block.
         """
-        plan = plan_on(self.plan, occasion, None)
+        plan = load_plan_on_occasion(self.plan, occasion, None)
         rng = np.random.default_rng(seed)
         records = []
         for block in range(1, set_ups + 1):
@@ -58,10 +67,19 @@ class Lab:
                 if block <= full:
                     offered = noisy
                 record = measured(
-                    self._number, noisy, block=block, point=point, set_ups=said[block - 1] if said else 8,
-                    plan_hash=plan.hash(), target=(100_000_000, 200_000_000)[point], offered_mbps=offered,
-                    trials=2, set_up=f"{plan.name}-{block}{fingerprint or ''}", margin=0.02, **how,
-                )  # fmt: skip
+                    self._number,
+                    noisy,
+                    block=block,
+                    point=point,
+                    set_ups=said[block - 1] if said else 8,
+                    plan_hash=plan.hash(),
+                    target=(100_000_000, 200_000_000)[point],
+                    offered_mbps=offered,
+                    trials=2,
+                    set_up=f"{plan.name}-{block}{fingerprint or ''}",
+                    margin=0.02,
+                    **how,
+                )
                 if fingerprint is not None:
                     record["testbed_fingerprint"] = fingerprint
                 if block <= suspect:
@@ -146,7 +164,7 @@ def test_what_forwarded_all_passes_only_where_every_trial_shows_it(lab, capsys, 
         (2, 0.5, 2, "undecided", "some trials lost nothing of what they were offered, and others did"),
         (8, 0.5, 0, "worse", "where one side forwarded all that it was offered"),
     ],
-)  # fmt: skip
+)
 def test_a_run_that_lost_nothing_among_others_that_did_hides_no_fall(
     lab, capsys, full, fall, full_today, outcome, words
 ):
@@ -330,7 +348,7 @@ def test_nothing_is_alarmed_or_passed_by_chance_more_often_than_is_said(
         before = before + set_up_sd * noise((boots * nights, set_ups))
         after = boot_sd * noise() + night_sd * noise() + set_up_sd * noise((1, later)) - np.log(1.02)
         named = [f"b{number}" for number in np.repeat(np.arange(boots), nights)]
-        effect, scope, _ = over_replicates(side_of(after, ["today"]), side_of(before, named), lambda _: None)
+        effect, scope, _ = derive_unpaired_effect(side_of(after, ["today"]), side_of(before, named), lambda _: None)
         assert scope == "occasions" and effect is not None
         fall = fall_p(effect, 0.02)
         assert fall is not None
@@ -341,14 +359,24 @@ def test_nothing_is_alarmed_or_passed_by_chance_more_often_than_is_said(
 def put(lab, occasion, mbps, boots):
     """One point, a set-up of each rate, each of its boot; the other point is the same."""
     lab.plan.write_text(PLAN.format(set_ups=len(mbps)))
-    plan, records = plan_on(lab.plan, occasion, None), []
+    plan, records = load_plan_on_occasion(lab.plan, occasion, None), []
     for block, (rate, boot) in enumerate(zip(mbps, boots, strict=True), 1):
         for point, target in enumerate((100_000_000, 200_000_000)):
             lab._number += 1
             record = measured(
-                lab._number, rate, block=block, point=point, set_ups=len(mbps), plan_hash=plan.hash(), target=target,
-                offered_mbps=400.0, trials=2, set_up=f"{plan.name}-{block}", margin=0.02, boot=boot,
-            )  # fmt: skip
+                lab._number,
+                rate,
+                block=block,
+                point=point,
+                set_ups=len(mbps),
+                plan_hash=plan.hash(),
+                target=target,
+                offered_mbps=400.0,
+                trials=2,
+                set_up=f"{plan.name}-{block}",
+                margin=0.02,
+                boot=boot,
+            )
             record["plan"]["name"] = plan.name
             records.append(record)
     with open_store(str(lab.store)) as store:
@@ -564,7 +592,7 @@ def test_a_store_of_before_there_were_baselines_is_read_and_gets_them(tmp_path, 
 def test_searches_and_what_guests_do_are_of_their_occasion_alone(name):
     """By the hashes that plans know them by, and by those of the steps that are taken and stored."""
     path = Path(__file__).parents[3] / "plans" / f"{name}.yaml"
-    plans = [plan_on(path, occasion, None) for occasion in (None, "today", "tomorrow")]
+    plans = [load_plan_on_occasion(path, occasion, None) for occasion in (None, "today", "tomorrow")]
     hashes = [{*plan.search_hashes, *plan.step_hashes} for plan in plans]
     assert len(set.union(*hashes)) == sum(map(len, hashes)) > 0
     assert len({plan.hash() for plan in plans}) == 3
@@ -599,11 +627,11 @@ def test_the_file_of_another_testbed_is_refused(lab, capsys, tmp_path):
 
 def test_a_plan_that_has_changed_since_it_was_measured_is_said_to_have(lab, capsys):
     lab.measure("today", [60, 120], seed=2)
-    former = plan_on(lab.plan, "today", None).hash()
+    former = load_plan_on_occasion(lab.plan, "today", None).hash()
     lab.plan.write_text(lab.plan.read_text().replace("frame_sizes: [1000]", "frame_sizes: [1000, 1500]"))
     status, found = lab.gate(capsys, "--occasion", "today")
     assert (status, found["outcome"]) == (4, "not measured")
-    now = plan_on(lab.plan, "today", None).hash()
+    now = load_plan_on_occasion(lab.plan, "today", None).hash()
     for each in found["judged"]:
         assert "the plan has changed since nightly@today was measured" in each["detail"]
         assert f"(hash {former}, now {now})" in each["detail"]
@@ -704,9 +732,16 @@ def test_a_name_that_means_two_measurements_is_told_with_what_tells_them_apart(l
 def test_what_was_never_measured_is_told_for_every_point(lab, capsys, tmp_path):
     for undecided, status in (("0", 4), ("1", 1), ("125", 125)):
         told = lab.gate(
-            capsys, "--occasion", "never", "--undecided", undecided, "--junit", str(tmp_path / "gate.xml"),
-            "--markdown", str(tmp_path / "gate.md"),
-        )  # fmt: skip
+            capsys,
+            "--occasion",
+            "never",
+            "--undecided",
+            undecided,
+            "--junit",
+            str(tmp_path / "gate.xml"),
+            "--markdown",
+            str(tmp_path / "gate.md"),
+        )
         assert (told[0], outcomes(told[1])) == (status, ["not measured", "not measured"])
     assert len(ElementTree.parse(tmp_path / "gate.xml").findall(".//failure")) == 2
     capsys.readouterr()

@@ -11,18 +11,18 @@ from xml.etree import ElementTree
 
 import pytest
 
-from labconsole.api.plan_files import plan_on
+from labconsole.api.plan_files import load_plan_on_occasion
 from labconsole.cli.main import main
-from labconsole.experiments.measured import measured_kinds
+from labconsole.experiments.measured_kinds import load_measured_kinds
 from labconsole.measure.admission import Admission
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.run import Verdict
 from labconsole.report.changes import Side, find_changes
-from labconsole.report.compared_effect import SideSetUps, over_replicates
+from labconsole.report.compared_effect import SideSetUps, derive_unpaired_effect
 from labconsole.report.digest import Digest
-from labconsole.report.gating_quantities import AskedTrials, judge_quantities
 from labconsole.report.measured_points import UNIFORM
-from labconsole.report.sample import KeptRuns
+from labconsole.report.quantity_gate import PlannedPointTrials, judge_quantities
+from labconsole.report.sample import RunSample
 from labconsole.verdict.reasons import reason
 from support.boot_records import started
 from support.job_records import taken
@@ -92,7 +92,7 @@ class Nightly:
         self.plan.write_text(text)
 
     def on(self, occasion: str) -> Plan:
-        return plan_on(self.plan, occasion, None)
+        return load_plan_on_occasion(self.plan, occasion, None)
 
     def jobs(self, occasion: str, seconds: Sequence[float], codes: Sequence[str] = ()) -> None:
         """A trial in each set-up."""
@@ -129,9 +129,8 @@ class Nightly:
         assert plan.of_guests is not None
         trials: Sequence[Any] = plan.of_guests.trials
         hashes = {
-            (trial.block, trial.point.platform): key
-            for trial, key in zip(trials, plan.of_guests.hashes, strict=True)
-        }  # fmt: skip
+            (trial.block, trial.point.platform): key for trial, key in zip(trials, plan.of_guests.hashes, strict=True)
+        }
         found = []
         for number, record in enumerate(records, 1):
             own, block = of_side(record, f"{plan.name.replace('@', '-')}", number), record.plan.block
@@ -201,8 +200,9 @@ def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nightly:
 
 
 @pytest.mark.parametrize(
-    ("factor", "status", "outcome"), [(1.0, 0, "passed"), (0.9, 0, "passed"), (1.05, 1, "worse"), (1.019, 4, "undecided")]
-)  # fmt: skip
+    ("factor", "status", "outcome"),
+    [(1.0, 0, "passed"), (0.9, 0, "passed"), (1.05, 1, "worse"), (1.019, 4, "undecided")],
+)
 def test_a_job_is_worse_where_it_takes_longer(
     guests: Nightly, capsys: Any, factor: float, status: int, outcome: str
 ) -> None:
@@ -248,11 +248,17 @@ def test_a_job_that_its_link_held_never_passes(
         (1, 1.0, 3, "passed", "where some trials lost nothing"),
         (0, 1.0, 0, "passed", "over occasions"),
     ],
-)  # fmt: skip
+)
 def test_a_trial_that_lost_nothing_hides_no_fall(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, full: int, today: float, full_today: int,
-    outcome: str, words: str,
-) -> None:  # fmt: skip
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Any,
+    full: int,
+    today: float,
+    full_today: int,
+    outcome: str,
+    words: str,
+) -> None:
     """What it forwarded is the least that it could: a fall is at least what is shown."""
     monkeypatch.chdir(tmp_path)
     lab = Nightly(tmp_path, ROUTES)
@@ -337,12 +343,14 @@ def test_what_is_not_measured_never_passes(guests: Nightly, capsys: Any) -> None
     )
     guests.jobs("half", around(4.0, 2)[:5])
     assert guests.gate(capsys, "half", "--undecided", "0") == (
-        4, [("not measured", "5 of 8 trials have been taken: replay goes on where it ended")],
-    )  # fmt: skip
+        4,
+        [("not measured", "5 of 8 trials have been taken: replay goes on where it ended")],
+    )
     guests.jobs("doubted", around(4.0, 2), codes=["clock_moved"])
     assert guests.gate(capsys, "doubted", "--undecided", "125") == (
-        125, [("not measured", "none of its trials enters a mean")],
-    )  # fmt: skip
+        125,
+        [("not measured", "none of its trials enters a mean")],
+    )
 
 
 @pytest.mark.parametrize("voids", [(), (1,), (8,), (1, 5)])
@@ -366,9 +374,9 @@ def test_a_point_whose_first_trial_came_to_nothing_is_judged_all_the_same(
 
 def test_a_point_of_which_nothing_was_compared_never_passes(place_of: Any) -> None:
     sides = [place_of(name, platform, seed) for name, platform, seed in (("old", "lxc", 1), ("new", "uml", 2))]
-    changes = find_changes(sides[0], sides[1], 0.02, measured_kinds())
+    changes = find_changes(sides[0], sides[1], 0.02, load_measured_kinds())
     assert [each.effect is None for each in changes.quantities.changes] == [False]
-    asked = AskedTrials(kind="job", words="the point", hashes=tuple(each.hash for each in sides[1].trials))
+    asked = PlannedPointTrials(kind="job", words="the point", hashes=tuple(each.hash for each in sides[1].trials))
     (judged,) = judge_quantities(changes, [asked], {}, {}, 0.02)
     assert (judged.point, judged.outcome) == ("the point", "not measured")
 
@@ -376,15 +384,19 @@ def test_a_point_of_which_nothing_was_compared_never_passes(place_of: Any) -> No
 @pytest.fixture
 def place_of() -> Any:
     """A side of jobs alone."""
-    (kind,) = [each for each in measured_kinds() if each.kind.name == "job"]
+    (kind,) = [each for each in load_measured_kinds() if each.kind.name == "job"]
 
     def made(name: str, platform: str, seed: int) -> Side:
         trials = [taken([each] * 2, block=n, platform=platform) for n, each in enumerate(around(4.0, seed), 1)]
         records = [of_side(each, name, n) for n, each in enumerate(trials, 1)]
         return Side(
-            words=name, place=name, kept=KeptRuns((), (), {}), admission=Admission((), {}), digest=Digest(()),
+            words=name,
+            place=name,
+            kept=RunSample((), (), {}),
+            admission=Admission((), {}),
+            digest=Digest(()),
             trials=tuple(kind.trials(records, {})),
-        )  # fmt: skip
+        )
 
     return made
 
@@ -412,10 +424,12 @@ def test_starts_have_a_judgement_of_time_and_one_of_memory(
 @pytest.mark.parametrize(
     ("mean", "limit", "status", "outcome"),
     [
-        (30_000.0, "uut", 0, "passed"), (27_000.0, "uut", 1, "worse"), (33_000.0, "line_rate", 0, "passed"),
+        (30_000.0, "uut", 0, "passed"),
+        (27_000.0, "uut", 1, "worse"),
+        (33_000.0, "line_rate", 0, "passed"),
         (None, "below_minimum", 1, "worse"),
     ],
-)  # fmt: skip
+)
 def test_searches_are_judged_by_the_load_that_they_find(
     found: Nightly, capsys: Any, mean: float | None, limit: str, status: int, outcome: str
 ) -> None:
@@ -444,7 +458,7 @@ def test_more_occasions_make_a_search_no_less_certain(occasions: int) -> None:
         SideSetUps(dict.fromkeys(range(of), 1.0), dict.fromkeys(range(of), "one"), {n: n for n in range(of)})
         for of in (1, occasions)
     )
-    effect, _, _ = over_replicates(one, many, lambda replicates: UNIFORM / (0.005 * math.sqrt(replicates)))
+    effect, _, _ = derive_unpaired_effect(one, many, lambda replicates: UNIFORM / (0.005 * math.sqrt(replicates)))
     assert effect is not None and effect.error_log == pytest.approx(math.sqrt(2) * 0.005 / UNIFORM)
 
 
@@ -490,10 +504,15 @@ def test_a_bundle_takes_the_plan_of_an_occasion_along_and_knows_its_trials(
     assert not [line for line in lines if "plans" in str(line.get("difference", ""))]
 
 
-@pytest.mark.parametrize(("dead", "status", "words"), [
-    (0, 0, "margin 4.00 %"), (1, 4, "more trials are invalid than in the baseline"),
-    (2, 4, "more trials are invalid than in the baseline"), (3, 4, "none of its trials enters a mean"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("dead", "status", "words"),
+    [
+        (0, 0, "margin 4.00 %"),
+        (1, 4, "more trials are invalid than in the baseline"),
+        (2, 4, "more trials are invalid than in the baseline"),
+        (3, 4, "none of its trials enters a mean"),
+    ],
+)
 def test_routers_of_which_some_forward_nothing_do_not_pass_by_the_others(
     tmp_path, monkeypatch, capsys, dead, status, words
 ):

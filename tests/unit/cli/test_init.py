@@ -17,10 +17,15 @@ from labconsole.lab.state import LabFile, ProcessIdentity
 from labconsole.model.inventory import Defaults, Inventory, Node, Stream, load_inventory
 
 FILLED = {
-    "testbed": "lab", "nodes.uut.address": "dut1", "nodes.src1.address": "10.0.0.1", "nodes.snk1.address": "10.0.0.2",
-    "streams[0].source": "src1/eth1", "streams[0].uut_in": "eth1", "streams[0].uut_out": "eth2",
+    "testbed": "lab",
+    "nodes.uut.address": "dut1",
+    "nodes.src1.address": "10.0.0.1",
+    "nodes.snk1.address": "10.0.0.2",
+    "streams[0].source": "src1/eth1",
+    "streams[0].uut_in": "eth1",
+    "streams[0].uut_out": "eth2",
     "streams[0].sink": "snk1/eth1",
-}  # fmt: skip
+}
 LEFT_OUT = {"injected"}
 """``injected``: a local lab writes it into its own hosts.yaml."""
 

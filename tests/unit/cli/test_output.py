@@ -10,18 +10,18 @@ import time
 
 import pytest
 
-from labconsole.cli.output import json_line
+from labconsole.cli.output import print_json_line
 
 SAYING = """
 import asyncio, signal
-from labconsole.cli.output import json_line
+from labconsole.cli.output import print_json_line
 
 async def say():
     asked = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asked.set)
     number = 0
     while not asked.is_set():
-        json_line({"number": number, "pad": "x" * %d})
+        print_json_line({"number": number, "pad": "x" * %d})
         number += 1
         await asyncio.sleep(0)
 
@@ -44,5 +44,5 @@ def test_a_signal_while_a_pipe_is_full_loses_nothing(size: int):
 
 
 def test_without_a_descriptor_it_is_said_as_well(capsys: pytest.CaptureFixture[str]):
-    json_line({"ü": 1})
+    print_json_line({"ü": 1})
     assert json.loads(capsys.readouterr().out) == {"ü": 1}

@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 import pytest
 
 from labconsole.cli import plain_console
-from labconsole.cli.drive import typed_lines
 from labconsole.cli.plain_console import INTERRUPT, PlainConsole, converse
+from labconsole.cli.session_runner import read_typed_lines
 from labconsole.engine.live.events import NodeChanged, NodeState, Notice, Phase
-from labconsole.engine.live.observed import ObservedTrial
+from labconsole.engine.live.observed_trial import ObservedTrial
 from labconsole.model.design_point import DesignPoint, FrameSize
 from support.fake_lab_session import LabSession
 from support.fake_session import FakeSession, refuse
@@ -113,10 +113,22 @@ async def test_another_operators_trial_is_told(monkeypatch) -> None:
 
     def begins() -> None:
         session.observed = ObservedTrial(
-            run_id="r", operator="eve\x1b[31m@desk", purpose="", request=request, repetition=1, repetitions=3, plan=None,
-            block=None, set_ups=None, phase=Phase.SENDING, started=at, phase_started=at, phase_until=None, since=at,
+            run_id="r",
+            operator="eve\x1b[31m@desk",
+            purpose="",
+            request=request,
+            repetition=1,
+            repetitions=3,
+            plan=None,
+            block=None,
+            set_ups=None,
+            phase=Phase.SENDING,
+            started=at,
+            phase_started=at,
+            phase_until=None,
+            since=at,
             until=None,
-        )  # fmt: skip
+        )
 
     def ends() -> None:
         session.observed = None
@@ -156,7 +168,7 @@ async def test_a_byte_that_is_no_text_is_one_unknown_command(monkeypatch) -> Non
     session = FakeSession()
     typed = io.TextIOWrapper(io.BytesIO(b"st\xffatus\nset sources 2\nquit\n"), encoding="utf-8")
     monkeypatch.setattr(sys, "stdin", typed)
-    assert await converse(session, typed_lines(INTERRUPT), said.append) == 0
+    assert await converse(session, read_typed_lines(INTERRUPT), said.append) == 0
     assert any(line.startswith("unknown command 'st") for line in said)
     assert "sources 2" in said
 
@@ -171,7 +183,7 @@ async def test_every_trial_of_a_search_is_a_line_with_its_bounds(tmp_path) -> No
     )
     console = PlainConsole(session, (said := list[str]()).append)
     await session.connect()
-    await console.obey(f"plan {plan}")
+    await console.run_command(f"plan {plan}")
     assert console._work is not None
     await console._work
     told = [line.split(" ", 1)[1] for line in said if " trial " in line and "ndr" in line]
@@ -185,9 +197,17 @@ async def test_every_trial_of_a_search_is_a_line_with_its_bounds(tmp_path) -> No
 async def test_words_that_a_command_does_not_take_are_refused_and_runs_takes_a_filter() -> None:
     session = FakeSession()
     said = await talk(
-        session, "run", "runs platform=container", "runs 0", "runs -1", "runs colour=red", "runs 1 platform=raw",
-        "nodes src1", "show x", "quit",
-    )  # fmt: skip
+        session,
+        "run",
+        "runs platform=container",
+        "runs 0",
+        "runs -1",
+        "runs colour=red",
+        "runs 1 platform=raw",
+        "nodes src1",
+        "show x",
+        "quit",
+    )
     assert "no saved run matches" in said
     assert "runs takes a number of 1 or more, got 0" in said and "runs takes a number of 1 or more, got -1" in said
     assert any(line.startswith("runs: there is no field 'colour'") for line in said)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from labconsole.api.plan_files import plan_on
+from labconsole.api.plan_files import load_plan_on_occasion
 from labconsole.cli.main import main
 from labconsole.model.inventory import load_inventory
 from labconsole.model.plan.loader import load_plan
@@ -90,12 +90,21 @@ def test_advice_is_on_one_occasion_and_occasions_are_named(note: list[str], caps
     plan.write_text(PLAN.replace("small", "nightly") + "set_ups: 3\n")
     records = [
         measured(
-            2 * block + repetition, 60 + block / 10 + repetition / 20, block=block, repetition=repetition, trials=2,
-            plan_hash=plan_on(plan, occasion, hosts).hash(), set_up=f"{occasion}-{block}", repetitions=2, size=64,
+            2 * block + repetition,
+            60 + block / 10 + repetition / 20,
+            block=block,
+            repetition=repetition,
+            trials=2,
+            plan_hash=load_plan_on_occasion(plan, occasion, hosts).hash(),
+            set_up=f"{occasion}-{block}",
+            repetitions=2,
+            size=64,
         )
         | {"testbed_fingerprint": load_inventory(hosts).fingerprint()}
-        for occasion in ("c1", "main") for block in (1, 2, 3) for repetition in (1, 2)
-    ]  # fmt: skip
+        for occasion in ("c1", "main")
+        for block in (1, 2, 3)
+        for repetition in (1, 2)
+    ]
     for number, record in enumerate(records):
         record["plan"]["name"] = "nightly@c1" if number < 6 else "nightly@main"
         record["run_id"] = f"20260727T14{number:04}Z-{number:06x}"

@@ -44,8 +44,11 @@ def test_a_dry_run_shows_the_pilot_the_blocks_and_their_order_and_time(replay):
         f"block {b} of 3" for b in (1, 2, 3) for _ in "1234"
     ]
     assert {head.partition(": ")[2] for head in heads} == {
-        "raw alone", "raw beside idle", "container alone", "container beside idle",
-    }  # fmt: skip
+        "raw alone",
+        "raw beside idle",
+        "container alone",
+        "container beside idle",
+    }
     assert "blocks: 3 blocks of 2 repetitions; pilot: 16 trials, about 0:00:" in out
     assert "next block: 32 trials, about 0:01:" in out
     assert "112 of 112 trials to take (0 stored already)" in out and "16 set-ups" in out

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from labconsole.cli.commands.replay.choice import chosen_points, first_blocks
+from labconsole.cli.commands.replay.plan_selection import limit_blocks, parse_points
 from labconsole.cli.main import main
 from labconsole.errors import ConfigError
 from labconsole.experiments.flow.steps import Flows
@@ -34,7 +34,7 @@ def plan_of(tmp_path: Path, kind: str) -> Plan:
 def test_only_the_first_blocks_are_taken(tmp_path: Path, kind: str):
     plan = plan_of(tmp_path, kind)
     assert plan.of_guests is not None
-    left = first_blocks(plan, Namespace(set_ups=1)).of_guests
+    left = limit_blocks(plan, Namespace(set_ups=1)).of_guests
     assert left is not None
     assert {trial.block for trial in left.trials} == {1}
     assert len(left.trials) * 3 == len(plan.of_guests.trials)
@@ -45,9 +45,9 @@ def test_only_the_first_blocks_are_taken(tmp_path: Path, kind: str):
 def test_more_blocks_than_there_are_and_points_are_refused(tmp_path: Path, kind: str):
     plan = plan_of(tmp_path, kind)
     with pytest.raises(ConfigError, match="has no such number of blocks"):
-        first_blocks(plan, Namespace(set_ups=4))
+        limit_blocks(plan, Namespace(set_ups=4))
     with pytest.raises(ConfigError, match="--platforms"):
-        chosen_points(plan, Namespace(points="0", platforms=None, plan=[Path("plan.yaml")]))
+        parse_points(plan, Namespace(points="0", platforms=None, plan=[Path("plan.yaml")]))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from labconsole.cli.commands.replay import execution
-from labconsole.cli.commands.replay.searches import tell_search, tell_searches
+from labconsole.cli.commands.replay.searches import narrate_search, narrate_search_outcome
 from labconsole.cli.main import main
 from labconsole.cli.text.replay import ReplayScreen
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Outcome, StepProgress
 from labconsole.engine.execution.runner import PlanRunner
 from labconsole.errors import LabError
-from labconsole.model.plan.conduct import WarmUp
+from labconsole.model.plan.execution_options import WarmUp
 from labconsole.model.plan.plan import Plan
 from support.search_script import Script, made, searching
 
@@ -27,7 +27,7 @@ def replayed(script: Script, plan: Plan, *, as_json: bool) -> Outcome:
 
     def tell_step(progress: StepProgress) -> None:
         screen.leave_grid(progress.plan)
-        tell_search(progress, as_json=as_json)
+        narrate_search(progress, as_json=as_json)
 
     async def work() -> Outcome:
         session: Any = bench
@@ -48,7 +48,7 @@ def test_a_plan_begins_before_its_searches_also_when_its_grid_is_stored(capsys: 
     capsys.readouterr()
     plan = searching(grid=True, warm_up=WarmUp())
     outcome = replayed(script, plan, as_json=True)
-    assert tell_searches(plan, outcome, as_json=True) == 0
+    assert narrate_search_outcome(plan, outcome, as_json=True) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     told = [line["event"] for line in lines]
     assert told == ["plan_started", "search_started", "search_finished", "plan_finished", "searches_finished"]
@@ -73,7 +73,7 @@ def test_people_are_told_each_search_and_how_all_of_them_ended(capsys: pytest.Ca
     made(first)
     script.before = lambda number: "stop" if number == first.taken + 1 else None
     outcome = replayed(script, plan, as_json=False)
-    status = tell_searches(plan, outcome, as_json=False)
+    status = narrate_search_outcome(plan, outcome, as_json=False)
     told = capsys.readouterr()
     assert "t: search 1 of 2: raw, 1000 B" in told.err
     assert told.err.count("warm-up of raw, background none: thrown away") == 1
@@ -85,7 +85,7 @@ def test_people_are_told_each_search_and_how_all_of_them_ended(capsys: pytest.Ca
 def test_a_stop_condition_and_what_could_not_be_searched_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     outcome = Outcome(ended_by="it is 2020-01-01 00:00")
     outcome.steps.refused.append("raw, 64 B: the guest does not boot")
-    assert tell_searches(searching(), outcome, as_json=False) == 1
+    assert narrate_search_outcome(searching(), outcome, as_json=False) == 1
     told = capsys.readouterr().out
     assert "t: searches ended because it is 2020-01-01 00:00; 0 made by 0 trials, 0 stored before" in told
     assert "  not searched: raw, 64 B: the guest does not boot" in told
@@ -94,7 +94,9 @@ def test_a_stop_condition_and_what_could_not_be_searched_are_told(capsys: pytest
 def searched(script: Script, monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
     monkeypatch.setattr("labconsole.api.testbed.load_testbed", lambda *_: (script.inventory, script.store))
     monkeypatch.setattr("labconsole.api.testbed.open_session", lambda *_, **__: script)
-    monkeypatch.setattr("labconsole.cli.drive.drive", lambda session, nodes, work, _: asyncio.run(work(session)))
+    monkeypatch.setattr(
+        "labconsole.cli.session_runner.run_session", lambda session, nodes, work, _: asyncio.run(work(session))
+    )
     return main(["search", "--frame-size", "1000", "--goals", "pdr-5%", *words])
 
 
@@ -126,7 +128,7 @@ def test_what_no_search_could_be_set_up_for_is_told_before_the_replay_ends_with_
 ) -> None:
     script: Any = Script()
     script.before = lambda number: "refused"
-    monkeypatch.setattr(execution, "drive", lambda session, nodes, work, *_, **__: asyncio.run(work(session)))
+    monkeypatch.setattr(execution, "run_session", lambda session, nodes, work, *_, **__: asyncio.run(work(session)))
     args = argparse.Namespace(json=True, take_over=False, verbose=0, retake=False, notify=None, metrics=None)
     with pytest.raises(LabError, match="the guest does not boot"):
         execution._replay(args, script, [searching()], [None])

@@ -20,7 +20,7 @@ from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.model.record.note import RunNote
 from labconsole.model.record.run import Failure, LedgerHop, PlanRef, Reason, RunRecord, Verdict
 from labconsole.text.cells import safe
-from labconsole.text.harmless import harmless
+from labconsole.text.sanitize import sanitize
 from labconsole.tui.screens import SCREENS
 from labconsole.wire.clean import clean, clean_lines
 from support.driven_console import console, picture, settle
@@ -38,13 +38,19 @@ def hostile_record(number: int = 0) -> RunRecord:
     record = sample_record(
         number,
         plan=PlanRef(name="p", hash="0" * 16, point=0, repetition=1, seed=1),
-        streams=(sample_stream().model_copy(update={
-            "ledger": (LedgerHop(hop="h", node="n", interface="i", packets=3, lost_packets=None, drops={WORDS: 3}),),
-            "counters": {WORDS: 3},
-        }),),
+        streams=(
+            sample_stream().model_copy(
+                update={
+                    "ledger": (
+                        LedgerHop(hop="h", node="n", interface="i", packets=3, lost_packets=None, drops={WORDS: 3}),
+                    ),
+                    "counters": {WORDS: 3},
+                }
+            ),
+        ),
         failure=Failure(failure="f", operation="o", node="n", message="m"),
         verdict=Verdict(status=("valid", "suspect", "invalid")[number % 3], reasons=(Reason(code="c", detail="d"),)),
-    )  # fmt: skip
+    )
     data = json.loads(json.dumps(record.to_json()))
     data["background"] = {"kind": "x", "guest": "y", "cpus": "z", "requested": {WORDS: 1}, "reference": {WORDS: WORDS}}
     for path in list(places(data)):
@@ -59,9 +65,15 @@ def hostile_record(number: int = 0) -> RunRecord:
 @pytest.fixture
 def imported(tmp_path: Path) -> list[str]:
     path = tmp_path / "theirs.jsonl"
-    lines = [json.dumps({**hostile_record(number).to_json(),
-                         "note": {"text": WORDS, "author": WORDS, "written_at": "2026-01-01T00:00:00Z"}})
-             for number in range(6)]  # fmt: skip
+    lines = [
+        json.dumps(
+            {
+                **hostile_record(number).to_json(),
+                "note": {"text": WORDS, "author": WORDS, "written_at": "2026-01-01T00:00:00Z"},
+            }
+        )
+        for number in range(6)
+    ]
     path.write_text("\n".join(lines))
     store = ["--store", str(tmp_path / "runs.sqlite")]
     assert main(["runs", "import", str(path), *store]) == 0
@@ -73,11 +85,22 @@ RUN_ID = hostile_record().run_id
 
 @pytest.mark.parametrize(
     "words",
-    [["runs", "list"], ["runs", "show", RUN_ID], ["runs", "note", RUN_ID], ["runs", "show", WORDS], ["verify"],
-     ["runs", "list", "--json"], ["runs", "export"], ["report", "--json"], ["report", "--plan", WORDS],
-     ["report", "--platforms", WORDS], ["report", "--testbed", WORDS], ["verify", "--json"]],
+    [
+        ["runs", "list"],
+        ["runs", "show", RUN_ID],
+        ["runs", "note", RUN_ID],
+        ["runs", "show", WORDS],
+        ["verify"],
+        ["runs", "list", "--json"],
+        ["runs", "export"],
+        ["report", "--json"],
+        ["report", "--plan", WORDS],
+        ["report", "--platforms", WORDS],
+        ["report", "--testbed", WORDS],
+        ["verify", "--json"],
+    ],
     ids=lambda words: " ".join(words)[:25].encode("ascii", "replace").decode(),
-)  # fmt: skip
+)
 def test_a_command_shows_foreign_words_as_words(
     imported: list[str], words: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -132,7 +155,7 @@ def test_what_goes_wrong_is_said_harmlessly_even_if_nobody_foresaw_it(
 @tries(300)
 @given(st.text(max_size=200))
 def test_every_way_to_clean_text_leaves_nothing_to_obey(text: str) -> None:
-    assert not harmful(harmless(text)) and len(harmless(text)) == len(text)
+    assert not harmful(sanitize(text)) and len(sanitize(text)) == len(text)
     assert not harmful(clean(text)) and "\n" not in clean(text)
     assert not harmful(clean_lines(text))
     assert not harmful(safe(text, 50)) and "\n" not in safe(text, 50)
@@ -140,9 +163,9 @@ def test_every_way_to_clean_text_leaves_nothing_to_obey(text: str) -> None:
 
 def test_what_is_harmless_stays_as_it_is() -> None:
     text = "µs ≈ 1\u202f000\u2009pps\n\tÄ – „x“ ▁▂▃ 名\u0301"
-    assert harmless(text) == text
+    assert sanitize(text) == text
     stream = io.StringIO()
-    stream.write(harmless("a\rb"))
+    stream.write(sanitize("a\rb"))
     assert stream.getvalue() == "a·b"
 
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
+import asyncio
+import io
 import json
+import logging
+import re
+import sys
 import xml.etree.ElementTree as ET
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +20,45 @@ import pytest
 from labconsole.api.metrics import StoreMetrics
 from labconsole.api.metrics_server import exposition
 from labconsole.api.stored import open_store as open_for_reading
+from labconsole.cli.commands.calibrate import _progress
+from labconsole.cli.commands.replay.notification import notify
 from labconsole.cli.main import main
-from labconsole.errors import LabError
+from labconsole.cli.output import print_lines
+from labconsole.cli.text.replay import ReplayScreen
+from labconsole.engine.calibration.calibration import CalibrationProgress
+from labconsole.engine.execution.hooks import Hooks
+from labconsole.engine.execution.progress import Progress
+from labconsole.errors import ConfigError, LabError
+from labconsole.model.plan.execution_options import HookCommand
+from labconsole.model.plan.writer import plan_from_requests
 from labconsole.report.files import FORMATS
 from labconsole.store import exporters
 from labconsole.store.exchange.importing import import_records
 from labconsole.store.open import open_store
+from labconsole.store.records import parse_record
+from labconsole.text.sanitize import sanitized_output
+from support.fake_session import make_inventory
 from support.foreign_words import PIECES, check_spreadsheet, html_elements, markdown_tokens
 from support.fuzzing import harmful, places, put
 from support.report_runs import evaluation
+from support.search_script import searching
 
 NAMED = {
-    "testbed", "operator", "platform", "detail", "os", "kernel", "cpu_model", "hostname", "generator_version",
-    "interface", "hypervisor", "uut_kernel", "driver", "code",
-}  # fmt: skip
+    "testbed",
+    "operator",
+    "platform",
+    "detail",
+    "os",
+    "kernel",
+    "cpu_model",
+    "hostname",
+    "generator_version",
+    "interface",
+    "hypervisor",
+    "uut_kernel",
+    "driver",
+    "code",
+}
 """Keys of a record whose words are free."""
 
 ATTACKS = ["".join(PIECES[first::2]).replace("\ud800", "") for first in range(2)]
@@ -114,8 +146,12 @@ def _latex(text: str, plain: str) -> None:
 
 
 CHECKS: dict[str, Callable[[str, str], None]] = {
-    "svg": _svg, "html": _html, "md": _markdown, "csv": _csv, "tex": _latex,
-}  # fmt: skip
+    "svg": _svg,
+    "html": _html,
+    "md": _markdown,
+    "csv": _csv,
+    "tex": _latex,
+}
 DRAWN_AS_DOTS = {"pdf", "png"}
 """Their words are those of the SVG: one function makes them plain for all three."""
 
@@ -152,8 +188,11 @@ def _exported_lines(path: Path) -> None:
 
 
 EXPORTED: dict[str, Callable[[Path], None]] = {
-    "csv": _exported_csv, "parquet": _exported_parquet, "jsonl": _exported_lines, "hlog": _exported_lines,
-}  # fmt: skip
+    "csv": _exported_csv,
+    "parquet": _exported_parquet,
+    "jsonl": _exported_lines,
+    "hlog": _exported_lines,
+}
 
 
 def test_no_exported_file_has_more_than_words_of_others(hostile: list[str], tmp_path: Path) -> None:
@@ -198,3 +237,132 @@ def test_a_traceback_is_words(monkeypatch: pytest.MonkeyPatch, capfd: pytest.Cap
             assert main(words) == status
             said = capfd.readouterr().err
             assert "Traceback" in said and type(error).__name__ in said and not harmful(said)
+
+
+FORGED = "FORGED every derived number follows"
+
+
+@pytest.fixture(scope="module")
+def forged(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    return store_of(f"\n{FORGED}\n", tmp_path_factory.mktemp("forged"))
+
+
+FIRST = str(runs_named("")[0]["run_id"])
+SHOWN = [
+    ["runs", "list"],
+    ["runs", "show", FIRST],
+    ["runs", "note", FIRST],
+    ["report"],
+    ["verify"],
+    ["trend", "made-up"],
+    ["trend", "made-up", "--markdown"],
+    ["compare", "target=max sources=1", "target=max sources=2"],
+    ["compare", "target=max sources=1", "target=max sources=2", "--markdown"],
+]
+
+
+@pytest.mark.parametrize("words", SHOWN, ids=" ".join)
+def test_nobodys_words_are_a_line_of_their_own(
+    forged: list[str], words: list[str], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as the verdict of ``verify``, or another row of a table. A terminal of any width breaks long lines."""
+    monkeypatch.setenv("COLUMNS", "10000")
+    capfd.readouterr()
+    main([*words, *forged])
+    said = capfd.readouterr()
+    assert not [line for line in (said.out + said.err).splitlines() if line.startswith(FORGED)]
+
+
+def test_a_sentence_on_stderr_is_one_line(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    def fail(args: Any) -> int:
+        raise LabError(f"x\n{FORGED}")
+
+    monkeypatch.setattr("labconsole.cli.commands.verify.run", fail)
+    assert main(["verify"]) == 1
+    assert capfd.readouterr().err == f"labconsole: x {FORGED}\n"
+
+
+def test_a_command_of_a_plan_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
+    print_lines(f"plans/a.yaml: pre command: sh -c 'true\n{FORGED}'", "next")
+    assert capfd.readouterr().out.splitlines() == [f"plans/a.yaml: pre command: sh -c 'true {FORGED}'", "next"]
+
+
+def test_log_lines_are_words(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    def tell(args: Any) -> int:
+        logging.getLogger("labconsole.nodes").info("%s", ATTACKS[0])
+        return 0
+
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    monkeypatch.setattr("labconsole.cli.commands.verify.run", tell)
+    assert main(["verify", "-v"]) == 0
+    said = capfd.readouterr().err
+    assert "labconsole.nodes" in said and "<img" in said and not harmful(said)
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_what_is_drawn_over_a_line_is_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Progress of a calibration and of a replay, which write to the terminal itself."""
+    told = _Terminal()
+    monkeypatch.setattr(sys, "stderr", told)
+    plan = searching(grid=True)
+    with sanitized_output():
+        _progress(argparse.Namespace(verbose=0))(
+            CalibrationProgress(trial=1, expected=2, elapsed_s=0.0, left_s=1.0, doing=ATTACKS[0])
+        )
+        calibrating = told.getvalue()
+        record = {key: value for key, value in runs_named(ATTACKS[0])[0].items() if key != "note"}
+        progress = Progress(
+            plan=plan,
+            done=0,
+            skipped=0,
+            left_out=0,
+            total=1,
+            point=plan.points[0],
+            repetition=1,
+            left_s=None,
+            last=None,
+        )
+        screen = ReplayScreen([plan], as_json=False)
+        screen.update(replace(progress, broke=ATTACKS[0]))
+        screen.update(replace(progress, last=parse_record(record, "x")))
+        screen.leave_grid(plan)
+    replaying = _SEQUENCES.sub("", told.getvalue()[len(calibrating) :])
+    assert calibrating.startswith("\r\x1b[K") and not harmful(calibrating.removeprefix("\r\x1b[K"))
+    assert "the set-up was interrupted" in replaying and not harmful(replaying.replace("\r", ""))
+
+
+_SEQUENCES = re.compile(r"\x1b\[(?:[\d;]*[mAK]|\?25[lh]|2K)")
+"""Of rich's progress bar: colours, where it stands, and whether the cursor is seen."""
+
+
+def test_the_commands_of_a_plan_are_told_names_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+
+    async def run(command: HookCommand, environment: Mapping[str, str], key: str) -> None:
+        told.extend(environment.values())
+
+    monkeypatch.setattr("labconsole.engine.execution.hooks.run_command", run)
+    command = (HookCommand(run=("true",)),)
+    plan = searching(pre=command, post=command)
+    hooks = Hooks(plan, "lab")
+
+    async def both() -> None:
+        await hooks.before(3)
+        await hooks.after("finished")
+
+    asyncio.run(both())
+    assert plan.name in told and "lab" in told and "finished" in told
+    assert all(re.fullmatch(r"[A-Za-z0-9_.-]*", value) for value in told)
+    with pytest.raises(ConfigError):
+        plan_from_requests("x\n", [(plan.points[0].request, 1)], make_inventory())
+
+
+def test_a_notified_program_gets_one_line_of_ascii(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    notify(["sh", "-c", 'cat > "$0"', str(kept)], {"reason": ATTACKS[0]})
+    assert kept.read_bytes().isascii() and kept.read_text().count("\n") == 1
+    assert json.loads(kept.read_text()) == {"reason": ATTACKS[0]} and not harmful(kept.read_text())

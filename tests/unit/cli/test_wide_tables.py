@@ -24,10 +24,13 @@ def shown(table: Table, width: int) -> list[str]:
 
 
 TABLE = Table(
-    name="t", title="Rates", columns=("a", "b", "c", "d"), rows=(("p", 1.0, "w", 2.0),),
+    name="t",
+    title="Rates",
+    columns=("a", "b", "c", "d"),
+    rows=(("p", 1.0, "w", 2.0),),
     headings=("design point", "change, %", "finding", "would have shown, %"),
     shown=(("container, 1000 B, 1 × 100 Mbit/s", "−2.9", "no claim: what was lost is not known", "0.7"),),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120])
@@ -62,9 +65,15 @@ def test_a_figure_is_shown_in_a_terminal_of_any_width(width):
     curve = PlottedCurve("result", (Mark(1.0, 2.0, 1.9, 2.1, 3), Mark(2.0, 3.0, 2.9, 3.1, 3)))
     panel = Panel("a heading of several words", (curve,), changes=(1.5,), change_names=("nightly@2",))
     figure = Figure(
-        name="f", title="Trend", kind="curves", x_label="occasion", y_label="y", caption="c", panels=(panel,),
+        name="f",
+        title="Trend",
+        kind="curves",
+        x_label="occasion",
+        y_label="y",
+        caption="c",
+        panels=(panel,),
         x_numbered=True,
-    )  # fmt: skip
+    )
     file = io.StringIO()
     show_figure(Console(file=file, width=width, highlight=False, markup=False), figure)
     assert "heading" in file.getvalue() if width > 20 else max(map(cell_len, file.getvalue().splitlines())) <= width
@@ -84,8 +93,9 @@ def test_what_several_figures_and_tables_say_is_said_once(tmp_path, capsys, monk
     stored(tmp_path / "s", [60.0, 60.1, 60.2, 60.0])
     days: list[Any] = [
         record.model_copy(update={"plan": record.plan.model_copy(update={"name": f"nightly@{day:02}"})})
-        for day in range(1, 5) for record in cast(list[Any], jobs(f"d{day}", around(4.0, day)))
-    ]  # fmt: skip
+        for day in range(1, 5)
+        for record in cast(list[Any], jobs(f"d{day}", around(4.0, day)))
+    ]
     keep(tmp_path / "s", days)
     assert main(["trend", "--store", str(tmp_path / "s"), "nightly"]) == 0
     said = " ".join(capsys.readouterr().out.split())

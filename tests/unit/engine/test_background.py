@@ -12,8 +12,9 @@ import pytest
 from labconsole.cli.text.runs import run_lines
 from labconsole.contracts.driver import SecondGuest
 from labconsole.contracts.ports import AgentLink, RunSink, StoredMaximum
-from labconsole.engine.trial import stress
+from labconsole.engine.trial import guest_load
 from labconsole.engine.trial.background import BackgroundLoad
+from labconsole.engine.trial.guest_load import ImplausibleAnswer
 from labconsole.engine.trial.second_guest import (
     SecondGuestSetup,
     check_background,
@@ -21,14 +22,13 @@ from labconsole.engine.trial.second_guest import (
     forwarding,
     second_guest_setup,
 )
-from labconsole.engine.trial.stress import Unbelievable
 from labconsole.errors import AgentError, CapabilityMissing, ConfigError, NodeError
 from labconsole.measure.recompute.derived import recompute
 from labconsole.model.design_point import FrameSize
 from labconsole.model.record.run import Background, RunRecord
 from labconsole.model.record.summary import RunSummary
 from labconsole.platforms.drivers.bypass import BypassDriver
-from labconsole.platforms.loading import driver_for
+from labconsole.platforms.loading import build_driver
 from labconsole.store.maximum import highest
 from support.asking import Asking
 from support.background_records import FOUND, REQUEST, forwarding_record
@@ -50,7 +50,7 @@ def sample(*workers: tuple[int, float, int, int], cpu: str = "100 0 50 800 0 0 5
 
 
 def figures(kind: str, begin: str, end: str, pids: Sequence[int]) -> dict[str, Any]:
-    return stress.figures(kind, stress.parse_sample(begin, pids), stress.parse_sample(end, pids), 4096)
+    return guest_load.figures(kind, guest_load.parse_sample(begin, pids), guest_load.parse_sample(end, pids), 4096)
 
 
 # -- what is reached --------------------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ def test_another_process_with_the_number_of_a_worker_is_not_that_worker() -> Non
 
 def test_a_dead_process_that_nobody_reaped_is_no_worker() -> None:
     text = sample((11, 100.0, 5, 5)).replace(") R ", ") Z ")
-    assert stress.parse_sample(text, [11]).workers == {}
+    assert guest_load.parse_sample(text, [11]).workers == {}
 
 
 def test_memory_written_is_counted_in_pages() -> None:
@@ -99,13 +99,13 @@ def test_what_is_not_known_is_none_and_never_a_number() -> None:
     assert (found["workers"], found["demand_ratio"], found["guest_cpu_s"]) == (1, None, None)
     back = figures("light", kept[1], kept[0], [11])
     assert (back["demand_ratio"], back["guest_cpu_s"]) == (None, None), "clocks and times that go back"
-    same = stress.parse_sample(kept[0], [11])
-    assert stress.steal_ratio(same, same) is None
+    same = guest_load.parse_sample(kept[0], [11])
+    assert guest_load.steal_ratio(same, same) is None
 
 
 def test_stolen_time_is_a_share_of_all_time() -> None:
-    first, last = (stress.parse_sample(sample(cpu=cpu), []) for cpu in ("0 0 0 0 0 0 0 0", "50 0 20 20 0 0 0 10"))
-    assert stress.steal_ratio(first, last) == pytest.approx(0.1)
+    first, last = (guest_load.parse_sample(sample(cpu=cpu), []) for cpu in ("0 0 0 0 0 0 0 0", "50 0 20 20 0 0 0 10"))
+    assert guest_load.steal_ratio(first, last) == pytest.approx(0.1)
 
 
 # -- what a guest says ------------------------------------------------------------------------------------------------
@@ -130,8 +130,8 @@ def test_stolen_time_is_a_share_of_all_time() -> None:
     ],
 )
 def test_an_answer_that_is_none_is_refused_whole(answer: str) -> None:
-    with pytest.raises(Unbelievable) as caught:
-        stress.parse_sample(answer, [11])
+    with pytest.raises(ImplausibleAnswer) as caught:
+        guest_load.parse_sample(answer, [11])
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 200
 
@@ -147,18 +147,20 @@ def test_only_living_children_of_the_leader_are_workers() -> None:
             stat(15, name="a (b) c"),
         ]
     )
-    assert stress.parse_found(answer, 10) == [11, 12, 15]
-    assert stress.parse_left(answer, 10) == [10, 11, 12, 14, 15], "by their group, whoever their parent is now"
-    with pytest.raises(Unbelievable):
-        stress.parse_found(answer + "\nls: /proc: I am a teapot", 10)
+    assert guest_load.parse_workers(answer, 10) == [11, 12, 15]
+    assert guest_load.parse_group_members(answer, 10) == [10, 11, 12, 14, 15], (
+        "by their group, whoever their parent is now"
+    )
+    with pytest.raises(ImplausibleAnswer):
+        guest_load.parse_workers(answer + "\nls: /proc: I am a teapot", 10)
 
 
 @pytest.mark.parametrize(
     "answer", ["", "started", "started -1", "started 0", "started 99999999999", "started 5; rm -rf /"]
 )
 def test_a_process_number_is_a_number(answer: str) -> None:
-    with pytest.raises(Unbelievable):
-        stress.parse_started(answer)
+    with pytest.raises(ImplausibleAnswer):
+        guest_load.parse_started(answer)
 
 
 # -- a load as it is started, looked at and ended ----------------------------------------------------------------------
@@ -179,7 +181,7 @@ class _Guest:
         self.lines.append(line)
         if self.deaf:
             raise AgentError("uut", "guest second did not answer within 30 s", code="guest_silent")
-        if line == stress.FACTS_LINE:
+        if line == guest_load.FACTS_LINE:
             return f"memory {self.memory_mib * 1024}\npage 4"
         if "setsid stress" in line:
             self.alive = not self.lacks
@@ -187,7 +189,7 @@ class _Guest:
         if line.startswith("kill"):
             self.alive = False
             return stat(10, state="Z")
-        if line == stress.FIND_LINE:
+        if line == guest_load.FIND_LINE:
             return "\n".join(stat(pid) for pid in self.pids)
         self.at_s += 2.0
         ran_ns = round(self.at_s * 1e9)
@@ -252,10 +254,10 @@ def test_an_idle_guest_runs_nothing_and_is_looked_at_from_outside() -> None:
     ("guest", "message"),
     [
         (
-            _Guest(lacks=stress.NO_STRESS),
+            _Guest(lacks=guest_load.NO_STRESS),
             "second guest, second: does not have stress: install the package stress in it",
         ),
-        (_Guest(lacks=stress.NO_SETSID), "does not have setsid"),
+        (_Guest(lacks=guest_load.NO_SETSID), "does not have setsid"),
         (_Guest(12, memory_mib=200), "has 200 MiB of memory to spare, and background heavy .* writes to 1024 MiB"),
         (
             _Guest(lacks="Segmentation fault"),
@@ -328,7 +330,7 @@ def test_a_platform_that_cannot_says_why_and_what_it_can() -> None:
             replace(REQUEST, background="light"), inventory, lambda name, _: cast(Any, BypassDriver(name, {}))
         )
     assert (caught.value.key, caught.value.value, caught.value.allowed) == ("background", "light", "none")
-    check_background(replace(REQUEST, background="heavy"), inventory, driver_for)
+    check_background(replace(REQUEST, background="heavy"), inventory, build_driver)
 
 
 def test_a_driver_that_knows_nothing_of_second_guests_has_none() -> None:
@@ -343,7 +345,7 @@ def test_a_share_of_a_maximum_that_nobody_measured_is_refused_with_the_command_t
     asked = replace(REQUEST, background="forwarding-50", frame=FrameSize(REQUEST.frame.bytes, includes_fcs=True))
     command = "labconsole run --platform raw --background idle --frame-size 64 --includes-fcs --sources 1 --target max"
     with pytest.raises(ConfigError, match=command):
-        asyncio.run(second_guest_setup(asked, inventory, driver_for, cast(RunSink, store)))
+        asyncio.run(second_guest_setup(asked, inventory, build_driver, cast(RunSink, store)))
     assert store.asked == {
         "platform": "raw",
         "testbed_fingerprint": inventory.fingerprint(),
@@ -367,7 +369,7 @@ def test_what_a_share_rests_on_is_looked_for_before_anything_is_asked_of_the_tes
 def test_the_second_guests_stream_is_sent_at_the_share_of_the_reference() -> None:
     inventory = make_inventory()
     asked = replace(REQUEST, background="forwarding-95")
-    found = asyncio.run(second_guest_setup(asked, inventory, driver_for, cast(RunSink, _Store(FOUND))))
+    found = asyncio.run(second_guest_setup(asked, inventory, build_driver, cast(RunSink, _Store(FOUND))))
     assert found is not None
     assert found.request is not None
     assert found.stream == inventory.streams[-1]
@@ -389,11 +391,30 @@ def _summary(run_id: str, target: int | str, pps: float | None, verdict: str = "
         name: getattr(record.requested, name) for name in ("platform", "frame_size_bytes", "sources", "background")
     }
     return RunSummary(
-        run_id=run_id, started_at=record.started_at, testbed="t", testbed_fingerprint="f", emulated=False,
-        generator="pktgen", frame_size_includes_fcs=False, target_bps=cast(Any, target), duration_s=1.0, plan_name=None,
-        plan_hash=None, plan_point=None, repetition=None, verdict=verdict, reason_codes=(), offered_pps=pps,
-        offered_bps=pps, measured_pps=pps, measured_bps=pps, loss_packets=0, loss_ratio=0.0, has_series=False, **names,
-    )  # fmt: skip
+        run_id=run_id,
+        started_at=record.started_at,
+        testbed="t",
+        testbed_fingerprint="f",
+        emulated=False,
+        generator="pktgen",
+        frame_size_includes_fcs=False,
+        target_bps=cast(Any, target),
+        duration_s=1.0,
+        plan_name=None,
+        plan_hash=None,
+        plan_point=None,
+        repetition=None,
+        verdict=verdict,
+        reason_codes=(),
+        offered_pps=pps,
+        offered_bps=pps,
+        measured_pps=pps,
+        measured_bps=pps,
+        loss_packets=0,
+        loss_ratio=0.0,
+        has_series=False,
+        **names,
+    )
 
 
 def test_the_maximum_is_the_highest_mean_over_targets_of_runs_that_stand() -> None:

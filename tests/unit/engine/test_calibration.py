@@ -22,7 +22,7 @@ from labconsole.model.record.envelope import (
     parse_envelope,
 )
 from labconsole.model.record.run import Reason, Verdict
-from labconsole.verdict.calibrated import doubted
+from labconsole.verdict.calibration_check import doubted
 from support.envelopes import FLAT_OUT, REQUEST, VERSIONS, envelope, point, reasons
 
 # Bounds
@@ -120,13 +120,18 @@ def test_what_the_unit_under_test_lost_does_not_choose_among_repetitions(target_
         [
             each.code
             for each in reasons(
-                bounded, replace(REQUEST, target=target_bps), offered_pps=140_000.0, loss_packets=lost,
-                measured_packets=700_000 - lost, measured_pps=140_000.0 - lost / 5,
-                uut_lost_packets=lost, sink_lost_packets=0,
+                bounded,
+                replace(REQUEST, target=target_bps),
+                offered_pps=140_000.0,
+                loss_packets=lost,
+                measured_packets=700_000 - lost,
+                measured_pps=140_000.0 - lost / 5,
+                uut_lost_packets=lost,
+                sink_lost_packets=0,
             )
         ]
         for lost in lost_packets
-    ]  # fmt: skip
+    ]
     assert marked == [["instrument_limited"] if clean_pps < 140_000 else []] * 9
 
 

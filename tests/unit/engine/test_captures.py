@@ -14,7 +14,8 @@ from labconsole.engine.trial.setup import Flow, TrialSettings
 from labconsole.engine.trial.trial import Trial
 from labconsole.errors import AgentError, NodeError
 from labconsole.network.nic_stamps import NicStamps
-from labconsole.verdict.observed import StreamObservations, TrialObservations
+from labconsole.verdict.observations import StreamObservations, TrialObservations
+from labconsole.wire.capture import CaptureDied
 from labconsole.wire.clocks import NicClock
 from labconsole.wire.session import Undone
 from support.background_records import REQUEST
@@ -57,12 +58,27 @@ def captured(sink: Sink, nodes: frozenset[str]) -> StreamObservations:
     return seen.streams[0]
 
 
+def test_a_capture_dies_once_and_only_one_of_the_trial_s() -> None:
+    stream = make_inventory().streams[0]
+    seen = TrialObservations(run_id="r", started_at="", streams=[StreamObservations(stream, PATH)])
+    captures = TrialCaptures(seen, [Flow(stream, REQUEST, 0)], {}, settings(frozenset()), cast(Any, None))
+    for node, name in [("snk1", "s1"), ("snk1", "s1"), ("snk1", "s2"), ("src1", "s1"), ("snk1", "s1")]:
+        captures.note_death(node, CaptureDied(capture=name, message="no space"))
+    assert seen.notes == [{"node": "snk1", "kind": "capture_died", "detail": "no space"}]
+
+
 def test_the_nic_stamps_from_before_the_capture_until_after_it_and_its_clock_is_read_outside_of_it() -> None:
     sink = Sink()
     seen = captured(sink, frozenset({"snk1"}))
     assert [each.op for each in sink.asked] == [
-        "net.apply", "clock.nic", "capture.start", "capture.stop", "clock.nic", "capture.stop", "net.undo",
-    ]  # fmt: skip
+        "net.apply",
+        "clock.nic",
+        "capture.start",
+        "capture.stop",
+        "clock.nic",
+        "capture.stop",
+        "net.undo",
+    ]
     assert sink.asked[0].changes == [NicStamps(interface="eth1")]
     assert sink.asked[0].token == sink.asked[-1].token
     assert sink.asked[2].nic_stamps is True

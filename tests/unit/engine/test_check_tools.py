@@ -10,7 +10,7 @@ import pytest
 
 from labconsole.engine.check import tools
 from labconsole.engine.check.context import CheckContext
-from labconsole.platforms.loading import driver_for
+from labconsole.platforms.loading import build_driver
 from labconsole.wire.survey import Survey, TakeSurvey
 from support.asking import partly
 from support.fake_session import make_inventory
@@ -19,8 +19,10 @@ COMMAND = {
     "list": {"argv": ["qm", "list"], "regex": "(?P<guest>x) (?P<state>x)"},
     "state": {"argv": ["qm", "status", "{guest}"], "regex": "(?P<state>x)"},
     "nics_of": {"argv": ["/usr/bin/pvesh", "get"], "regex": "(?P<mac>x)"},
-    "start": ["qm", "start"], "kill": ["qm", "stop"], "version": ["pveversion"],
-}  # fmt: skip
+    "start": ["qm", "start"],
+    "kill": ["qm", "stop"],
+    "version": ["pveversion"],
+}
 
 
 def findings(platform: dict[str, Any], there: tuple[str, ...] = ()) -> Any:
@@ -36,7 +38,7 @@ def findings(platform: dict[str, Any], there: tuple[str, ...] = ()) -> Any:
         link = SimpleNamespace(ask=ask)
         inventory = make_inventory(platforms={"p": platform})
         session = SimpleNamespace(
-            inventory=inventory, links={"uut": link}, driver_for=driver_for, guest_processes=lambda: ("xl",)
+            inventory=inventory, links={"uut": link}, driver_for=build_driver, guest_processes=lambda: ("xl",)
         )
         return await tools.platform(CheckContext(cast(Any, session), None, fix=False), "uut")
 

@@ -11,7 +11,7 @@ import pytest
 
 from labconsole.engine.check import clocks
 from labconsole.engine.check.result import CheckFinding
-from labconsole.engine.trial.clock_statements import stated_clocks
+from labconsole.engine.trial.clock_statements import read_clock_statements
 from labconsole.engine.trial.saving import node_facts
 from labconsole.errors import AgentError
 from labconsole.model.inventory import Inventory, load_inventory
@@ -48,10 +48,10 @@ def hosts(tmp_path: Path, source: str, sink: str) -> Inventory:
 
 def test_only_nodes_that_hosts_yaml_names_are_asked(tmp_path: Path) -> None:
     links = {name: Link(name, KEPT) for name in ("src1", "uut", "snk1")}
-    found = asyncio.run(stated_clocks(hosts(tmp_path, "", ""), links))  # type: ignore[arg-type]
+    found = asyncio.run(read_clock_statements(hosts(tmp_path, "", ""), links))  # type: ignore[arg-type]
     assert found == {} and not any(link.asked for link in links.values())
     inventory = hosts(tmp_path, ", clock_error_ns: 500", ", clock_keeper: ptp4l")
-    found = asyncio.run(stated_clocks(inventory, links))  # type: ignore[arg-type]
+    found = asyncio.run(read_clock_statements(inventory, links))  # type: ignore[arg-type]
     assert [links[name].asked for name in ("src1", "uut", "snk1")] == [[], [], ["ptp4l"]]
     assert found == {
         "src1": ClockStatement(by="declared", error_ns=500),
@@ -64,7 +64,7 @@ def test_only_nodes_that_hosts_yaml_names_are_asked(tmp_path: Path) -> None:
 
 def test_a_program_that_tells_nothing_ends_nothing(tmp_path: Path) -> None:
     links = {"snk1": Link("snk1", None)}
-    found = asyncio.run(stated_clocks(hosts(tmp_path, "", ", clock_keeper: chrony"), links))  # type: ignore[arg-type]
+    found = asyncio.run(read_clock_statements(hosts(tmp_path, "", ", clock_keeper: chrony"), links))  # type: ignore[arg-type]
     assert found == {"snk1": ClockStatement(by="chrony", refused="chronyd is not synchronised")}
 
 
@@ -89,12 +89,18 @@ def test_what_a_check_says_to_do_begins_with_what_may_not_be_installed(
     ("source", "sink", "said", "apart_ns", "status", "words"),
     [
         ("", "", None, 0, "skipped", "labconsole compares the clocks itself"),
-        (", clock_error_ns: 500", ", clock_keeper: chrony", KEPT, 0, "pass",
-         "off by at most 90 ns (chrony); to src1's 590 ns (stated)"),
+        (
+            ", clock_error_ns: 500",
+            ", clock_keeper: chrony",
+            KEPT,
+            0,
+            "pass",
+            "off by at most 90 ns (chrony); to src1's 590 ns (stated)",
+        ),
         ("", ", clock_keeper: chrony", None, 0, "warn", "chrony tells nothing: chronyd is not synchronised"),
         (", clock_error_ns: 500", ", clock_error_ns: 500", None, 9000, "warn", "at least 7000 ns apart"),
     ],
-)  # fmt: skip
+)
 def test_a_check_lays_what_is_stated_beside_what_is_measured(
     tmp_path: Path, source: str, sink: str, said: KeptClock | None, apart_ns: int, status: str, words: str
 ) -> None:

@@ -13,7 +13,7 @@ from labconsole.contracts.crew import Crew, CrewMember, CrewOffer, HowMade
 from labconsole.engine.crew_stage import CrewStage
 from labconsole.engine.live.events import Notice
 from labconsole.errors import ConfigError, NodeError, NodeLost, NodeSilent, TooLittleMemory
-from labconsole.verdict.observed import NodeReading, TrialObservations
+from labconsole.verdict.observations import NodeReading, TrialObservations
 from labconsole.wire.changes import ApplyChanges, UndoChanges
 from labconsole.wire.counters import StartCounters
 from labconsole.wire.execution import Execute
@@ -78,21 +78,23 @@ class Link:
 
 
 def stage(
-    driver: Any, told: list[str], *, error: Exception | None = None, notices: list[Any] | None = None,
+    driver: Any,
+    told: list[str],
+    *,
+    error: Exception | None = None,
+    notices: list[Any] | None = None,
     links: list[Link] | None = None,
-) -> CrewStage:  # fmt: skip
+) -> CrewStage:
     inventory = make_inventory()
     sink = inventory.streams[0].sink.node
     linked = {inventory.uut: Link(inventory.uut, told), sink: Link(sink, told, error)}
     if links is not None:
         links += linked.values()
-    pool: Any = SimpleNamespace(
-        require=lambda names: {name: linked[name] for name in names}, facts={}, links=linked
-    )  # fmt: skip
+    pool: Any = SimpleNamespace(require=lambda names: {name: linked[name] for name in names}, facts={}, links=linked)
     heard: list[Any] = [] if notices is None else notices
     return CrewStage(
         inventory, pool, driver_for=lambda *_: driver, emit=heard.append, stop=asyncio.Event(), guest_processes=tuple
-    )  # fmt: skip
+    )
 
 
 async def stand(on: CrewStage, turn: int = 1) -> Any:

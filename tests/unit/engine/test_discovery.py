@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from labconsole.engine.discovery.finding import DiscoveryRequest, FoundTestbed
+from labconsole.engine.discovery.discovery import DiscoveryRequest, DiscoveryResult
 from labconsole.engine.discovery.hosts_text import HostsNode, hosts_text
-from labconsole.engine.discovery.machines import read_words, said_roles
+from labconsole.engine.discovery.machines import find_stated_roles, parse_machines
 from labconsole.engine.discovery.ports import Port, sort_ports
-from labconsole.engine.discovery.probing import TEST_NETWORK, Heard, Probed, draw_target, probe, read_ports
+from labconsole.engine.discovery.probing import TEST_NETWORK, Heard, ProbeResult, draw_target, probe, read_ports
 from labconsole.engine.discovery.proposal import propose
 from labconsole.engine.discovery.wiring import find_wiring
 from labconsole.errors import ConfigError, NodeError
@@ -25,9 +25,19 @@ from support.wired_nodes import WiredLink, WiredNodes
 
 def link(name: str, **more: object) -> NodeLinkState:
     given: dict[str, Any] = {
-        "namespace": "", "index": 2, "name": name, "mac": "02:00:00:00:00:01", "mtu": 1500, "kind": None,
-        "driver": "ixgbe", "up": True, "carrier": True, "speed_bps": 10**10, "pause": None, "master": None,
-    }  # fmt: skip
+        "namespace": "",
+        "index": 2,
+        "name": name,
+        "mac": "02:00:00:00:00:01",
+        "mtu": 1500,
+        "kind": None,
+        "driver": "ixgbe",
+        "up": True,
+        "carrier": True,
+        "speed_bps": 10**10,
+        "pause": None,
+        "master": None,
+    }
     return NodeLinkState(**(given | more))
 
 
@@ -43,15 +53,29 @@ def names(ports: object) -> list[str]:
 
 def test_what_is_used_for_anything_is_left_alone_and_why_is_said():
     links = [
-        link("eth10"), link("eth9"), link("lo", mac="00:00:00:00:00:00"), link("eno1"), link("mgmt0"), link("uplink"),
-        link("br0", kind="bridge"), link("eth3", master="br0"), link("brm", kind="bridge"), link("eth4", master="brm"),
-        link("bond0", kind="bond"), link("eth5", master="bond0"), link("tun0", kind="tun"),
-        link("inside", namespace="guest"), link("ib0", mac="80:00:00:00:00:00:00:00:00:00:00:00"),
-    ]  # fmt: skip
+        link("eth10"),
+        link("eth9"),
+        link("lo", mac="00:00:00:00:00:00"),
+        link("eno1"),
+        link("mgmt0"),
+        link("uplink"),
+        link("br0", kind="bridge"),
+        link("eth3", master="br0"),
+        link("brm", kind="bridge"),
+        link("eth4", master="brm"),
+        link("bond0", kind="bond"),
+        link("eth5", master="bond0"),
+        link("tun0", kind="tun"),
+        link("inside", namespace="guest"),
+        link("ib0", mac="80:00:00:00:00:00:00:00:00:00:00:00"),
+    ]
     ports, alone = sort_ports(
-        "uut", links, "eno1", {"mgmt0": ["10.0.0.1"], "brm": ["10.1.0.1"], "eno1": ["10.2.0.1"]},
+        "uut",
+        links,
+        "eno1",
+        {"mgmt0": ["10.0.0.1"], "brm": ["10.1.0.1"], "eno1": ["10.2.0.1"]},
         [RouteEntry(destination="default", interface="uplink", gateway=None)],
-    )  # fmt: skip
+    )
     assert names(ports) == ["uut/eth3", "uut/eth9", "uut/eth10"]
     assert ports[0].bridge == "br0"
     assert {each.interface: each.why for each in alone} == {
@@ -65,11 +89,19 @@ def test_what_is_used_for_anything_is_left_alone_and_why_is_said():
 
 def test_who_carries_what_is_used_is_left_alone_and_so_is_a_bridges_port_that_is_down():
     links = [
-        link("eth0"), link("eth0.10", kind="vlan", parent="eth0"), link("eth1"), link("br0", kind="bridge"),
-        link("br0.7", kind="vlan", parent="br0"), link("eth2", master="br0"), link("brl", kind="bridge"),
-        link("eth3", master="brl", up=False), link("eth4", kind="veth"), link("br10", kind="bridge"),
-        link("eth5.10", kind="vlan", parent="eth5", master="br10"), link("eth5"),
-    ]  # fmt: skip
+        link("eth0"),
+        link("eth0.10", kind="vlan", parent="eth0"),
+        link("eth1"),
+        link("br0", kind="bridge"),
+        link("br0.7", kind="vlan", parent="br0"),
+        link("eth2", master="br0"),
+        link("brl", kind="bridge"),
+        link("eth3", master="brl", up=False),
+        link("eth4", kind="veth"),
+        link("br10", kind="bridge"),
+        link("eth5.10", kind="vlan", parent="eth5", master="br10"),
+        link("eth5"),
+    ]
     ports, alone = sort_ports("uut", links, "eth0.10", {"br0.7": ["10.0.0.1"], "br10": ["10.0.1.1"]}, [])
     assert names(ports) == ["uut/eth1", "uut/eth4"]
     assert {each.interface: each.why for each in alone} == {
@@ -91,8 +123,9 @@ def test_cables_are_pairs_that_hear_each_other_and_a_lost_frame_is_told():
     heard[ports[0]]["src", "x"] = 3
     found = find_wiring(ports, heard, {})
     assert [(str(wire.one), str(wire.other), wire.lost_frames) for wire in found.wires] == [
-        ("uut/a", "src/x", 2), ("uut/b", "snk/y", 0),
-    ]  # fmt: skip
+        ("uut/a", "src/x", 2),
+        ("uut/b", "snk/y", 0),
+    ]
 
 
 def test_what_a_bridge_of_the_uut_passes_on_is_no_cable():
@@ -161,10 +194,10 @@ def test_without_a_path_the_machine_that_has_more_cables_is_named():
     cables = {"src1/a": "dut1/a", "snk1/a": "dut1/b"}
     both = cables | {far: near for near, far in cables.items()}
     wiring = find_wiring(ports, heard_of(ports, {near: [far] for near, far in both.items()}), {})
-    asked = read_words(["dut1", "uut=src1", "snk1"])
-    proposal = propose([each.name for each in asked], said_roles(asked), wiring)
+    asked = parse_machines(["dut1", "uut=src1", "snk1"])
+    proposal = propose([each.name for each in asked], find_stated_roles(asked), wiring)
     with pytest.raises(ConfigError) as refused:
-        FoundTestbed(DiscoveryRequest(asked), ports, [], wiring, proposal, []).hosts_text("t")
+        DiscoveryResult(DiscoveryRequest(asked), ports, [], wiring, proposal, []).hosts_text("t")
     assert "dut1 has 2 cables to the others, and src1 1: if dut1 is the unit under test" in str(refused.value)
 
 
@@ -189,8 +222,10 @@ def test_the_file_that_is_written_is_read_and_means_the_same(tmp_path: Path):
     (tmp_path / "hosts.yaml").write_text(text)
     read = load_inventory(tmp_path / "hosts.yaml")
     assert [(each.user, each.address, each.port) for each in read.nodes.values()] == [
-        ("root", "10.0.0.1", 2222), ("1", "yes", None), (None, "2001:db8::7", 1)
-    ]  # fmt: skip
+        ("root", "10.0.0.1", 2222),
+        ("1", "yes", None),
+        (None, "2001:db8::7", 1),
+    ]
     assert read.nodes["src"].become == "sudo"
     assert (str(read.streams[0].source), read.streams[0].uut_in, read.streams[0].link_speed) == ("src/1", "1", 10**10)
     assert read.defaults.ssh_config == "~/.ssh/x y"
@@ -199,20 +234,38 @@ def test_the_file_that_is_written_is_read_and_means_the_same(tmp_path: Path):
 
 def test_machines_are_named_by_what_one_types():
     words = [
-        "uut=root@dut1", "src1:22", "source+sink=10.0.0.7", "sink=lab@10.0.0.8:2222", "root@10.0.0.9",
-        "2001:db8::1", "lab@[2001:db8::1]:22", "[fe80::1%eth0]", "ssh://a@b.example.org:7/", "sink=10.0.0.8:2223",
-        "gen=src2", "src2=lab@10.0.0.5:2222", "sink3=10.0.0.6", "sink=10.0.0.4",
-    ]  # fmt: skip
-    found = read_words(words)
+        "uut=root@dut1",
+        "src1:22",
+        "source+sink=10.0.0.7",
+        "sink=lab@10.0.0.8:2222",
+        "root@10.0.0.9",
+        "2001:db8::1",
+        "lab@[2001:db8::1]:22",
+        "[fe80::1%eth0]",
+        "ssh://a@b.example.org:7/",
+        "sink=10.0.0.8:2223",
+        "gen=src2",
+        "src2=lab@10.0.0.5:2222",
+        "sink3=10.0.0.6",
+        "sink=10.0.0.4",
+    ]
+    found = parse_machines(words)
     assert [(each.name, each.user, each.address, each.port, each.roles) for each in found] == [
-        ("dut1", "root", "dut1", None, ("uut",)), ("src1", None, "src1", 22, ()),
-        ("source1", None, "10.0.0.7", None, ("source", "sink")), ("sink1", "lab", "10.0.0.8", 2222, ("sink",)),
-        ("node1", "root", "10.0.0.9", None, ()), ("node2", None, "2001:db8::1", None, ()),
-        ("node3", "lab", "2001:db8::1", 22, ()), ("node4", None, "fe80::1%eth0", None, ()),
-        ("b.example.org", "a", "b.example.org", 7, ()), ("sink2", None, "10.0.0.8", 2223, ("sink",)),
-        ("gen", None, "src2", None, ()), ("src2", "lab", "10.0.0.5", 2222, ()), ("sink3", None, "10.0.0.6", None, ()),
+        ("dut1", "root", "dut1", None, ("uut",)),
+        ("src1", None, "src1", 22, ()),
+        ("source1", None, "10.0.0.7", None, ("source", "sink")),
+        ("sink1", "lab", "10.0.0.8", 2222, ("sink",)),
+        ("node1", "root", "10.0.0.9", None, ()),
+        ("node2", None, "2001:db8::1", None, ()),
+        ("node3", "lab", "2001:db8::1", 22, ()),
+        ("node4", None, "fe80::1%eth0", None, ()),
+        ("b.example.org", "a", "b.example.org", 7, ()),
+        ("sink2", None, "10.0.0.8", 2223, ("sink",)),
+        ("gen", None, "src2", None, ()),
+        ("src2", "lab", "10.0.0.5", 2222, ()),
+        ("sink3", None, "10.0.0.6", None, ()),
         ("sink4", None, "10.0.0.4", None, ("sink",)),
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(
@@ -244,12 +297,12 @@ def test_machines_are_named_by_what_one_types():
 )
 def test_words_that_make_no_sense_are_refused(words: list[str], problem: str):
     with pytest.raises(ConfigError, match=problem):
-        read_words(words)
+        parse_machines(words)
 
 
 def test_all_machines_that_make_no_sense_are_named_at_once():
     with pytest.raises(ConfigError) as refused:
-        read_words(["uut=a:", "b", "source+router=c", "@d"])
+        parse_machines(["uut=a:", "b", "source+router=c", "@d"])
     for word in ("'a:'", "'source+router=c'", "'@d'"):
         assert word in str(refused.value)
     assert str(refused.value).count("allowed:") == 1
@@ -267,7 +320,7 @@ class Overheard(WiredNodes):
             self.heard[node] = [row]
 
 
-async def probed(nodes: WiredNodes) -> Probed:
+async def probed(nodes: WiredNodes) -> ProbeResult:
     links = {name: WiredLink(nodes, name) for name in ("uut", "src", "snk")}
     ports, _ = await read_ports(links)  # type: ignore[arg-type]
     return await probe(links, ports)  # type: ignore[arg-type]

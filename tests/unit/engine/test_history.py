@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from labconsole.engine.live.history import KEPT, WORDS, CommandHistory, RecordedLink
+from labconsole.engine.live.history import KEPT, MAX_CHARACTERS, CommandHistory, RecordedLink
 from labconsole.errors import AgentError, NodeLost
 from labconsole.network.sysctl import Sysctl
 from labconsole.wire.capture import CaptureStarted, StartCapture
@@ -101,7 +101,7 @@ def test_the_history_is_bounded_in_length_and_width():
         ask(history, link, ApplyChanges(token="t", changes=[Sysctl(name="net.x", value="x" * 10_000)]))
     assert (len(history.commands), history.total) == (KEPT, KEPT + 5)
     assert history.commands[0].number == 6
-    assert len(history.commands[-1].words) == WORDS
+    assert len(history.commands[-1].words) == MAX_CHARACTERS
 
 
 def test_a_node_that_stays_away_fills_no_history():

@@ -7,15 +7,19 @@ from typing import Any
 
 import pytest
 
-from labconsole.engine.leases import Leases, holder_from
+from labconsole.engine.leases import Leases, build_holder
 from labconsole.errors import AgentError, LeaseHeld, NodeLost
 from labconsole.wire.lease import LeaseChanged, LeaseLost, StatedHolder
 from support.asking import Asking
 
 TOLD: dict[str, Any] = {
-    "owner": "ben@b", "purpose": "plan small", "observe": "quiet", "quiet": False,
-    "since_wall_ns": 1_700_000_000_000_000_000, "until_wall_ns": 1_700_000_600_000_000_000,
-}  # fmt: skip
+    "owner": "ben@b",
+    "purpose": "plan small",
+    "observe": "quiet",
+    "quiet": False,
+    "since_wall_ns": 1_700_000_000_000_000_000,
+    "until_wall_ns": 1_700_000_600_000_000_000,
+}
 
 
 class Link(Asking):
@@ -45,14 +49,14 @@ def take(leases: Leases, *links: Link, **more: Any) -> None:
 
 def test_a_holder_is_one_sentence_by_our_clock():
     text = "ben@b since 2023-11-14 22:13:20 UTC, until about 22:23:20 UTC, for plan small"
-    assert holder_from(StatedHolder(**TOLD)).describe() == text
+    assert build_holder(StatedHolder(**TOLD)).describe() == text
     ahead = {**TOLD, "since_wall_ns": TOLD["since_wall_ns"] + 5_000_000_000, "until_wall_ns": None, "purpose": None}
     assert (
-        holder_from(StatedHolder(**ahead), clock_offset_ns=5_000_000_000).describe()
+        build_holder(StatedHolder(**ahead), clock_offset_ns=5_000_000_000).describe()
         == "ben@b since 2023-11-14 22:13:20 UTC"
     )
-    assert holder_from(StatedHolder(**dict.fromkeys(TOLD))).describe() == "another session"
-    assert holder_from(StatedHolder(**{**TOLD, "since_wall_ns": 2**62, "until_wall_ns": 2**63 - 1})).since is not None
+    assert build_holder(StatedHolder(**dict.fromkeys(TOLD))).describe() == "another session"
+    assert build_holder(StatedHolder(**{**TOLD, "since_wall_ns": 2**62, "until_wall_ns": 2**63 - 1})).since is not None
 
 
 def test_nodes_are_taken_in_order_told_again_and_given_back():

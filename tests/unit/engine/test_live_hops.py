@@ -6,22 +6,22 @@ import pytest
 
 from labconsole.engine.live.hops import follow, hops_now
 from labconsole.engine.live.telemetry import NodeLive, Telemetry
-from labconsole.verdict.way import Place
+from labconsole.verdict.stream_path import CountingPoint
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import CountersSampled
 from support.fake_session import link
 
 PLACES = [
-    Place("source_nic", "src1", "", "eth1", "tx_packets"),
-    Place("uut_in", "uut", "", "eth1", "rx_packets"),
-    Place("uut_out", "uut", "", "eth5", "tx_packets"),
-    Place("sink_nic", "snk1", "", "eth1", "rx_packets"),
+    CountingPoint("source_nic", "src1", "", "eth1", "tx_packets"),
+    CountingPoint("uut_in", "uut", "", "eth1", "rx_packets"),
+    CountingPoint("uut_out", "uut", "", "eth5", "tx_packets"),
+    CountingPoint("sink_nic", "snk1", "", "eth1", "rx_packets"),
 ]
 OFFSETS_NS = {"src1": 5_000_000_000, "uut": -3_000_000_000, "snk1": 77_000_000}
 PPS, DROPPED = 100_000, 0.05
 
 
-def sampled(telemetry: Telemetry, place: Place, at_s: float, *, noise: int = 10**6) -> None:
+def sampled(telemetry: Telemetry, place: CountingPoint, at_s: float, *, noise: int = 10**6) -> None:
     """A sample of this place when it is ``at_s`` on the console: 5 % are dropped between the UUT's two ports."""
     passed = round(PPS * at_s * ((1 - DROPPED) if place.hop in ("uut_out", "sink_nic") else 1))
     values = [noise] * len(STAT_NAMES)

@@ -9,7 +9,7 @@ import pytest
 
 from labconsole.engine.live.samples import LiveStreams
 from labconsole.engine.live.telemetry import NodeLive, Telemetry
-from labconsole.measure.alignment import EndCounts, StreamAlignment, count_at
+from labconsole.measure.alignment import EndCounts, StreamAlignment, interpolate_count
 from labconsole.wire.generator import GeneratorProgress, StreamProgress
 from support.background_records import REQUEST
 from support.fake_session import link, make_inventory
@@ -144,5 +144,5 @@ def test_reports_that_go_back_are_none():
 
 def test_a_count_is_interpolated_between_two_reports_and_never_beyond():
     points = [(10, 100), (20, 200)]
-    assert [count_at(points, at) for at in (9, 10, 15, 20, 21)] == [None, 100, 150, 200, None]
-    assert count_at([], 5) is None
+    assert [interpolate_count(points, at) for at in (9, 10, 15, 20, 21)] == [None, 100, 150, 200, None]
+    assert interpolate_count([], 5) is None

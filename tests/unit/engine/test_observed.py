@@ -13,9 +13,9 @@ import pytest
 
 from labconsole.engine.leases import Leases, newest_trial
 from labconsole.engine.live.events import GuestTrialStarted, Phase, PhaseChanged, TrialStarted
-from labconsole.engine.live.observed import ObservedStreams, ObservedTrial
+from labconsole.engine.live.observed_trial import ObservedStreams, ObservedTrial
 from labconsole.engine.live.telemetry import Telemetry
-from labconsole.engine.telling import TrialTelling, told_of
+from labconsole.engine.trial_announcer import TrialAnnouncer, build_announcement
 from labconsole.errors import NodeLost
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.wire.codec import STAT_NAMES, WireError
@@ -29,12 +29,17 @@ STARTED = TrialStarted(run_id="r1", request=REQUEST, repetition=2, repetitions=5
 
 def seen(phase: Phase = Phase.ARMING, *, run_id: str = "r1", at_ns: int = 10**18) -> ObservedTrial:
     """What a watcher knows after the holder has told of a phase."""
-    told = told_of(replace(STARTED, run_id=run_id), PhaseChanged(run_id=run_id, phase=phase)).to_wire()
+    told = build_announcement(replace(STARTED, run_id=run_id), PhaseChanged(run_id=run_id, phase=phase)).to_wire()
     trial = {**told, "since_wall_ns": at_ns, "phase_since_wall_ns": at_ns, "phase_until_wall_ns": None}
     holder = {
-        "owner": "ben@b", "purpose": "raw", "observe": "", "quiet": False, "since_wall_ns": at_ns, "until_wall_ns": None,
+        "owner": "ben@b",
+        "purpose": "raw",
+        "observe": "",
+        "quiet": False,
+        "since_wall_ns": at_ns,
+        "until_wall_ns": None,
         "trial": trial,
-    }  # fmt: skip
+    }
     leases = Leases("anna@a")
     leases.seen("src1", LeaseChanged(holder=StatedHolder.parse(holder), quiet=False), 0)
     found = newest_trial(leases.holders)
@@ -64,7 +69,7 @@ class Link:
 def test_a_slow_node_is_told_the_newest_phase_only_and_nothing_after_the_end():
     async def work() -> list[str]:
         slow = Link()
-        telling = TrialTelling({"src1": slow}, "src1")  # type: ignore[dict-item]
+        telling = TrialAnnouncer({"src1": slow}, "src1")  # type: ignore[dict-item]
         telling.hear(PhaseChanged(run_id="r1", phase=Phase.SENDING))  # a check's: no trial of a batch
         telling.hear(STARTED)
         for phase in (Phase.PREPARING, Phase.ARMING, Phase.SENDING):
@@ -155,7 +160,7 @@ class Refusing(Link):
 def test_whatever_becomes_of_telling_its_end_is_in_order(problem: Exception, asked: list[str], answered: bool) -> None:
     async def work() -> list[str]:
         node = Refusing(problem)
-        telling = TrialTelling({"src1": node}, "src1")  # type: ignore[dict-item]
+        telling = TrialAnnouncer({"src1": node}, "src1")  # type: ignore[dict-item]
         telling.hear(STARTED)
         telling.hear(PhaseChanged(run_id="r1", phase=Phase.PREPARING))
         await asyncio.sleep(0)
@@ -176,7 +181,7 @@ def test_whatever_becomes_of_telling_its_end_is_in_order(problem: Exception, ask
 
 
 def test_a_block_is_told_with_their_number_only() -> None:
-    told = told_of(STARTED, PhaseChanged(run_id="r1", phase=Phase.ARMING)).to_wire()
+    told = build_announcement(STARTED, PhaseChanged(run_id="r1", phase=Phase.ARMING)).to_wire()
     assert TrialTold.parse({**told, "block": 2, "set_ups": 3}).block == 2
     with pytest.raises(WireError, match="without set_ups"):
         TrialTold.parse({**told, "block": 2})
@@ -238,7 +243,7 @@ def test_a_trial_of_guests_is_announced_in_its_own_words_and_has_no_streams():
     async def work() -> list[Any]:
         link = Link()
         link.let.set()
-        telling = TrialTelling({"src1": link}, "src1")  # type: ignore[dict-item]
+        telling = TrialAnnouncer({"src1": link}, "src1")  # type: ignore[dict-item]
         telling.hear(started)
         await asyncio.sleep(0)
         telling.hear(PhaseChanged(run_id="", phase=Phase.MEASURING))
@@ -248,13 +253,19 @@ def test_a_trial_of_guests_is_announced_in_its_own_words_and_has_no_streams():
 
     told = asyncio.run(work())
     assert [(each.phase, each.words) for each in told] == [
-        ("preparing", "container: 2 guests offer 10Mbit"), ("measuring", "container: 2 guests offer 10Mbit"),
-    ]  # fmt: skip
+        ("preparing", "container: 2 guests offer 10Mbit"),
+        ("measuring", "container: 2 guests offer 10Mbit"),
+    ]
     at = {"since_wall_ns": 1, "phase_since_wall_ns": 1, "phase_until_wall_ns": None}
     holder = {
-        "owner": "ben@b", "purpose": "flows out of guests", "observe": "", "quiet": False, "since_wall_ns": 1,
-        "until_wall_ns": None, "trial": {**told[1].to_wire(), **at},
-    }  # fmt: skip
+        "owner": "ben@b",
+        "purpose": "flows out of guests",
+        "observe": "",
+        "quiet": False,
+        "since_wall_ns": 1,
+        "until_wall_ns": None,
+        "trial": {**told[1].to_wire(), **at},
+    }
     leases = Leases("anna@a")
     leases.seen("src1", LeaseChanged(holder=StatedHolder.parse(holder), quiet=False), 0)
     trial = newest_trial(leases.holders)
@@ -267,5 +278,5 @@ def test_a_trial_of_guests_is_announced_in_its_own_words_and_has_no_streams():
 
 def test_a_run_is_announced_as_agents_of_earlier_versions_read_it():
     """They refuse a key that they do not know."""
-    told = told_of(STARTED, PhaseChanged(run_id="r1", phase=Phase.SENDING))
+    told = build_announcement(STARTED, PhaseChanged(run_id="r1", phase=Phase.SENDING))
     assert "words" not in told.to_wire()

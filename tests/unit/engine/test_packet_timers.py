@@ -13,7 +13,7 @@ from labconsole.engine.trial.packet_times import PacketTimers
 from labconsole.engine.trial.setup import Flow
 from labconsole.errors import Aborted, AgentError, NodeError, NodeSilent
 from labconsole.model.inventory import PacketTiming
-from labconsole.verdict.observed import StreamObservations, TimedStream, UntimedStream
+from labconsole.verdict.observations import StreamObservations, TimedStream, UntimedStream
 from labconsole.wire.packet_times import (
     LINK_S,
     CountedPackets,

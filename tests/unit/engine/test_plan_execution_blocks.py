@@ -17,12 +17,12 @@ from labconsole.contracts.ports import StoredTrial
 from labconsole.engine.execution.blocks import stored_blocks
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.grid import TrialState
-from labconsole.engine.execution.pending import look_up
+from labconsole.engine.execution.pending import load_plan_state
 from labconsole.engine.execution.pilot import Pilot
 from labconsole.engine.execution.progress import ExecutionStatus, Progress
 from labconsole.engine.trial.platform import BREAKING
 from labconsole.errors import AgentError, ConfigError, NodeLost
-from labconsole.model.plan.conduct import INVALID_CODES
+from labconsole.model.plan.execution_options import INVALID_CODES
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.plan import Plan
 from support.execution_script import Script, execute, left_to_take, plan_of, run
@@ -162,8 +162,9 @@ def test_the_pilot_fixes_load_and_reference_for_every_block(tmp_path):
         }
         # Points 3 to 5: raw beside idle, of which point 4 forwarded most; 12 to 14: container beside idle.
         assert {point: f.reference_pps for point, f in fixed.items() if f.reference_pps} == {
-            **dict.fromkeys((6, 7, 8), 5000.0), **dict.fromkeys((15, 16, 17), 1020.0),
-        }  # fmt: skip
+            **dict.fromkeys((6, 7, 8), 5000.0),
+            **dict.fromkeys((15, 16, 17), 1020.0),
+        }
         asked = dict(zip([(r.block, r.point) for r in script.refs], script.references, strict=True))
         assert {reference.measured_pps for (_, point), reference in asked.items() if point in (6, 7, 8)} == {5000.0}
         runs = {t.point: t.run_id for t in script.held if t.block == 0}
@@ -177,11 +178,11 @@ def test_what_is_stored_later_does_not_move_what_the_pilot_fixed(tmp_path):
     async def body():
         script, plan = Script(valid), plan_of(FORWARDING, tmp_path)
         await execute(PlanExecution(plan, script), script)
-        before = look_up(plan, script).pilot.fixed(7)
+        before = load_plan_state(plan, script).pilot.fixed(7)
         script.held.append(
             StoredTrial(4, 1, "run99999", "valid", 0.0, 0, "other", None, 1, 2, 9e9)  # another store's pilot, merged
         )
-        assert look_up(plan, script).pilot.fixed(7) == before
+        assert load_plan_state(plan, script).pilot.fixed(7) == before
         longer = plan_of(FORWARDING.replace("set_ups: 2", "set_ups: 3"), tmp_path)
         script.asked.clear()
         assert (await execute(PlanExecution(longer, script), script)).taken == 18
@@ -220,15 +221,17 @@ def test_what_stored_blocks_say_was_fixed_stays_fixed_beside_another_pilot(tmp_p
     async def body():
         script, plan = Script(valid), plan_of(FORWARDING, tmp_path)
         await execute(PlanExecution(plan, script), script)
-        before = [look_up(plan, script).pilot.fixed(point) for point in range(18)]
-        asked = look_up(plan, script).pilot.reference(7)
+        before = [load_plan_state(plan, script).pilot.fixed(point) for point in range(18)]
+        asked = load_plan_state(plan, script).pilot.reference(7)
         earlier = [StoredTrial(p, 1, f"a{p}", "valid", 0.0, 0, "other", None, 1, 2, 9e9 - p) for p in range(18)]
         script.held += earlier  # another store's pilot, merged, taken before ours
-        pilot = look_up(plan, script).pilot
+        pilot = load_plan_state(plan, script).pilot
         assert [pilot.fixed(point) for point in range(18)] == before
         assert pilot.reference(7) == asked
         script.held = [trial for trial in script.held if trial.block] + earlier
-        assert look_up(plan, script).pilot.reference(7).measured_pps == asked.measured_pps, "the pilot's own are gone"
+        assert load_plan_state(plan, script).pilot.reference(7).measured_pps == asked.measured_pps, (
+            "the pilot's own are gone"
+        )
 
     run(body)
 
@@ -323,8 +326,9 @@ def test_the_pilot_reads_no_maximum_from_a_run_that_says_nothing_of_its_platform
         outcome = await execute(PlanExecution(plan, script), script)
         assert outcome.complete
         assert {(r.point < 3, r.fixed.maximum_target_bps) for r in script.refs if r.block} == {
-            (True, 20_000_000), (False, "max"),
-        }  # fmt: skip
+            (True, 20_000_000),
+            (False, "max"),
+        }
         behind = {run for r in script.refs if r.block and r.point < 3 for run in r.fixed.run_ids}
         assert {t.point for t in script.held if t.run_id in behind} == {0, 1}
         assert left_to_take(plan, script.held) == []
@@ -592,8 +596,11 @@ def test_attempts_are_counted_in_plans_without_blocks_too(tmp_path):
         )
         # An attempt that gave no run is none: the attempts of a place count on without a gap.
         assert [(r.point, r.repetition, r.attempt) for r in script.refs[:4]] == [
-            (0, 1, 1), (0, 1, 1 + 1), (0, 1, 1 + 1), (0, 2, 1),
-        ]  # fmt: skip
+            (0, 1, 1),
+            (0, 1, 1 + 1),
+            (0, 1, 1 + 1),
+            (0, 2, 1),
+        ]
 
     run(body)
 
@@ -822,5 +829,5 @@ def test_blocks_interrupted_anywhere_and_resumed_give_what_unbroken_ones_give(tm
     assert all(len(found) == 1 for found in ids.values())
     assert len(set.union(*ids.values())) == len(ids), "no setting-up serves two"
     for point in range(len(plan.points)):
-        ours, theirs = (look_up(plan, script).pilot.fixed(point) for script in (whole, pieces))
+        ours, theirs = (load_plan_state(plan, script).pilot.fixed(point) for script in (whole, pieces))
         assert (ours.maximum_target_bps, ours.reference_pps) == (theirs.maximum_target_bps, theirs.reference_pps)

@@ -34,8 +34,9 @@ def test_a_warm_up_is_taken_after_every_setting_up_and_told_and_counted(tmp_path
         )
         assert (outcome.taken, outcome.warm_ups) == (6, 2)
         assert [(r.platform, r.target, r.duration_s) for r in script.warmed] == [
-            ("raw", "max", 0.2), ("container", "max", 0.2),
-        ]  # fmt: skip
+            ("raw", "max", 0.2),
+            ("container", "max", 0.2),
+        ]
         assert script.warm_ups == [1] * 6
         assert [p.point.index for p in told if p.warm_up] == [0, 1]
 
@@ -158,10 +159,12 @@ def test_a_loss_rules_out_no_load_of_another_generator_or_observation(tmp_path):
         rows = "".join(
             f"  - {{platform: raw, frame_size: 64, target: {target}{more}}}\n"
             for target, more in (
-                ("10Mbit", ", generator: afpacket"), ("20Mbit", ", generator: afpacket"), ("20Mbit", ""),
+                ("10Mbit", ", generator: afpacket"),
+                ("20Mbit", ", generator: afpacket"),
+                ("20Mbit", ""),
                 ("20Mbit", ", generator: afpacket, observe: live"),
             )
-        )  # fmt: skip
+        )
         text = f"plan: x\nduration_s: 1\norder: as-listed\nsettle_s: 0\npoints:\n{rows}"
         plan = plan_of(text + "stop: {raising: {loss_ratio: 0.1}}\n", tmp_path)
         outcome = await execute(PlanExecution(plan, script), script)

@@ -38,40 +38,70 @@ from support.observed_trials import observe, record
 DOCS = Path(__file__).parents[3] / "docs" / "check.md"
 
 INTERFACE: dict[str, Any] = {
-    "driver": "ixgbe", "driver_version": "6.1", "firmware": "0x800004cf", "mac": "a0:36:9f:00:00:01", "mtu": 1500,
-    "up": True, "carrier_changes": 2, "queue_length": 1000, "qdisc": "mq", "speed_mbps": 10000, "duplex": "full",
-    "autoneg": True, "pause": {"autoneg": False, "rx": True, "tx": True},
+    "driver": "ixgbe",
+    "driver_version": "6.1",
+    "firmware": "0x800004cf",
+    "mac": "a0:36:9f:00:00:01",
+    "mtu": 1500,
+    "up": True,
+    "carrier_changes": 2,
+    "queue_length": 1000,
+    "qdisc": "mq",
+    "speed_mbps": 10000,
+    "duplex": "full",
+    "autoneg": True,
+    "pause": {"autoneg": False, "rx": True, "tx": True},
     "offloads": {"rx_checksum": True, "gro": True, "lro": None},
     "rings": {"rx": 512, "tx": 512, "rx_max": 4096, "tx_max": 4096},
     "coalesce": {"rx_usecs": 1, "rx_frames": 0, "tx_usecs": 0, "tx_frames": 0, "adaptive_rx": 1, "adaptive_tx": 0},
     "queues": {"rx": 0, "tx": 0, "combined": 8},
     "bus": {
-        "address": "0000:03:00.0", "kind": "pci", "link_speed": "5.0 GT/s PCIe", "link_width": 8, "numa_node": -1,
+        "address": "0000:03:00.0",
+        "kind": "pci",
+        "link_speed": "5.0 GT/s PCIe",
+        "link_width": 8,
+        "numa_node": -1,
     },
-    "irqs": {"41": "0-7", "42": None}, "sysctls": {"forwarding": "0", "rp_filter": "1"},
-}  # fmt: skip
+    "irqs": {"41": "0-7", "42": None},
+    "sysctls": {"forwarding": "0", "rp_filter": "1"},
+}
 UNKNOWN = {
-    **dict.fromkeys(INTERFACE), "up": False, "offloads": {}, "irqs": {}, "sysctls": {},
-}  # fmt: skip
+    **dict.fromkeys(INTERFACE),
+    "up": False,
+    "offloads": {},
+    "irqs": {},
+    "sysctls": {},
+}
 SETTINGS = {
-    "interfaces": {"eth1": INTERFACE, "eth2": UNKNOWN}, "governors": {"performance": 8}, "turbo": None,
-    "idle_states": [{"name": "C6", "exit_latency_us": 133, "disabled": False}], "irqbalance": False,
-    "isolated_cpus": "2-7", "online_cpus": "0-7", "smt": "off", "sysctls": {"net/ipv4/ip_forward": "0", "x": None},
-}  # fmt: skip
+    "interfaces": {"eth1": INTERFACE, "eth2": UNKNOWN},
+    "governors": {"performance": 8},
+    "turbo": None,
+    "idle_states": [{"name": "C6", "exit_latency_us": 133, "disabled": False}],
+    "irqbalance": False,
+    "isolated_cpus": "2-7",
+    "online_cpus": "0-7",
+    "smt": "off",
+    "sysctls": {"net/ipv4/ip_forward": "0", "x": None},
+}
 SURVEY: dict[str, Any] = {
     "clock": {"synchronised": True, "offset_ns": -1234, "max_error_us": 2000, "estimated_error_us": 10},
     "conntrack": {"entries": None, "limit": None},
     "disk": {"directory": "/var/tmp", "error": None, "free_bytes": 5, "total_bytes": 9},
     "heat": {"throttled": 0, "hottest_millidegrees": 54000},
-    "icmp": {"sent_unreachable": 0, "sent_redirects": None}, "iptables": ["filter"],
-    "leftovers": [{"kind": "link", "name": "lcb1"}], "load": [0.5, 1.0, 2],
+    "icmp": {"sent_unreachable": 0, "sent_redirects": None},
+    "iptables": ["filter"],
+    "leftovers": [{"kind": "link", "name": "lcb1"}],
+    "load": [0.5, 1.0, 2],
     "management": {"address": "10.0.0.2", "interface": "eth0", "addresses": {"eth0": ["10.0.0.2"]}},
-    "memory": {"total_bytes": 9, "available_bytes": None}, "namespaces": ["a"], "pktgen_devices": ["eth1@lc17-0"],
+    "memory": {"total_bytes": 9, "available_bytes": None},
+    "namespaces": ["a"],
+    "pktgen_devices": ["eth1@lc17-0"],
     "processes": [
         {"pid": 7, "kind": "sniffer", "name": "tcpdump", "command": "tcpdump -i eth1", "same_network": None},
     ],
-    "tools": {"nft": "/usr/sbin/nft", "virsh": None}, "watchdog": {"armed": True, "heard_before_s": 0.1},
-}  # fmt: skip
+    "tools": {"nft": "/usr/sbin/nft", "virsh": None},
+    "watchdog": {"armed": True, "heard_before_s": 0.1},
+}
 HEARD = {
     "heard": [
         {"interface": "eth1", "source_ip": "198.18.1.1", "sink_ip": "198.19.1.1", "udp_sink_port": 41000, "packets": 5}
@@ -383,8 +413,12 @@ def test_a_stream_that_a_point_does_not_use_limits_it_not(monkeypatch: pytest.Mo
 
 def result(**changes: Any) -> CheckResult:
     given = {
-        "id": "nic.up", "node": "src1", "title": "links up", "status": CheckStatus.PASS, "evidence": "eth1 up",
-    }  # fmt: skip
+        "id": "nic.up",
+        "node": "src1",
+        "title": "links up",
+        "status": CheckStatus.PASS,
+        "evidence": "eth1 up",
+    }
     return CheckResult(**{**given, **changes})
 
 

@@ -9,7 +9,7 @@ import pytest
 from labconsole.engine.trial.processor_work import ProcessorWatch
 from labconsole.engine.trial.setup import TrialSettings
 from labconsole.errors import AgentError, NodeLost
-from labconsole.verdict.observed import TrialObservations
+from labconsole.verdict.observations import TrialObservations
 from labconsole.verdict.telemetry import telemetry_extension
 from labconsole.wire.message import Done
 from labconsole.wire.processor_work import NodeWork

@@ -7,7 +7,7 @@ from typing import Any
 
 from labconsole.engine.trial.window import Readings
 from labconsole.errors import NodeError
-from labconsole.verdict.observed import TrialObservations
+from labconsole.verdict.observations import TrialObservations
 from labconsole.wire.drops import DropCounters
 from labconsole.wire.settings import ReadSettings
 from support.fake_session import make_inventory

@@ -10,15 +10,15 @@ import pytest
 
 from labconsole.contracts.picture import PictureTrial, StepPicture
 from labconsole.engine.execution.progress import Outcome
-from labconsole.engine.execution.step_seen import StepSeen, StepState
+from labconsole.engine.execution.step_view import StepState, StepView
 from labconsole.engine.execution.steps import StepBench, Steps
 
 
-def left_s(*seen: StepSeen, spent_s: float) -> float:
+def left_s(*seen: StepView, spent_s: float) -> float:
     execution: Any = SimpleNamespace(spent_s=spent_s)
     nothing: Any = None
     steps = Steps(execution, nothing, nothing, nothing)
-    steps._asked = list(seen)
+    steps._requested = list(seen)
     return steps.left_s
 
 
@@ -30,11 +30,11 @@ def test_others_go_at_the_pace_of_those_that_are_done():
     assert left_s(*done, step(begun_s=13.0), step(), spent_s=15.0) == pytest.approx(2 * 7.5 - 2.0)
 
 
-def step(*, trials: int = 0, left: int | None = None, begun_s: float | None = None) -> StepSeen:
+def step(*, trials: int = 0, left: int | None = None, begun_s: float | None = None) -> StepView:
     nothing: Any = None
     taken = tuple(PictureTrial(part=0, at=1.0, duration_s=1.0) for _ in range(trials))
     state = StepState.PENDING if begun_s is None else StepState.RUNNING
-    return StepSeen(nothing, state, shown=StepPicture(trials=taken, left_trials=left), estimate_s=30.0, begun_s=begun_s)
+    return StepView(nothing, state, shown=StepPicture(trials=taken, left_trials=left), estimate_s=30.0, begun_s=begun_s)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def step(*, trials: int = 0, left: int | None = None, begun_s: float | None = No
         (step(begun_s=60.0, left=8), 30.0),
     ],
 )
-def test_a_step_that_says_how_many_trials_are_left_is_reckoned_by_those_it_took(under_way: StepSeen, expected_s: float):
+def test_a_step_that_says_how_many_trials_are_left_is_reckoned_by_those_it_took(under_way: StepView, expected_s: float):
     assert left_s(under_way, spent_s=60.0) == pytest.approx(expected_s)
     assert left_s(under_way, step(), spent_s=60.0) == pytest.approx(expected_s + 30.0)
 
@@ -62,7 +62,7 @@ def test_a_trial_that_no_other_attempt_follows_is_not_told_as_taken_again(stoppi
     nothing: Any = None
     seen = step(begun_s=0.0)
     steps = Steps(execution, session, nothing, lambda progress: told.append(progress.again))
-    steps._asked = [seen]
+    steps._requested = [seen]
     asyncio.run(StepBench(steps, seen, nothing).over("invalid", again="guests_missing: g1"))
     again = [] if stopping else ["guests_missing: g1"]
     assert (told, execution.outcome.steps.redone) == (again, len(again))

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from labconsole.engine.execution.progress import Outcome
-from labconsole.engine.execution.step_seen import StepState
+from labconsole.engine.execution.step_view import StepState
 from labconsole.engine.execution.steps import Steps
 from labconsole.errors import ConfigError
 from labconsole.experiments.job.steps import Jobs
 from labconsole.model.inventory import load_inventory
 from labconsole.model.plan.loader import load_plan
-from labconsole.tui.screens.plans.plan_searches import step_words
+from labconsole.tui.screens.plans.plan_searches import describe_steps
 from support.job_records import taken
 from support.testbeds import GOOD
 
@@ -47,12 +47,12 @@ def test_nothing_is_left_where_all_that_can_be_measured_is_stored(tmp_path: Path
     session: Any = SimpleNamespace(inventory=load_inventory(hosts), experiments=[Kind()], stage=None, boots_s={})
     steps = Steps(execution, session, None, lambda progress: None)
     seen, _ = steps.look()
-    steps.start_from(seen, 0)
-    assert (steps.rest, steps.count(StepState.STORED), steps.refusals) == ([], 3, 3)
+    steps.load_steps(seen, 0)
+    assert (steps.remaining, steps.count(StepState.STORED), steps.refusals) == ([], 3, 3)
     assert (outcome.steps.skipped, outcome.steps.not_measured) == (3, 3)
     (why,) = outcome.steps.refused
     assert why.startswith("raw") and why.endswith(", and 2 more: has no weights")
     assert not outcome.complete
     execution.steps = steps
-    told = [words for _, words, _ in step_words(plan, execution)]
+    told = [words for _, words, _ in describe_steps(plan, execution)]
     assert "3 cannot be measured on this testbed" in told and "3 stored, which are not made again" in told

@@ -15,7 +15,7 @@ import pytest
 from scipy import stats
 
 from labconsole.cli.main import main
-from labconsole.cli.text.advice import NONE_FOUND_WORDS, _between, _explained
+from labconsole.cli.text.advice import NO_SPREAD_FOUND, _explain, _format_spread
 from labconsole.measure.statistics.components import Components, fewest_set_ups, upper_variance_of_mean
 from labconsole.model.inventory import load_inventory
 from labconsole.model.plan.loader import load_plan
@@ -70,10 +70,19 @@ class Stored:
     """A plan's trials in a store. ``became``: what else became of each record."""
 
     def __init__(
-        self, directory: Path, key: str, make: Make, *, between: float = 0.0, within: float = 0.0, set_ups: int = 6,
-        repetitions: int = 1, platforms: str = "container", seed: int = 1,
+        self,
+        directory: Path,
+        key: str,
+        make: Make,
+        *,
+        between: float = 0.0,
+        within: float = 0.0,
+        set_ups: int = 6,
+        repetitions: int = 1,
+        platforms: str = "container",
+        seed: int = 1,
         became: Callable[[Any], Any] = lambda record: record,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.plan, self.store = directory / "plan.yaml", directory / "runs.sqlite"
         self.plan.write_text(
             f"plan: guests\nplatforms: [{platforms}]\nset_ups: {set_ups}\nrepetitions: {repetitions}\n{key}\n"
@@ -101,17 +110,28 @@ class Stored:
                 if hasattr(trial.point, "job"):
                     asked = asked.model_copy(update={"job": trial.point.job, "size": trial.point.size})
                 ref = record.plan.model_copy(
-                    update={"name": "guests", "hash": key_of, "block": trial.block, "repetition": trial.repetition,
-                            "set_ups": set_ups, "repetitions": repetitions, "plan_hash": plan.hash()}
-                )  # fmt: skip
+                    update={
+                        "name": "guests",
+                        "hash": key_of,
+                        "block": trial.block,
+                        "repetition": trial.repetition,
+                        "set_ups": set_ups,
+                        "repetitions": repetitions,
+                        "plan_hash": plan.hash(),
+                    }
+                )
                 kind = record_kinds()[plan.of_guests.noun]
                 update = {
-                    "requested": asked, "plan": ref, "testbed_fingerprint": inventory.fingerprint(),
-                    "started_at": at(began if of_its_own else second), "finished_at": at(second + TRIAL_S),
+                    "requested": asked,
+                    "plan": ref,
+                    "testbed_fingerprint": inventory.fingerprint(),
+                    "started_at": at(began if of_its_own else second),
+                    "finished_at": at(second + TRIAL_S),
                     f"{kind.name}_id": f"20261122T{number:06d}Z-{number:06x}",
                     "set_up": SetUp(id=f"{crew}", started_at=at(begun[crew]), setup_s=1.0, trial=1),
-                    "in_force": None, "attestation": {"driver": trial.point.platform},
-                }  # fmt: skip
+                    "in_force": None,
+                    "attestation": {"driver": trial.point.platform},
+                }
                 second += TRIAL_S
                 opened.save_experiment(kind, became(record.model_copy(update=update)))
 
@@ -320,9 +340,11 @@ def test_trials_of_which_some_read_from_memory_and_some_from_a_disk_are_not_advi
     stored = Stored(tmp_path, key, make, between=0.02)
     assert stored.advise() == (0 if advised else 1)
     said = capsys.readouterr()
-    assert said.err == ("" if advised else
-        "labconsole: plan guests cannot be dimensioned: some trials may have read from memory, and some did not\n"
-    )  # fmt: skip
+    assert said.err == (
+        ""
+        if advised
+        else "labconsole: plan guests cannot be dimensioned: some trials may have read from memory, and some did not\n"
+    )
 
 
 def test_trials_that_enter_no_mean_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -350,5 +372,5 @@ def test_too_few_are_refused_with_what_to_take_first(
 
 
 def test_a_variance_estimated_below_zero_is_no_negative_deviation() -> None:
-    assert [_between(variance) for variance in (-3e-7, 0.0, 4e-4)] == ["none", "0 %", "2 %"]
-    assert (_explained([4e-4, -3e-7]), _explained([0.0])) == ([NONE_FOUND_WORDS], [])
+    assert [_format_spread(variance) for variance in (-3e-7, 0.0, 4e-4)] == ["none", "0 %", "2 %"]
+    assert (_explain([4e-4, -3e-7]), _explain([0.0])) == ([NO_SPREAD_FOUND], [])

@@ -13,10 +13,10 @@ import pytest
 from labconsole.cli.main import main
 from labconsole.cli.text.boots import boot_lines, summary_lines
 from labconsole.errors import Aborted
-from labconsole.experiments.boot.idle import quiet_time, wait_quietly
+from labconsole.experiments.boot.idle_switches import measure_idle, quiet_time
+from labconsole.experiments.boot.measurement import BootMeasurement
 from labconsole.experiments.boot.steps import Boots
 from labconsole.experiments.boot.summary import summarize_boots
-from labconsole.experiments.boot.taking import BootTaking
 from labconsole.experiments.boot.verify import recompute_boot
 from labconsole.model.inventory import load_inventory
 from labconsole.model.plan.boots import BootPoint
@@ -96,8 +96,10 @@ def test_each_guests_share_is_a_mean_over_set_ups_and_may_be_negative() -> None:
     for (platform, guests), each_per_s in {("uml", 1): 200, ("uml", 4): 200, ("lxc", 4): -3}.items():
         found = points[platform, guests]
         before, standing, share = (
-            found.before_switches_per_s, found.standing_switches_per_s, found.guest_switches_per_s,
-        )  # fmt: skip
+            found.before_switches_per_s,
+            found.standing_switches_per_s,
+            found.guest_switches_per_s,
+        )
         assert before is not None and standing is not None and share is not None
         assert (before.mean, standing.mean) == (102.0, 102.0 + guests * each_per_s)
         assert (share.mean, share.set_ups, share.half_width) == (each_per_s, 3, 0.0)
@@ -119,8 +121,9 @@ def test_a_report_has_them_beside_what_the_paper_says(tmp_path: Path) -> None:
     beside = list(csv.DictReader((out / "boot-idle-beside.csv").read_text().splitlines()))
     said = [
         (row["guests"], row["switches_per_s"], row["paper_platform"], row["paper"].rpartition(": ")[2])
-        for row in beside if row["platform"] == "uml"
-    ]  # fmt: skip
+        for row in beside
+        if row["platform"] == "uml"
+    ]
     assert said == [
         ("0", "102.0 ± 2.5", "host", "about 4 per second"),
         ("0", "102.0 ± 2.5", "host", "about 8 per second"),
@@ -152,8 +155,8 @@ class Quiet:
 
 def test_what_goes_on_from_before_is_not_counted(monkeypatch: pytest.MonkeyPatch):
     uut: Any = Quiet()
-    monkeypatch.setattr("labconsole.experiments.boot.idle.asyncio.sleep", uut.sleep)
-    found = asyncio.run(wait_quietly(uut, 5.0))
+    monkeypatch.setattr("labconsole.experiments.boot.idle_switches.asyncio.sleep", uut.sleep)
+    found = asyncio.run(measure_idle(uut, 5.0))
     assert found is not None
     assert (found.took_ns, found.switches, found.switches_per_s) == (3_000_000_000, 30, 10.0)
     assert min(uut.told)[0] == 102.0, "nothing is asked while it settles"
@@ -169,11 +172,11 @@ def test_files_are_made_cold_after_the_quiet_and_right_before_the_start(monkeypa
         done.append("cold")
         raise Aborted("that is enough")
 
-    monkeypatch.setattr("labconsole.experiments.boot.taking.wait_quietly", quiet)
-    monkeypatch.setattr(BootTaking, "_made_ready", made_ready)
+    monkeypatch.setattr("labconsole.experiments.boot.measurement.measure_idle", quiet)
+    monkeypatch.setattr(BootMeasurement, "_prepare_files", made_ready)
     stage = SimpleNamespace(offer=lambda *_: None)
     bench: Any = SimpleNamespace(stage=stage, show=lambda picture: None)
-    taking = BootTaking(BootPoint(0, "uml", 1, "cold"), 10.0, (), bench, "turn")
+    taking = BootMeasurement(BootPoint(0, "uml", 1, "cold"), 10.0, (), bench, "turn")
     with pytest.raises(Aborted):
         asyncio.run(taking._begin(SimpleNamespace(uut=None), SimpleNamespace(paths=("f",))))  # type: ignore[arg-type]
     assert done == ["quiet", "cold"]

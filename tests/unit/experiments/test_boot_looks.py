@@ -9,24 +9,24 @@ from pathlib import Path
 import pytest
 
 from labconsole.contracts.picture import CopyState
-from labconsole.experiments.boot import memory, own_files
-from labconsole.experiments.boot.live import guests_started, guests_starting
-from labconsole.experiments.boot.memory import MemoryLook, parse_look, sum_known
-from labconsole.experiments.boot.own_files import counted_pages
-from labconsole.measure.outside_clock import Marks
+from labconsole.experiments.boot import disk_images, memory
+from labconsole.experiments.boot.disk_images import counted_pages
+from labconsole.experiments.boot.live_view import guests_started, guests_starting
+from labconsole.experiments.boot.memory import MemoryReading, parse_memory_reading, sum_known
+from labconsole.measure.external_timing import Marks
 from support.boot_records import boot_data, boot_record
 
 
 def test_memory_is_read_from_what_the_kernel_says() -> None:
     text = "MemTotal: 9 kB\nMemAvailable:     2048 kB\npswpin 3\npswpout 4\nksm_run 1\nksm_pages_sharing 12\n"
-    assert parse_look(text) == MemoryLook(2048 * 1024, 7, 1, 12)
-    assert parse_look("nothing") == MemoryLook()
-    assert parse_look("pswpin 3\n").swapped_pages is None
+    assert parse_memory_reading(text) == MemoryReading(2048 * 1024, 7, 1, 12)
+    assert parse_memory_reading("nothing") == MemoryReading()
+    assert parse_memory_reading("pswpin 3\n").swapped_pages is None
 
 
 def test_this_kernel_says_it() -> None:
     said = subprocess.run(["sh", "-c", memory._LOOK], capture_output=True, text=True, check=True).stdout
-    found = parse_look(said)
+    found = parse_memory_reading(said)
     assert found.available_bytes
     assert found.swapped_pages is not None
 
@@ -49,10 +49,10 @@ def test_an_operators_files_are_found_where_they_are_or_named(tmp_path: Path) ->
     (tmp_path / "link").symlink_to("image")
 
     def found(*names: str) -> tuple[int, list[tuple[str, str]]]:
-        argv = ["sh", "-c", own_files._LOOK_AT_THEIRS, "sh", *(f"{tmp_path}/{name}" for name in names)]
+        argv = ["sh", "-c", disk_images._LOOK_AT_THEIRS, "sh", *(f"{tmp_path}/{name}" for name in names)]
         said = subprocess.run(argv, capture_output=True, text=True)
         return said.returncode, [
-            (Path(path).name, system) for _, path, system in own_files._THEIRS.findall(said.stdout)
+            (Path(path).name, system) for _, path, system in disk_images._THEIRS.findall(said.stdout)
         ]
 
     status, rows = found("link", "root")
@@ -79,10 +79,10 @@ def test_files_leave_the_page_cache_and_come_back(tmp_path: Path) -> None:
     if subprocess.run(["which", "fincore"], capture_output=True).returncode != 0:
         pytest.skip("fincore is not installed")
     on_disk = subprocess.run(["stat", "-f", "-c", "%T", place], capture_output=True, text=True).stdout.strip()
-    run(own_files._DROP)
-    assert counted_pages(run(own_files._COUNT)) == [(4, 4 if on_disk in own_files.IN_MEMORY else 0)]
-    run(own_files._READ)
-    assert counted_pages(run(own_files._COUNT)) == [(4, 4)]
+    run(disk_images._DROP)
+    assert counted_pages(run(disk_images._COUNT)) == [(4, 4 if on_disk in disk_images.IN_MEMORY else 0)]
+    run(disk_images._READ)
+    assert counted_pages(run(disk_images._COUNT)) == [(4, 4)]
 
 
 @pytest.mark.parametrize("said", ["", "echo 3"])
@@ -96,9 +96,11 @@ def test_files_of_which_fincore_tells_nothing_prove_nothing(tmp_path: Path, said
     (fake / "fincore").write_text(f"#!/bin/sh\n{said}\nexit 1\n")
     (fake / "fincore").chmod(0o755)
     done = subprocess.run(
-        ["sh", "-c", own_files._COUNT, "sh", str(tmp_path / "root")], capture_output=True, text=True,
+        ["sh", "-c", disk_images._COUNT, "sh", str(tmp_path / "root")],
+        capture_output=True,
+        text=True,
         env={**os.environ, "PATH": f"{fake}:{os.environ['PATH']}"},
-    )  # fmt: skip
+    )
     assert done.returncode == 7
     assert counted_pages(done.stdout) == []
     assert "of 2 files" in done.stderr
@@ -108,13 +110,16 @@ def test_a_guest_that_came_stands_and_the_others_are_still_starting():
     found = {"g1": Marks(start_request_ns=5_000_000_000), "g2": Marks(start_request_ns=5_250_000_000)}
     rows = guests_starting(["g1", "g2", "g3"], found)
     assert [(row.name, row.state, row.begun_s) for row in rows] == [
-        ("g1", CopyState.STANDS, 0.0), ("g2", CopyState.STANDS, 0.25), ("g3", CopyState.STARTS, None)
-    ]  # fmt: skip
+        ("g1", CopyState.STANDS, 0.0),
+        ("g2", CopyState.STANDS, 0.25),
+        ("g3", CopyState.STARTS, None),
+    ]
     assert [row.state for row in guests_starting(["g1"], {})] == [CopyState.STARTS]
 
 
 def test_what_is_over_says_how_long_each_guest_took():
     record = boot_record(boot_data([1.0, 1.5]))
     assert [(row.name, row.begun_s, row.seconds) for row in guests_started(record.guests)] == [
-        ("g1", 0.0, 1.0), ("g2", 0.5, 1.5)
-    ]  # fmt: skip
+        ("g1", 0.0, 1.0),
+        ("g2", 0.5, 1.5),
+    ]

@@ -8,14 +8,14 @@ import pytest
 
 from labconsole.cli.text.boots import boot_lines
 from labconsole.contracts.crew import HypervisorWord, StandingMember
-from labconsole.experiments.boot.figures import memory_used
-from labconsole.experiments.boot.memory import GuestsMemory, MemoryLook
+from labconsole.experiments.boot.derived_values import memory_used
+from labconsole.experiments.boot.memory import GuestsMemory, MemoryReading
 from labconsole.experiments.boot.resolution import clock_allowed_s, coarse_notes, resolution_s
 from labconsole.experiments.boot.verdict import judge
 from labconsole.experiments.boot.verify import recompute_boot
-from labconsole.model.record.boot import MemoryUsed
+from labconsole.model.record.boot import MemoryUse
 from labconsole.model.tolerances import Tolerances
-from labconsole.verdict.observed import TrialObservations
+from labconsole.verdict.observations import TrialObservations
 from support.boot_records import MIB, boot_data, boot_record
 from support.fake_session import make_inventory
 
@@ -76,9 +76,15 @@ def test_a_guest_that_does_not_come_is_missing_and_the_others_marks_are_kept() -
     assert wrong(data) == []
 
 
-@pytest.mark.parametrize(("start", "cached", "codes"), [
-    ("cold", 0, []), ("cold", 1, ["not_cold"]), ("hot", 700, []), ("hot", 699, ["not_hot"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("start", "cached", "codes"),
+    [
+        ("cold", 0, []),
+        ("cold", 1, ["not_cold"]),
+        ("hot", 700, []),
+        ("hot", 699, ["not_hot"]),
+    ],
+)
 def test_cold_is_nothing_in_memory_and_hot_is_all(start: str, cached: int, codes: list[str]) -> None:
     data = boot_data()
     data["requested"]["start"] = start
@@ -128,8 +134,12 @@ def test_a_record_from_before_hypervisors_were_asked_is_as_good() -> None:
 def test_what_the_time_holds_of_the_way_inside_is_shown() -> None:
     data = boot_data((1.0,))
     data["guests"][0]["way_in"] = {"tries": 3, "gap_s": 0.104, "mark_tries": 1, "joined_s": None}
-    data["memory"] |= {"hypervisor_command": "xl info, xl list", "hypervisor_free_before_bytes": 9 * MIB,
-                       "hypervisor_free_after_bytes": 2 * MIB, "hypervisor_bytes": 7 * MIB}  # fmt: skip
+    data["memory"] |= {
+        "hypervisor_command": "xl info, xl list",
+        "hypervisor_free_before_bytes": 9 * MIB,
+        "hypervisor_free_after_bytes": 2 * MIB,
+        "hypervisor_bytes": 7 * MIB,
+    }
     text = "\n".join(boot_lines(boot_record(data)))
     assert "led inside at try 3, 0.104 s after the one before" in text
     assert "by the word of the hypervisor (xl info, xl list) 7.0 MiB" in text
@@ -141,8 +151,8 @@ def test_a_hypervisors_word_becomes_a_figure_when_it_is_whole() -> None:
 
     members = [StandingMember(name=name, ask=ask, pid=None) for name in ("g1", "g2")]
 
-    def used(before: HypervisorWord | None, after: HypervisorWord | None) -> MemoryUsed:
-        looks = MemoryLook(word=before), MemoryLook(word=after)
+    def used(before: HypervisorWord | None, after: HypervisorWord | None) -> MemoryUse:
+        looks = MemoryReading(word=before), MemoryReading(word=after)
         return memory_used(*looks, GuestsMemory(), members, 5.0)
 
     one, both = ({"g1": 5 * MIB}, {"g1": 5 * MIB, "g2": 6 * MIB})
@@ -161,9 +171,16 @@ def coarse(error_ms: float, startup_s: float, allowed_s: float | None) -> dict[s
     return data | {"clock_error_s": error_ms / 1e3, "clock_error_allowed_s": allowed_s}
 
 
-@pytest.mark.parametrize(("error_ms", "startup_s", "codes"), [
-    (1.0, 0.03, []), (1.2, 0.03, ["clock_coarse"]), (9.0, 1.0, []), (11.0, 1.0, ["clock_coarse"]), (11.0, 2.0, []),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("error_ms", "startup_s", "codes"),
+    [
+        (1.0, 0.03, []),
+        (1.2, 0.03, ["clock_coarse"]),
+        (9.0, 1.0, []),
+        (11.0, 1.0, ["clock_coarse"]),
+        (11.0, 2.0, []),
+    ],
+)
 def test_clocks_that_leave_much_of_a_time_open_make_it_doubtful(
     error_ms: float, startup_s: float, codes: list[str]
 ) -> None:
@@ -202,20 +219,27 @@ def test_how_coarse_a_mark_is_follows_from_the_steps_in_which_the_way_is_tried()
     assert resolution_s(record.guests, None) is None
 
 
-@pytest.mark.parametrize(("where", "change"), [
-    ("startup_s", lambda data: data.update(startup_s=1.6)),
-    ("sd_s", lambda data: data.update(sd_s=0.1)),
-    ("mark_zero_ns", lambda data: data.update(mark_zero_ns=data["mark_zero_ns"] + 1)),
-    ("guests[0].own_s", lambda data: data["guests"][0].update(own_s=2.0)),
-    ("memory.used_bytes", lambda data: data["memory"].update(used_bytes=1)),
-    ("memory.pss_bytes", lambda data: data["memory"].update(pss_bytes=1)),
-    ("memory.hypervisor_bytes", lambda data: data["memory"].update(hypervisor_bytes=1)),
-    ("guests[0].way_in", lambda data: data["guests"][0].update(
-        way_in={"tries": 1, "gap_s": 0.1, "mark_tries": None, "joined_s": None})),
-    ("status", lambda data: data.update(status="failed")),
-    ("guests", lambda data: data["requested"].update(guests=3)),
-    ("files[0]", lambda data: data["files"][0].update(pages=0, cached_pages=1)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("where", "change"),
+    [
+        ("startup_s", lambda data: data.update(startup_s=1.6)),
+        ("sd_s", lambda data: data.update(sd_s=0.1)),
+        ("mark_zero_ns", lambda data: data.update(mark_zero_ns=data["mark_zero_ns"] + 1)),
+        ("guests[0].own_s", lambda data: data["guests"][0].update(own_s=2.0)),
+        ("memory.used_bytes", lambda data: data["memory"].update(used_bytes=1)),
+        ("memory.pss_bytes", lambda data: data["memory"].update(pss_bytes=1)),
+        ("memory.hypervisor_bytes", lambda data: data["memory"].update(hypervisor_bytes=1)),
+        (
+            "guests[0].way_in",
+            lambda data: data["guests"][0].update(
+                way_in={"tries": 1, "gap_s": 0.1, "mark_tries": None, "joined_s": None}
+            ),
+        ),
+        ("status", lambda data: data.update(status="failed")),
+        ("guests", lambda data: data["requested"].update(guests=3)),
+        ("files[0]", lambda data: data["files"][0].update(pages=0, cached_pages=1)),
+    ],
+)
 def test_what_does_not_follow_is_found(where: str, change: Any) -> None:
     data = boot_data()
     change(data)

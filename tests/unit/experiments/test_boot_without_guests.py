@@ -10,9 +10,9 @@ import pytest
 
 from labconsole.cli.text.boots import boot_lines
 from labconsole.errors import LabError, MeasurementError, NodeError, TooLittleMemory
+from labconsole.experiments.boot.measurement import BootMeasurement
 from labconsole.experiments.boot.steps import Boots
 from labconsole.experiments.boot.summary import summarize_boots
-from labconsole.experiments.boot.taking import BootTaking
 from labconsole.experiments.boot.verify import recompute_boot
 from labconsole.model.inventory import load_inventory
 from labconsole.model.plan.loader import load_plan
@@ -32,11 +32,11 @@ def bench(tmp_path: Path) -> Bench:
 def taken(bench: Bench, tmp_path: Path, problem: LabError, monkeypatch: pytest.MonkeyPatch) -> BootRecord:
     """What is stored of a start whose taking ends so, each time."""
 
-    async def take(self: BootTaking) -> Any:
+    async def take(self: BootMeasurement) -> Any:
         raise problem
 
-    monkeypatch.setattr(BootTaking, "__init__", lambda *_: None)
-    monkeypatch.setattr(BootTaking, "take", take)
+    monkeypatch.setattr(BootMeasurement, "__init__", lambda *_: None)
+    monkeypatch.setattr(BootMeasurement, "take", take)
     path = tmp_path / "plan.yaml"
     path.write_text("plan: p\nplatforms: [lxc]\nmax_redo: 2\nboot: {guests: [2], start: [hot]}\n")
     (step,) = Boots(bench).steps(load_plan(path))  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ import pytest
 
 from labconsole.cli.main import main
 from labconsole.cli.text.flows import flow_lines
-from labconsole.cli.text.of_guests import FLOWS_SHOWN, ROUTES_SHOWN
+from labconsole.cli.text.guest_kinds import FLOWS_VIEW, ROUTES_VIEW
 from labconsole.cli.text.routes import route_lines
 from labconsole.errors import Aborted, AgentError, GuestLacks, LabError, MeasurementError, TooLittleMemory
 from labconsole.experiments.flow.measured import MEASURED as FLOWS_MEASURED
@@ -32,7 +32,7 @@ from support.flow_records import flow_record
 from support.route_records import route_record
 from support.testbeds import GOOD
 
-SHOWN = {"flow": FLOWS_SHOWN, "route": ROUTES_SHOWN}
+SHOWN = {"flow": FLOWS_VIEW, "route": ROUTES_VIEW}
 SILENT = AgentError("uut", "guest g2 did not answer within 60 s", code="guest_silent")
 TOO_LITTLE = TooLittleMemory("uut", "2 guests are given 256 MiB of memory, and 100 are there")
 
@@ -54,9 +54,18 @@ class Kind(NamedTuple):
 
 
 FLOW_KIND = Kind(
-    "flow: {guests: [2]}", FLOWS, FLOW, recompute_flow, flow_lines, summarize_flows, FLOWS_MEASURED,
-    lambda: flow_record([[500] * 4, [500] * 4]), ("flows", "senders", "ring", "receivers"), "sum_bps", "flow_ids",
-)  # fmt: skip
+    "flow: {guests: [2]}",
+    FLOWS,
+    FLOW,
+    recompute_flow,
+    flow_lines,
+    summarize_flows,
+    FLOWS_MEASURED,
+    lambda: flow_record([[500] * 4, [500] * 4]),
+    ("flows", "senders", "ring", "receivers"),
+    "sum_bps",
+    "flow_ids",
+)
 KINDS = {
     "flow": FLOW_KIND,
     "in a ring": FLOW_KIND._replace(text="flow: {guests: [3], pattern: [ring]}"),
@@ -64,10 +73,19 @@ KINDS = {
     "by weights": FLOW_KIND._replace(text="flow: {guests: [2], weights: {every_s: 4.0, steps: [3:1, 1:3]}}"),
     "beside a disk": FLOW_KIND._replace(text="flow: {guests: [2], disk: [{job: disk-zero, from_s: 3.0, to_s: 6.0}]}"),
     "route": Kind(
-        "route: {guests: [2], routes: [0]}", ROUTES, ROUTE, recompute_route, route_lines, summarize_routes,
-        ROUTES_MEASURED, lambda: route_record([200, 200]), ("routers",), "sum_pps", "route_ids",
+        "route: {guests: [2], routes: [0]}",
+        ROUTES,
+        ROUTE,
+        recompute_route,
+        route_lines,
+        summarize_routes,
+        ROUTES_MEASURED,
+        lambda: route_record([200, 200]),
+        ("routers",),
+        "sum_pps",
+        "route_ids",
     ),
-}  # fmt: skip
+}
 
 
 def taken(tmp_path: Path, kind: Kind, problem: LabError) -> tuple[Bench, Any]:
@@ -123,9 +141,13 @@ def test_it_is_left_out_of_the_point_that_the_others_are_of(
 ) -> None:
     kind, done = KINDS[name], KINDS[name].done()
     _, void = taken(tmp_path, kind, TOO_LITTLE)
-    void = void.model_copy(update={
-        "requested": done.requested, "testbed_fingerprint": done.testbed_fingerprint, "environment": done.environment,
-    })  # fmt: skip
+    void = void.model_copy(
+        update={
+            "requested": done.requested,
+            "testbed_fingerprint": done.testbed_fingerprint,
+            "environment": done.environment,
+        }
+    )
     (point,) = kind.summarize([done, void]).points
     assert (len(getattr(point, kind.ids)), dict(point.left_out)) == (1, {"no_memory": 1})
     known = {each.id: each.left_out for each in kind.measured.trials([done, void], {})}

@@ -9,7 +9,7 @@ import pytest
 
 from labconsole.cli.main import main
 from labconsole.cli.text.flows import summary_lines
-from labconsole.experiments.flow.comparing import summarize_compared
+from labconsole.experiments.flow.bare_host_comparison import summarize_compared
 from labconsole.experiments.flow.cost import cpu_s_per_gb, machine_cpu_s_per_gb, payload_bytes, unknown_because
 from labconsole.model.record.flow import FlowRecord
 from labconsole.model.record.kinds.flow import KIND as FLOW
@@ -43,9 +43,16 @@ def test_where_other_nodes_share_the_machine_it_is_the_machines_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [seen(("src1",)), {"influences": ()}, seen(busy_ratio=None), seen(cpus="4"), seen(window_s=float("nan")),
-                seen(cpus=True)],
-)  # fmt: skip
+    "changes",
+    [
+        seen(("src1",)),
+        {"influences": ()},
+        seen(busy_ratio=None),
+        seen(cpus="4"),
+        seen(window_s=float("nan")),
+        seen(cpus=True),
+    ],
+)
 def test_what_is_not_known_stays_so(changes: dict[str, Any]) -> None:
     record = trial(**{"environment": ENVIRONMENT, **changes})
     assert (cpu_s_per_gb(record), machine_cpu_s_per_gb(record)) == (None, None)
@@ -58,9 +65,11 @@ def test_a_rings_bytes_are_iperfs_where_its_rates_are_those_of_the_interfaces(
 ) -> None:
     record = ring_record([80e6, 80e6], **seen())
     ring = tuple(
-        each.model_copy(update={"said_bps": said_bps, "output": f"20260101,1.2.3.4,5,6,7,3,0.0-10.0,100000000,{79e6:.0f}|"})
+        each.model_copy(
+            update={"said_bps": said_bps, "output": f"20260101,1.2.3.4,5,6,7,3,0.0-10.0,100000000,{79e6:.0f}|"}
+        )
         for each in record.ring
-    )  # fmt: skip
+    )
     record = record.model_copy(update={"ring": ring})
     assert payload_bytes(record) == (200_000_000 if known else None)
     assert cpu_s_per_gb(record) == (pytest.approx(0.5 * 4 * 10 / 0.2) if known else None)

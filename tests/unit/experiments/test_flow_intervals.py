@@ -12,10 +12,10 @@ from labconsole.cli.main import main
 from labconsole.cli.text.flows import summary_lines
 from labconsole.experiments.flow.summary import summarize_flows
 from labconsole.measure.statistics.set_ups import mean_over_set_ups
-from labconsole.model.record.flow import FlowRecord, WeightsSeen, WeightStepSeen
+from labconsole.model.record.flow import FlowRecord, WeightsRecord, WeightStepRecord
 from labconsole.model.record.kinds.flow import KIND as FLOW
 from labconsole.model.weights import WeightSteps
-from labconsole.report.words import mean_words
+from labconsole.report.formatting import format_mean
 from labconsole.store.open import open_store
 from support.flow_records import flow_record, ring_record
 
@@ -110,11 +110,17 @@ def test_exact_weights_are_not_said_to_be_missed(tmp_path: Path) -> None:
         packets = [list(column) for column in zip(*first, strict=True)]
         made = flow_record(packets, block=block, flow_id=f"20260101T0000{block:02d}000000Z-0001")
         steps = WeightSteps(every_s=4.0, steps=((1, 31),))
-        seen = WeightStepSeen(
-            weights=(1, 31), due_s=0.0, taken_s=0.0, rates_bps=(1, 31), first_bin=0, stop_bin=4,
-            share_ratios=(1 / 31, 30 / 31), error_ratio=abs(1 / 31 - 1 / 32),
-        )  # fmt: skip
-        weights = WeightsSeen(
+        seen = WeightStepRecord(
+            weights=(1, 31),
+            due_s=0.0,
+            taken_s=0.0,
+            rates_bps=(1, 31),
+            first_bin=0,
+            stop_bin=4,
+            share_ratios=(1 / 31, 30 / 31),
+            error_ratio=abs(1 / 31 - 1 / 32),
+        )
+        weights = WeightsRecord(
             interface="ifb", link_bps=10**8, looked_ns=0, begun_ns=0, steps=(seen,), mean_error_ratio=seen.error_ratio
         )
         asked = made.requested.model_copy(update={"weights": steps})
@@ -132,5 +138,5 @@ def test_exact_weights_are_not_said_to_be_missed(tmp_path: Path) -> None:
 
 
 def test_an_interval_of_one_set_up_speaks_for_no_other() -> None:
-    assert mean_words(mean_over_set_ups({1: [1.0, 2.0, 3.0]}), 1, 1) == "2.0"
-    assert mean_words(None) == "–"
+    assert format_mean(mean_over_set_ups({1: [1.0, 2.0, 3.0]}), 1, 1) == "2.0"
+    assert format_mean(None) == "–"

@@ -15,25 +15,25 @@ from pydantic import ValidationError
 from labconsole.cli.main import main
 from labconsole.cli.text.flows import flow_lines
 from labconsole.experiments.flow.disk import DiskWorker, disk_reasons
-from labconsole.experiments.flow.limiters import limit_of
-from labconsole.experiments.flow.live import SendingWatch, SharingWatch, moments_of, picture_of
-from labconsole.experiments.flow.looking import SharedQueueLooks
+from labconsole.experiments.flow.limiters import build_rate_limit
+from labconsole.experiments.flow.live_view import SendingWatch, SharingWatch, build_moments, build_picture
+from labconsole.experiments.flow.queue_monitor import SharedQueueMonitor
 from labconsole.experiments.flow.summary import summarize_flows
-from labconsole.experiments.flow.units.beside_papers import weighed_topic
+from labconsole.experiments.flow.units.paper_comparison import weighed_topic
 from labconsole.experiments.flow.verify import recompute_flow
 from labconsole.experiments.flow.verify_scenarios import recompute_disk, recompute_weights
 from labconsole.experiments.flow.weights import (
-    queue_of,
-    taken_words,
+    build_queue,
+    derive_weights,
+    describe_applied_weights,
     weight_reasons,
     weights_misfit,
-    weights_seen,
 )
-from labconsole.model.disk_beside import DiskBeside
+from labconsole.model.background_disk_job import DiskBeside
 from labconsole.model.plan.crews import CrewTrial
 from labconsole.model.plan.flows import FlowFactors, FlowPoint, flow_hash, flow_points
 from labconsole.model.plan.loader import load_plan
-from labconsole.model.record.flow import FlowRecord, LimiterSeen, WeightsSeen
+from labconsole.model.record.flow import FlowRecord, LimiterRecord, WeightsRecord
 from labconsole.model.record.kinds.flow import KIND as FLOW
 from labconsole.model.weights import WeightSteps
 from labconsole.network.rate_limits import RateLimit
@@ -45,7 +45,7 @@ from support.flow_records import ORIGIN_NS, flow_record
 from support.flow_scenarios import ALL_BPS, BEGUN_NS, SECOND, stalled, steps_of, taken, weighted
 
 
-def seen_of(record: FlowRecord) -> WeightsSeen:
+def seen_of(record: FlowRecord) -> WeightsRecord:
     assert record.weights is not None
     return record.weights
 
@@ -104,7 +104,7 @@ def test_a_queue_is_of_less_than_the_link_and_classes_of_their_weights():
     )[0]
     assert point.weights is not None
     guests = [DiskOrNot("198.18.64.1", "lcg1"), DiskOrNot("198.18.64.2", "lcg2")]
-    queue, changes = queue_of(point, point.weights, guests, 100_000_000, 60.0)
+    queue, changes = build_queue(point, point.weights, guests, 100_000_000, 60.0)
     assert queue.rate_bps == ALL_BPS == pytest.approx(0.985 * 100e6 * 1514 / 1538, abs=1)
     assert [each.rate_bps for each in queue.guests] == [ALL_BPS * 3 // 4, ALL_BPS // 4]
     assert [each.most_bps for each in queue.guests] == [ALL_BPS, ALL_BPS]
@@ -132,7 +132,7 @@ def test_weights_that_no_queue_can_have_are_refused_beforehand(weights: str, lin
         return
     assert said is None and point.weights is not None
     sharers = [DiskOrNot(f"198.18.64.{number}", f"lcg{number}") for number in range(guests)]
-    queue, changes = queue_of(point, point.weights, sharers, link_speed_bps, 60.0)
+    queue, changes = build_queue(point, point.weights, sharers, link_speed_bps, 60.0)
     told = {key: value for key, value in queue.to_wire().items() if key != "do"}
     assert SharedQueue.parse(told) == queue
     assert ChangeRates.parse(changes.to_wire()) == changes
@@ -164,7 +164,7 @@ def test_limits_that_load_can_be_set(limits: Any, refusal: str | None):
             FlowFactors.model_validate(told)
         return
     for rate_bps in FlowFactors.model_validate(told).limits[0]:
-        wire = {key: value for key, value in limit_of("lcg1", 1, rate_bps).to_wire().items() if key != "do"}
+        wire = {key: value for key, value in build_rate_limit("lcg1", 1, rate_bps).to_wire().items() if key != "do"}
         assert RateLimit.parse(wire).rate_bps == rate_bps
 
 
@@ -216,7 +216,7 @@ def test_rates_that_are_others_when_they_are_read_back_are_told():
 def test_weights_that_nothing_is_known_of_are_told(said: TakenChanges | None):
     record = weighted(steps_of("3:1"), (0.75,))
     requested, flows = record.requested, record.flows
-    seen = weights_seen(requested, flows, ["g1", "g2"], (0, 10), all_bps=ALL_BPS, taken=said, kept_bps=())
+    seen = derive_weights(requested, flows, ["g1", "g2"], (0, 10), all_bps=ALL_BPS, taken=said, kept_bps=())
     assert [each.code for each in weight_reasons(requested, seen)] == ["weights_missing"]
 
 
@@ -224,19 +224,30 @@ def test_guests_that_do_not_want_all_of_the_link_are_told():
     steps = steps_of("1:1")
     base = weighted(steps, (0.5, 0.5))
     little = flow_record([[200] * 20, [200] * 20], bin_s=0.1)
-    seen = weights_seen(
-        base.requested, little.flows, ["g1", "g2"], (0, 20), all_bps=ALL_BPS, taken=taken(steps),
+    seen = derive_weights(
+        base.requested,
+        little.flows,
+        ["g1", "g2"],
+        (0, 20),
+        all_bps=ALL_BPS,
+        taken=taken(steps),
         kept_bps=taken(steps).changes[0].rates_bps,
-    )  # fmt: skip
+    )
     assert [each.code for each in weight_reasons(base.requested, seen)] == ["offered_short"]
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"error_ratio": 0.5}, {"first_bin": 1}, {"stop_bin": 9}, {"share_ratios": (0.5, 0.5)}, {"filled_ratio": 0.1},
-     {"due_s": 0.5}],
+    [
+        {"error_ratio": 0.5},
+        {"first_bin": 1},
+        {"stop_bin": 9},
+        {"share_ratios": (0.5, 0.5)},
+        {"filled_ratio": 0.1},
+        {"due_s": 0.5},
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_a_step_that_does_not_follow_is_found(change: dict[str, Any]):
     record = weighted(steps_of("3:1", "1:3"), (0.75, 0.25))
     steps = seen_of(record).steps
@@ -253,13 +264,13 @@ def test_the_summary_has_every_step():
 
 
 def test_whoever_watches_sees_when_things_change():
-    assert moments_of(5.0) == ((5.0, "the others begin"),)
-    assert [at_s for at_s, _ in moments_of(0.0, DiskBeside(from_s=3, to_s=6))] == [3, 6]
+    assert build_moments(5.0) == ((5.0, "the others begin"),)
+    assert [at_s for at_s, _ in build_moments(0.0, DiskBeside(from_s=3, to_s=6))] == [3, 6]
 
 
 def test_weights_are_marked_when_they_took_effect_and_not_when_they_were_due():
     steps = steps_of("1:1", "1:3", "3:1")
-    over_time = picture_of(weighted(steps, [0.5, 0.25, 0.75], taken(steps, [0, 4_000_000, None])), ()).over_time
+    over_time = build_picture(weighted(steps, [0.5, 0.25, 0.75], taken(steps, [0, 4_000_000, None])), ()).over_time
     assert over_time is not None and over_time.moments == ((0.0, "1:1"), (1.004, "1:3"))
 
 
@@ -267,7 +278,7 @@ def test_weights_are_told_as_they_take_effect():
     steps = steps_of("3:1", "1:3")
     (point,) = flow_points(FlowFactors.model_validate({"guests": [2], "bin_s": 0.1, "weights": [steps]}), ["l"])
     guests = [DiskOrNot("198.18.64.1", "lcg1"), DiskOrNot("198.18.64.2", "lcg2")]
-    _, changing = queue_of(point, steps, guests, 100_000_000, 60.0)
+    _, changing = build_queue(point, steps, guests, 100_000_000, 60.0)
     watch = SendingWatch({3: "g1", 4: "g2"})
     watch.mark(BEGUN_NS, "lost: nothing was seen yet")
     sample = {"monotonic_ns": BEGUN_NS, "wall_ns": 2, "missed": 0, "late": False, "namespaces": {"": [[3, 25, [0]]]}}
@@ -276,14 +287,14 @@ def test_weights_are_told_as_they_take_effect():
         taken = RatesTaken(
             queue="lcqw", place=min(place, 1), taken_ns=BEGUN_NS + place * SECOND, rates_bps=[*rates_bps]
         )
-        watch.mark(taken.taken_ns, taken_words(taken, steps, changing))
+        watch.mark(taken.taken_ns, describe_applied_weights(taken, steps, changing))
     assert watch.shown().moments == ((0.0, "3:1"), (1.0, "1:3"), (2.0, "not 1:3"))
 
 
 def test_the_queue_is_looked_at_but_not_when_weights_are_about_to_change(monkeypatch: pytest.MonkeyPatch):
     steps = steps_of("3:1", "1:3")
     (point,) = flow_points(FlowFactors.model_validate({"guests": [2], "bin_s": 0.1, "weights": [steps]}), ["l"])
-    _, changing = queue_of(
+    _, changing = build_queue(
         point, steps, [DiskOrNot("198.18.64.1", "lcg1"), DiskOrNot("198.18.64.2", "lcg2")], 10**8, 60.0
     )
     now_s, asked_s, shown = [5.0], list[float](), list[int]()
@@ -308,7 +319,7 @@ def test_the_queue_is_looked_at_but_not_when_weights_are_about_to_change(monkeyp
     monkeypatch.setattr(asyncio, "sleep", sleep)
     monkeypatch.setattr(time, "monotonic_ns", lambda: round(now_s[0] * SECOND))
     watch = SharingWatch(["g1", "g2"], 1250)
-    looks = SharedQueueLooks(cast(Any, Uut()), changing, steps, watch, lambda: shown.append(1))
+    looks = SharedQueueMonitor(cast(Any, Uut()), changing, steps, watch, lambda: shown.append(1))
     watch.see_classes(5 * SECOND, asyncio.run(Uut().ask(None)))
     looks.hear(RatesTaken(queue="lcqw", place=0, taken_ns=5 * SECOND, rates_bps=[*changing.rates_bps[0]]))
     with pytest.raises(asyncio.CancelledError):
@@ -324,10 +335,16 @@ def test_the_queue_is_looked_at_but_not_when_weights_are_about_to_change(monkeyp
 
 def test_limits_that_were_read_back_are_lines_across():
     of = {
-        name: LimiterSeen(kind="tbf on ifb", interface="lcq1", rate_bps=rate_bps, burst_bytes=None, passed_packets=0,
-                          dropped_packets=0)
+        name: LimiterRecord(
+            kind="tbf on ifb",
+            interface="lcq1",
+            rate_bps=rate_bps,
+            burst_bytes=None,
+            passed_packets=0,
+            dropped_packets=0,
+        )
         for name, rate_bps in (("g1", 40_000_000), ("g2", 30_000_000), ("g3", 40_000_000), ("g4", None))
-    }  # fmt: skip
+    }
     assert SendingWatch({}, limiters=of).shown().levels == (
         (30.0, "g2 ≤ 30 Mbit/s"),
         (40.0, "g1, g3 ≤ 40 Mbit/s"),
@@ -351,10 +368,14 @@ def test_what_the_others_lose_beside_work_on_a_disk_is_found(during: int, ratio:
 
 @pytest.mark.parametrize(
     ("changes", "code"),
-    [({"exit_status": 1}, "job_failed"), ({"exit_status": None}, "guests_missing"), ({"start_ns": None}, "mark_lost"),
-     ({"end_ns": ORIGIN_NS + 4 * SECOND + 1}, "rate_uncertain")],
+    [
+        ({"exit_status": 1}, "job_failed"),
+        ({"exit_status": None}, "guests_missing"),
+        ({"start_ns": None}, "mark_lost"),
+        ({"end_ns": ORIGIN_NS + 4 * SECOND + 1}, "rate_uncertain"),
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_work_that_went_wrong_is_told(changes: dict[str, Any], code: str):
     record = stalled(500, **changes)
     assert [each.code for each in disk_reasons(record.requested, record.disk)] == [code]
@@ -397,9 +418,11 @@ def test_a_worker_marks_both_ends_of_its_work_from_ports_of_their_own():
 
 def test_a_report_draws_each_scenario_in_its_own_figure_beside_the_papers_sentences(tmp_path: Path):
     scenarios = [
-        weighted(steps_of("3:1", "1:3"), (0.75, 0.25)), weighted(steps_of("1:1"), (0.5, 0.5)), stalled(500),
+        weighted(steps_of("3:1", "1:3"), (0.75, 0.25)),
+        weighted(steps_of("1:1"), (0.5, 0.5)),
+        stalled(500),
         flow_record([[500] * 10, [500] * 10]),
-    ]  # fmt: skip
+    ]
     limited = flow_record([[200] * 20, [200] * 20], bin_s=0.1, limits_bps=(30_000_000,))
     limited = limited.model_copy(
         update={"requested": limited.requested.model_copy(update={"weights": steps_of("1:1")}), "weights": None}
@@ -412,17 +435,20 @@ def test_a_report_draws_each_scenario_in_its_own_figure_beside_the_papers_senten
                 assert record.set_up is not None
                 plan = record.plan.model_copy(update={"block": block, "hash": f"flow-{number}"})
                 made = {
-                    "plan": plan, "flow_id": f"20260101T000000000000Z-{number:04d}",
+                    "plan": plan,
+                    "flow_id": f"20260101T000000000000Z-{number:04d}",
                     "set_up": record.set_up.model_copy(update={"id": f"set-up-{block}"}),
-                }  # fmt: skip
+                }
                 opened.save_experiment(FLOW, record.model_copy(update=made))
     told = ["report", "--store", str(store), "--out", str(out), "--reference", "adamczyk", "--formats", "svg,md,csv"]
     assert main(told) == 0
     for figure, scenario in (
-        ("adamczyk-7", "no limit"), ("adamczyk-9", "disk-mixed"),
-        ("adamczyk-10", "3:1"), ("adamczyk-11", "limit 30Mbit"),
+        ("adamczyk-7", "no limit"),
+        ("adamczyk-9", "disk-mixed"),
+        ("adamczyk-10", "3:1"),
+        ("adamczyk-11", "limit 30Mbit"),
         ("adamczyk-12", "1:1"),
-    ):  # fmt: skip
+    ):
         panels = (out / f"{figure}.svg").read_text()
         assert scenario in panels, figure
         assert ("3:1" in panels) == (figure == "adamczyk-10")
@@ -472,7 +498,7 @@ def test_a_trial_is_shown_with_its_steps_and_its_marks():
     lines = "\n".join(flow_lines(weighted(steps_of("3:1", "1:3"), (0.75, 0.25))))
     assert "from 1 s 1:3: shares 0.2500, 0.7500, error 0.0000; in force 0.0 ms late" in lines
     record = weighted(steps_of("3:1", "1:3"), (0.75, 0.25))
-    of_class = LimiterSeen(
+    of_class = LimiterRecord(
         kind="htb on ifb", interface="lcqw", rate_bps=96_960_000, burst_bytes=None, passed_packets=9, dropped_packets=7
     )
     senders = tuple(each.model_copy(update={"limiter": of_class}) for each in record.senders)

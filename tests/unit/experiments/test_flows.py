@@ -11,22 +11,22 @@ from typing import Any, cast
 
 import pytest
 
-from labconsole.cli.text.of_guests import FLOWS_SHOWN
-from labconsole.experiments.flow.figures import HEADER_BYTES, line_bps, shared
-from labconsole.experiments.flow.frame import FramedTaking
-from labconsole.experiments.flow.limiters import CREDIT, READ_CREDIT, limit_of, read_credit, read_limiters
-from labconsole.experiments.flow.live import SendingWatch
+from labconsole.cli.text.guest_kinds import FLOWS_VIEW
+from labconsole.experiments.flow.base import FlowMeasurement
+from labconsole.experiments.flow.limiters import CREDIT, READ_CREDIT, build_rate_limit, read_credit, read_limiters
+from labconsole.experiments.flow.live_view import SendingWatch
 from labconsole.experiments.flow.quantities import quantities
+from labconsole.experiments.flow.rates import HEADER_BYTES, derive_shared_time, line_bps
+from labconsole.experiments.flow.report_data import plain
 from labconsole.experiments.flow.script import SenderAnswer, Sending, read_answer
-from labconsole.experiments.flow.shown import plain
 from labconsole.experiments.flow.summary import summarize_flows
-from labconsole.experiments.flow.verdict import shown_reasons
+from labconsole.experiments.flow.verdict import derive_reasons
 from labconsole.experiments.flow.verify import recompute_flow
 from labconsole.model.plan.flows import FlowFactors
-from labconsole.model.record.crew_trial import ProgramSeen
+from labconsole.model.record.crew_trial import ProgramRecord
 from labconsole.model.tolerances import Tolerances
 from labconsole.model.weights import WeightSteps
-from labconsole.verdict.consequences import weighed
+from labconsole.verdict.reason_tree import weighed
 from labconsole.verdict.reasons import reason
 from labconsole.wire.codec import STAT_NAMES
 from labconsole.wire.counters import CountersSampled
@@ -130,20 +130,23 @@ def test_a_limiter_is_read_back_as_tc_says_it():
     assert (found["g1"].rate_bps, found["g1"].passed_packets, found["g1"].dropped_packets) == (30_000_000, 11, 2)
     assert (found["g2"].rate_bps, found["g2"].passed_packets, found["g2"].dropped_packets) == (None, None, None)
     assert found["g3"].rate_bps is None
-    assert limit_of("lcg1", 1, 30_000_000).to_wire()["burst_bytes"] == 3750
+    assert build_rate_limit("lcg1", 1, 30_000_000).to_wire()["burst_bytes"] == 3750
 
 
 def test_the_queue_of_a_limit_holds_fewer_full_frames_than_a_socket_of_the_same_kernel():
-    assert limit_of("lcg1", 1, 30_000_000).queue_bytes == 187_500, "50 ms"
-    taking = object.__new__(FramedTaking)
+    assert build_rate_limit("lcg1", 1, 30_000_000).queue_bytes == 187_500, "50 ms"
+    taking = object.__new__(FlowMeasurement)
     for payload_bytes, pattern, in_namespace, wanted in (
-        (1472, "out", True, 78 * 1514), (100, "out", True, None), (1472, "ring", True, None), (1472, "out", False, None),
-    ):  # fmt: skip
+        (1472, "out", True, 78 * 1514),
+        (100, "out", True, None),
+        (1472, "ring", True, None),
+        (1472, "out", False, None),
+    ):
         taking._point = cast(Any, SimpleNamespace(pattern=pattern, payload_bytes=payload_bytes))
         taking._standing = cast(Any, {"g1": SimpleNamespace(in_namespace=in_namespace)})
         assert taking._queue_bytes("g1") == wanted
-    assert limit_of("lcg1", 1, 30_000_000, 78 * 1514).queue_bytes == 78 * 1514 < 92 * 1514
-    assert limit_of("lcg1", 1, 10_000_000, 78 * 1514).queue_bytes == 62_500
+    assert build_rate_limit("lcg1", 1, 30_000_000, 78 * 1514).queue_bytes == 78 * 1514 < 92 * 1514
+    assert build_rate_limit("lcg1", 1, 10_000_000, 78 * 1514).queue_bytes == 62_500
 
 
 def test_credit_is_read_back_as_the_kernel_of_the_back_end_has_it():
@@ -232,10 +235,17 @@ def test_points_have_means_over_set_ups():
 def again(record: Any, **changes: Any) -> list[str]:
     """The codes that a record with these changes would have, by what it shows."""
     changed = record.model_copy(update=changes)
-    reasons = shown_reasons(
-        changed.requested, changed.flows, changed.senders, changed.sink, line_bps=changed.line_bps,
-        start_skew_s=changed.start_skew_s, swapped_pages=changed.swapped_pages, program=changed.program, limits=Tolerances(),
-    )  # fmt: skip
+    reasons = derive_reasons(
+        changed.requested,
+        changed.flows,
+        changed.senders,
+        changed.sink,
+        line_bps=changed.line_bps,
+        start_skew_s=changed.start_skew_s,
+        swapped_pages=changed.swapped_pages,
+        program=changed.program,
+        limits=Tolerances(),
+    )
     return [each.code for each in reasons]
 
 
@@ -310,10 +320,16 @@ def test_a_trial_that_was_called_short_before_the_link_excused_it_still_verifies
         (lambda: held().model_copy(update={"start_skew_s": 0.2}), "start_skew"),
         (lambda: held().model_copy(update={"swapped_pages": 4}), "swapped"),
         (lambda: flow_record([packets(80, 80, 80), packets(80, 80, 80)]), "offered_over"),
-        (lambda: held().model_copy(update={"program": ProgramSeen(name="iperf", sha256=("a", "b"))}), "programs_differ"),
-        (lambda: held().model_copy(update={"program": ProgramSeen(name="iperf", sha256=(), unknown=1)}), "not_observed"),
+        (
+            lambda: held().model_copy(update={"program": ProgramRecord(name="iperf", sha256=("a", "b"))}),
+            "programs_differ",
+        ),
+        (
+            lambda: held().model_copy(update={"program": ProgramRecord(name="iperf", sha256=(), unknown=1)}),
+            "not_observed",
+        ),
     ],
-)  # fmt: skip
+)
 def test_each_doubt_has_its_code(record: Any, code: str):
     assert code in again(record())
 
@@ -364,7 +380,7 @@ def test_bins_that_were_not_counted_are_no_zeros():
         )
         for each in record.flows
     )
-    found = shared(flows, ["g1", "g2"], record.origin_ns, PAYLOAD_BYTES, 1.0)
+    found = derive_shared_time(flows, ["g1", "g2"], record.origin_ns, PAYLOAD_BYTES, 1.0)
     assert found.stop == 3
     assert found.sum_bps == pytest.approx(60e6, rel=1e-3)
 
@@ -395,12 +411,17 @@ def test_points_of_another_load_are_no_part_of_what_guests_can_send():
 
 def test_what_all_panels_or_bars_share_stands_in_the_figures_title_alone():
     trials = [
-        flow_record([packets(*[29.0] * bins)] * guests, limits_bps=(30_000_000,) * (guests > 1), platform=platform,
-                    flow_id=f"{platform}-{bins}-{guests}")
-        for guests in (1, 2) for platform, bins in (("lxc", 4), ("uml", 6))
-    ]  # fmt: skip
+        flow_record(
+            [packets(*[29.0] * bins)] * guests,
+            limits_bps=(30_000_000,) * (guests > 1),
+            platform=platform,
+            flow_id=f"{platform}-{bins}-{guests}",
+        )
+        for guests in (1, 2)
+        for platform, bins in (("lxc", 4), ("uml", 6))
+    ]
     trials.append(flow_record([packets(*[24.0] * 8)] * 2, bin_s=0.5, flow_id="in other bins, and in no panel of these"))
-    found = {figure.name: figure for figure in FLOWS_SHOWN.figures(trials)}
+    found = {figure.name: figure for figure in FLOWS_VIEW.figures(trials)}
     alike, alone = found["adamczyk-5"], found["mattos-3"]
     assert alike.title == "Guests held to equal rates (in bins of 1 s, limit 30Mbit)"
     assert [panel.title for panel in alike.panels] == ["lxc, for 4 s", "uml, for 6 s"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from labconsole.cli.text.flows import summary_lines
-from labconsole.experiments.flow.comparing import compare_flows, summarize_compared
+from labconsole.experiments.flow.bare_host_comparison import compare_flows, summarize_compared
 from labconsole.model.record.flow import FlowRecord
 from support.flow_records import flow_record
 
@@ -20,9 +20,13 @@ def beside(
 ) -> FlowRecord:
     turn = 1 + (block % 2 if platform == "raw" else (block + 1) % 2)
     record = flow_record(
-        [[each] * 6 for each in packets], platform=platform, block=block, attestation={"driver": platform},
-        flow_id=f"20260101T0000{block:02d}{platform}{len(packets)}", **changes,
-    )  # fmt: skip
+        [[each] * 6 for each in packets],
+        platform=platform,
+        block=block,
+        attestation={"driver": platform},
+        flow_id=f"20260101T0000{block:02d}{platform}{len(packets)}",
+        **changes,
+    )
     plan = record.plan.model_copy(update={"margin_ratio": margin_ratio, "hash": f"{record.plan.hash}{platform}"})
     return record.model_copy(update={"plan": plan, "started_at": f"2026-01-01T00:{block:02d}:0{turn}.000000Z"})
 
@@ -47,9 +51,7 @@ def test_a_guest_that_sends_less_than_the_bare_host_is_different_and_one_that_do
 def test_the_first_domain_of_xen_is_not_the_bare_host_of_xens_guests() -> None:
     """Its kernel says what it runs under; what is in that kernel is compared with it."""
     facts = {"boot_id": "boot-1", "hypervisor_type": "xen"}
-    under = [
-        each.model_copy(update={"environment": {"nodes": {"uut": {"facts": facts}}}}) for each in trials(0.6)
-    ]  # fmt: skip
+    under = [each.model_copy(update={"environment": {"nodes": {"uut": {"facts": facts}}}}) for each in trials(0.6)]
     assert len(compare_flows(under)) == 1
     guests = [
         each.model_copy(update={"attestation": {"driver": "xl"}}) if each.requested.platform == "lxc" else each
@@ -73,8 +75,9 @@ def test_one_process_that_was_asked_for_half_of_what_two_guests_were_is_not_comp
     """Each sends all of its 30 Mbit/s: twice as much of two guests is no finding about the platform."""
     sent = [
         beside(platform, [2500] * number, block)
-        for block in range(1, 9) for platform, number in (("raw", 1), ("lxc", 2))
-    ]  # fmt: skip
+        for block in range(1, 9)
+        for platform, number in (("raw", 1), ("lxc", 2))
+    ]
     for pattern in ("out", "in"):
         asked = {"offered_bps": 30_000_000, "pattern": pattern}
         same = [each.model_copy(update={"requested": each.requested.model_copy(update=asked)}) for each in sent]
@@ -91,8 +94,9 @@ def test_where_both_fill_the_link_that_is_said() -> None:
     draw = random.Random(2)
     full = [
         beside(platform, [LINE_PACKETS - draw.randrange(3)], block)
-        for block in range(1, 9) for platform in ("raw", "lxc")
-    ]  # fmt: skip
+        for block in range(1, 9)
+        for platform in ("raw", "lxc")
+    ]
     (found,) = compare_flows(full)
     assert (found.said, found.both_full) == ("equivalent, both fill the link", True)
     said = summary_lines(summarize_compared(full))
@@ -103,8 +107,9 @@ def test_that_one_of_two_within_the_margin_fills_the_link_is_said() -> None:
     """It might be faster over another link, by more than the margin."""
     near = [
         beside(platform, [round(LINE_PACKETS * share) - block % 3], block)
-        for block in range(1, 9) for platform, share in (("raw", 0.998), ("lxc", 0.985))
-    ]  # fmt: skip
+        for block in range(1, 9)
+        for platform, share in (("raw", 0.998), ("lxc", 0.985))
+    ]
     (found,) = compare_flows(near)
     assert (found.word, found.both_full) == ("different, within the margin", False)
     assert found.said == "different, within the margin, one of them fills the link"

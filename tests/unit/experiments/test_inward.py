@@ -12,10 +12,10 @@ import pytest
 
 from labconsole.cli.main import main
 from labconsole.cli.text.flows import flow_lines, summary_lines
-from labconsole.experiments.flow.inward import InwardGuest, processes_of, read_counts, stream_of
-from labconsole.experiments.flow.inward_found import ledger
-from labconsole.experiments.flow.live import INTO, SendingWatch, picture_of
-from labconsole.experiments.flow.procedure import offered_of, result_words
+from labconsole.experiments.flow.live_view import INTO, SendingWatch, build_picture
+from labconsole.experiments.flow.procedure import derive_offered_bps, describe_result
+from labconsole.experiments.flow.receive import ReceivingGuest, build_stream, parse_processes, read_counts
+from labconsole.experiments.flow.receive_results import ledger
 from labconsole.experiments.flow.summary import summarize_flows
 from labconsole.experiments.flow.verify import recompute_flow
 from labconsole.model.plan.flows import FlowFactors, FlowTrial, flow_hash, flow_points
@@ -46,7 +46,7 @@ Udp: 4100 1 46 0 40 0 6 0 0
 ADDRESS, NETWORK = "198.18.64.1", "198.18.64.0"
 
 
-def guest(**changes: Any) -> InwardGuest:
+def guest(**changes: Any) -> ReceivingGuest:
     told: dict[str, Any] = {
         "name": "g1",
         "address": ADDRESS,
@@ -54,7 +54,7 @@ def guest(**changes: Any) -> InwardGuest:
         "host_interface": "lcg1",
         "own_stack": True,
     }
-    return InwardGuest(**(told | changes))
+    return ReceivingGuest(**(told | changes))
 
 
 def test_a_guest_reads_before_anything_is_sent_and_its_bridge_is_taught_where_it_is():
@@ -68,9 +68,9 @@ def test_a_guest_reads_before_anything_is_sent_and_its_bridge_is_taught_where_it
     subprocess.run(["sh", "-n", "-c", line], check=True)
     bare = guest(own_stack=False).begin_line("02:00:00:00:00:08", 10.0)
     assert "arp" not in bare and "ping" not in bare
-    assert processes_of("LCREADER 1077 0\r\n") == [1077]
-    assert processes_of("LCREADER 1077 1076\n") == [1077, 1076]
-    assert processes_of("LCREADER 1 nothing") == [] and processes_of("") == []
+    assert parse_processes("LCREADER 1077 0\r\n") == [1077]
+    assert parse_processes("LCREADER 1077 1076\n") == [1077, 1076]
+    assert parse_processes("LCREADER 1 nothing") == [] and parse_processes("") == []
     assert guest(own_stack=False).end_line([1077]) == "kill -KILL 1077 2>/dev/null; :"
 
 
@@ -93,28 +93,37 @@ def test_what_cannot_be_read_is_not_known(said: str):
 
 def test_the_source_is_told_each_guests_own_addresses_and_a_count_that_fits_the_time():
     asked = inward_record([16258]).requested.model_copy(update={"offered_bps": 10_000_000, "duration_s": 2.0})
-    spec = stream_of(guest(), 1, asked, "eth1", "auto", (3,))
+    spec = build_stream(guest(), 1, asked, "eth1", "auto", (3,))
     spec.check_fields()
     assert (spec.destination_mac, spec.sink_ip, spec.source_ip) == ("02:6c:77:00:00:00", ADDRESS, "198.18.127.1")
     assert (spec.pkt_size_bytes, spec.delay_ns, spec.count) == (1514, 1_177_600, 1698)
     assert (
-        spec.cpus == [3] and spec.udp_source_port != stream_of(guest(), 0, asked, "eth1", "auto", None).udp_source_port
+        spec.cpus == [3]
+        and spec.udp_source_port != build_stream(guest(), 0, asked, "eth1", "auto", None).udp_source_port
     )
     with pytest.raises(ValueError, match="less than a datagram"):
-        stream_of(guest(), 0, asked.model_copy(update={"offered_bps": 1000}), "eth1", "auto", None)
+        build_stream(guest(), 0, asked.model_copy(update={"offered_bps": 1000}), "eth1", "auto", None)
 
 
 def test_what_was_lost_is_placed_between_two_counts_that_are_known():
     whole, unplaced = ledger(1000, 930, 920, 915, 800, 90, 5, 0)
     assert {each.hop: each.packets for each in whole} == {
-        "to_guest": 70, "guest_nic": 10, "guest_udp": 5, "guest_no_reader": 5, "guest_socket_full": 90,
-        "guest_errors": 0, "guest_unread": 20,
-    }  # fmt: skip
+        "to_guest": 70,
+        "guest_nic": 10,
+        "guest_udp": 5,
+        "guest_no_reader": 5,
+        "guest_socket_full": 90,
+        "guest_errors": 0,
+        "guest_unread": 20,
+    }
     assert unplaced == 0
     bare, unplaced = ledger(1000, None, 930, None, 800, 90, 5, 0)
     assert {each.hop: each.packets for each in bare} == {
-        "guest_nic": 70, "guest_no_reader": 5, "guest_socket_full": 90, "guest_errors": 0
-    }  # fmt: skip
+        "guest_nic": 70,
+        "guest_no_reader": 5,
+        "guest_socket_full": 90,
+        "guest_errors": 0,
+    }
     assert unplaced == 35, "what is at no place stays at none"
     unknown, unplaced = ledger(None, 930, 920, None, None, None, None, None)
     assert [(each.hop, each.packets) for each in unknown] == [("guest_nic", 10)] and unplaced is None
@@ -128,10 +137,10 @@ def test_a_sound_trial_is_valid_and_computed_again():
     first, second = record.receivers
     assert (first.lost_packets, second.lost_packets, first.unplaced_packets) == (192, 7, 0)
     assert first.payload_bps == pytest.approx((16258 - 192) * 1472 * 8 / 2)
-    words = "\n".join([*flow_lines(record), *result_words(record)])
+    words = "\n".join([*flow_lines(record), *describe_result(record)])
     assert "2 guests are sent" in words and "guest_socket_full 100, guest_unread 92" in words and "to_guest 7" in words
     assert FlowRecord.model_validate_json(record.model_dump_json()) == record
-    assert [each.name for each in picture_of(record, ["words"]).guests] == ["g1", "g2"]
+    assert [each.name for each in build_picture(record, ["words"]).guests] == ["g1", "g2"]
 
 
 @pytest.mark.parametrize(
@@ -191,15 +200,18 @@ def test_of_what_guests_receive_neither_limits_nor_greed_are_varied():
     assert [point.index for point in points] == list(range(len(points)))
     inward = [point for point in points if point.pattern == "in"]
     assert [(each.guests, each.offered, each.greedy) for each in inward] == [
-        (1, "line", 1), (1, 10_000_000, 1), (2, "line", 1), (2, 10_000_000, 1),
-    ]  # fmt: skip
+        (1, "line", 1),
+        (1, 10_000_000, 1),
+        (2, "line", 1),
+        (2, 10_000_000, 1),
+    ]
     assert inward[3].words() == "lxc: 2 guests are sent 10Mbit each"
     trials = [FlowTrial(point=point, block=1, repetition=1, position=1) for point in points]
     assert len({flow_hash(factors, trial) for trial in trials}) == len(points)
     assert inward[0].crew != points[0].crew, "its guests share another NIC"
     inventory = make_inventory()
     speed_bps = inventory.streams[0].link_speed_bps
-    assert offered_of(inward[2], inventory) == int(speed_bps * 1472 / 1538 / 2)
+    assert derive_offered_bps(inward[2], inventory) == int(speed_bps * 1472 / 1538 / 2)
     for told in ({"limits": ["30Mbit"]}, {"greedy": [2]}, {"second_after_s": [1.0]}):
         with pytest.raises(ValueError, match="pattern in has guests receive"):
             FlowFactors.model_validate({"pattern": ["in"], "guests": [2], **told})
@@ -210,8 +222,13 @@ def test_the_live_curve_is_of_what_is_handed_to_a_guest():
     for second in range(3):
         rows = list(rows)
         rows[STAT_NAMES.index("tx_bytes")] = 1_000_000 * second
-        message = {"missed": 0, "late": False, "monotonic_ns": second * 10**9, "wall_ns": 1,
-                   "namespaces": {"": [[7, len(rows), rows]]}}  # fmt: skip
+        message = {
+            "missed": 0,
+            "late": False,
+            "monotonic_ns": second * 10**9,
+            "wall_ns": 1,
+            "namespaces": {"": [[7, len(rows), rows]]},
+        }
         watch.see(CountersSampled.parse(message))
     over_time = watch.shown()
     assert over_time.curves[0].values == (8.0, 8.0) and "handed" in over_time.title

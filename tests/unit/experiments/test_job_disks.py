@@ -9,7 +9,7 @@ import pytest
 from labconsole.experiments.job.disk_verdict import disk_notes, disk_reasons, jobs_volume
 from labconsole.experiments.job.disks import parse_counts
 from labconsole.model.jobs import JOBS, DiskWork
-from labconsole.model.record.job import DiskSeen
+from labconsole.model.record.job import DiskRecord
 from support.job_records import disk_data, job_data, job_record
 
 COPIES = job_record(job_data()).copies
@@ -23,7 +23,7 @@ TABLE = """\
 """
 
 
-def seen(job: str = "disk-read", **changed: Any) -> DiskSeen:
+def seen(job: str = "disk-read", **changed: Any) -> DiskRecord:
     data = disk_data(job)
     data["disk"] |= changed
     found = job_record(data).disk
@@ -31,7 +31,7 @@ def seen(job: str = "disk-read", **changed: Any) -> DiskSeen:
     return found
 
 
-def codes(found: DiskSeen, **copy: Any) -> list[str]:
+def codes(found: DiskRecord, **copy: Any) -> list[str]:
     return [each.code for each in disk_reasons(found, [each.model_copy(update=copy) for each in COPIES])]
 
 
@@ -75,8 +75,10 @@ def test_less_than_the_jobs_did_was_kept_by_a_cache(job: str, changed: dict[str,
 
 def test_what_others_read_of_a_device_hides_nothing() -> None:
     """The device read enough, but not for the guests."""
-    guests = [{"guest": "g1", "read_bytes": 64 * MIB, "written_bytes": 0}, {"guest": "g2", "read_bytes": 4096,
-               "written_bytes": 0}]  # fmt: skip
+    guests = [
+        {"guest": "g1", "read_bytes": 64 * MIB, "written_bytes": 0},
+        {"guest": "g2", "read_bytes": 4096, "written_bytes": 0},
+    ]
     assert codes(seen(device_read_bytes=900 * MIB, guests=guests)) == ["buffered_by_host"]
     guests[1]["read_bytes"] = None
     assert codes(seen(device_read_bytes=900 * MIB, guests=guests)) == []

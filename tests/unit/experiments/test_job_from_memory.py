@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from labconsole.cli.text.jobs import summary_lines
-from labconsole.experiments.job.from_memory import from_memory
+from labconsole.experiments.job.page_cache import is_possibly_cached
 from labconsole.experiments.job.summary import summarize_jobs
 from labconsole.model.record.job import JobRecord
 from support.job_records import disk_data, taken
@@ -18,9 +18,16 @@ HOST_MIB = 1024
 
 
 def worked(
-    seconds: list[float], job: str = "disk-bonnie", size: int = 4 * HOST_MIB, *, device_ratio: float = 1.1,
-    memory_mib: int | None = None, host_mib: int | None = HOST_MIB, machine_mib: object = None, **point: Any,
-) -> JobRecord:  # fmt: skip
+    seconds: list[float],
+    job: str = "disk-bonnie",
+    size: int = 4 * HOST_MIB,
+    *,
+    device_ratio: float = 1.1,
+    memory_mib: int | None = None,
+    host_mib: int | None = HOST_MIB,
+    machine_mib: object = None,
+    **point: Any,
+) -> JobRecord:
     """A trial of that job, whose device gave this share of what it read, on a host with so much memory."""
     record = taken(seconds, **point)
     reads = {"disk-bonnie": 2, "serve-http": 1}[job] if job in ("disk-bonnie", "serve-http") else 1
@@ -58,8 +65,8 @@ def worked(
     ids=str,
 )
 def test_files_are_twice_what_caches_them_or_may_be_read_from_memory(changes: dict[str, Any], cached: bool) -> None:
-    assert from_memory(worked([4.0], **changes)) is cached
-    assert from_memory(taken([4.0])) is False
+    assert is_possibly_cached(worked([4.0], **changes)) is cached
+    assert is_possibly_cached(taken([4.0])) is False
 
 
 def compared(ours: dict[str, Any], theirs: dict[str, Any]) -> list[JobRecord]:
@@ -95,11 +102,18 @@ def test_an_overhead_of_what_memory_gave_is_not_claimed(
 def test_an_overhead_of_which_some_trials_had_their_files_in_memory_is_not_claimed() -> None:
     """One trial of the bare host and all of the guests': both sides have some, and are not alike."""
     records = [
-        worked([seconds + block / 1000], platform=platform, guests=1, working="one", block=block, job="serve-http",
-               device_ratio=0.5 if platform == "lxc" or block == 5 else 1.1)
+        worked(
+            [seconds + block / 1000],
+            platform=platform,
+            guests=1,
+            working="one",
+            block=block,
+            job="serve-http",
+            device_ratio=0.5 if platform == "lxc" or block == 5 else 1.1,
+        )
         for block in range(1, 6)
         for platform, seconds in (("host", 1.0), ("lxc", 2.0))
-    ]  # fmt: skip
+    ]
     (found,) = summarize_jobs(records).overheads
     assert (found.word, found.effect.p) == ("read from memory", None)
 
@@ -109,13 +123,20 @@ def test_neither_growth_nor_isolation_of_a_disk_is_claimed_of_memory() -> None:
     draw, cached = random.Random(3), "read from memory"
     for device_ratio, growth, isolation in ((1.1, "flat", "between guests"), (0.5, cached, cached)):
         records = [
-            worked([4.0 * each * draw.gauss(1, 1e-4) for each in times], platform="lxc", guests=guests, working=working,
-                   cpu="same", block=block, device_ratio=device_ratio)
+            worked(
+                [4.0 * each * draw.gauss(1, 1e-4) for each in times],
+                platform="lxc",
+                guests=guests,
+                working=working,
+                cpu="same",
+                block=block,
+                device_ratio=device_ratio,
+            )
             for block in range(1, 6)
             for guests in (1, 2, 5)
             for working, times in (("one", [1.0]), ("one-two", [2.0, 3.0, 3.0]))
             if guests > 1 or working == "one"
-        ]  # fmt: skip
+        ]
         summary = summarize_jobs(records)
         assert summary.one_works[0].word == growth
         assert {each.word for each in summary.isolation} == {isolation}

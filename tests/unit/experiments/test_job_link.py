@@ -11,7 +11,7 @@ import pytest
 
 from labconsole.cli.main import main
 from labconsole.cli.text.jobs import summary_lines
-from labconsole.experiments.job.link import (
+from labconsole.experiments.job.link_limit import (
     FULL_RATIO,
     PAYLOAD_SHARE,
     is_full,
@@ -24,7 +24,7 @@ from labconsole.experiments.job.summary import JobsSummary, summarize_jobs
 from labconsole.model.record.job import JobRecord
 from labconsole.model.record.kinds.job import KIND as JOB
 from labconsole.store.open import open_store
-from labconsole.verdict.observed import TrialObservations
+from labconsole.verdict.observations import TrialObservations
 from support.flow_records import flow_record
 from support.job_records import job_data, job_record, taken
 from support.observed_trials import reading, tell
@@ -46,12 +46,20 @@ def blocks(times_s: Mapping[str, Mapping[int, float]], speed_bps: int | None = G
     """Of each platform what one guest takes while so many stand; six blocks."""
     draw = random.Random(3)
     return [
-        sent([seconds * draw.gauss(1, 0.001)], speed_bps, 0.05, platform=platform, guests=guests, working="one",
-             cpu="same", block=block)
+        sent(
+            [seconds * draw.gauss(1, 0.001)],
+            speed_bps,
+            0.05,
+            platform=platform,
+            guests=guests,
+            working="one",
+            cpu="same",
+            block=block,
+        )
         for block in range(1, 7)
         for platform, of in times_s.items()
         for guests, seconds in of.items()
-    ]  # fmt: skip
+    ]
 
 
 def words(summary: JobsSummary) -> list[str]:

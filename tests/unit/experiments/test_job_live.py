@@ -5,9 +5,16 @@ from __future__ import annotations
 import pytest
 
 from labconsole.cli.text.jobs import job_lines
-from labconsole.experiments.job.live import MOST_NAMED, driving_note, guests_at_work, guests_of, live_words, time_words
-from labconsole.experiments.job.procedure import result_words
-from labconsole.measure.outside_clock import Marks
+from labconsole.experiments.job.live_view import (
+    MOST_NAMED,
+    build_picture_guests,
+    describe_progress,
+    driving_note,
+    format_times,
+    guests_at_work,
+)
+from labconsole.experiments.job.procedure import describe_result
+from labconsole.measure.external_timing import Marks
 from labconsole.wire.guests import AskedGuests
 from support.job_records import job_data, job_record
 
@@ -17,7 +24,7 @@ ENDED = Marks(start_request_ns=1, start_reply_ns=2, end_request_ns=1_500_000_002
 
 
 def test_each_of_a_few_copies_has_its_own_words():
-    assert live_words({"g1/1": ENDED, "g2/1": WORKS, "g2/2": WAITS}) == [
+    assert describe_progress({"g1/1": ENDED, "g2/1": WORKS, "g2/2": WAITS}) == [
         "g1: ended after 1.500 s",
         "g2: at work",
         "g2/2: waits",
@@ -26,8 +33,8 @@ def test_each_of_a_few_copies_has_its_own_words():
 
 def test_many_copies_are_counted():
     many = {f"g{number}/1": ENDED if number < 5 else WORKS if number < 9 else WAITS for number in range(MOST_NAMED + 8)}
-    assert live_words(many) == ["9 of 20 have begun, 5 have ended, after 1.5 to 1.5 s"]
-    assert live_words(dict.fromkeys(many, WAITS)) == ["0 of 20 have begun, 0 have ended"]
+    assert describe_progress(many) == ["9 of 20 have begun, 5 have ended, after 1.5 to 1.5 s"]
+    assert describe_progress(dict.fromkeys(many, WAITS)) == ["0 of 20 have begun, 0 have ended"]
 
 
 def test_what_driving_the_guests_cost_is_told_as_a_share_of_the_time_in_which_all_worked():
@@ -52,7 +59,7 @@ def test_every_guest_has_a_row_with_its_marks_from_the_first_one_on():
 
 
 def test_a_trial_that_is_over_has_rows_by_its_record():
-    rows = guests_of(job_record(job_data()).copies)
+    rows = build_picture_guests(job_record(job_data()).copies)
     assert [(row.name, row.state.value) for row in rows] == [("g1", "done"), ("g2", "done")]
     assert [row.seconds for row in rows] == pytest.approx([2.995, 2.9949995])
     assert rows[1].begun_s == pytest.approx(5e-7)
@@ -64,11 +71,11 @@ def test_a_job_that_failed_sooner_than_an_empty_one_ends_took_no_time():
     copies = [{**copy, "exit_status": 127, "outside_s": 0.004, "seconds": -0.001} for copy in data["copies"]]
     record = job_record({**data, "copies": tuple(copies)})
     assert record.copies[0].seconds == -0.001
-    assert time_words(record) == "–, failed"
-    assert result_words(record) == ["g1: not known, clock ratio 1.003", "g2: not known, clock ratio 1.003"]
-    assert [guest.seconds for guest in guests_of(record.copies)] == [None, None]
+    assert format_times(record) == "–, failed"
+    assert describe_result(record) == ["g1: not known, clock ratio 1.003", "g2: not known, clock ratio 1.003"]
+    assert [guest.seconds for guest in build_picture_guests(record.copies)] == [None, None]
     lines = job_lines(record)
     assert lines[1] == "  time by the clock outside: –, failed"
     assert lines[2].split("; ")[0] == "  g1           –"
     copies[1]["seconds"] = 0.25
-    assert time_words(job_record({**data, "copies": tuple(copies)})) == "failed after 0.250 s"
+    assert format_times(job_record({**data, "copies": tuple(copies)})) == "failed after 0.250 s"

@@ -10,7 +10,7 @@ import pytest
 
 from labconsole.experiments.job.script import OUTPUT_BYTES, CopyAnswer, guest_line, read_answer
 from labconsole.model.jobs import JOBS, Job
-from labconsole.platforms.base.inside import MAX_LINE_BYTES
+from labconsole.platforms.base.guest_shell import MAX_LINE_BYTES
 from labconsole.platforms.base.marks import nonces
 
 SHELLS = (["busybox", "sh", "-c"], ["sh", "-c"])
@@ -35,9 +35,13 @@ def test_a_job_says_how_it_ended_and_how_long_the_guest_thinks_that_it_took(shel
 @pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell[0])
 @pytest.mark.parametrize(
     ("command", "status", "output"),
-    [("echo it\\'s \"wrong\"; exit 3", 3, "it's wrong"), ("no-such-program-here", 127, "not found"),
-     ("echo one; echo two", 0, "one|two"), (":", 0, "")],
-)  # fmt: skip
+    [
+        ('echo it\\\'s "wrong"; exit 3', 3, "it's wrong"),
+        ("no-such-program-here", 127, "not found"),
+        ("echo one; echo two", 0, "one|two"),
+        (":", 0, ""),
+    ],
+)
 def test_a_job_that_fails_says_why(shell: list[str], command: str, status: int, output: str):
     (answer,) = read_answer(run(shell, command)).values()
     assert answer.exit_status == status

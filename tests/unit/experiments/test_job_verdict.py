@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from labconsole.experiments.job.verdict import clock_notes, judge, shown_reasons
-from labconsole.model.record.crew_trial import ProgramSeen, TimekeeperSeen
-from labconsole.model.record.job import CopySeen, EmptyJobs
+from labconsole.experiments.job.verdict import clock_notes, derive_reasons, judge
+from labconsole.model.record.crew_trial import ProgramRecord, TimekeeperRecord
+from labconsole.model.record.job import CopyRecord, EmptyJobs
 from labconsole.model.tolerances import Tolerances
-from labconsole.verdict.observed import TrialObservations
+from labconsole.verdict.observations import TrialObservations
 from labconsole.verdict.programs import program_reasons
 from labconsole.verdict.timekeeper import interrupted_note
 from support.fake_session import make_inventory
@@ -19,13 +19,18 @@ from support.job_records import job_data, job_record
 RECORD = job_record(job_data())
 EMPTY = EmptyJobs(each_s=(0.004, 0.006), mean_s=0.005, sd_s=0.0014)
 assert RECORD.timekeeper is not None
-TIMEKEEPER: TimekeeperSeen = RECORD.timekeeper
+TIMEKEEPER: TimekeeperRecord = RECORD.timekeeper
 
 
 def codes(
-    *copies: CopySeen, timekeeper: dict[str, Any] | None = None, skew_s: float | None = None, swapped: int | None = 0,
-    problems: tuple[str, ...] = (), empty: EmptyJobs | None = EMPTY, seen: TrialObservations | None = None,
-) -> tuple[str, list[str]]:  # fmt: skip
+    *copies: CopyRecord,
+    timekeeper: dict[str, Any] | None = None,
+    skew_s: float | None = None,
+    swapped: int | None = 0,
+    problems: tuple[str, ...] = (),
+    empty: EmptyJobs | None = EMPTY,
+    seen: TrialObservations | None = None,
+) -> tuple[str, list[str]]:
     verdict = judge(
         seen or TrialObservations(run_id="r", started_at="2026-11-23T09:09:05.000Z"),
         copies or RECORD.copies,
@@ -40,7 +45,7 @@ def codes(
     return verdict.status, [each.code for each in verdict.reasons]
 
 
-def copy(**changes: Any) -> CopySeen:
+def copy(**changes: Any) -> CopyRecord:
     return RECORD.copies[0].model_copy(update=changes)
 
 
@@ -62,16 +67,22 @@ def test_a_trial_as_it_should_be_is_valid():
         (copy(outside_s=-0.5, seconds=None), "mark_forged"),
     ],
 )
-def test_what_is_wrong_with_a_copy_voids_the_trial(seen: CopySeen, code: str):
+def test_what_is_wrong_with_a_copy_voids_the_trial(seen: CopyRecord, code: str):
     assert codes(seen, RECORD.copies[1]) == ("invalid", [code])
 
 
 def test_the_reason_of_a_job_that_does_not_exist_says_so():
     verdict = judge(
-        TrialObservations(run_id="r", started_at="2026-11-23T09:09:05.000Z"), [copy(exit_status=127)], empty=EMPTY,
-        timekeeper=None, start_skew_s=None, swapped_pages=0, guest_problems=(), limits=Tolerances(),
+        TrialObservations(run_id="r", started_at="2026-11-23T09:09:05.000Z"),
+        [copy(exit_status=127)],
+        empty=EMPTY,
+        timekeeper=None,
+        start_skew_s=None,
+        swapped_pages=0,
+        guest_problems=(),
+        limits=Tolerances(),
         inventory=make_inventory(),
-    )  # fmt: skip
+    )
     assert "its program does not exist there" in verdict.reasons[0].detail
 
 
@@ -79,20 +90,32 @@ def test_the_reason_of_a_job_that_does_not_exist_says_so():
 def test_so_does_that_of_one_whose_program_stands_before_a_pipe(said: str):
     """Whose status is that of the pipe's end."""
     verdict = judge(
-        TrialObservations(run_id="r", started_at="2026-11-23T09:09:05.000Z"), [copy(exit_status=1, output=said)],
-        empty=EMPTY, timekeeper=None, start_skew_s=None, swapped_pages=0, guest_problems=(), limits=Tolerances(),
+        TrialObservations(run_id="r", started_at="2026-11-23T09:09:05.000Z"),
+        [copy(exit_status=1, output=said)],
+        empty=EMPTY,
+        timekeeper=None,
+        start_skew_s=None,
+        swapped_pages=0,
+        guest_problems=(),
+        limits=Tolerances(),
         inventory=make_inventory(),
-    )  # fmt: skip
+    )
     told = f"g1: the job ended with status 1, its program does not exist there: {said}"
     assert verdict.reasons[0].detail == told
 
 
 def test_what_was_not_found_by_a_program_is_not_said_of_the_program():
     seen = copy(exit_status=1, output="wget: server returned error: HTTP/1.1 404 Not Found")
-    (why,) = shown_reasons(
-        [seen], empty=EMPTY, timekeeper=None, start_skew_s=None, swapped_pages=0, disk=None, program=None,
+    (why,) = derive_reasons(
+        [seen],
+        empty=EMPTY,
+        timekeeper=None,
+        start_skew_s=None,
+        swapped_pages=0,
+        disk=None,
+        program=None,
         limits=Tolerances(),
-    )  # fmt: skip
+    )
     assert "exist" not in why.detail
 
 
@@ -117,10 +140,14 @@ def test_what_is_wrong_around_the_copies_is_told(seen: dict[str, Any], status: s
 
 @pytest.mark.parametrize(
     "seen",
-    [{"timekeeper": {"wall_moved_ns": 900_000}}, {"skew_s": 0.029}, {"swapped": None},
-     {"empty": EMPTY.model_copy(update={"sd_s": 0.029})}],
+    [
+        {"timekeeper": {"wall_moved_ns": 900_000}},
+        {"skew_s": 0.029},
+        {"swapped": None},
+        {"empty": EMPTY.model_copy(update={"sd_s": 0.029})},
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_what_is_within_bounds_is_no_doubt(seen: dict[str, Any]):
     assert codes(**seen) == ("valid", [])
 
@@ -152,13 +179,13 @@ def test_less_time_by_the_clock_around_than_by_the_one_outside_is_no_time():
 @pytest.mark.parametrize(
     ("program", "expected"),
     [
-        (ProgramSeen(name="pi", sha256=("a" * 64,)), []),
-        (ProgramSeen(name="pi", sha256=("a" * 64, "b" * 64)), ["programs_differ"]),
-        (ProgramSeen(name="pi", sha256=("a" * 64,), unknown=1), ["not_observed"]),
-        (ProgramSeen(name="pi", sha256=(), unknown=2), ["not_observed"]),
+        (ProgramRecord(name="pi", sha256=("a" * 64,)), []),
+        (ProgramRecord(name="pi", sha256=("a" * 64, "b" * 64)), ["programs_differ"]),
+        (ProgramRecord(name="pi", sha256=("a" * 64,), unknown=1), ["not_observed"]),
+        (ProgramRecord(name="pi", sha256=(), unknown=2), ["not_observed"]),
     ],
 )
-def test_a_program_that_is_not_known_of_every_guest_is_doubted(program: ProgramSeen, expected: list[str]):
+def test_a_program_that_is_not_known_of_every_guest_is_doubted(program: ProgramRecord, expected: list[str]):
     assert [each.code for each in program_reasons(program)] == expected
 
 

@@ -87,9 +87,12 @@ def test_it_is_left_out_of_the_point_that_the_others_are_of(inventory: Inventory
     other = taken([1.0, 1.1], guests=2, platform="lxc")
     bench = Bench(inventory, Stage(AgentError("uut", "g1 ended", code="guest_ended")), JOB)
     void = asyncio.run(step(tmp_path, bench).take(bench))
-    void = void.model_copy(update={
-        "requested": other.requested, "testbed_fingerprint": other.testbed_fingerprint,
-        "environment": other.environment,
-    })  # fmt: skip
+    void = void.model_copy(
+        update={
+            "requested": other.requested,
+            "testbed_fingerprint": other.testbed_fingerprint,
+            "environment": other.environment,
+        }
+    )
     (point,) = summarize_jobs([other, void]).points
     assert point.job_ids == (other.job_id,) and point.left_out == {"guests_missing": 1}

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from labconsole.cli.guests import tell_trial, tell_trials
-from labconsole.cli.text.of_guests import kind_of
+from labconsole.cli.guest_trials import narrate_trial, narrate_trial_outcome
+from labconsole.cli.text.guest_kinds import find_kind_view
 from labconsole.contracts.picture import StepPicture
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import Outcome, StepProgress
@@ -43,7 +43,7 @@ class JobStore(Store):
 
 
 class Conduct:
-    """A plan of jobs as it is carried out. ``lost_at``: the attempts in which the node is lost, from 1."""
+    """A plan of jobs as it is carried out. ``format_losses``: the attempts in which the node is lost, from 1."""
 
     def __init__(self, tmp_path: Path, patch: pytest.MonkeyPatch, lost_at: Callable[[int], bool], keys: str) -> None:
         (path := tmp_path / "plan.yaml").write_text(
@@ -89,10 +89,10 @@ def test_what_a_lost_crew_did_is_taken_again_in_the_same_replay(
     assert [each.broke for each in conduct.told if each.broke] == [str(LOST)]
     kept = ("under way",)
     assert conduct.shown == [kept, kept, (), kept], "of what is taken again nothing; the last goes on"
-    kind = kind_of(conduct.plan)
+    kind = find_kind_view(conduct.plan)
     assert kind is not None
     for each in conduct.told:
-        tell_trial(kind, each, as_json=False)
+        narrate_trial(kind, each, as_json=False)
     assert "the guests broke off, so all their trials are taken again: uut: the connection" in capsys.readouterr().err
 
 
@@ -114,12 +114,12 @@ def test_a_crew_that_loses_its_node_each_time_ends_the_plan_which_says_what_was_
     with pytest.raises(NodeLost):
         conduct.run()
     assert conduct.script.told.count("connected again") == waits
-    outcome, kind = conduct.execution.outcome, kind_of(conduct.plan)
+    outcome, kind = conduct.execution.outcome, find_kind_view(conduct.plan)
     assert kind is not None and not outcome.complete
-    assert tell_trials(kind, conduct.plan, outcome, as_json=False) == 3
+    assert narrate_trial_outcome(kind, conduct.plan, outcome, as_json=False) == 3
     told = capsys.readouterr().out
     assert "p: jobs stopped; 3 taken" in told and "0 stored before" in told
     assert "of guests that broke off: 1 of those taken" in told
-    tell_trials(kind, conduct.plan, outcome, as_json=True)
+    narrate_trial_outcome(kind, conduct.plan, outcome, as_json=True)
     (event,) = map(json.loads, capsys.readouterr().out.splitlines())
     assert (event["taken"], event["stopped"], event["exit_status"]) == (3, True, 3)

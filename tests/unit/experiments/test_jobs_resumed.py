@@ -8,7 +8,12 @@ from typing import Any
 
 import pytest
 
-from labconsole.engine.crew_step import in_broken_blocks, in_whole_blocks, refusal_words, refused
+from labconsole.engine.crew_step import (
+    count_steps_in_broken_blocks,
+    describe_refusals,
+    drop_incomplete_blocks,
+    find_refusals,
+)
 from labconsole.errors import ConfigError
 from labconsole.experiments.boot.steps import Boots
 from labconsole.experiments.job.steps import Jobs
@@ -16,7 +21,7 @@ from labconsole.model.plan.jobs import JobFactors, PlannedJobs
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.record.job import JobRecord
 from labconsole.model.record.run import Verdict
-from labconsole.verdict.consequences import weighed
+from labconsole.verdict.reason_tree import weighed
 from labconsole.verdict.reasons import reason
 from support.job_records import taken
 
@@ -120,13 +125,13 @@ def test_whole_blocks_are_taken_again_where_a_trial_does_not_enter(tmp_path: Pat
     plan = load_plan(path)
     steps = Jobs(Store([])).steps(plan)  # type: ignore[arg-type]
     stored = {each.hash: record(each.hash) for each in steps}
-    assert in_whole_blocks(steps, stored).keys() == stored.keys()
+    assert drop_incomplete_blocks(steps, stored).keys() == stored.keys()
     doubted = next(each for each in steps if each.trial.block == 2)
     stored[doubted.hash] = stored[doubted.hash].model_copy(update={"verdict": Verdict(status="suspect", reasons=())})
-    kept = in_whole_blocks(steps, stored)
+    kept = drop_incomplete_blocks(steps, stored)
     assert sorted(each.trial.block for each in steps if each.hash in kept) == [1, 1, 3, 3]
     del stored[next(each.hash for each in steps if each.trial.block == 3)]  # one stayed invalid
-    kept = in_whole_blocks(steps, stored)
+    kept = drop_incomplete_blocks(steps, stored)
     assert sorted(each.trial.block for each in steps if each.hash in kept) == [1, 1]
 
 
@@ -134,9 +139,9 @@ def test_trials_of_guests_that_broke_off_are_counted_as_to_be_taken_again(tmp_pa
     path = tmp_path / "plan.yaml"
     path.write_text("plan: p\nplatforms: [lxc]\nset_ups: 2\nrepetitions: 1\njob: {jobs: [wait, cpu-pi]}\n")
     first, second, third, fourth = Jobs(Store([])).steps(load_plan(path))  # type: ignore[arg-type]
-    assert in_broken_blocks([first, second, third, fourth], []) == 0
-    assert in_broken_blocks([first, second, third], [fourth]) == 1
-    assert in_broken_blocks([first, second], [third, fourth]) == 0
+    assert count_steps_in_broken_blocks([first, second, third, fourth], []) == 0
+    assert count_steps_in_broken_blocks([first, second, third], [fourth]) == 1
+    assert count_steps_in_broken_blocks([first, second], [third, fourth]) == 0
 
 
 def test_what_one_platform_cannot_be_asked_keeps_no_other_from_being_measured(tmp_path: Path) -> None:
@@ -149,21 +154,21 @@ def test_what_one_platform_cannot_be_asked_keeps_no_other_from_being_measured(tm
             raise ConfigError(f"platform {point.platform} has no weights")
 
     cannot = {"raw"}
-    found = refused(steps, refuse)
+    found = find_refusals(steps, refuse)
     assert [each.hash in found for each in steps] == [each.trial.point.platform == "raw" for each in steps]
-    (words,) = refusal_words(steps, found)
+    (words,) = describe_refusals(steps, found)
     assert words.endswith(", and 1 more: platform raw has no weights") and words.startswith("raw")
     cannot = {"raw", "lxc"}
     with pytest.raises(ConfigError, match="has no weights"):
-        refused(steps, refuse)
-    assert refused([], refuse) == {}
+        find_refusals(steps, refuse)
+    assert find_refusals([], refuse) == {}
 
 
 def test_a_start_has_guests_of_its_own_and_is_not_taken_again_for_another(tmp_path: Path) -> None:
     path = tmp_path / "plan.yaml"
     path.write_text("plan: p\nplatforms: [lxc]\nset_ups: 1\nrepetitions: 2\nboot: {start: [hot]}\n")
     first, second = Boots(Store([])).steps(load_plan(path))  # type: ignore[arg-type]
-    assert in_broken_blocks([first], [second]) == 0
+    assert count_steps_in_broken_blocks([first], [second]) == 0
 
 
 def test_a_job_over_its_limit_is_not_tried_again_for_the_mark_that_is_lost_with_it(tmp_path: Path) -> None:

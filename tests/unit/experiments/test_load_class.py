@@ -12,16 +12,20 @@ from MLRsearch.target_stat import TargetStat
 from MLRsearch.trial_measurement import MeasurementResult
 
 from labconsole.experiments.search.goals import GOALS, Goal, LoadTrial, goal_result, parse_goal, search
-from labconsole.experiments.search.load_class import by_load, conditional_throughput_pps, meets
+from labconsole.experiments.search.load_class import conditional_throughput_pps, group_by_load, meets
 
 LINE_PPS = 1_000_000.0
 
 
 def trial(number: int, load_pps: float, duration_s: float, offered: int, measured: int, intended: int) -> LoadTrial:
     return LoadTrial(
-        run_id=f"run-{number}", load_pps=load_pps, duration_s=duration_s, intended_packets=intended,
-        offered_packets=offered, measured_packets=measured,
-    )  # fmt: skip
+        run_id=f"run-{number}",
+        load_pps=load_pps,
+        duration_s=duration_s,
+        intended_packets=intended,
+        offered_packets=offered,
+        measured_packets=measured,
+    )
 
 
 @st.composite
@@ -43,18 +47,26 @@ def goals(draw: st.DrawFn) -> Goal:
 
 def theirs(goal: Goal, trials: list[LoadTrial]) -> TargetStat:
     spec = TargetSpec(
-        loss_ratio=goal.loss_ratio, exceed_ratio=goal.exceed_ratio, discrete_width=None,
-        trial_duration=goal.trial_duration_s, duration_sum=goal.duration_sum_s, expansion_coefficient=2,
-        fail_fast=False, preceding=None,
-    )  # fmt: skip
+        loss_ratio=goal.loss_ratio,
+        exceed_ratio=goal.exceed_ratio,
+        discrete_width=None,
+        trial_duration=goal.trial_duration_s,
+        duration_sum=goal.duration_sum_s,
+        expansion_coefficient=2,
+        fail_fast=False,
+        preceding=None,
+    )
     stat = TargetStat(spec)
     for each in trials:
         stat.add(
             MeasurementResult(
-                intended_duration=each.duration_s, intended_load=each.load_pps, offered_count=each.offered_packets,
-                forwarding_count=each.measured_packets, intended_count=each.intended_packets,
+                intended_duration=each.duration_s,
+                intended_load=each.load_pps,
+                offered_count=each.offered_packets,
+                forwarding_count=each.measured_packets,
+                intended_count=each.intended_packets,
             )
-        )  # fmt: skip
+        )
     return stat
 
 
@@ -71,15 +83,27 @@ def test_a_load_is_classified_as_the_library_does(goal: Goal, trials: list[LoadT
 
 @settings(max_examples=60, deadline=None)
 @given(
-    seed=st.integers(0, 2**32), capacity=st.floats(500, 2_000_000), generator=st.floats(800, LINE_PPS),
-    noise=st.sampled_from([0.0, 0.001, 0.05]), burst_share=st.sampled_from([0.0, 0.1, 0.6]),
-    collapse=st.floats(0, 3), outside=st.booleans(), most=st.integers(1, 400),
+    seed=st.integers(0, 2**32),
+    capacity=st.floats(500, 2_000_000),
+    generator=st.floats(800, LINE_PPS),
+    noise=st.sampled_from([0.0, 0.001, 0.05]),
+    burst_share=st.sampled_from([0.0, 0.1, 0.6]),
+    collapse=st.floats(0, 3),
+    outside=st.booleans(),
+    most=st.integers(1, 400),
     chosen=st.lists(st.sampled_from(["ndr", "pdr-0.5%", "pdr-10%", "rfc2544", "tst009"]), min_size=1, unique=True),
-)  # fmt: skip
+)
 def test_no_unit_however_it_behaves_gets_a_bound_that_no_trial_supports(
-    seed: int, capacity: float, generator: float, noise: float, burst_share: float, collapse: float, outside: bool,
-    most: int, chosen: list[str],
-) -> None:  # fmt: skip
+    seed: int,
+    capacity: float,
+    generator: float,
+    noise: float,
+    burst_share: float,
+    collapse: float,
+    outside: bool,
+    most: int,
+    chosen: list[str],
+) -> None:
     rng = random.Random(seed)
 
     def measure(duration_s: float, load_pps: float) -> LoadTrial:
@@ -97,7 +121,7 @@ def test_no_unit_however_it_behaves_gets_a_bound_that_no_trial_supports(
     asked = [parse_goal(word) for word in chosen]
     found = search(measure, asked, minimum_pps=LINE_PPS / 1000, maximum_pps=LINE_PPS, max_trials=most)
     assert len(found.trials) <= most
-    loads = by_load(found.trials)
+    loads = group_by_load(found.trials)
     for result in found.goals:
         lower, upper = result.lower_bound_pps, result.upper_bound_pps
         if lower is not None:

@@ -10,9 +10,9 @@ import pytest
 
 from labconsole.engine.execution.steps_estimate import estimate_steps
 from labconsole.errors import ConfigError, NodeLost
-from labconsole.experiments.search.goals import LoadTrial, goals_of
+from labconsole.experiments.search.goals import LoadTrial, build_goals
 from labconsole.experiments.search.load_class import relevant_bounds
-from labconsole.experiments.search.procedure import at_load, check_search, counted
+from labconsole.experiments.search.procedure import check_search, counted, set_load
 from labconsole.experiments.search.steps import LoadSearches
 from labconsole.model.plan.search import Search
 from labconsole.model.record.run import LedgerHop, Reason, RunRecord, StreamRecord
@@ -45,7 +45,7 @@ def test_every_trial_is_a_run_in_the_store_with_its_place_and_the_bounds_follow_
     places = [run.plan for run in session.store.runs if run.plan is not None]
     assert [place.repetition for place in places] == list(range(1, len(record.trials) + 1))
     assert {place.hash for place in places} == {record.plan.hash}
-    (goal,) = goals_of(QUICK)
+    (goal,) = build_goals(QUICK)
     taken = [LoadTrial(**{k: v for k, v in trial.model_dump().items() if k != "for_test"}) for trial in record.trials]
     assert relevant_bounds(goal, taken) == (record.goals[0].lower_bound_pps, record.goals[0].upper_bound_pps)
 
@@ -53,11 +53,15 @@ def test_every_trial_is_a_run_in_the_store_with_its_place_and_the_bounds_follow_
 def test_rfc_2544_in_one_search() -> None:
     everything = Search.model_validate(
         {
-            "goals": ("ndr", "frame-loss", "back-to-back", "latency"), "trial_s": 10.0, "duration_sum_s": 10.0,
-            "width_ratio": 0.05, "frame_loss": {"trial_s": 0.5}, "back_to_back": {"trial_s": 1.0, "repetitions": 3},
+            "goals": ("ndr", "frame-loss", "back-to-back", "latency"),
+            "trial_s": 10.0,
+            "duration_sum_s": 10.0,
+            "width_ratio": 0.05,
+            "frame_loss": {"trial_s": 0.5},
+            "back_to_back": {"trial_s": 1.0, "repetitions": 3},
             "latency": {"trial_s": 0.5, "repetitions": 2},
         }
-    )  # fmt: skip
+    )
     (record,) = made(Script(), searching(everything))
     assert record.status == "done"
     assert record.frame_loss is not None
@@ -183,7 +187,7 @@ def test_frames_that_the_unit_sends_of_its_own_accord_are_no_loss_behind_it() ->
     record = make_record(REQUEST, "20261121T000000Z-000001", loss=0.01)
     streams = behind_the_port(record, lost=0, foreign=5)
     total = record.total.model_copy(update={"sink_lost_packets": 5})
-    trial = counted(record.model_copy(update={"streams": streams, "total": total}), at_load(REQUEST, 1000.0, 1.0), 1e3)
+    trial = counted(record.model_copy(update={"streams": streams, "total": total}), set_load(REQUEST, 1000.0, 1.0), 1e3)
     assert trial.lost_outside_packets == 0
     assert not trial.instrument_lost
 
@@ -193,7 +197,7 @@ def test_what_was_lost_by_the_source_and_the_sink_and_what_was_queued_goes_with_
     sides = {"source_lost_packets": 3, "uut_lost_packets": 0, "sink_lost_packets": 4, "queued_packets": 50}
     streams = behind_the_port(record, lost=4, foreign=0)
     record = record.model_copy(update={"total": record.total.model_copy(update=sides), "streams": streams})
-    trial = counted(record, at_load(REQUEST, 1000.0, 1.0), 1000.0)
+    trial = counted(record, set_load(REQUEST, 1000.0, 1.0), 1000.0)
     assert (trial.source_lost_packets, trial.lost_outside_packets, trial.queued_packets) == (3, 4, 50)
     assert trial.forwarded_packets == trial.measured_packets - 50
     assert trial.instrument_lost
@@ -204,7 +208,7 @@ def test_sources_that_took_too_long_did_not_offer_the_load() -> None:
     evidence = {"stream": "s1", "offered_duration_s": 1.25, "requested_s": 1.0}
     reasons = (Reason(code="duration_stretched", detail="", evidence=evidence),)
     record = record.model_copy(update={"verdict": record.verdict.model_copy(update={"reasons": reasons})})
-    wanted_request = at_load(REQUEST, 1000.0, 1.0)
+    wanted_request = set_load(REQUEST, 1000.0, 1.0)
     asked = wanted_request.intended_packets
     assert asked is not None
     assert counted(record, wanted_request, 1000.0).intended_packets == round(asked * 1.25)
@@ -238,7 +242,7 @@ def test_a_trial_in_which_the_queue_that_passes_would_hide_the_loss_is_refused(g
     with pytest.raises(ConfigError, match=f"is too short for {goal}") as refused:
         check_search(short, REQUEST, make_inventory())
     assert refused.value.allowed == f"{least_s:g} or more, or a goal that allows more loss"
-    assert goals_of(Search(goals=(goal,)))[0].trial_duration_s == max(1.0, least_s)
+    assert build_goals(Search(goals=(goal,)))[0].trial_duration_s == max(1.0, least_s)
 
 
 def test_an_estimate_counts_the_trials_of_a_unit_that_behaves() -> None:

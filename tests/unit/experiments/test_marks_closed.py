@@ -10,9 +10,9 @@ import pytest
 
 from labconsole.contracts.crew import CrewMember, CrewOffer, Ground, StandingMember
 from labconsole.errors import Aborted, AgentError
-from labconsole.experiments.boot.taking import BootTaking
-from labconsole.experiments.job.requests import Requests
-from labconsole.experiments.job.taking import JobTaking
+from labconsole.experiments.boot.measurement import BootMeasurement
+from labconsole.experiments.job.http_requests import HttpRequests
+from labconsole.experiments.job.measurement import JobMeasurement
 from labconsole.model.jobs import JOBS
 from labconsole.model.plan.boots import BootPoint
 from labconsole.model.plan.jobs import JobPoint
@@ -58,9 +58,14 @@ def crew(keeper: Timekeeper) -> Any:
 
     standing = StandingMember(name="g1", ask=nothing, pid=1)
     return SimpleNamespace(
-        crew=SimpleNamespace(members=(standing,), attestation={}), members=(MEMBER,), timekeeper=keeper, uut=keeper,
-        stream=STREAM, address="198.18.100.7", begin_trial=lambda: None,
-    )  # fmt: skip
+        crew=SimpleNamespace(members=(standing,), attestation={}),
+        members=(MEMBER,),
+        timekeeper=keeper,
+        uut=keeper,
+        stream=STREAM,
+        address="198.18.100.7",
+        begin_trial=lambda: None,
+    )
 
 
 @pytest.mark.parametrize("hears", [True, False])
@@ -69,7 +74,7 @@ def test_of_a_job(hears: bool) -> None:
         keeper = Timekeeper(hears=hears)
         point = JobPoint(0, "lxc", "wait", 1, 1, "one", "any")
         bench: Any = SimpleNamespace(stage=SimpleNamespace(on_mark=None))
-        taking = JobTaking(point, 10.0, bench, crew(keeper))
+        taking = JobMeasurement(point, 10.0, bench, crew(keeper))
         await _cancelled(taking._round(":", {"g1": 1}, 10.0), keeper)
         return keeper.open
 
@@ -80,14 +85,14 @@ def test_of_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     async def done(*_: Any) -> Any:
         return None
 
-    for name in ("_client", "_reach", "_fetch_nothing", "_tell", "_ask"):
-        monkeypatch.setattr(Requests, name, done)
-    monkeypatch.setattr("labconsole.experiments.job.requests.start_all", lambda *_, **more: done())
+    for name in ("_client", "_reach", "_fetch_nothing", "_run_lines", "_ask"):
+        monkeypatch.setattr(HttpRequests, name, done)
+    monkeypatch.setattr("labconsole.experiments.job.http_requests.start_all", lambda *_, **more: done())
 
     async def work() -> bool:
         keeper, wanted = Timekeeper(), JOBS["serve-http"].requests
         assert wanted is not None
-        asked = Requests(wanted, 1, 10.0, crew(keeper), SimpleNamespace(), [])  # type: ignore[arg-type]
+        asked = HttpRequests(wanted, 1, 10.0, crew(keeper), SimpleNamespace(), [])  # type: ignore[arg-type]
         await _cancelled(asked.take({"g1": 1}, {"g1": "198.18.64.1"}, "marks"), keeper)
         return keeper.open
 
@@ -96,8 +101,8 @@ def test_of_requests(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("hears", [True, False])
 def test_of_a_start_that_is_stopped(hears: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("labconsole.experiments.boot.taking.QUIET_S", 0.0)
-    monkeypatch.setattr("labconsole.experiments.boot.idle.SETTLE_S", 0.0)
+    monkeypatch.setattr("labconsole.experiments.boot.measurement.QUIET_S", 0.0)
+    monkeypatch.setattr("labconsole.experiments.boot.idle_switches.SETTLE_S", 0.0)
 
     async def work() -> bool:
         keeper = Timekeeper(hears=hears)
@@ -110,11 +115,14 @@ def test_of_a_start_that_is_stopped(hears: bool, monkeypatch: pytest.MonkeyPatch
             return None
 
         stage = SimpleNamespace(
-            offer=lambda *_: CrewOffer(place="/var/tmp", files={}, memory_mib=None), stand=stand, restore=nothing,
-            wait_stopping=keeper.stop.wait, on_mark=None,
-        )  # fmt: skip
+            offer=lambda *_: CrewOffer(place="/var/tmp", files={}, memory_mib=None),
+            stand=stand,
+            restore=nothing,
+            wait_stopping=keeper.stop.wait,
+            on_mark=None,
+        )
         bench: Any = SimpleNamespace(stage=stage, show=lambda picture: None)
-        taking = BootTaking(BootPoint(0, "lxc", 1, "hot"), 10.0, (MEMBER,), bench, "turn")
+        taking = BootMeasurement(BootPoint(0, "lxc", 1, "hot"), 10.0, (MEMBER,), bench, "turn")
         with pytest.raises(Aborted):
             await taking._measured(SimpleNamespace(paths=(), options={}))  # type: ignore[arg-type]
         return keeper.open

@@ -88,15 +88,20 @@ def test_flows_are_put_beside_the_bare_host_in_the_same_family(tmp_path: Path) -
             for number, (platform, share) in enumerate((("host", 0.8), ("lxc", 0.8), ("uml", 0.6))):
                 each = round(8127 * share * draw.gauss(1, 0.003))
                 record = flow_record(
-                    [[each] * 6], platform=platform, block=block, flow_id=f"20260101T0000{block:02d}000000Z-{number:04d}",
-                    started_at=drawn_at(block, platform), attestation={"driver": "raw" if platform == "host" else platform},
-                )  # fmt: skip
+                    [[each] * 6],
+                    platform=platform,
+                    block=block,
+                    flow_id=f"20260101T0000{block:02d}000000Z-{number:04d}",
+                    started_at=drawn_at(block, platform),
+                    attestation={"driver": "raw" if platform == "host" else platform},
+                )
                 opened.save_experiment(FLOW, record)
     assert main(["report", "--store", url, "--out", str(tmp_path / "out")]) == 0
     found = list(csv.DictReader((tmp_path / "out" / "flow-overheads.csv").read_text().splitlines()))
     assert [(row["way"], row["platform"], row["word"]) for row in found] == [
-        ("from the guest", "lxc", "inconclusive"), ("from the guest", "uml", "different"),
-    ]  # fmt: skip
+        ("from the guest", "lxc", "inconclusive"),
+        ("from the guest", "uml", "different"),
+    ]
     assert float(found[1]["change"]) == pytest.approx(-0.25, abs=0.01) and int(found[1]["blocks"]) == 6
     jobs = list(csv.DictReader((tmp_path / "out" / "job-overheads.csv").read_text().splitlines()))
     both = [row for row in jobs + found if row["p"]]

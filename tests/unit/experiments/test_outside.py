@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from labconsole.errors import ConfigError
-from labconsole.experiments.kinds import OutsideExperiment, kinds
-from labconsole.experiments.verifying import recompute_of
+from labconsole.experiments.kinds import PluginExperiment, kinds
+from labconsole.experiments.verification import find_recompute
 from labconsole.model.generator import of_elsewhere
 from labconsole.model.plan.loader import load_plan
 from support.plugged_in import plugged_in
@@ -74,7 +74,7 @@ experiments:
 
 
 def outside_of(found: tuple[Any, ...]) -> list[Any]:
-    return [each for each in found if isinstance(each, OutsideExperiment)]
+    return [each for each in found if isinstance(each, PluginExperiment)]
 
 
 def test_a_plan_asks_it_by_its_own_factors_and_means_the_same_points(tmp_path: Path) -> None:
@@ -86,12 +86,12 @@ def test_a_plan_asks_it_by_its_own_factors_and_means_the_same_points(tmp_path: P
         (made,) = outside_of(kinds(None))
         assert [each.hash for each in made.steps(plan)] == ["toy-3"]
         assert list(made.steps(other)) == []
-        assert recompute_of("toy") is not None
+        assert find_recompute("toy") is not None
         assert plan.grid and plan.step_count == 1
         (tmp_path / "only.yaml").write_text(PLAN.replace("targets: [10Mbit]\n", ""))
         assert not load_plan(tmp_path / "only.yaml").grid
     assert plan.hash() == other.hash()
-    assert recompute_of("toy") is None
+    assert find_recompute("toy") is None
     with of_elsewhere():
         assert load_plan(tmp_path / "plan.yaml").experiments == ()
 

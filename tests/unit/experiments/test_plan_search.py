@@ -74,7 +74,7 @@ def test_another_meaning_is_another_search(tmp_path: Path, other: str) -> None:
         ("{goals: [ndr], trial_s: true}", "search.trial_s"),
         ("5", "search"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_searched_is_refused_with_its_line(tmp_path: Path, search: str, complaint: str) -> None:
     with pytest.raises(ConfigError, match=r"plan\.yaml:5: .*" + complaint):
         plan(tmp_path, search)

@@ -56,7 +56,7 @@ def test_a_job_over_its_limit_shows_in_a_copy_without_an_end_and_in_no_other():
         (("requested", "guests"), 3, "copies"),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_whatever_was_made_wrong_is_found(path: tuple[Any, ...], value: Any, where: str):
     data = job_data()
     inner: Any = data

@@ -19,7 +19,7 @@ from labconsole.experiments.job.summary import summarize_jobs
 from labconsole.experiments.route.measured import MEASURED as ROUTES
 from labconsole.experiments.route.summary import summarize_routes
 from labconsole.measure.statistics.set_ups import SetUpMean
-from labconsole.report.measured_points import points_of
+from labconsole.report.measured_points import build_points
 from labconsole.report.quantity_changes import match_quantities
 from support.boot_records import started
 from support.flow_records import flow_record
@@ -48,22 +48,35 @@ def _seconds(record: Any, value: float) -> dict[str, Any]:
 
 KINDS = {
     "boot": Kind(
-        lambda block: started(1.0, 50.0, block=block), "boot_id", lambda _, value: {"startup_s": value},
-        lambda records: summarize_boots(records).points[0].startup_s, BOOTS,
+        lambda block: started(1.0, 50.0, block=block),
+        "boot_id",
+        lambda _, value: {"startup_s": value},
+        lambda records: summarize_boots(records).points[0].startup_s,
+        BOOTS,
     ),
     "job": Kind(
-        lambda block: taken([1.0], guests=1, block=block), "job_id", _seconds,
-        lambda records: summarize_jobs(records).points[0].seconds, JOBS,
+        lambda block: taken([1.0], guests=1, block=block),
+        "job_id",
+        _seconds,
+        lambda records: summarize_jobs(records).points[0].seconds,
+        JOBS,
     ),
     "flow": Kind(
-        lambda block: flow_record([[500] * 4, [500] * 4], block=block), "flow_id", lambda _, value: {"sum_bps": value},
-        lambda records: summarize_flows(records).points[0].sum_bps, FLOWS, plans=600,
+        lambda block: flow_record([[500] * 4, [500] * 4], block=block),
+        "flow_id",
+        lambda _, value: {"sum_bps": value},
+        lambda records: summarize_flows(records).points[0].sum_bps,
+        FLOWS,
+        plans=600,
     ),
     "route": Kind(
-        lambda block: route_record([200], lost_inside=[4000], block=block), "route_id",
-        lambda _, value: {"sum_pps": value}, lambda records: summarize_routes(records).points[0].sum_pps, ROUTES,
+        lambda block: route_record([200], lost_inside=[4000], block=block),
+        "route_id",
+        lambda _, value: {"sum_pps": value},
+        lambda records: summarize_routes(records).points[0].sum_pps,
+        ROUTES,
     ),
-}  # fmt: skip
+}
 
 
 def trials(kind: Kind, set_ups: int = SET_UPS, name: str = "p") -> list[Any]:
@@ -73,9 +86,14 @@ def trials(kind: Kind, set_ups: int = SET_UPS, name: str = "p") -> list[Any]:
         record = kind.record(block)
         for repetition in range(1, REPETITIONS + 1):
             ref = record.plan.model_copy(
-                update={"name": name, "hash": f"{name}-{block}-{repetition}", "repetition": repetition,
-                        "set_ups": set_ups, "repetitions": REPETITIONS}
-            )  # fmt: skip
+                update={
+                    "name": name,
+                    "hash": f"{name}-{block}-{repetition}",
+                    "repetition": repetition,
+                    "set_ups": set_ups,
+                    "repetitions": REPETITIONS,
+                }
+            )
             update = {"plan": ref, kind.id_name: f"20260101T00{block:02}{repetition:02}Z-{name}"}
             if record.set_up is not None:
                 update["set_up"] = record.set_up.model_copy(update={"id": f"{name}-{block}"})
@@ -121,7 +139,7 @@ def test_sides_that_are_alike_are_compared_over_set_ups(name: str) -> None:
     kind, rng, plans, wrong = KINDS[name], np.random.default_rng(15), 400, 0
     sides = [trials(kind, name=each) for each in ("old", "new")]
     for _ in range(plans):
-        before, after = (points_of(kind.measured.trials(simulated(kind, side, rng), {})) for side in sides)
+        before, after = (build_points(kind.measured.trials(simulated(kind, side, rng), {})) for side in sides)
         changes = match_quantities(before, after, {}, one_place=True).changes
         (change,) = (each for each in changes if each.key.quantity.name != "memory used")
         assert (change.scope, len(change.after.set_up_means)) == ("set-ups", SET_UPS)

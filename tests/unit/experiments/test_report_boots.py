@@ -60,13 +60,14 @@ def test_start_up_times_and_memory_are_reported_beside_the_papers(store: str, tm
     assert float(memory["uml"]["hypervisor_guest_bytes"]) == pytest.approx(SAID_BYTES)
     assert memory["lxc"]["hypervisor_guest_bytes"] == "", "it has no hypervisor with a word of its own"
     beside = list(csv.DictReader((out / "quetier-2-beside.csv").read_text().splitlines()))
-    assert {(row["platform"], row["start"], row["guests"], row["paper_s"]) for row in beside if row["platform"] == "uml"} == {
-        ("uml", "cold", "5", "1040.0"), ("uml", "hot", "5", "160.0")
-    }  # fmt: skip
+    assert {
+        (row["platform"], row["start"], row["guests"], row["paper_s"]) for row in beside if row["platform"] == "uml"
+    } == {("uml", "cold", "5", "1040.0"), ("uml", "hot", "5", "160.0")}
     memory_beside = list(csv.DictReader((out / "quetier-memory-beside.csv").read_text().splitlines()))
     assert {row["paper"] for row in memory_beside if row["platform"] == "uml"} >= {
-        "memory of one kernel: about 2 MB, with 1 guest", "memory of all kernels: about 500 MB, with 100 guests"
-    }  # fmt: skip
+        "memory of one kernel: about 2 MB, with 1 guest",
+        "memory of all kernels: about 500 MB, with 100 guests",
+    }
     assert not [row for row in memory_beside if row["platform"] == "lxc"], "VServer's guests have no kernel"
 
 
@@ -77,9 +78,10 @@ def test_cold_is_held_against_hot_and_platform_against_platform(store: str, tmp_
     rows = list(csv.DictReader((out / "quetier-2-compared.csv").read_text().splitlines()))
     assert len(rows) == 2 * 3 + 2 * 3  # of each platform and number; of each start and number
     (cold,) = [
-        row for row in rows
+        row
+        for row in rows
         if (row["platform"], row["than_platform"], row["start"], row["guests"]) == ("lxc", "lxc", "cold", "5")
-    ]  # fmt: skip
+    ]
     truth = (COLD_S + 5 * EACH_S["lxc"]) / (5 * EACH_S["lxc"])
     assert 1 + float(cold["longer_ratio"]) == pytest.approx(truth, rel=0.03)
     assert cold["word"] == "different"

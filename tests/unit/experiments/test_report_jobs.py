@@ -149,9 +149,15 @@ def planned(tmp_path: Path) -> tuple[Path, str]:
                 number += 1
                 record = taken([3.0, 3.0], platform=trial.point.platform, codes=["swapped"] if doubted else [])
                 update = {
-                    "name": plan.name, "hash": key, "block": trial.block, "repetition": trial.repetition, "set_ups": 2,
-                    "repetitions": 2, "plan_hash": plan.hash(), "point": trial.point.index,
-                }  # fmt: skip
+                    "name": plan.name,
+                    "hash": key,
+                    "block": trial.block,
+                    "repetition": trial.repetition,
+                    "set_ups": 2,
+                    "repetitions": 2,
+                    "plan_hash": plan.hash(),
+                    "point": trial.point.index,
+                }
                 ref = record.plan.model_copy(update=update)
                 changes = {"job_id": f"20261123T0909{number:02}Z-a0964d", "plan": ref}
                 opened.save_experiment(JOB, record.model_copy(update=changes))
@@ -229,8 +235,12 @@ def test_a_trial_that_its_plan_does_not_ask_for_is_found_by_who_verifies(
 
 def test_plans_that_ask_for_other_work_or_other_guests_are_other_plans(tmp_path: Path) -> None:
     """And one that asks for the same more often is the same."""
-    other = [("size: 3", "size: 4"), ("guests: [2]", "guests: [1, 50]"), ("job: wait, size: 3", "job: cpu-pi"),
-             ("working: [all]", "working: [all], memory_mib: 64")]  # fmt: skip
+    other = [
+        ("size: 3", "size: 4"),
+        ("guests: [2]", "guests: [1, 50]"),
+        ("job: wait, size: 3", "job: cpu-pi"),
+        ("working: [all]", "working: [all], memory_mib: 64"),
+    ]
     hashes = []
     for number, (old, new) in enumerate(
         [("", ""), *other, ("set_ups: 2", "set_ups: 5"), ("repetitions: 2", "seed: 7")]

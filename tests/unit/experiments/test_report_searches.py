@@ -10,16 +10,16 @@ import pytest
 
 from labconsole.cli.main import main
 from labconsole.contracts.report import Table
-from labconsole.experiments.search.shown import newest
+from labconsole.experiments.search.report_data import select_newest
 from labconsole.experiments.units import report_units
 from labconsole.measure.admission import admit
 from labconsole.model.record.kinds.search import KIND as SEARCH
 from labconsole.model.record.run import RunRecord
 from labconsole.model.record.search import SearchRecord
-from labconsole.report.assembly import assemble
+from labconsole.report.assembly import assemble_report
 from labconsole.report.digest import Digest
 from labconsole.report.evaluation import evaluate
-from labconsole.report.sample import sample
+from labconsole.report.sample import select_sample
 from labconsole.report.tables import to_csv, to_json, to_latex, to_markdown
 from labconsole.store.open import open_store
 from support.fake_session import make_record
@@ -40,7 +40,9 @@ def record(session: Script) -> SearchRecord:
 
 def tables_of(*searches: SearchRecord) -> tuple[Table, ...]:
     """Of a report on nothing but these searches."""
-    return assemble(sample([], admit([])), Digest(()), evaluate([]), report_units(), searches=searches).tables
+    return assemble_report(
+        select_sample([], admit([])), Digest(()), evaluate([]), report_units(), searches=searches
+    ).tables
 
 
 def report(store: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, list[dict[str, Any]]]:
@@ -68,8 +70,8 @@ def test_of_searches_of_one_meaning_the_newest_that_ended_is_shown(record: Searc
         update={"search_id": "later", "started_at": "2027-01-01T00:00:00Z", "status": "failed", "failure": "x"}
     )
     older = record.model_copy(update={"search_id": "older", "started_at": "2020-01-01T00:00:00Z"})
-    assert newest([failed, record, older]) == [record]
-    assert newest([failed]) == [failed]
+    assert select_newest([failed, record, older]) == [record]
+    assert select_newest([failed]) == [failed]
 
 
 def test_a_search_that_ended_early_is_marked(record: SearchRecord) -> None:

@@ -18,7 +18,7 @@ from labconsole.experiments.search.rfc2544 import (
     longest_burst,
 )
 from labconsole.model.record.search import StreamLatency
-from labconsole.model.record.timing import OneWay, Quantiles
+from labconsole.model.record.timing import OneWayDelay, Quantiles
 
 LINE_PPS = 100_000.0
 
@@ -27,9 +27,14 @@ def unit(capacity_pps: float) -> Measure:
     def measure(duration_s: float, load_pps: float) -> LoadTrial:
         sent = round(load_pps * duration_s)
         return LoadTrial(
-            run_id=f"at-{load_pps:.0f}", load_pps=load_pps, duration_s=duration_s, intended_packets=sent,
-            offered_packets=sent, measured_packets=min(sent, round(capacity_pps * duration_s)), offered_pps=load_pps,
-        )  # fmt: skip
+            run_id=f"at-{load_pps:.0f}",
+            load_pps=load_pps,
+            duration_s=duration_s,
+            intended_packets=sent,
+            offered_packets=sent,
+            measured_packets=min(sent, round(capacity_pps * duration_s)),
+            offered_pps=load_pps,
+        )
 
     return measure
 
@@ -40,10 +45,15 @@ def buffer(packets: int, *, speed_ratio: float = 1.0, outside: bool = False) -> 
     def measure(length: int) -> LoadTrial:
         lost = max(0, length - packets)
         return LoadTrial(
-            run_id=f"burst-{length}", load_pps=LINE_PPS, duration_s=length / LINE_PPS, intended_packets=length,
-            offered_packets=length, measured_packets=length - lost, lost_outside_packets=lost if outside else 0,
+            run_id=f"burst-{length}",
+            load_pps=LINE_PPS,
+            duration_s=length / LINE_PPS,
+            intended_packets=length,
+            offered_packets=length,
+            measured_packets=length - lost,
+            lost_outside_packets=lost if outside else 0,
             offered_pps=LINE_PPS * speed_ratio,
-        )  # fmt: skip
+        )
 
     return measure
 
@@ -130,11 +140,15 @@ def test_a_burst_that_passed_below_line_rate_gives_no_buffer_time() -> None:
 
 
 def stream(p50: int, *, agrees: bool = True) -> StreamLatency:
-    delay = OneWay(min=1, mean=p50, p50=p50, p99=p50, p999=p50, max=p50)
+    delay = OneWayDelay(min=1, mean=p50, p50=p50, p99=p50, p999=p50, max=p50)
     return StreamLatency(
-        run_id="r", stream="s1", one_way_ns=delay if agrees else None, reason=None if agrees else "clocks differ",
-        pdv_ns=Quantiles(p50=p50, p99=p50, p999=p50, max=p50), ipdv_ns=None,
-    )  # fmt: skip
+        run_id="r",
+        stream="s1",
+        one_way_ns=delay if agrees else None,
+        reason=None if agrees else "clocks differ",
+        pdv_ns=Quantiles(p50=p50, p99=p50, p999=p50, max=p50),
+        ipdv_ns=None,
+    )
 
 
 def test_delay_is_averaged_over_trials_and_withheld_where_one_clock_is_in_doubt() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from labconsole.cli.main import main
 from labconsole.cli.text.flows import flow_lines
-from labconsole.experiments.flow.ring import RingGuest, RingWindow, ring_seen, ring_sum
+from labconsole.experiments.flow.ring import RingGuest, RingWindow, build_ring, ring_sum
 from labconsole.experiments.flow.summary import summarize_flows
 from labconsole.experiments.flow.verify import recompute_flow
 from labconsole.measure.counts import CounterSample
@@ -27,9 +27,13 @@ RX, TX = STAT_NAMES.index("rx_bytes"), STAT_NAMES.index("tx_bytes")
 def guest(number: int, of: int) -> RingGuest:
     after = number % of + 1
     return RingGuest(
-        name=f"g{number}", to=f"g{after}", address=f"198.18.64.{number}", next_address=f"198.18.64.{after}",
-        mac=f"02:6c:77:00:00:{number:02x}", host_interface=f"lcg{number}",
-    )  # fmt: skip
+        name=f"g{number}",
+        to=f"g{after}",
+        address=f"198.18.64.{number}",
+        next_address=f"198.18.64.{after}",
+        mac=f"02:6c:77:00:00:{number:02x}",
+        host_interface=f"lcg{number}",
+    )
 
 
 def sample(at_ns: int, rx: int, tx: int) -> CounterSample:
@@ -61,12 +65,21 @@ def test_rates_are_those_of_the_interfaces_in_the_window():
     answered = AskedGuests(
         guests=[
             AskedGuest(guest="g1", asked_ns=1, answered_ns=2, printed=said, code=None, message=None),
-            AskedGuest(guest="g2", asked_ns=1, answered_ns=2, printed="LCFLOW connect failed: x| ST 1\n", code=None, message=None),
+            AskedGuest(
+                guest="g2",
+                asked_ns=1,
+                answered_ns=2,
+                printed="LCFLOW connect failed: x| ST 1\n",
+                code=None,
+                message=None,
+            ),
         ],
-        waited_s=1.0, waited_cpu_s=0.0, cpu_s=0.0,
-    )  # fmt: skip
+        waited_s=1.0,
+        waited_cpu_s=0.0,
+        cpu_s=0.0,
+    )
     window = RingWindow(answered=answered, before=before, after=after, limiters={})
-    first, second = ring_seen(guests, window)
+    first, second = build_ring(guests, window)
     assert window.window_s(guests) == 2.0
     assert (first.out_bytes, first.in_bytes, first.out_bps) == (2_000_000, 1_000_000, 8e6)
     assert (first.said_bps, first.exit_status) == (7654321.0, 0)
@@ -92,7 +105,7 @@ def test_a_sound_ring_is_valid_and_computed_again():
         ({"out_bps": [None, None], "window_s": None}, "not_measured", "no window"),
         ({"out_bps": [100e6, 90e6], "lost_ratio": 0.08}, "witnesses_disagree", "came out"),
     ],
-)  # fmt: skip
+)
 def test_what_is_broken_is_named_with_its_pair_and_voids_the_trial(how: dict[str, Any], code: str, pair: str):
     record = ring_record(**how)
     assert record.status == "failed"

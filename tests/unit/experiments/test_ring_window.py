@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from labconsole.experiments.flow.live import SendingWatch
+from labconsole.experiments.flow.live_view import SendingWatch
 from labconsole.experiments.flow.ring import LEAD_S, LONGER_S, RingGuest
-from labconsole.experiments.flow.ring_taking import BEGUN_BYTES, RingTaking
+from labconsole.experiments.flow.ring_measurement import BEGUN_BYTES, RingMeasurement
 from labconsole.measure.counts import CounterSample
 from labconsole.wire.codec import STAT_NAMES
 
@@ -37,7 +37,7 @@ def window(monkeypatch: pytest.MonkeyPatch, begins_s: dict[str, float]) -> Any:
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
     monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
-    taking = object.__new__(RingTaking)
+    taking = object.__new__(RingMeasurement)
     monkeypatch.setattr(taking, "_snapshot", snapshot)
     none = {("", name): CounterSample(0, (0,) * len(STAT_NAMES)) for name in begins_s}
     watch = SendingWatch({1: "g1"})

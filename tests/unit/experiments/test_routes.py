@@ -15,21 +15,21 @@ import pytest
 from pydantic import ValidationError
 
 from labconsole.cli.main import main
-from labconsole.cli.text.of_guests import ROUTES_SHOWN
+from labconsole.cli.text.guest_kinds import ROUTES_VIEW
 from labconsole.cli.text.routes import route_lines, summary_lines
 from labconsole.contracts.crew import StandingMember
 from labconsole.errors import GuestLacks
-from labconsole.experiments.route.ledger import hops_of
-from labconsole.experiments.route.loading import Loaded, RouteLoad, _read, load_line
+from labconsole.experiments.route.ledger import build_hops
+from labconsole.experiments.route.loading import LoadResult, RouteLoad, _read, load_line
+from labconsole.experiments.route.measurement import RouteMeasurement
 from labconsole.experiments.route.points import lost_inside_ratio
 from labconsole.experiments.route.summary import summarize_routes
-from labconsole.experiments.route.taking import RouteTaking
 from labconsole.experiments.route.verify import recompute_route
-from labconsole.experiments.route.window import Router, processors_between
+from labconsole.experiments.route.window import Router, derive_processor_use
+from labconsole.measure.paired_blocks import adjusted
 from labconsole.measure.statistics.effects import equivalence_p
-from labconsole.measure.trials_of_guests import adjusted
 from labconsole.model.plan.loader import load_plan
-from labconsole.model.plan.routes import RouteFactors, route_points, target_words
+from labconsole.model.plan.routes import RouteFactors, format_target_pps, route_points
 from labconsole.model.record.route import RouteRecord
 from labconsole.model.record.run import Reason, Verdict
 from support.route_records import route_record
@@ -81,7 +81,7 @@ def test_why_the_bare_host_is_no_router_beside_others_is_said(
 def test_rates_are_read_as_they_are_written() -> None:
     factors = RouteFactors.model_validate({"targets": ["130kpps", "20000pps", "1.5Mpps", "max"]})
     assert factors.targets == (130_000, 20_000, 1_500_000, "max")
-    assert [target_words(each) for each in factors.targets] == ["130kpps", "20kpps", "1500kpps", "max"]
+    assert [format_target_pps(each) for each in factors.targets] == ["130kpps", "20kpps", "1500kpps", "max"]
     points = route_points(factors, ["lxc"])
     assert points[0].words() == "lxc: 1 router, 0 routes, 130kpps in all, 64 B"
 
@@ -116,12 +116,12 @@ def test_a_router_without_iproute2_is_told_at_once_and_no_other_attempt_is_made(
     async def ask(*of: Any) -> str:
         return ""
 
-    async def give(*of: Any) -> dict[str, Loaded]:
+    async def give(*of: Any) -> dict[str, LoadResult]:
         return {"g1": _read("sh: LCNOIP", 0.1)}
 
-    monkeypatch.setattr("labconsole.experiments.route.taking.give", give)
+    monkeypatch.setattr("labconsole.experiments.route.measurement.load_routes", give)
     (point,) = route_points(RouteFactors(), ["uml"])
-    taking: Any = RouteTaking.__new__(RouteTaking)
+    taking: Any = RouteMeasurement.__new__(RouteMeasurement)
     member = StandingMember(name="g1", ask=ask, pid=1, in_namespace=in_namespace)
     taking._point, taking._standing = point, {"g1": member}
     taking._crew, taking._bench = SimpleNamespace(loaded="", uut=None), SimpleNamespace(show=lambda picture: None)
@@ -146,8 +146,8 @@ def test_rates_are_of_the_bins_in_which_all_forward() -> None:
 
 def test_what_is_lost_in_one_router_is_told_for_that_router_and_is_no_reason_to_doubt() -> None:
     record = route_record([200] * 4, lost_inside=[0, 0, 301, 0])
-    assert [hops_of(each).inside for each in record.routers] == [0, 0, 301, 0]
-    assert hops_of(record.routers[2]).words() == ", lost 7.00% of what was sent (301 in it)"
+    assert [build_hops(each).inside for each in record.routers] == [0, 0, 301, 0]
+    assert build_hops(record.routers[2]).words() == ", lost 7.00% of what was sent (301 in it)"
     assert record.verdict.status == "valid"
 
 
@@ -223,7 +223,7 @@ def test_a_cost_of_five_percent_is_found_where_routes_are_found_to_cost_nothing(
     assert words["routes"].margin_ratio == 0.02
     assert words["filters"].word == "different"
     assert words["filters"].effect.change == pytest.approx(-0.05, abs=0.01)
-    assert "100000 routes against 0 routes" in summary.words_of(words["routes"])
+    assert "100000 routes against 0 routes" in summary.describe_claim(words["routes"])
 
 
 def crossed(
@@ -255,13 +255,13 @@ def test_routes_are_also_held_against_none_over_all_filters_that_they_were_cross
     assert pooled.effect.blocks == 12, "a block is one value, of however many pairs"
     assert pooled.effect.error_log is not None
     assert all(each.effect.error_log > pooled.effect.error_log for each in single if each.effect.error_log)
-    assert "1 router, 100000 routes against 0 routes, max, mean over 0 and 20 filter rules: " in summary.words_of(
+    assert "1 router, 100000 routes against 0 routes, max, mean over 0 and 20 filter rules: " in summary.describe_claim(
         pooled
     )
     (filters,) = [each for each in summary.compared if each.what == "filters" and len(each.pairs) == 2]
     assert (filters.word, filters.crossed) == ("different", "0 and 100000 routes")
-    assert "20 filter rules against 0 filter rules" in summary.words_of(filters)
-    assert summary.words_of(filters).endswith(": different on the average")
+    assert "20 filter rules against 0 filter rules" in summary.describe_claim(filters)
+    assert summary.describe_claim(filters).endswith(": different on the average")
     assert {each.what: each.equivalent_p is None for each in summary.compared} == {"routes": False, "filters": True}
 
 
@@ -269,7 +269,7 @@ def test_routes_are_equivalent_on_the_average_and_by_how_much_their_changes_diff
     summary = summarize_routes(crossed(0.004))
     (pooled,) = [each for each in summary.compared if each.what == "routes" and len(each.pairs) == 2]
     assert (pooled.word, pooled.untested) == ("equivalent", None)
-    assert summary.words_of(pooled).endswith(": equivalent on the average (margin 2.0 %)")
+    assert summary.describe_claim(pooled).endswith(": equivalent on the average (margin 2.0 %)")
     assert pooled.apart is not None and pooled.apart.ci_low is not None and pooled.apart.ci_high is not None
     assert pooled.apart.ci_low < 0 < pooled.apart.ci_high
     # Of three tests of equivalence, and no test of what rules cost.
@@ -287,7 +287,7 @@ def test_changes_in_opposite_directions_are_told_beside_their_mean() -> None:
     assert pooled.word == "equivalent" and pooled.apart is not None and pooled.apart.ci_high is not None
     assert pooled.apart.change == pytest.approx(1 / 1.03**2 - 1, abs=0.01)
     assert pooled.apart.ci_high < 0
-    assert ", at 20 filter rules beside at 0: -5." in summary.words_of(pooled).replace("−", "-")
+    assert ", at 20 filter rules beside at 0: -5." in summary.describe_claim(pooled).replace("−", "-")
 
 
 FEW = "(fewer than 3 blocks)"
@@ -296,7 +296,7 @@ FEW = "(fewer than 3 blocks)"
 def test_why_there_is_no_interval_is_told_once_beside_a_mean() -> None:
     summary = summarize_routes([each for each in crossed(0.02) if each.plan.block <= 2])
     (pooled,) = [each for each in summary.compared if each.what == "routes" and len(each.pairs) == 2]
-    assert summary.words_of(pooled).count(FEW) == 2, "so it stands in tables, which are compared byte for byte"
+    assert summary.describe_claim(pooled).count(FEW) == 2, "so it stands in tables, which are compared byte for byte"
     (said,) = [line for line in summary_lines(summary) if "100000 routes against 0 routes" in line and ", mean" in line]
     assert said.count(FEW) == 1 and f"{FEW}, 2 blocks, at 20 filter rules beside at 0: " in said, said
 
@@ -415,7 +415,7 @@ def test_means_over_a_factor_say_how_many_destinations_they_are_of() -> None:
         return found
 
     summary = summarize_routes([*to(1), *to(4096)])
-    said = [summary.words_of(each) for each in summary.compared if len(each.pairs) == 2]
+    said = [summary.describe_claim(each) for each in summary.compared if len(each.pairs) == 2]
     assert len(said) == 4
     assert [", 4096 destinations against " in each for each in said] == [False, True, False, True]
 
@@ -445,11 +445,11 @@ def test_a_fall_through_more_routers_is_found() -> None:
 def test_processors_are_read_between_two_times() -> None:
     before = "cpu  100 0 50 800 50 0 0 0 0 0\ncpu0 1 1 1 1\ncpu1 1 1 1 1\nctxt 1000\n"
     after = "cpu  200 0 100 850 50 0 0 0 0 0\ncpu0 1 1 1 1\ncpu1 1 1 1 1\nctxt 3000\n"
-    switches_per_s, busy_ratio = processors_between(before, after)
+    switches_per_s, busy_ratio = derive_processor_use(before, after)
     assert busy_ratio == pytest.approx(0.75)
     assert switches_per_s == pytest.approx(2000.0)
-    assert processors_between(after, before) == (None, None)
-    assert processors_between("", after) == (None, None)
+    assert derive_processor_use(after, before) == (None, None)
+    assert derive_processor_use("", after) == (None, None)
 
 
 def test_reports_draw_the_sum_over_routes_and_over_routers_and_list_every_router() -> None:
@@ -459,7 +459,7 @@ def test_reports_draw_the_sum_over_routes_and_over_routers_and_list_every_router
         for routes in (0, 1000)
         for guests, each in ((1, 1000 + block), (4, 175 + block))
     ]
-    found = {figure.name: figure for figure in ROUTES_SHOWN.figures(records)}
+    found = {figure.name: figure for figure in ROUTES_VIEW.figures(records)}
     over_routes, over_routers = found["mattos-routes"], found["mattos-4b"]
     assert [panel.title for panel in over_routes.panels] == ["container, 1 router", "container, 4 routers"]
     assert [mark.x for mark in over_routes.panels[0].curves[0].marks] == [0.0, 1000.0]
@@ -467,7 +467,7 @@ def test_reports_draw_the_sum_over_routes_and_over_routers_and_list_every_router
     labels = ["0 routes, max", "1000 routes, max"]
     assert [curve.label for curve in panel.curves] == [*labels, *(f"{label}: sent" for label in labels)]
     assert [mark.y for mark in panel.curves[0].marks] == [pytest.approx(10.02), pytest.approx(7.08)]
-    lines = "\n".join(ROUTES_SHOWN.summary_lines(ROUTES_SHOWN.summarize(records)))
+    lines = "\n".join(ROUTES_VIEW.summary_lines(ROUTES_VIEW.summarize(records)))
     assert "4 routers against 1, 0 routes, max" in lines
     assert "g4: 1\u2009770" in lines
 
@@ -475,11 +475,11 @@ def test_reports_draw_the_sum_over_routes_and_over_routers_and_list_every_router
 def test_a_curve_of_one_panel_is_a_point_where_another_has_one_value_and_is_not_where_it_has_none() -> None:
     records = [route_record([1000] * guests, routes=routes) for guests, routes in ((1, 0), (2, 0), (2, 1000))]
     records += [route_record([900], routes=0, filters=20)]
-    (one, two) = next(each for each in ROUTES_SHOWN.figures(records) if each.name == "mattos-routes").panels
+    (one, two) = next(each for each in ROUTES_VIEW.figures(records) if each.name == "mattos-routes").panels
     assert (one.title, two.title) == ("container, 1 router", "container, 2 routers")
     assert [[mark.x for mark in curve.marks] for curve in one.curves] == [[0.0]], "rules are nowhere drawn over routes"
     assert [[mark.x for mark in curve.marks] for curve in two.curves] == [[0.0, 1000.0]]
-    assert not [each for each in ROUTES_SHOWN.figures(records[:2]) if each.name == "mattos-routes"]
+    assert not [each for each in ROUTES_VIEW.figures(records[:2]) if each.name == "mattos-routes"]
 
 
 @pytest.mark.parametrize("name", ["local-route-cost", "mattos-route"])

@@ -13,9 +13,9 @@ from pydantic import ValidationError
 from labconsole.experiments.boot import verdict as boot_verdict
 from labconsole.experiments.boot.rules import RULES as BOOT_RULES
 from labconsole.experiments.boot.verify import recompute_boot
+from labconsole.experiments.flow.ring_receive_rules import IN_RULES, RING_RULES
 from labconsole.experiments.flow.rules import OUT_RULES
-from labconsole.experiments.flow.rules_within import IN_RULES, RING_RULES
-from labconsole.experiments.flow.verdict import held_by_link
+from labconsole.experiments.flow.verdict import is_link_limited
 from labconsole.experiments.job import verdict as job_verdict
 from labconsole.experiments.job.rules import RULES as JOB_RULES
 from labconsole.experiments.job.verify import recompute_job
@@ -40,25 +40,40 @@ CHANGES = 400
 
 
 def judged_route(record: RouteRecord) -> Sequence[Reason]:
-    return route_verdict.shown_reasons(
-        record.requested, record.routers, record.sink, start_skew_s=record.start_skew_s,
-        swapped_pages=record.swapped_pages, limits=LIMITS,
-    )  # fmt: skip
+    return route_verdict.derive_reasons(
+        record.requested,
+        record.routers,
+        record.sink,
+        start_skew_s=record.start_skew_s,
+        swapped_pages=record.swapped_pages,
+        limits=LIMITS,
+    )
 
 
 def judged_job(record: JobRecord) -> Sequence[Reason]:
-    return job_verdict.shown_reasons(
-        record.copies, empty=record.empty, timekeeper=record.timekeeper, start_skew_s=record.start_skew_s,
-        swapped_pages=record.swapped_pages, disk=record.disk, program=record.program, limits=LIMITS,
-    )  # fmt: skip
+    return job_verdict.derive_reasons(
+        record.copies,
+        empty=record.empty,
+        timekeeper=record.timekeeper,
+        start_skew_s=record.start_skew_s,
+        swapped_pages=record.swapped_pages,
+        disk=record.disk,
+        program=record.program,
+        limits=LIMITS,
+    )
 
 
 def judged_boot(record: BootRecord) -> Sequence[Reason]:
-    return boot_verdict.shown_reasons(
-        record.guests, start=record.requested.start, clock_error_s=record.clock_error_s,
-        clock_error_allowed_s=record.clock_error_allowed_s, files=record.files, timekeeper=record.timekeeper,
-        swapped_pages=record.swapped_pages, limits=LIMITS,
-    )  # fmt: skip
+    return boot_verdict.derive_reasons(
+        record.guests,
+        start=record.requested.start,
+        clock_error_s=record.clock_error_s,
+        clock_error_allowed_s=record.clock_error_allowed_s,
+        files=record.files,
+        timekeeper=record.timekeeper,
+        swapped_pages=record.swapped_pages,
+        limits=LIMITS,
+    )
 
 
 OF: dict[str, tuple[VerdictRules[Any], Callable[[Any], Sequence[Reason]]]] = {
@@ -142,8 +157,12 @@ def _is_whole(record: FlowRecord) -> bool:
 def test_every_rule_of_a_kind_is_seen_to_hold_or_is_of_another_pattern() -> None:
     assert set(OUT_RULES.only) >= set(RING_RULES.only) - {"no_packets"}
     assert set(IN_RULES.only) - set(OUT_RULES.only) == {
-        "generator_errors", "not_measured", "reader_missing", "foreign_frames", "lost_at_source"
-    }  # fmt: skip
+        "generator_errors",
+        "not_measured",
+        "reader_missing",
+        "foreign_frames",
+        "lost_at_source",
+    }
 
 
 def parsed(name: str, **changes: Any) -> Any:
@@ -170,9 +189,9 @@ def test_a_judge_that_forgot_a_rule_is_found_out(monkeypatch: pytest.MonkeyPatch
 def test_what_is_called_short_on_a_full_link_is_excused() -> None:
     """An earlier version said so of guests that want more than fits."""
     record = parsed("out")
-    assert not held_by_link(record.requested, record.senders, record.line_bps)
+    assert not is_link_limited(record.requested, record.senders, record.line_bps)
     assert not OUT_RULES.excused["offered_short"](record, LIMITS)
     full = record.model_copy(update={"line_bps": record.sum_bps * 1.001})
     full = full.model_copy(update={"requested": full.requested.model_copy(update={"limits_bps": ()})})
-    assert held_by_link(full.requested, full.senders, full.line_bps)
+    assert is_link_limited(full.requested, full.senders, full.line_bps)
     assert OUT_RULES.excused["offered_short"](full, LIMITS)

@@ -27,9 +27,13 @@ def simulated(loss_at: Callable[[float], float], *, generator_pps: float = LINE_
         offered = round(min(load_pps, generator_pps) * duration_s)
         lost = round(offered * loss_at(min(load_pps, generator_pps)))
         return LoadTrial(
-            run_id=f"run-{taken}", load_pps=load_pps, duration_s=duration_s, intended_packets=intended,
-            offered_packets=offered, measured_packets=offered - lost,
-        )  # fmt: skip
+            run_id=f"run-{taken}",
+            load_pps=load_pps,
+            duration_s=duration_s,
+            intended_packets=intended,
+            offered_packets=offered,
+            measured_packets=offered - lost,
+        )
 
     return measure
 
@@ -97,9 +101,14 @@ def queueing(capacity_pps: float, buffer_packets: int) -> Measure:
         over = max(0, round((load_pps - capacity_pps) * duration_s))
         buffered = min(over, buffer_packets)
         return LoadTrial(
-            run_id="", load_pps=load_pps, duration_s=duration_s, intended_packets=sent, offered_packets=sent,
-            measured_packets=sent - over + buffered, queued_packets=max(0, buffered - round(0.01 * capacity_pps)),
-        )  # fmt: skip
+            run_id="",
+            load_pps=load_pps,
+            duration_s=duration_s,
+            intended_packets=sent,
+            offered_packets=sent,
+            measured_packets=sent - over + buffered,
+            queued_packets=max(0, buffered - round(0.01 * capacity_pps)),
+        )
 
     return measure
 

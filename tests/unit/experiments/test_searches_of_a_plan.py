@@ -12,10 +12,10 @@ import pytest
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import ExecutionStatus, StepProgress
 from labconsole.engine.execution.runner import PlanRunner
-from labconsole.engine.execution.step_seen import StepState
-from labconsole.engine.trial.order import TrialOrder
+from labconsole.engine.execution.step_view import StepState
+from labconsole.engine.trial.request import TrialRequest
 from labconsole.errors import Aborted, ConfigError, MeasurementError, NodeLost
-from labconsole.model.plan.conduct import HookCommand, Retry, Stop, WarmUp
+from labconsole.model.plan.execution_options import HookCommand, Retry, Stop, WarmUp
 from labconsole.model.plan.search import Search
 from labconsole.model.record.kind import RecordKind
 from labconsole.model.record.run import Reason
@@ -265,7 +265,7 @@ def test_a_node_that_stays_away_ends_the_plan_after_as_many_tries_as_it_grants_a
 
 def test_a_burst_that_took_too_long_is_judged_by_its_rate_and_not_by_its_count() -> None:
     class Stretched(Script):
-        async def take(self, order: TrialOrder) -> Any:
+        async def take(self, order: TrialRequest) -> Any:
             request, record = order.request, await super().take(order)
             evidence = {"stream": "s1", "offered_duration_s": 2 * request.duration_s, "requested_s": request.duration_s}
             reasons = (Reason(code="duration_stretched", detail="", evidence=evidence),)

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from labconsole.cli.text.boots import boot_lines, summary_lines
-from labconsole.cli.text.of_guests import BOOTS_SHOWN
+from labconsole.cli.text.guest_kinds import BOOTS_VIEW
 from labconsole.experiments.boot.summary import summarize_boots
 from support.boot_records import MIB, boot_data, boot_record, started
 from support.job_records import drawn_at
@@ -20,11 +20,14 @@ def series(per_guest_s: float, per_guest_mib: float, *, start: str = "hot", fact
     return [
         started(
             factor * (1.0 + per_guest_s * guests) * draw.uniform(0.98, 1.02),
-            30.0 + per_guest_mib * guests + draw.uniform(-1, 1), guests=guests, start=start, block=block,
+            30.0 + per_guest_mib * guests + draw.uniform(-1, 1),
+            guests=guests,
+            start=start,
+            block=block,
         )
         for block in range(1, 7)
         for guests in COUNTS
-    ]  # fmt: skip
+    ]
 
 
 def test_what_the_tool_needs_and_what_each_guest_needs_is_found() -> None:
@@ -94,7 +97,7 @@ def test_what_is_known_is_told_in_lines() -> None:
     record = boot_record(boot_data())
     assert "all up after 1.500 s ± 0.5 ms by the clock outside" in boot_lines(record)[1]
     missing = boot_record(boot_data((1.0, None)))
-    assert "–" in BOOTS_SHOWN.table([missing])[0]
+    assert "–" in BOOTS_VIEW.table([missing])[0]
 
 
 def test_an_older_trial_of_the_same_does_not_enter() -> None:

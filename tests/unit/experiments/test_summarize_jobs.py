@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from labconsole.cli.text.jobs import summary_lines
-from labconsole.experiments.job.live import time_words
+from labconsole.experiments.job.live_view import format_times
 from labconsole.experiments.job.summary import summarize_jobs
 from labconsole.model.record.job import JobRecord
 from support.job_records import taken
@@ -19,8 +19,13 @@ BLOCKS = 6
 
 
 def trials(
-    draw: random.Random, seconds: Callable[[], list[float]], *, spread: float = 0.01, blocks: int = BLOCKS, **more: object
-) -> list[JobRecord]:  # fmt: skip
+    draw: random.Random,
+    seconds: Callable[[], list[float]],
+    *,
+    spread: float = 0.01,
+    blocks: int = BLOCKS,
+    **more: object,
+) -> list[JobRecord]:
     """Two trials in each block, whose set-up moves all of them together."""
     found = []
     for block in range(1, blocks + 1):
@@ -50,8 +55,9 @@ def test_the_first_domain_of_xen_is_no_bare_host_and_a_point_of_its_own():
     summary = summarize_jobs([*under, *trials(draw, lambda: [4.4], guests=1, working="one")])
     assert summary.overheads == ()
     assert {(each.key.platform, each.key.hypervisor) for each in summary.points} == {
-        ("host", "raw under xen"), ("lxc", "lxc"),
-    }  # fmt: skip
+        ("host", "raw under xen"),
+        ("lxc", "lxc"),
+    }
     assert "host" in summary.bare_platforms, "nor is it a tool"
     assert [summary.apart(each.key) for each in summary.points] == [["under xen"], []], "as it is called"
 
@@ -299,7 +305,7 @@ def test_two_guests_with_one_and_two_copies_have_no_mean_and_no_overhead():
     assert not summary.overheads
     assert [each.seconds for each in summary.points if each.key.working == "one-two"] == [None]
     (point,) = (each for each in summary.points if each.key.working == "one-two")
-    first, second = point.of_both
+    first, second = point.times_by_guest
     assert [round(each.mean) for each in first] == [8]
     assert [round(each.mean) for each in second] == [12, 12]
     (line,) = (each for each in summary_lines(summary) if "one-two" in each)
@@ -309,9 +315,9 @@ def test_two_guests_with_one_and_two_copies_have_no_mean_and_no_overhead():
 
 def test_a_trial_of_one_and_two_copies_tells_both_guests_and_no_mean_of_them():
     record = taken([2.0, 3.0, 3.2], working="one-two")
-    assert time_words(record) == "first guest 2.000 s; second guest 3.000 s and 3.200 s"
+    assert format_times(record) == "first guest 2.000 s; second guest 3.000 s and 3.200 s"
     copies = (record.copies[0].model_copy(update={"seconds": None}), *record.copies[1:])
-    assert time_words(record.model_copy(update={"copies": copies})) == (
+    assert format_times(record.model_copy(update={"copies": copies})) == (
         "first guest –; second guest 3.000 s and 3.200 s"
     )
 

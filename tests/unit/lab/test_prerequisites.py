@@ -15,10 +15,10 @@ from labconsole.lab.guests.programs import (
     LOAD_TOOLS,
     applets,
     guest_programs,
+    load_with_libraries,
     parents,
-    with_libraries,
 )
-from labconsole.lab.offers import tools_of
+from labconsole.lab.platforms import find_tools
 
 
 class Machine:
@@ -43,7 +43,7 @@ class Machine:
 def test_what_is_missing_is_named_with_what_to_type(monkeypatch) -> None:
     machine = Machine(monkeypatch, {"lxc-start": "lxc", "stress": "stress"})
     with pytest.raises(LabSetupError) as raised:
-        prerequisites.check_tools(more=tools_of(["lxc"]))
+        prerequisites.check_tools(more=find_tools(["lxc"]))
     assert str(raised.value) == (
         "the lab needs lxc-start, stress; run `apt-get install -y lxc stress` (or use --install)"
     )
@@ -66,7 +66,7 @@ def test_a_failed_installation_is_tried_with_new_lists_and_told_in_apts_words(mo
 
 
 def test_a_program_comes_with_what_it_is_linked_with() -> None:
-    files = with_libraries("cat")
+    files = load_with_libraries("cat")
     assert "bin/cat" in files
     assert any("libc.so" in name for name in files)
     assert all(not name.startswith("/") for name in files)
@@ -76,7 +76,7 @@ def test_a_program_comes_with_what_it_is_linked_with() -> None:
 
 def test_a_program_that_is_not_there_is_named() -> None:
     with pytest.raises(LabSetupError, match="nosuch is not installed"):
-        with_libraries("nosuch")
+        load_with_libraries("nosuch")
 
 
 def test_only_a_busybox_says_what_it_can_be_called_as(tmp_path) -> None:
@@ -90,8 +90,8 @@ def test_only_a_busybox_says_what_it_can_be_called_as(tmp_path) -> None:
 
 
 def test_the_programs_of_jobs_are_needed_only_where_a_lab_is_told_so() -> None:
-    assert LARGE_JOB_TOOLS.items() <= tools_of(["lxc"], jobs=True).items()
+    assert LARGE_JOB_TOOLS.items() <= find_tools(["lxc"], jobs=True).items()
     assert not LARGE_JOB_TOOLS.keys() & set(guest_programs(jobs=True)), "no image is to carry them"
-    assert JOB_TOOLS.items() <= tools_of(["container"], jobs=True).items()
-    assert not JOB_TOOLS.keys() & tools_of(["container", "lxc", "uml", "qemu-virtio"]).keys()
+    assert JOB_TOOLS.items() <= find_tools(["container"], jobs=True).items()
+    assert not JOB_TOOLS.keys() & find_tools(["container", "lxc", "uml", "qemu-virtio"]).keys()
     assert set(guest_programs(jobs=True)) == {*guest_programs(jobs=False), *JOB_TOOLS}

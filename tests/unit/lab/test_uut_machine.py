@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 
 from labconsole.contracts.driver import DriverInfo, Prepared
 from labconsole.errors import ConfigError, LabSetupError, NodeError
-from labconsole.lab import commands, offers
+from labconsole.lab import commands, platforms
 from labconsole.lab.files import hosts_yaml
 from labconsole.lab.guests import domains
 from labconsole.lab.images.debian_kernel import DebianKernel
@@ -120,8 +120,8 @@ def test_nics_take_the_labs_names_although_these_are_other_nics_names_before() -
 
 def options_of(names: tuple[str, ...], directory: Path) -> dict[str, dict[str, Any]]:
     spec = LabSpec(name="m", uut="machine", platforms=names, sources=2)
-    files = offers.GuestFiles(Path("/k"), Path("/i"))
-    lines = offers.inventory_lines(names, files, lay_out(spec, 0), directory, "m", machine=True)
+    files = platforms.GuestFiles(Path("/k"), Path("/i"))
+    lines = platforms.inventory_lines(names, files, lay_out(spec, 0), directory, "m", machine=True)
     read = YAML(typ="safe").load("\n".join(["platforms:", *lines]))
     return dict(read["platforms"])
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from labconsole.measure.arrivals import by_capture, by_counters, forwarding_pps, rate_error_ratio
+from labconsole.measure.arrivals import build_capture_arrivals, build_counter_arrivals, forwarding_pps, rate_error_ratio
 from labconsole.model.record.run import Arrivals
 from labconsole.wire.capture import CapturedStream
 from support.asking import partly
@@ -21,26 +21,26 @@ def counted(packets: int, window_s: float, **more: int) -> list[CapturedStream]:
 
 def test_a_queue_that_empties_after_the_sending_does_not_raise_the_rate():
     """Offered for 0.5 s at twice what is forwarded, and everything arrives: at the rate of the link, in 1 s."""
-    found = by_capture(counted(1000, 0.999, late_packets=499, queued_packets=489), 1000)
+    found = build_capture_arrivals(counted(1000, 0.999, late_packets=499, queued_packets=489), 1000)
     assert found is not None
     assert (found.window_from, found.late_packets, found.queued_packets) == ("capture", 499, 489)
     assert forwarding_pps(found, 0.5) == pytest.approx(1000)
 
 
 def test_a_unit_that_dies_early_is_not_flattered():
-    assert forwarding_pps(by_capture(counted(100, 0.0099), 100), 1.0) == pytest.approx(100)
+    assert forwarding_pps(build_capture_arrivals(counted(100, 0.0099), 100), 1.0) == pytest.approx(100)
 
 
 @pytest.mark.parametrize(("packets", "sending_s"), [(1, 1.0), (0, 1.0), (10, None), (10, 0.0)])
 def test_without_a_window_or_a_sending_time_there_is_no_rate(packets: int, sending_s: float | None):
-    found = by_capture(counted(packets, 0.0) if packets else [], packets)
+    found = build_capture_arrivals(counted(packets, 0.0) if packets else [], packets)
     assert found is not None
     assert forwarding_pps(found, sending_s) is None
 
 
 def test_a_capture_that_holds_more_than_the_stream_has_no_window_of_it():
-    assert by_capture(counted(10, 1.0) * 2, 20) is None
-    assert by_capture(counted(10, 1.0), 9) is None
+    assert build_capture_arrivals(counted(10, 1.0) * 2, 20) is None
+    assert build_capture_arrivals(counted(10, 1.0), 9) is None
 
 
 def samples(*counts: int, apart_s: float = 0.1) -> list[tuple[int, int]]:
@@ -50,15 +50,15 @@ def samples(*counts: int, apart_s: float = 0.1) -> list[tuple[int, int]]:
 def test_samples_tell_the_window_to_their_distance():
     came = samples(0, 0, 100, 200, 300, 400, 400)
     known: dict[str, Any] = {"packets": 400, "window_s": 0.3, "window_from": "counters", "resolution_s": 0.1}
-    assert by_counters(came, 400, 0.4) == Arrivals(**known, late_packets=0, queued_packets=0)
+    assert build_counter_arrivals(came, 400, 0.4) == Arrivals(**known, late_packets=0, queued_packets=0)
     # Sent for 0.3 s, the last hundred may have come before or after that.
-    assert by_counters(came, 400, 0.3) == Arrivals(**known, late_packets=None, queued_packets=None)
-    assert by_counters(came, 400, None) == Arrivals(**known, late_packets=None, queued_packets=None)
+    assert build_counter_arrivals(came, 400, 0.3) == Arrivals(**known, late_packets=None, queued_packets=None)
+    assert build_counter_arrivals(came, 400, None) == Arrivals(**known, late_packets=None, queued_packets=None)
 
 
 def test_samples_tell_what_surely_came_late():
     """Sent for 0.2 s, came for 0.5 s: the sample at 0.4 s is 0.2 s after the first that shows a packet."""
-    found = by_counters(samples(0, 0, 100, 200, 300, 400, 500), 500, 0.2)
+    found = build_counter_arrivals(samples(0, 0, 100, 200, 300, 400, 500), 500, 0.2)
     assert found is not None
     assert (found.late_packets, found.queued_packets) == (200, 100)
 
@@ -66,18 +66,18 @@ def test_samples_tell_what_surely_came_late():
 def test_what_an_incomplete_capture_holds_that_came_late_came_late():
     came, sent_s = samples(0, 0, 100, 200, 300, 400, 400), 0.3
     held = [partly(CapturedStream, {"packets": 350, "late_packets": 40, "queued_packets": 0})]
-    found = by_counters(came, 400, sent_s, held)
+    found = build_counter_arrivals(came, 400, sent_s, held)
     assert found is not None
     assert (found.late_packets, found.queued_packets) == (40, None)
-    surely = by_counters(samples(0, 0, 100, 200, 300, 400, 500), 500, 0.2, held)
+    surely = build_counter_arrivals(samples(0, 0, 100, 200, 300, 400, 500), 500, 0.2, held)
     assert surely is not None
     assert surely.late_packets == 200
 
 
 def test_samples_that_do_not_add_up_tell_nothing():
-    assert by_counters(samples(0, 100, 90), 90, 0.1) is None
-    assert by_counters(samples(0, 100), 90, 0.1) is None
-    assert by_counters(samples(0, 0), 0, 0.1) is None
+    assert build_counter_arrivals(samples(0, 100, 90), 90, 0.1) is None
+    assert build_counter_arrivals(samples(0, 100), 90, 0.1) is None
+    assert build_counter_arrivals(samples(0, 0), 0, 0.1) is None
 
 
 def steady(rate_pps: float, sent_s: float, came_s: float, *, apart_s: float, phase_s: float) -> Arrivals:
@@ -85,7 +85,7 @@ def steady(rate_pps: float, sent_s: float, came_s: float, *, apart_s: float, pha
     packets = round(rate_pps * came_s)
     times = [place * apart_s for place in range(round((came_s + 1) / apart_s) + 4)]
     shown = [min(packets, max(0, int((time_s - apart_s - phase_s) * rate_pps + 1))) for time_s in times]
-    found = by_counters(samples(*[max(0, each) for each in shown], apart_s=apart_s), packets, sent_s)
+    found = build_counter_arrivals(samples(*[max(0, each) for each in shown], apart_s=apart_s), packets, sent_s)
     assert found is not None
     return found
 
@@ -127,5 +127,5 @@ def test_ten_seconds_by_samples_of_a_tenth_are_known_to_one_percent_where_nothin
 
 
 def test_a_rate_by_the_capture_is_not_left_open():
-    assert rate_error_ratio(by_capture(counted(1000, 0.999, late_packets=499), 1000), 0.5) is None
+    assert rate_error_ratio(build_capture_arrivals(counted(1000, 0.999, late_packets=499), 1000), 0.5) is None
     assert rate_error_ratio(None, 0.5) is None

@@ -7,12 +7,12 @@ import pytest
 
 from labconsole.measure.statistics.bounded_means import (
     deviation_over_set_ups,
+    drop_interval,
     fairness_p,
-    greatest_of,
-    least_of,
+    highest_mean,
     lower_bounded,
+    lowest_mean,
     share_over_set_ups,
-    without_interval,
 )
 from labconsole.measure.statistics.loss_interval import loss_of_trials
 from labconsole.measure.statistics.set_ups import SetUpMean, mean_over_set_ups
@@ -69,8 +69,8 @@ def test_an_index_has_a_lower_bound_alone():
 
 def test_the_least_of_one_is_itself_and_of_none_is_not_there():
     (one,) = means_of(np.array([[1.0], [2.0], [4.0]]))
-    assert least_of([one]) is one
-    assert greatest_of([]) is None
+    assert lowest_mean([one]) is one
+    assert highest_mean([]) is None
 
 
 def test_the_least_of_several_has_an_interval_of_the_least_true_one():
@@ -78,7 +78,7 @@ def test_the_least_of_several_has_an_interval_of_the_least_true_one():
     held = plain_held = 0
     for _ in range(600):
         means = means_of(1 + 0.01 * rng.standard_normal((5, 16)))
-        found, plain = least_of(means), min(means, key=lambda each: each.mean)
+        found, plain = lowest_mean(means), min(means, key=lambda each: each.mean)
         assert found is not None and found.ci_low is not None and found.ci_high is not None
         assert plain.ci_low is not None and plain.ci_high is not None
         assert found.mean == plain.mean
@@ -94,7 +94,7 @@ def test_rates_with_a_tail_towards_high_ones_are_not_known_too_well(guests: int)
     rng = np.random.default_rng(8)
     held = 0
     for _ in range(600):
-        found = least_of(means_of(1 + 0.01 * (rng.exponential(size=(5, guests)) - 1)))
+        found = lowest_mean(means_of(1 + 0.01 * (rng.exponential(size=(5, guests)) - 1)))
         assert found is not None and found.ci_low is not None and found.ci_high is not None
         held += found.ci_low <= 1 <= found.ci_high
     assert held >= 0.93 * 600
@@ -102,7 +102,7 @@ def test_rates_with_a_tail_towards_high_ones_are_not_known_too_well(guests: int)
 
 def test_the_greatest_is_the_least_mirrored():
     rates = np.random.default_rng(3).normal(5, 1, (4, 3))
-    most, least = greatest_of(means_of(rates), -np.inf), least_of(means_of(-rates), -np.inf)
+    most, least = highest_mean(means_of(rates), -np.inf), lowest_mean(means_of(-rates), -np.inf)
     assert most is not None and least is not None and least.ci_low is not None and least.ci_high is not None
     assert (most.mean, most.ci_low, most.ci_high) == (-least.mean, -least.ci_high, -least.ci_low)
     assert (most.minimum, most.maximum) == (-least.maximum, -least.minimum)
@@ -110,13 +110,13 @@ def test_the_greatest_is_the_least_mirrored():
 
 def test_no_bound_lies_below_what_can_be():
     means = means_of(np.array([[0.0, 1.0], [9.0, 2.0], [0.0, 1.5]]))
-    for found in (least_of(means), greatest_of(means)):
+    for found in (lowest_mean(means), highest_mean(means)):
         assert found is not None
         assert found.ci_low == 0
 
 
 def test_the_least_of_two_set_ups_has_no_interval():
-    found = least_of(means_of(np.array([[1.0, 2.0], [1.1, 2.1]])))
+    found = lowest_mean(means_of(np.array([[1.0, 2.0], [1.1, 2.1]])))
     assert found is not None
     assert (found.ci_low, found.method) == (None, "no interval")
 
@@ -163,6 +163,6 @@ def test_fairness_that_is_plain_is_found_either_way():
 
 
 def test_what_has_no_interval_keeps_its_mean_and_its_trials():
-    found = without_interval(mean_over_set_ups({1: [0.0], 2: [3.0], 3: [9.0]}))
+    found = drop_interval(mean_over_set_ups({1: [0.0], 2: [3.0], 3: [9.0]}))
     assert (found.mean, found.ci_low, found.minimum, found.maximum) == (4.0, None, 0.0, 9.0)
     assert found.half_width is None

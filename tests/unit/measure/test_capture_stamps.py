@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from labconsole.measure.capture_stamps import nic_stamps, with_nics_clock
+from labconsole.measure.capture_stamps import add_nic_clock_bound, nic_stamps
 from labconsole.model.record.capture_stamps import CaptureStamps
 from labconsole.wire.clocks import NicClock
 
@@ -22,9 +22,9 @@ WITHIN = (BEGAN_NS + TAI + 10**9, BEGAN_NS + TAI + 2 * 10**9)
 def test_a_clock_of_whole_seconds_ahead_is_of_another_time_scale_and_its_rest_is_the_bound() -> None:
     found = nic_stamps([clock(TAI + 40), clock(TAI - 90, 5)], None, WITHIN)
     assert found == CaptureStamps(seconds_ahead=37, clock_bound_ns=690)
-    assert with_nics_clock(1000, found) == 1690
-    assert with_nics_clock(None, found) is None
-    assert with_nics_clock(1000, None) == 1000
+    assert add_nic_clock_bound(1000, found) == 1690
+    assert add_nic_clock_bound(None, found) is None
+    assert add_nic_clock_bound(1000, None) == 1000
 
 
 def test_a_clock_that_nothing_keeps_is_as_far_off_as_it_is() -> None:
@@ -47,4 +47,4 @@ def test_stamps_of_a_clock_that_was_not_seen_are_worth_no_delay(
     found = nic_stamps(readings, refused, ends_ns)
     assert (found.seconds_ahead, found.clock_bound_ns) == (None, None)
     assert words in (found.reason or "")
-    assert with_nics_clock(0, found) is None
+    assert add_nic_clock_bound(0, found) is None

@@ -11,7 +11,7 @@ from labconsole.model.design_point import FrameSize
 from labconsole.model.record.run import PlanRef, Total, Verdict
 from labconsole.model.record.summary import RunSummary
 from labconsole.store.records import record_text
-from labconsole.store.sql.schema import row_of
+from labconsole.store.sql.schema import build_row
 from support.store_samples import sample_record
 
 
@@ -23,14 +23,21 @@ def run(
     record = sample_record(
         number,
         total=Total(
-            offered_packets=1000, offered_pps=offered, offered_bps=offered * 704, measured_packets=None,
-            measured_pps=measured, measured_bps=None if measured is None else measured * 704, loss_packets=None,
-            loss_ratio=loss, forwarding_pps=measured, forwarding_bps=None if measured is None else measured * 704,
+            offered_packets=1000,
+            offered_pps=offered,
+            offered_bps=offered * 704,
+            measured_packets=None,
+            measured_pps=measured,
+            measured_bps=None if measured is None else measured * 704,
+            loss_packets=None,
+            loss_ratio=loss,
+            forwarding_pps=measured,
+            forwarding_bps=None if measured is None else measured * 704,
         ),
         verdict=Verdict(status=status),  # type: ignore[arg-type]
         **factors,
-    )  # fmt: skip
-    row = row_of(record, record_text(record), has_series=False)
+    )
+    row = build_row(record, record_text(record), has_series=False)
     del row["record"]
     row["reason_codes"] = ()
     row["target_bps"] = "max" if row["target_bps"] is None else row["target_bps"]

@@ -76,7 +76,7 @@ def test_what_cannot_be_said_has_a_reason(subject, baseline, reason):
     found = own.paired_effect(subject, baseline, packets=100)
     assert (found.ci_low, found.ci_high, found.p, found.ci90_low, found.degrees) == (None,) * 5
     assert found.absent == reason
-    assert own.equivalence_p(found, 0.02) is None and own.smallest_effect_of(found) is None
+    assert own.equivalence_p(found, 0.02) is None and own.find_detectable_effect(found) is None
 
 
 def test_two_blocks_have_a_change_and_no_claim():
@@ -242,7 +242,7 @@ def test_what_never_varied_or_is_too_few_has_no_smallest_effect():
     assert own.smallest_effect(0.0, 9) is None and own.smallest_effect(0.01, 2) is None
     assert own.power(0.02, 0.01, 2) is None
     found = own.paired_effect(BLOCKS, BASE)
-    assert own.smallest_effect_of(found) == pytest.approx(own.smallest_effect(found.sd_log, 4))
+    assert own.find_detectable_effect(found) == pytest.approx(own.smallest_effect(found.sd_log, 4))
 
 
 @pytest.mark.parametrize(

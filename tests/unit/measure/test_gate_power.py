@@ -83,10 +83,16 @@ def test_one_occasion_is_judged_beside_six(counts, enough):
 @pytest.mark.parametrize(
     ("sd_log", "least", "counts"),
     [
-        (0.01, (5, 1), (5, 4)), (0.01, (3, 1), (5, 4)), (0.005, (3, 1), (3, 2)), (0.005, (9, 1), (9, 2)), (0.003, (5, 1), (6, 1)),
-        (0.02, (5, 1), (14, 13)), (0.01, (1, 3), (5, 4)), (0.2, (5, 1), None),
+        (0.01, (5, 1), (5, 4)),
+        (0.01, (3, 1), (5, 4)),
+        (0.005, (3, 1), (3, 2)),
+        (0.005, (9, 1), (9, 2)),
+        (0.003, (5, 1), (6, 1)),
+        (0.02, (5, 1), (14, 13)),
+        (0.01, (1, 3), (5, 4)),
+        (0.2, (5, 1), None),
     ],
-)  # fmt: skip
+)
 def test_the_fewest_occasions_that_decide(sd_log, least, counts):
     found = deciding_counts(sd_log, MARGIN, OccasionCounts(*least))
     assert found == (None if counts is None else OccasionCounts(*counts))

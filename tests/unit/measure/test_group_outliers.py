@@ -20,11 +20,15 @@ def test_the_one_that_is_off_is_named_and_by_how_much(value):
 @pytest.mark.parametrize(
     "groups",
     [
-        [], [{"a": 1.0}], [{"a": 1.0, "b": 2.0}], FELLOWS, [{"a": 0.0, "b": 1.0, "c": 5.0}],
+        [],
+        [{"a": 1.0}],
+        [{"a": 1.0, "b": 2.0}],
+        FELLOWS,
+        [{"a": 0.0, "b": 1.0, "c": 5.0}],
         [{"a": 1.0, "b": 3.0}, *FELLOWS],  # of two either may be the one
         [{"a": 100.0, "b": 100.0, "c": 100.001}, {"d": 100.0, "e": 100.0, "f": 100.0}],  # a packet more
     ],
-)  # fmt: skip
+)
 def test_nothing_is_off_where_it_cannot_be_told(groups):
     assert find_outlier(groups) is None
 

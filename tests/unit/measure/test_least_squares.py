@@ -57,9 +57,7 @@ def test_lack_of_fit_is_seldom_found_on_a_line_and_nearly_always_on_a_curve() ->
 def test_the_tail_of_f_is_that_of_the_reference() -> None:
     """Means off a level line by d, -d, -d, d, and replicates at ± s around them: F = (16 d² / 2) / (16 s² / 12)."""
     d = (stats.f.ppf(0.95, 2, 12) * (16 / 12) * 2 / 16) ** 0.5
-    points = [
-        (float(x), sign * d + e) for x, sign in enumerate((1, -1, -1, 1)) for e in (1.0, -1.0, 1.0, -1.0)
-    ]  # fmt: skip
+    points = [(float(x), sign * d + e) for x, sign in enumerate((1, -1, -1, 1)) for e in (1.0, -1.0, 1.0, -1.0)]
     found = fit_line(points)
     assert found is not None
     assert found.lack_of_fit_p == pytest.approx(0.05)

@@ -43,9 +43,7 @@ def test_counters_without_room_beside_the_loss_stand_below_it_with_their_counts(
     drops = {"kernel.NETFILTER_DROP@nft_do_chain": 49700, "nft.labconsole.egress-eth5": 49700}
     shown = lines(hops(uut_out={"drops": drops}), width=80)
     place = next(number for number, line in enumerate(shown) if line.endswith("lost before UUT out"))
-    assert [line.strip(" │") for line in shown[place + 1 : place + 3]] == [
-        f"{name} 49 700" for name in drops
-    ]  # fmt: skip
+    assert [line.strip(" │") for line in shown[place + 1 : place + 3]] == [f"{name} 49 700" for name in drops]
     assert shown[place + 3].strip(" │") == "a firewall rule dropped it (nft list ruleset, iptables-save -c)"
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from labconsole.measure.outside_clock import MarkFinder, MarkSender, Nonce, find_marks
+from labconsole.measure.external_timing import MarkFinder, MarkSender, Nonce, find_marks
 
 ONE = MarkSender(name="g1/1", address="198.18.64.1", mac="02:6c:77:00:00:00", start=Nonce(100, 7), end=Nonce(200, 8))
 TWO = MarkSender(name="g2/1", address="198.18.64.2", mac="02:6c:77:00:00:01", start=Nonce(101, 7), end=Nonce(200, 9))
@@ -76,10 +76,16 @@ def test_a_copy_of_a_mark_is_told_and_changes_no_time():
 
 @pytest.mark.parametrize(
     "forged",
-    [{"payload_bytes": 99}, {"pattern": 6}, {"pattern": None}, {"address": "198.18.64.9"}, {"mac": "02:00:00:00:00:01"},
-     {"pattern_from_byte": 5}],
+    [
+        {"payload_bytes": 99},
+        {"pattern": 6},
+        {"pattern": None},
+        {"address": "198.18.64.9"},
+        {"mac": "02:00:00:00:00:01"},
+        {"pattern_from_byte": 5},
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_what_differs_in_anything_is_nobodys(forged: dict[str, object]):
     packets = whole(ONE, 1_000, 40)
     found = find_marks([ONE], [*packets, replace(packets[2], wall_ns=1_010, **forged)])  # type: ignore[arg-type]

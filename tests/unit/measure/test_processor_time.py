@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from labconsole.measure.processor_description import processor_rows, processor_sentences
 from labconsole.measure.processor_time import processor_time, work_refused
-from labconsole.measure.processor_words import processor_rows, processor_sentences
 from labconsole.measure.recompute.record import unjudged
 from labconsole.measure.recompute.telemetry import contradicting_telemetry
 from labconsole.model.record.run import RunRecord
@@ -25,8 +25,8 @@ def run_with(told: Any, *, forwarded: int | None = 500_000, role: str = "telemet
 def test_a_packet_costs_what_all_processors_did_by_what_was_forwarded() -> None:
     time = processor_time(run_with(told_work()))
     assert time.busy_ns == (100 + 300 + 1000 + 300) * 10**6
-    assert time.by_packet(time.busy_ns) == 3400
-    assert time.by_packet(time.softirq_ns) == 2000
+    assert time.per_packet(time.busy_ns) == 3400
+    assert time.per_packet(time.softirq_ns) == 2000
     assert time.busy_processors == 0.85
     assert time.busiest == (0, 0.7)
     assert (time.interrupts, time.squeezed, time.packets_by_softirq) == (43_000, 6, 20.0)
@@ -36,11 +36,11 @@ def test_what_the_kernel_or_the_counters_do_not_say_is_not_known() -> None:
     told = told_work(processor(0), processor(1, received_softirqs=None, squeezed=None, stack_packets=None))
     time = processor_time(run_with(told, forwarded=None))
     assert (time.received_softirqs, time.squeezed, time.packets_by_softirq) == (None, None, None)
-    assert time.by_packet(time.busy_ns) is None
+    assert time.per_packet(time.busy_ns) is None
     sentences = dict(processor_sentences(run_with(told, forwarded=None)))
     assert sentences["per packet"] == "how many packets were forwarded is not known"
     assert sentences["softirqs"] == "the kernel does not count them"
-    assert processor_time(run_with(told, forwarded=0)).by_packet(1) is None
+    assert processor_time(run_with(told, forwarded=0)).per_packet(1) is None
 
 
 def test_people_read_where_the_time_went() -> None:

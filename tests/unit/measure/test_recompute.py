@@ -140,8 +140,10 @@ def test_of_a_mix_of_sizes_only_what_needs_no_size_is_judged() -> None:
     data["requested"]["frame_size_bytes"] = None
     record = RunRecord.model_validate(data)
     assert {d.where for d in recompute(record)} == {
-        "streams[0].loss_packets", "total.offered_bps", "total.forwarding_bps",
-    }  # fmt: skip
+        "streams[0].loss_packets",
+        "total.offered_bps",
+        "total.forwarding_bps",
+    }
     assert list(unjudged(record)) == ["what follows from the frame size, which is a mix"]
 
 

@@ -17,9 +17,17 @@ class Attestation(dict[str, Any]):
 def trial(number: int) -> SetUpTrial:
     begun, ended = (datetime(2026, 11, 29, number, minute, tzinfo=UTC) for minute in (0, 30))
     return SetUpTrial(
-        record_id=f"r{number}", set_up="s1", trial=number, begun=begun, ended=ended, testbed=None, place=None, attempt=1,
-        enters=True, final=True,
-    )  # fmt: skip
+        record_id=f"r{number}",
+        set_up="s1",
+        trial=number,
+        begun=begun,
+        ended=ended,
+        testbed=None,
+        place=None,
+        attempt=1,
+        enters=True,
+        final=True,
+    )
 
 
 def test_the_facts_of_later_trials_are_compared_and_not_kept() -> None:

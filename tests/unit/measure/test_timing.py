@@ -104,18 +104,18 @@ def test_one_packet_at_a_time_gives_the_same_sample_as_many_at_once():
 def test_the_places_of_pairs_are_random_nested_and_as_many_in_every_block():
     for seed in (0, 1, 2**32 - 1):
         places = PairPlaces(seed)
-        before = set(places.between(0, 5 * 4096)[0])
+        before = set(places.find_places(0, 5 * 4096)[0])
         for level in range(1, 13):
             places.level = level
-            now, last_levels = places.between(0, 5 * 4096)
+            now, last_levels = places.find_places(0, 5 * 4096)
             assert set(now) < before
             assert now == [at for at in range(5 * 4096) if places.last_level(at) >= level]
             assert len(now) == 5 * 4096 >> level
             assert list(last_levels) == [places.last_level(at) for at in now]
-            assert places.between(100, 9000)[0] == [at for at in now if 100 <= at < 9000]
+            assert places.find_places(100, 9000)[0] == [at for at in now if 100 <= at < 9000]
             before = set(now)
         places.level = 16
-        now, _ = places.between(0, 4096 << 12)
+        now, _ = places.find_places(0, 4096 << 12)
         assert 180 < len(now) < 340  # of 256 expected: here whole blocks are left out at random
         assert all(places.last_level(at) >= 16 for at in now)
 

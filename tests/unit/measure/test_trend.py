@@ -75,7 +75,7 @@ def test_five_results_have_no_change_and_show_an_outlier():
     values = [100.0, 100.4, 99.7, 90.1, 90.0]
     assert (len(segment(values).levels), segment(values).outliers) == (1, ())
     assert smallest_steps(segment(values)).middle_ratio is None
-    assert segment([100.0, 100.4, 99.7, 100.1, 90.0]).latest_is_off
+    assert segment([100.0, 100.4, 99.7, 100.1, 90.0]).is_latest_outlier
 
 
 def test_outliers_are_named_and_neither_hide_a_step_nor_each_other():
@@ -84,7 +84,7 @@ def test_outliers_are_named_and_neither_hide_a_step_nor_each_other():
     values[4] += 4
     values[13] -= 4
     found = segment(values.tolist())
-    assert (len(found.levels), found.outliers, found.latest_is_off) == (1, (4, 13), False)
+    assert (len(found.levels), found.outliers, found.is_latest_outlier) == (1, (4, 13), False)
     assert found.levels[0].sd == pytest.approx(0.3, abs=0.1)
     values[10:] -= 3
     found = segment(values.tolist())
@@ -95,7 +95,7 @@ def test_the_latest_result_alone_is_off_and_no_change_before_others_agree():
     rng = np.random.default_rng(3)
     values = (100 + 0.3 * rng.standard_normal(17)).tolist()
     one = segment([*values, 95.0])
-    assert (len(one.levels), one.outliers, one.latest_is_off) == (1, (17,), True)
+    assert (len(one.levels), one.outliers, one.is_latest_outlier) == (1, (17,), True)
     assert spans(segment([*values, 95.0, 95.2, 94.9])) == [(0, 16), (17, 19)]
 
 

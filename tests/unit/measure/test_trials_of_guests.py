@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from labconsole.experiments.job.summary import summarize_jobs
-from labconsole.measure.trials_of_guests import FEW_KINDS, NOT_DRAWN, Blocks, uut_kernel
+from labconsole.measure.paired_blocks import NOT_RANDOMIZED, Blocks, uut_kernel
+from labconsole.measure.statistics.few_kinds import FEW_KINDS
 from labconsole.model.record.job import JobRecord
 from support.job_records import job_record, taken
 
@@ -120,7 +121,7 @@ def test_nothing_is_claimed_where_all_blocks_took_them_in_the_same_order():
         host.append(trial(1.0 + 0.0001 * block, "host", block, f"{block:02}T10:10"))
         lxc.append(trial(1.02 + 0.0001 * block, "lxc", block, f"{block:02}T10:40"))
     found = effect(lxc, host)
-    assert (found.p, found.ci_low, found.absent) == (None, None, NOT_DRAWN)
+    assert (found.p, found.ci_low, found.absent) == (None, None, NOT_RANDOMIZED)
     assert found.change == pytest.approx(0.02, abs=0.001)
 
 
@@ -187,7 +188,7 @@ def test_a_mean_of_effects_of_which_one_was_not_drawn_claims_nothing():
     blocks = Blocks([each for block in every for each in block])
     assert blocks.effect(lxc, host, seconds_of).p is not None
     found = blocks.mean_effect([(lxc, host), (lxc2, host2)], seconds_of)
-    assert (found.p, found.absent) == (None, NOT_DRAWN)
+    assert (found.p, found.absent) == (None, NOT_RANDOMIZED)
 
 
 def test_a_mean_of_many_effects_of_large_values_is_a_number():
@@ -206,7 +207,7 @@ def test_one_block_of_many_in_the_other_order_is_no_draw():
         late = block != 5
         host.append(trial(1.0 + 0.0001 * block, "host", block, f"{block:02}T10:{'10' if late else '40'}"))
         lxc.append(trial(1.005 + 0.0001 * block, "lxc", block, f"{block:02}T10:{'40' if late else '10'}"))
-    assert effect(lxc, host).absent == NOT_DRAWN
+    assert effect(lxc, host).absent == NOT_RANDOMIZED
 
 
 def test_a_record_says_its_boot_in_the_facts_of_the_unit_under_test():
@@ -235,8 +236,10 @@ def test_trials_under_another_hypervisor_or_of_another_image_are_of_another_poin
     ]
     points = summarize_jobs(records).points
     assert [each.key.hypervisor for each in points] == [
-        "qemu initrd aa, qemu 7.2.0", "qemu initrd aa, qemu 9.1.0", "qemu initrd bb, qemu 9.1.0",
-    ]  # fmt: skip
+        "qemu initrd aa, qemu 7.2.0",
+        "qemu initrd aa, qemu 9.1.0",
+        "qemu initrd bb, qemu 9.1.0",
+    ]
 
 
 def test_a_trial_that_ended_before_its_guests_were_looked_at_is_left_out_of_the_point_that_it_was_for():
@@ -257,7 +260,7 @@ def test_a_trial_that_was_taken_again_out_of_its_turn_is_no_drawn_order():
     again = trial(1.0, "host", 6, "06T10:50", plan_hash="a" * 16)
     blocks = Blocks([*host, *lxc, again])
     found = blocks.effect(lxc, [*host[:-1], again], seconds_of)
-    assert (found.blocks, found.absent) == (6, NOT_DRAWN)
+    assert (found.blocks, found.absent) == (6, NOT_RANDOMIZED)
 
 
 def crew(block: int, at: str, seconds: list[float], working: str, set_up: str) -> JobRecord:
@@ -287,7 +290,7 @@ def test_isolation_is_found_within_crews_and_claims_nothing_without_a_drawn_orde
     (found,) = summarize_jobs(of_crews(drawn=True)).isolation
     assert found.word == "between guests"
     (fixed,) = summarize_jobs(of_crews(drawn=False)).isolation
-    assert (fixed.word, fixed.first.absent) == ("inconclusive", NOT_DRAWN)
+    assert (fixed.word, fixed.first.absent) == ("inconclusive", NOT_RANDOMIZED)
     (apart,) = summarize_jobs(of_crews(drawn=True, crews=2)).isolation
     assert (apart.word, apart.first.blocks) == ("too few blocks", 0)
 
@@ -306,7 +309,7 @@ def test_growth_is_not_claimed_of_numbers_that_every_block_went_through_in_one_o
         return found
 
     (fixed,) = summarize_jobs(climbed(reverse=False)).one_works
-    assert fixed.word == NOT_DRAWN
+    assert fixed.word == NOT_RANDOMIZED
     (drawn,) = summarize_jobs(climbed(reverse=True)).one_works
     assert drawn.word != "grows"
 

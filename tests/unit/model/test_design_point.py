@@ -6,12 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from labconsole.model.design_point import DesignPoint, FrameSize, target_words
+from labconsole.model.design_point import DesignPoint, FrameSize, format_target_per_source
 
 POINT = DesignPoint(
-    platform="raw", frame=FrameSize(64, includes_fcs=True), sources=2, target=10**7, duration_s=2.5, background="idle",
-    generator="pktgen", observe="live",
-)  # fmt: skip
+    platform="raw",
+    frame=FrameSize(64, includes_fcs=True),
+    sources=2,
+    target=10**7,
+    duration_s=2.5,
+    background="idle",
+    generator="pktgen",
+    observe="live",
+)
 
 
 def test_line_rate_of_64_byte_frames_with_fcs_is_rfc_2544s():
@@ -35,15 +41,22 @@ def test_the_same_frame_has_the_same_delay_in_both_conventions():
 def test_the_flat_names_are_read_as_they_are_written():
     assert DesignPoint.from_columns(POINT.columns()) == POINT
     assert list(POINT.columns()) == [
-        "platform", "frame_size_bytes", "sources", "target_bps", "duration_s", "background", "frame_size_includes_fcs",
-        "generator", "observe",
-    ]  # fmt: skip
+        "platform",
+        "frame_size_bytes",
+        "sources",
+        "target_bps",
+        "duration_s",
+        "background",
+        "frame_size_includes_fcs",
+        "generator",
+        "observe",
+    ]
 
 
 def test_a_point_is_said_in_one_way():
     assert POINT.words() == "raw, 64 B with FCS, 2 sources at 10Mbit each, background idle, 2.5 s"
     single = replace(POINT, sources=1, frame=FrameSize(1500))
-    assert single.loadless_words() == "raw, 1500 B without FCS, 1 source, background idle"
+    assert single.format_without_load() == "raw, 1500 B without FCS, 1 source, background idle"
 
 
 def test_a_delay_of_one_nanosecond_is_asked_for_by_name_and_intends_no_number_of_packets():
@@ -53,8 +66,8 @@ def test_a_delay_of_one_nanosecond_is_asked_for_by_name_and_intends_no_number_of
     assert (point.paced_bps, point.intended_pps, point.intended_packets) == (None, None, None)
     assert "1 source at 1ns each" in replace(point, sources=1).words()
     assert DesignPoint.from_columns(point.columns()) == point
-    assert target_words(704 * 10**9, frame) == "1ns"
-    assert target_words(704 * 10**9, FrameSize(1500)) == "704Gbit"
+    assert format_target_per_source(704 * 10**9, frame) == "1ns"
+    assert format_target_per_source(704 * 10**9, FrameSize(1500)) == "704Gbit"
     assert (frame.target("max"), frame.wish("max"), frame.wish(10**7)) == ("max", "max", 10**7)
 
 

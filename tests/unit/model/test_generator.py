@@ -62,7 +62,7 @@ def shipped() -> set[str]:
         (HONEST.replace("def prepare(job)", "def ready(job)"), "does not define prepare with 1 parameter"),
         ("#" * MAX_NODE_BYTES + "\n" + HONEST, f"is longer than {MAX_NODE_BYTES} byte"),
     ],
-)  # fmt: skip
+)
 def test_what_is_shipped_is_one_file_of_an_old_python_and_its_library(code: str, words: str | None) -> None:
     said = code_trouble(code.encode())
     assert (said is None) if words is None else words in (said or "")

@@ -84,12 +84,20 @@ def test_the_host_of_a_machine_is_a_node_that_decides_no_result(tmp_path: Path):
     ("old", "new", "message"),
     [
         ("[host]", "[host, sink]", r"nodes\.below\.roles: a host has no other role"),
-        (", carries: {eth1: [vnet0, br0], eth5: [vnet1]}", "", r"nodes\.below: the role host and carries belong together"),
+        (
+            ", carries: {eth1: [vnet0, br0], eth5: [vnet1]}",
+            "",
+            r"nodes\.below: the role host and carries belong together",
+        ),
         ("[host]", "[sink]", r"nodes\.below: the role host and carries belong together"),
-        ("eth5: [vnet1]", "eth7: [vnet1]", r"carries\.eth7: is not a NIC of the UUT that a stream uses, got 'eth7'; allowed: eth1, eth5"),
+        (
+            "eth5: [vnet1]",
+            "eth7: [vnet1]",
+            r"carries\.eth7: is not a NIC of the UUT that a stream uses, got 'eth7'; allowed: eth1, eth5",
+        ),
         ("eth5: [vnet1]", "eth5: [br0]", r"carries\.eth5: names an interface that eth1 has already, got 'br0'"),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_with_a_host_is_named(tmp_path: Path, old: str, new: str, message: str):
     assert old in HOST
     with pytest.raises(ConfigError) as caught:
@@ -102,19 +110,31 @@ WRONG = [
     ("roles: [source]}", "roles: [source], pasword: x}", r":3: nodes\.src1\.pasword: unknown key; allowed: .*user"),
     ("roles: [source]}", "roles: [sauce]}", r":3: nodes\.src1\.roles\[0\]: .*got 'sauce'; allowed: .*source"),
     ("testbed: bench\n", "", r"testbed: is required"),
-    ("source: src1/eth1", "source: src9/eth1", r":7: streams\[0\]\.source: names a node that does not exist, got 'src9'"),
+    (
+        "source: src1/eth1",
+        "source: src9/eth1",
+        r":7: streams\[0\]\.source: names a node that does not exist, got 'src9'",
+    ),
     ("source: src1/eth1", "source: snk1/eth1", r"streams\[0\]\.source: names a node without the role source"),
     ("source: src1/eth1", "source: src1", r"streams\[0\]\.source: .*allowed: node/interface"),
-    ("uut_in: eth1", "uut_in: eth5", r"streams\[0\]\.uut_out: duplicate interface.*streams\[0\]\.uut_in, got 'uut/eth5'"),
+    (
+        "uut_in: eth1",
+        "uut_in: eth5",
+        r"streams\[0\]\.uut_out: duplicate interface.*streams\[0\]\.uut_in, got 'uut/eth5'",
+    ),
     ("sink_ip: 198.19.1.1", "sink_ip: 198.18.1.1", r"streams\[0\]\.sink_ip: duplicate address.*got '198\.18\.1\.1'"),
     ("sink_ip: 198.19.1.1", "sink_ip: 10.0.0.1", r":8: streams\[0\]\.sink_ip: .*benchmark network.*198\.18\.0\.0/15"),
-    ("link_speed: 1Gbit", "link_speed: fast", r":8: streams\[0\]\.link_speed: is not a valid rate, got 'fast'; allowed: .*10Mbit"),
+    (
+        "link_speed: 1Gbit",
+        "link_speed: fast",
+        r":8: streams\[0\]\.link_speed: is not a valid rate, got 'fast'; allowed: .*10Mbit",
+    ),
     ("settle_s: 0", "settle_s: -1", r":11: defaults\.settle_s: .*got -1"),
     ("roles: [uut]", "roles: [sink]", r"nodes: exactly one node must have the role uut, got 'none'"),
     ("driver: raw, ", "", r"platforms\.raw\.driver: is required"),
     ("testbed: bench", "testbed: [", r"not valid YAML"),
     ("uut_in: eth1", "uut_in: a/b", r"streams\[0\]\.uut_in: is not a valid interface name"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("old", "new", "message"), WRONG, ids=[w[2][:40] for w in WRONG])
@@ -131,8 +151,11 @@ def test_an_option_of_a_platform_is_an_ordinary_value_however_it_is_written(tmp_
     inventory = load(tmp_path, GOOD.replace("driver: raw", "driver: raw, cpu: 0, wide: 0o17, part: 0.50, on: &a true"))
     options = next(iter(inventory.platforms.values())).options
     assert [(key, type(value)) for key, value in options.items() if key in ("cpu", "wide", "part", "on")] == [
-        ("cpu", int), ("wide", int), ("part", float), ("on", bool)
-    ]  # fmt: skip
+        ("cpu", int),
+        ("wide", int),
+        ("part", float),
+        ("on", bool),
+    ]
 
 
 def test_a_duplicate_key_is_an_error(tmp_path: Path):
@@ -157,17 +180,23 @@ def request(**changes) -> DesignPoint:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"target": 2 * 10**9}, r"target: is above the line rate of stream s1, got '2Gbit'; allowed: at most 1 Gbit/s \(1420455 packets/s"),
+        (
+            {"target": 2 * 10**9},
+            r"target: is above the line rate of stream s1, got '2Gbit'; allowed: at most 1 Gbit/s \(1420455 packets/s",
+        ),
         ({"frame": FrameSize(59)}, r"frame_size: is shorter.*got 59; allowed: 60 or more"),
         ({"frame": FrameSize(63, includes_fcs=True)}, r"got 63; allowed: 64 or more"),
         ({"platform": "kvm"}, r"platform: is not in the inventory, got 'kvm'; allowed: raw"),
         ({"sources": 2}, r"sources: .*got 2; allowed: 1 to 1"),
         ({"duration_s": 0}, r"duration: is out of range"),
-        ({"target": 600, "duration_s": 0.5}, r"target: is too low to send even one packet of 64 B in 0.5 s, got '600bit'; allowed: a rate that sends at least one packet"),
+        (
+            {"target": 600, "duration_s": 0.5},
+            r"target: is too low to send even one packet of 64 B in 0.5 s, got '600bit'; allowed: a rate that sends at least one packet",
+        ),
         ({"target": 0}, r"target: is too low to send"),
         ({"background": "lots"}, r"background: is not a background load.*forwarding-95"),
     ],
-)  # fmt: skip
+)
 def test_what_the_testbed_cannot_be_asked_is_refused(tmp_path: Path, changes: dict, message: str):
     with pytest.raises(ConfigError) as caught:
         check_request(request(**changes), load(tmp_path, GOOD))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from labconsole.errors import ConfigError
-from labconsole.model.yaml_file import about
+from labconsole.model.yaml_file import locate_errors
 
 
 @pytest.mark.parametrize(
@@ -24,12 +24,12 @@ from labconsole.model.yaml_file import about
 def test_a_refusal_gets_the_line_of_its_key(key: str | None, told: str, tmp_path: Path):
     path = tmp_path / "plan.yaml"
     path.write_text("plan: p\nplatforms: [raw]\nflow:\n  guests: [2]\n  bin_s: 1\n")
-    with pytest.raises(ConfigError) as refused, about(path):
+    with pytest.raises(ConfigError) as refused, locate_errors(path):
         raise ConfigError("cannot be", key=key, value=2)
     assert str(refused.value) == told.format(path=path)
 
 
 def test_what_names_its_file_keeps_it(tmp_path: Path):
     (tmp_path / "plan.yaml").write_text("plan: p\n")
-    with pytest.raises(ConfigError, match=r"^hosts.yaml: plan: no$"), about(tmp_path / "plan.yaml"):
+    with pytest.raises(ConfigError, match=r"^hosts.yaml: plan: no$"), locate_errors(tmp_path / "plan.yaml"):
         raise ConfigError("no", file="hosts.yaml", key="plan")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from labconsole.engine.trial.setup import TrialSettings
-from labconsole.errors import ConfigError, LackingHere, OtherTestbed
+from labconsole.errors import ConfigError, MissingOnTestbed, OtherTestbed
 from labconsole.model.inventory import load_inventory
 from labconsole.model.plan.estimate import TRIAL_OVERHEAD_S, estimate
 from labconsole.model.plan.loader import MAX_TRIALS, check_plan, load_plan
@@ -96,10 +96,14 @@ def test_the_order_does_not_depend_on_the_hash_seed_of_the_interpreter(plan, tmp
     outputs = {
         subprocess.run(
             [sys.executable, "-c", program],
-            cwd=ROOT, env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True,
+            cwd=ROOT,
+            env={"PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout.strip()
         for seed in ("1", "2")
-    }  # fmt: skip
+    }
     assert outputs == {f"{plan.hash()} {plan.schedule()}"}
 
 
@@ -271,7 +275,7 @@ def test_of_a_plan_only_the_platforms_that_are_asked_need_to_be_here(write):
 
     def refuse(request):
         if request.platform == "kvm":
-            raise LackingHere("is not available", need="kvm with it", key="background", value="none", allowed="no")
+            raise MissingOnTestbed("is not available", need="kvm with it", key="background", value="none", allowed="no")
 
     load_plan(write(BASE), INVENTORY, also=refuse, only=["raw"])
     with pytest.raises(OtherTestbed):
@@ -293,7 +297,7 @@ def test_a_plan_that_asks_for_what_only_another_testbed_has_is_right(write, old,
 
 def test_a_load_that_a_platform_of_this_testbed_cannot_have_is_lacking_here(write):
     def refuse(request):
-        raise LackingHere("is not available", need="xen with it", key="background", value="none", allowed="no")
+        raise MissingOnTestbed("is not available", need="xen with it", key="background", value="none", allowed="no")
 
     with pytest.raises(OtherTestbed) as caught:
         load_plan(write(BASE), INVENTORY, also=refuse)
@@ -333,9 +337,13 @@ def test_every_mistake_is_said_at_once_in_the_order_of_lines(tmp_path: Path) -> 
         load_plan(path)
     places = [sentence.removeprefix(f"{path}:").split(": ")[:2] for sentence in caught.value.sentences]
     assert places == [
-        ["2", "platfroms"], ["3", "frame_sizes[1]"], ["4", "targets[0]"], ["5", "duration_s"], ["6", "search.foo"],
+        ["2", "platfroms"],
+        ["3", "frame_sizes[1]"],
+        ["4", "targets[0]"],
+        ["5", "duration_s"],
+        ["6", "search.foo"],
         ["7", "repetitons"],
-    ]  # fmt: skip
+    ]
     assert "did you mean platforms?" in caught.value.sentences[0]
 
 
@@ -347,8 +355,9 @@ def test_a_misspelt_key_within_a_list_is_said_once_and_hides_no_missing_key_else
         load_inventory(path)
     words = [sentence.removeprefix(str(path)).lstrip(":0123456789 ") for sentence in caught.value.sentences]
     assert [each.partition(";")[0] for each in words] == [
-        "streams[0].uut_inn: unknown key (did you mean uut_in?)", "testbed: is required"
-    ]  # fmt: skip
+        "streams[0].uut_inn: unknown key (did you mean uut_in?)",
+        "testbed: is required",
+    ]
     path.write_text(text.replace("{name: s1,", "{testbet: s1,").replace("\ntestbed: ", "\n# "))
     with pytest.raises(ConfigError, match="testbet: unknown key") as caught:
         load_inventory(path)

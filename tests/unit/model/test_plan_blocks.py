@@ -91,14 +91,16 @@ def test_the_pilot_takes_settings_with_several_loads_and_what_forwarding_is_a_sh
     plan = load(MATRIX + "set_ups: 2\n", tmp_path)
     extra = [point.request for point in plan.every_point[len(plan.points) :]]
     assert [(r.platform, r.background, r.frame.bytes, r.sources, r.target) for r in extra] == [
-        ("raw", "idle", 64, 1, "max"), ("container", "idle", 64, 1, "max"),
-    ]  # fmt: skip
+        ("raw", "idle", 64, 1, "max"),
+        ("container", "idle", 64, 1, "max"),
+    ]
     assert plan.pilot == frozenset(range(len(plan.every_point)))
     one_load = load(MATRIX.replace("[10Mbit, 20Mbit]", "[max]") + "set_ups: 2\n", tmp_path)
     found = [one_load.points[index].request for index in sorted(one_load.pilot)]
     assert [(r.platform, r.background, r.frame.bytes) for r in found] == [
-        ("raw", "idle", 64), ("container", "idle", 64),
-    ]  # fmt: skip
+        ("raw", "idle", 64),
+        ("container", "idle", 64),
+    ]
     assert one_load.every_point == one_load.points
     none = load(MATRIX.replace("[10Mbit, 20Mbit]", "[max]").replace(", forwarding-50", "") + "set_ups: 2\n", tmp_path)
     assert none.pilot == frozenset()
@@ -223,8 +225,13 @@ def test_for_telemetry_each_point_is_taken_once_in_no_block_and_is_no_trial_of_t
     assert [point.request for point in told.points] == [point.request for point in plan.points]
     ref = told.ref(3, 1)
     assert (ref.name, ref.block, ref.set_ups, ref.repetitions, ref.margin_ratio, ref.claims) == (
-        "blocks", None, None, 1, None, None,
-    )  # fmt: skip
+        "blocks",
+        None,
+        None,
+        1,
+        None,
+        None,
+    )
     assert (told.hash(),) == plan.telemetry_hashes and told.hash() != plan.hash()
     assert (plan.role, told.role, told.set_ups, told.pilot) == ("measured", "telemetry", None, frozenset())
 

@@ -8,9 +8,9 @@ import pytest
 
 from labconsole.errors import ConfigError
 from labconsole.experiments.boot.steps import Boots
+from labconsole.model.plan.ad_hoc_guests import build_guest_plan, parse_factors
 from labconsole.model.plan.boots import LONGEST_S, BootFactors, PlannedBoots, boot_hash
 from labconsole.model.plan.loader import load_plan
-from labconsole.model.plan.of_guests import asked_factors, plan_of_guests
 from labconsole.wire.guests import StartGuest
 from support.fake_session import make_inventory
 
@@ -39,22 +39,28 @@ def test_a_plan_has_every_combination_in_every_round(tmp_path: Path) -> None:
     assert not plan.grid
     assert plan.step_count == 2 * 3 * 4
     assert [point.words() for point in boots.points] == [
-        "raw: 1 guest, cold", "raw: 5 guests, cold", "raw: 1 guest, hot", "raw: 5 guests, hot",
-    ]  # fmt: skip
+        "raw: 1 guest, cold",
+        "raw: 5 guests, cold",
+        "raw: 1 guest, hot",
+        "raw: 5 guests, hot",
+    ]
     for first in range(0, 24, 4):
         assert {trial.point.index for trial in boots.trials[first : first + 4]} == {0, 1, 2, 3}
     assert len(set(boots.hashes)) == 24
 
 
-@pytest.mark.parametrize(("text", "key"), [
-    (PLAN + "job: {jobs: [wait]}\n", "boot"),
-    (PLAN + "frame_sizes: [64]\n", "frame_sizes"),
-    (PLAN.replace("[1, 5]", "[1, 1]"), "boot.guests"),
-    (PLAN.replace("[1, 5]", "[0]"), "boot.guests"),
-    (PLAN.replace("cold, hot", "warm"), "boot.start"),
-    (PLAN + "  limit_s: 1801\n", "boot.limit_s"),
-    (PLAN + "  disk: 1\n", "boot.disk"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        (PLAN + "job: {jobs: [wait]}\n", "boot"),
+        (PLAN + "frame_sizes: [64]\n", "frame_sizes"),
+        (PLAN.replace("[1, 5]", "[1, 1]"), "boot.guests"),
+        (PLAN.replace("[1, 5]", "[0]"), "boot.guests"),
+        (PLAN.replace("cold, hot", "warm"), "boot.start"),
+        (PLAN + "  limit_s: 1801\n", "boot.limit_s"),
+        (PLAN + "  disk: 1\n", "boot.disk"),
+    ],
+)
 def test_what_a_plan_of_starts_cannot_have_is_refused(tmp_path: Path, text: str, key: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_plan(written(tmp_path, text), make_inventory())
@@ -81,18 +87,18 @@ def test_a_trial_means_the_same_whatever_is_planned_around_it() -> None:
 
 
 def test_starts_asked_for_at_once_are_a_plan_of_their_own() -> None:
-    plan = plan_of_guests(["raw"], asked_factors(BootFactors, {"guests": [2], "start": None}), make_inventory())
+    plan = build_guest_plan(["raw"], parse_factors(BootFactors, {"guests": [2], "start": None}), make_inventory())
     assert plan.boots is not None
     assert (plan.name, plan.jobs, plan.grid) == ("boot", None, False)
     with pytest.raises(ConfigError) as caught:
-        asked_factors(BootFactors, {"start": ["warm"]})
+        parse_factors(BootFactors, {"start": ["warm"]})
     assert caught.value.key == "start"
 
 
 def test_trials_asked_for_at_the_command_line_name_no_plan_that_a_bundle_would_look_for(tmp_path: Path) -> None:
     inventory = make_inventory()
-    factors = asked_factors(BootFactors, {"guests": (1,)})
-    from_command_line = Boots(None).steps(plan_of_guests(["raw"], factors, inventory))  # type: ignore[arg-type]
+    factors = parse_factors(BootFactors, {"guests": (1,)})
+    from_command_line = Boots(None).steps(build_guest_plan(["raw"], factors, inventory))  # type: ignore[arg-type]
     plan = load_plan(written(tmp_path, PLAN), inventory)
     from_file = Boots(None).steps(plan)  # type: ignore[arg-type]
     assert {step.plan_hash for step in from_command_line} == {None}

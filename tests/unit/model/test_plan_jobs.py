@@ -44,9 +44,15 @@ def test_a_plan_of_jobs_has_every_point_once_and_measures_no_grid(tmp_path: Path
         (job, size, guests, working)
         for job, size in (("cpu-sqrt2", 2000), ("wait", 2))
         for guests, working in (
-            (1, "one"), (2, "one"), (2, "all"), (2, "one-two"), (5, "one"), (5, "all"), (5, "one-two"),
+            (1, "one"),
+            (2, "one"),
+            (2, "all"),
+            (2, "one-two"),
+            (5, "one"),
+            (5, "all"),
+            (5, "one-two"),
         )
-    }  # fmt: skip
+    }
     assert len(plan.jobs.trials) == len(asked) * 2 * 3
     assert len(set(plan.jobs.hashes)) == len(plan.jobs.trials)
 
@@ -118,7 +124,7 @@ def test_what_every_guest_has_belongs_to_the_meaning(other: dict[str, object]):
         ("search: {goals: [ndr]}\njob: {jobs: [wait]}", "plan.yaml:5: search: cannot be combined with job"),
         ("job: {jobs: [wait], cups: same}", "job.cups: unknown key"),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_file_is_refused_in_words(tmp_path: Path, change: str, said: str):
     head = "plan: jobs\nplatforms: [raw]\nset_ups: 2\nrepetitions: 3\n"
     with pytest.raises(ConfigError) as caught:
@@ -154,9 +160,15 @@ def test_a_guest_may_have_what_its_job_holds_and_more():
 
 
 KNOWN_HASHES = {
-    "cpu-sqrt2": "job-4eba79851d4aa42d", "disk-read": "job-a72acba3d41ece82", "disk-mixed": "job-d1ec0ab8394c7a8a", "disk-zero": "job-00617ed53ed7a128", "tcp": "job-b27660b12df54110", "serve-http": "job-d38151f67c5e12b2",
-    "serve-https": "job-39888cd4293b0f88", "wait": "job-40ec8e9fa2d49622",
-}  # fmt: skip
+    "cpu-sqrt2": "job-4eba79851d4aa42d",
+    "disk-read": "job-a72acba3d41ece82",
+    "disk-mixed": "job-d1ec0ab8394c7a8a",
+    "disk-zero": "job-00617ed53ed7a128",
+    "tcp": "job-b27660b12df54110",
+    "serve-http": "job-d38151f67c5e12b2",
+    "serve-https": "job-39888cd4293b0f88",
+    "wait": "job-40ec8e9fa2d49622",
+}
 
 
 @pytest.mark.parametrize("name", KNOWN_HASHES)

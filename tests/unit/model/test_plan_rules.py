@@ -11,8 +11,8 @@ from labconsole.engine.trial.setup import SNAP_BYTES
 from labconsole.errors import ConfigError
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan import estimate as plan_estimate
-from labconsole.model.plan.conduct import INVALID_CODES, Stop
 from labconsole.model.plan.estimate import estimate
+from labconsole.model.plan.execution_options import INVALID_CODES, Stop
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.writer import plan_text
 from labconsole.model.record.verdict_codes import WEIGHT
@@ -62,8 +62,9 @@ def test_a_delay_of_one_nanosecond_is_a_target_of_every_frame_size_and_rules_nam
     plan = load(text, tmp_path)
     assert plan.targets_bps == (10**7, "1ns", "max")
     assert {(p.request.frame.bytes, p.request.target) for p in plan.points if p.request.wish == "1ns"} == {
-        (64, 8 * 10**9 * 88), (1500, 8 * 10**9 * 1524),
-    }  # fmt: skip
+        (64, 8 * 10**9 * 88),
+        (1500, 8 * 10**9 * 1524),
+    }
     fewer = load(text + "exclude: [{frame_size: 1500, target: 1ns}]\n", tmp_path)
     assert [p.request.frame.bytes for p in fewer.points if p.request.wish == "1ns"] == [64] * 4
     assert load(plan_text(plan), tmp_path).hash() == plan.hash()
@@ -173,9 +174,10 @@ def test_a_plan_says_which_points_give_the_maximum_that_others_need(tmp_path):
     needs = {need.platform: need for need in plan.needs()}
     assert needs["raw"].points == (0, 1, 2, 3)
     assert [plan.points[i].request for i in needs["raw"].given_by] == [
-        plan.points[i].request for i in range(12)
+        plan.points[i].request
+        for i in range(12)
         if plan.points[i].request.background == "idle" and plan.points[i].request.frame.bytes == 64
-    ]  # fmt: skip
+    ]
     assert load(BASE, tmp_path).needs() == []
 
 

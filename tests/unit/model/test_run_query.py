@@ -12,13 +12,34 @@ from labconsole.model.query import FIELDS, QueryError, parse_query, parse_typing
 from labconsole.model.record.summary import RunSummary
 
 RUN = RunSummary(
-    run_id="20261121T024501Z-7f3a9c", started_at="2026-11-21T02:45:01.000000Z", testbed="lab", testbed_fingerprint="f" * 16,
-    emulated=True, generator="afpacket", platform="raw", frame_size_bytes=64, frame_size_includes_fcs=False, sources=3,
-    target_bps=100_000_000, background="none", duration_s=10.0, plan_name=None, plan_hash=None, plan_point=None,
-    repetition=None, verdict="suspect", reason_codes=("below_target", "not_drained"), offered_pps=142_045.5,
-    offered_bps=1e8, measured_pps=140_000.0, measured_bps=9.8e7, loss_packets=20_455, loss_ratio=0.0144, has_series=True,
+    run_id="20261121T024501Z-7f3a9c",
+    started_at="2026-11-21T02:45:01.000000Z",
+    testbed="lab",
+    testbed_fingerprint="f" * 16,
+    emulated=True,
+    generator="afpacket",
+    platform="raw",
+    frame_size_bytes=64,
+    frame_size_includes_fcs=False,
+    sources=3,
+    target_bps=100_000_000,
+    background="none",
+    duration_s=10.0,
+    plan_name=None,
+    plan_hash=None,
+    plan_point=None,
+    repetition=None,
+    verdict="suspect",
+    reason_codes=("below_target", "not_drained"),
+    offered_pps=142_045.5,
+    offered_bps=1e8,
+    measured_pps=140_000.0,
+    measured_bps=9.8e7,
+    loss_packets=20_455,
+    loss_ratio=0.0144,
+    has_series=True,
     note="Fan was loud",
-)  # fmt: skip
+)
 UNKNOWN = replace(
     RUN, offered_pps=None, measured_pps=None, loss_ratio=None, loss_packets=None, note=None, target_bps="max"
 )
@@ -72,7 +93,7 @@ UNKNOWN = replace(
         ("kvm", False),
         ('"was loud"', True),
     ],
-)  # fmt: skip
+)
 def test_a_text_selects_runs(text: str, expected: bool):
     assert bool(parse_query(text).select([RUN])) is expected
     assert parse_query(text).select([RUN]) == ([RUN] if expected else [])
@@ -132,9 +153,18 @@ def test_a_text_that_is_still_being_typed_counts_as_far_as_it_makes_sense(text: 
 
 def test_every_column_of_the_list_can_be_asked_for():
     attributes = set(RunSummary.__dataclass_fields__) - {
-        "has_series", "plan_hash", "frame_size_includes_fcs", "set_up_trials", "boot_id", "offered_packets", "attempts",
-        "forwarding_bps", "source_lost_packets", "uut_lost_packets", "sink_lost_packets",
-    }  # fmt: skip
+        "has_series",
+        "plan_hash",
+        "frame_size_includes_fcs",
+        "set_up_trials",
+        "boot_id",
+        "offered_packets",
+        "attempts",
+        "forwarding_bps",
+        "source_lost_packets",
+        "uut_lost_packets",
+        "sink_lost_packets",
+    }
     assert len(FIELDS) == len(attributes)
 
 

@@ -140,23 +140,47 @@ def test_a_bad_value_is_refused_by_the_name_of_its_field(do: str, bad: Any) -> N
     [
         ({"do": "tap", "name": "../x"}, "change tap: name is not a valid interface name: '../x'"),
         ({"do": "tap", "name": "."}, "change tap: name is not a valid interface name: '.'"),
-        ({"do": "bridge", "name": "b", "ports": ["a" * 16]}, "change bridge: ports is not a valid interface name: 'aaaaa"),
+        (
+            {"do": "bridge", "name": "b", "ports": ["a" * 16]},
+            "change bridge: ports is not a valid interface name: 'aaaaa",
+        ),
         ({"do": "bridge", "name": "b", "ports": ["x"] * 1025}, "change bridge: ports is not a list of at most 1024"),
         ({"do": "veth", "name": "a", "peer": "b", "mac": "02:00"}, "change veth: mac is not a MAC address: '02:00'"),
-        ({"do": "veth", "name": "a", "peer": "b", "namespace": "g"}, "change veth: peer_namespace is missing: the other end"),
-        ({"do": "route", "destination": "10.0.0.1/8", "interface": "a"}, "change route: destination is not an IP network: "),
-        ({"do": "route", "destination": "10.0.0.0/8", "interface": "a", "gateway": "x"}, "change route: gateway is not an IP "),
-        ({"do": "address", "address": "10.0.0.1", "interface": "a"}, "change address: address is not an IP address with "),
-        ({"do": "sysctl", "name": "kernel.hostname", "value": "x"}, "change sysctl: name is not the name of a net.* setting: 'kernel.hostname'"),
+        (
+            {"do": "veth", "name": "a", "peer": "b", "namespace": "g"},
+            "change veth: peer_namespace is missing: the other end",
+        ),
+        (
+            {"do": "route", "destination": "10.0.0.1/8", "interface": "a"},
+            "change route: destination is not an IP network: ",
+        ),
+        (
+            {"do": "route", "destination": "10.0.0.0/8", "interface": "a", "gateway": "x"},
+            "change route: gateway is not an IP ",
+        ),
+        (
+            {"do": "address", "address": "10.0.0.1", "interface": "a"},
+            "change address: address is not an IP address with ",
+        ),
+        (
+            {"do": "sysctl", "name": "kernel.hostname", "value": "x"},
+            "change sysctl: name is not the name of a net.* setting: 'kernel.hostname'",
+        ),
         ({"do": "namespace", "name": "g", "namespace": "h"}, "change namespace: it has an unknown key namespace"),
-        ({"do": "guest_disks", "place": "tmp", "name": "x", "disks": [], "files": True}, "change guest_disks: place is not an absolute path"),
-        ({"do": "guest_disks", "place": "/tmp", "name": "../x", "disks": [], "files": True}, "change guest_disks: name is not the name of a dir"),
+        (
+            {"do": "guest_disks", "place": "tmp", "name": "x", "disks": [], "files": True},
+            "change guest_disks: place is not an absolute path",
+        ),
+        (
+            {"do": "guest_disks", "place": "/tmp", "name": "../x", "disks": [], "files": True},
+            "change guest_disks: name is not the name of a dir",
+        ),
         ({"do": "format"}, "do: 'format' is not a change; allowed: address, bridge, "),
         ({"do": ["tap"]}, "do: ['tap'] is not a change; allowed: "),
         ({}, "do: None is not a change; allowed: "),
         ("tap", "changes has an item that is not an object"),
     ],
-)  # fmt: skip
+)
 def test_the_complaint_says_which_change_and_which_field(change: Any, said: str) -> None:
     assert complaint({"do": "tap", "name": "good"}, change).startswith(said)
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from labconsole.agent.undo import no_namespace, run
-from labconsole.network import credit, xenstore
+from labconsole.network import xen_rate_limit, xenstore
 from labconsole.network.change import undo
-from labconsole.network.credit import Credit
+from labconsole.network.xen_rate_limit import XenRateLimit
 from labconsole.network.xenstore import XenStore
 from labconsole.wire.codec import WireError
 
@@ -96,13 +96,13 @@ def nic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the kernel says which back end vif3.0 is of."""
     file = tmp_path / "vif3.0"
     file.write_text(BACK_END + "\n")
-    monkeypatch.setattr(credit, "_NODE", f"{tmp_path}/%s")
+    monkeypatch.setattr(xen_rate_limit, "_NODE", f"{tmp_path}/%s")
     return file
 
 
 def limited(node: Node | None = None) -> Node:
     node = node or Node()
-    Credit(interface="vif3.0", rate_bps=30_000_000).apply(node)  # type: ignore[arg-type]
+    XenRateLimit(interface="vif3.0", rate_bps=30_000_000).apply(node)  # type: ignore[arg-type]
     return node
 
 
@@ -192,5 +192,5 @@ def test_a_node_without_xen_says_so(nic: Path) -> None:
 
 
 def test_a_dry_run_tells_what_an_operator_would_type() -> None:
-    lines = Credit(interface="vif3.0", rate_bps=30_000_000).commands()
+    lines = XenRateLimit(interface="vif3.0", rate_bps=30_000_000).commands()
     assert lines == ['xenstore-write "$(cat /sys/class/net/vif3.0/device/nodename)/rate" 187500,50000']

@@ -49,7 +49,7 @@ class Journal:
 @pytest.fixture
 def drivers(monkeypatch: pytest.MonkeyPatch) -> Drivers:
     made = Drivers(eth1=(1, 1, 1), eth2=errno.EOPNOTSUPP)
-    monkeypatch.setattr(flow_control, "_asked", made.asked)
+    monkeypatch.setattr(flow_control, "_query_interface", made.asked)
     return made
 
 

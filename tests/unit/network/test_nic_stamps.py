@@ -46,7 +46,7 @@ class Journal:
 
 
 def apply(monkeypatch: pytest.MonkeyPatch, driver: Driver) -> Journal:
-    monkeypatch.setattr(nic_stamps, "_asked", driver.asked)
+    monkeypatch.setattr(nic_stamps, "_query_driver", driver.asked)
     journal = Journal()
     NicStamps(interface="eth1").apply(journal)  # type: ignore[arg-type]
     return journal

@@ -117,11 +117,11 @@ class A:
     def f(self):
         """Four."""
 '''
-    packed = archive.without_docstrings(source)
+    packed = archive.strip_docstrings(source)
     assert packed.splitlines()[0] == b'""  # kept' and b"a string" in packed
     assert not [word for word in (b"Two", b"Three", b"too", b"Four") if word in packed]
     for name, text in archive._own_files({}).items():
-        before, after = (ast.parse(each) for each in (text, archive.without_docstrings(text)))
+        before, after = (ast.parse(each) for each in (text, archive.strip_docstrings(text)))
         assert [*_statements(before)] == [*_statements(after)], name
 
 

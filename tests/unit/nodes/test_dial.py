@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from labconsole.nodes.dial import Turns
+from labconsole.nodes.ssh_connection import ConcurrencyLimit
 
 LONG_S = 3600.0
 
 
 def test_no_more_at_once_than_there_are_turns() -> None:
-    turns, now, most = Turns(3, LONG_S), 0, 0
+    turns, now, most = ConcurrencyLimit(3, LONG_S), 0, 0
 
     async def connect() -> None:
         nonlocal now, most
@@ -30,7 +30,7 @@ def test_no_more_at_once_than_there_are_turns() -> None:
 
 
 def test_nodes_that_never_answer_do_not_keep_the_others_waiting() -> None:
-    turns, connected = Turns(2, 0.01), []
+    turns, connected = ConcurrencyLimit(2, 0.01), []
 
     async def answer_never() -> None:
         async with turns.one():
@@ -61,7 +61,7 @@ def test_nodes_that_never_answer_do_not_keep_the_others_waiting() -> None:
 
 
 def test_who_is_cancelled_gives_the_turn_back() -> None:
-    turns = Turns(1, LONG_S)
+    turns = ConcurrencyLimit(1, LONG_S)
 
     async def cancelled() -> None:
         holding, waiting = (asyncio.create_task(_forever(turns)) for _ in range(2))
@@ -75,6 +75,6 @@ def test_who_is_cancelled_gives_the_turn_back() -> None:
     asyncio.run(cancelled())
 
 
-async def _forever(turns: Turns) -> None:
+async def _forever(turns: ConcurrencyLimit) -> None:
     async with turns.one():
         await asyncio.Event().wait()

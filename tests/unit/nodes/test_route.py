@@ -12,7 +12,7 @@ import pytest
 
 from labconsole.errors import NodeUnreachable
 from labconsole.model.inventory import Inventory
-from labconsole.nodes.route import find_route, shell_argv
+from labconsole.nodes.ssh_route import find_route, shell_argv
 from support.requirements import require
 
 ME = pwd.getpwuid(os.getuid()).pw_name
@@ -91,7 +91,7 @@ def test_a_shell_is_as_strict_and_goes_the_same_way(home: Path) -> None:
         "gw": {"address": "g"},
     }
     argv = shell_argv("uut", inventory(nodes, ssh_config=str(config)))
-    strict = ["-o", "StrictHostKeyChecking=yes"]
+    strict = ["-o", "StrictHostKeyChecking=yes", "-o", "UpdateHostKeys=no"]
     client = ["ssh", "-a", "-x", "-k", "-o", "ClearAllForwardings=yes"]
     proxy = f"ProxyCommand={' '.join(client)} -W '[%h]:%p' -F {config} {' '.join(strict)} -- g"
     assert argv == [*client, "-F", str(config), *strict, "-i", "/k 1", "-p", "5", "-l", "u", "-o", proxy, "--", "h"]
@@ -102,7 +102,7 @@ def test_a_shell_lends_the_host_nothing_whatever_ssh_config_says(home: Path) -> 
     require("ssh")
     (home / ".ssh" / "config").write_text(
         "Host *\n ForwardAgent yes\n ForwardX11 yes\n ForwardX11Trusted yes\n GSSAPIDelegateCredentials yes\n"
-        " RemoteForward 2222 localhost:22\n"
+        " RemoteForward 2222 localhost:22\n UpdateHostKeys yes\n"
     )
     config = ["-F", str(home / ".ssh" / "config")]
 
@@ -111,6 +111,7 @@ def test_a_shell_lends_the_host_nothing_whatever_ssh_config_says(home: Path) -> 
         return set(subprocess.run(argv, check=True, capture_output=True, text=True).stdout.splitlines())
 
     lent = {"forwardagent yes", "forwardx11 yes", "gssapidelegatecredentials yes", "clearallforwardings no"}
+    lent.add("updatehostkeys true")  # keys of its choice, in the operator's known_hosts
     assert lent <= settings(["ssh", "h"])
     kept = settings(shell_argv("uut", inventory({"uut": {"address": "h"}})))
     assert not lent & kept and {"forwardagent no", "forwardx11 no", "clearallforwardings yes"} <= kept

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from labconsole.errors import NodeUnreachable
 from labconsole.model.inventory import Inventory
-from labconsole.nodes import dial, ssh_config
+from labconsole.nodes import ssh_config, ssh_connection
 from labconsole.nodes.hostkeys import read_known_hosts
-from labconsole.nodes.route import JumpHost, find_route
+from labconsole.nodes.ssh_route import JumpHost, find_route
 from support.fuzzing import tries
 from support.requirements import require
 
@@ -73,7 +73,10 @@ def refusal(home: Path, config: str, **node: Any) -> str:
 # --- lines, blocks and files ---------------------------------------------------------------------------------------
 
 LOGINS = {
-    "comments after values": ("Host uut # a\n HostName 192.0.2.10 # b\n User root # c\n Port 2204 # d\n", "root@192.0.2.10:2204"),
+    "comments after values": (
+        "Host uut # a\n HostName 192.0.2.10 # b\n User root # c\n Port 2204 # d\n",
+        "root@192.0.2.10:2204",
+    ),
     "comment after Match": ("Match all # TOOL SETUP\n Port 2209\n", f"{ME}@uut:2209"),
     "# inside a word": ("User a#b\n", "a#b@uut:22"),
     "quoted #": ('User "a #b"\n', "a #b@uut:22"),
@@ -97,7 +100,7 @@ LOGINS = {
     "IgnoreUnknown": ("IgnoreUnknown UseKey*\nUseKeychain yes\nPort 5\n", f"{ME}@uut:5"),
     "time units": ("ConnectTimeout 1m30s\nServerAliveInterval 2m\nPort 5\n", f"{ME}@uut:5"),
     "IPv6": ("HostName fe80::1%%eth0\n", f"{ME}@[fe80::1%eth0]:22"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("config,expected", LOGINS.values(), ids=LOGINS)
@@ -197,15 +200,15 @@ def test_proxies(home: Path) -> None:
 def test_lists_of_algorithms_are_resolved_and_what_asyncssh_lacks_is_left_out(home: Path) -> None:
     require("ssh")
     hop = find_hop(home, "Ciphers ^aes256-ctr\nKexAlgorithms -diffie-*\nMACs hmac-sha2-256\nBindAddress 127.0.0.1\n")
-    options = dial._configured("uut", hop)
+    options = ssh_connection._configured("uut", hop)
     assert options["encryption_algs"][0] == "aes256-ctr" and "aes128-ctr" in options["encryption_algs"]  # type: ignore[index,operator]
     assert not any("diffie" in name for name in options["kex_algs"])  # type: ignore[attr-defined]
     assert options["mac_algs"] == ["hmac-sha2-256"] and options["local_addr"] == ("127.0.0.1", 0)
-    assert dial._configured("uut", find_hop(home, "RekeyLimit 1G 1h\nGSSAPIAuthentication no\n")) == {
+    assert ssh_connection._configured("uut", find_hop(home, "RekeyLimit 1G 1h\nGSSAPIAuthentication no\n")) == {
         "rekey_bytes": 1 << 30,
         "rekey_seconds": 3600,
     }
-    assert dial._configured("uut", find_hop(home, "GSSAPIAuthentication no\n")) == {}
+    assert ssh_connection._configured("uut", find_hop(home, "GSSAPIAuthentication no\n")) == {}
 
 
 # --- what is refused ------------------------------------------------------------------------------------------------
@@ -221,7 +224,7 @@ REFUSED = {
     "User x\nIdentityFile ~/${NO_SUCH_VARIABLE}\n": "config line 2: identityfile",
     "User x\nIdentityFile ~no-such-user/id\n": "config line 2: identityfile ~no-such-user/id: there is no such user",
     "UserKnownHostsFile relative\n": "userknownhostsfile relative: a relative path; allowed: paths that start with / or ~",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("config,expected", REFUSED.items())
@@ -334,8 +337,10 @@ VALUES = {
 LINES = st.one_of(
     *(st.sampled_from(values).map(f"  {keyword} {{}}".format) for keyword, values in VALUES.items()),
     st.lists(WORDS, min_size=1, max_size=2).map(lambda words: f"Host {' '.join(words)}"),
-    st.sampled_from(["Match all", "Match host x,uut", "Match !user you", "Match final all", "Match originalhost uut # c"]),
-)  # fmt: skip
+    st.sampled_from(
+        ["Match all", "Match host x,uut", "Match !user you", "Match final all", "Match originalhost uut # c"]
+    ),
+)
 
 
 @tries(40)

@@ -52,17 +52,27 @@ def interleaved(random: Random, packets: int, *, flows: int, trouble: float, gap
         at_ns += random.randrange(gap_ns)
         which = random.randrange(flows)
         packet: dict[str, Any] = {
-            "at_ns": at_ns, "number": number, "mac": b"\x02lw\0" + struct.pack(">H", which // 2),
-            "source_port": 40_000 + 300 * which, "sink_port": 5001, "original_bytes": 1514,
-        }  # fmt: skip
+            "at_ns": at_ns,
+            "number": number,
+            "mac": b"\x02lw\0" + struct.pack(">H", which // 2),
+            "source_port": 40_000 + 300 * which,
+            "sink_port": 5001,
+            "original_bytes": 1514,
+        }
         if random.random() < trouble:
             packet |= random.choice(
                 [
-                    {"ethertype": 0x0806}, {"fragment": 0x2000}, {"fragment": 0x0001}, {"protocol": 6},
-                    {"captured_bytes": 30}, {"original_bytes": 60}, {"fragment": 0},
-                    {"at_ns": at_ns - random.randrange(2 * 10**9)}, {"captured_bytes": 50},
+                    {"ethertype": 0x0806},
+                    {"fragment": 0x2000},
+                    {"fragment": 0x0001},
+                    {"protocol": 6},
+                    {"captured_bytes": 30},
+                    {"original_bytes": 60},
+                    {"fragment": 0},
+                    {"at_ns": at_ns - random.randrange(2 * 10**9)},
+                    {"captured_bytes": 50},
                 ]
-            )  # fmt: skip
+            )
         made.append(FlowPacket(**packet))
     return made
 

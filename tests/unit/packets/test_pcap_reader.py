@@ -25,7 +25,7 @@ from support.capture_samples import (
     pcap,
     pcapng,
     section,
-)  # fmt: skip
+)
 
 START_NS = 1_700_000_000_123_456_000
 

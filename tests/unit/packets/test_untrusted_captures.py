@@ -18,7 +18,7 @@ from labconsole.packets import columns
 from labconsole.packets import pcap as reader
 from labconsole.packets.analysis import CaptureAnalysis
 from labconsole.packets.pcap import NotACapture
-from labconsole.text.harmless import harmless
+from labconsole.text.sanitize import sanitize
 from support.capture_samples import (
     Packet,
     analyze_buffer,
@@ -46,7 +46,7 @@ def test_any_damage_is_counted_or_refused_and_the_same_by_either_way(name: str, 
     if reports[0] is not None:
         assert reports[0] == reports[1]
         text = "\n".join(analysis_lines({"file": "x", **reports[0]}))
-        assert harmless(text) == text
+        assert sanitize(text) == text
 
 
 @tries(200)
@@ -149,9 +149,13 @@ def test_streams_in_turn_cost_no_table_each(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(columns, "_counting_block", counted_table)
     packets = [
-        Packet(at_ns=1_000_000 * number, number=number * 2_654_435_761 % 2**32, source=f"198.18.{number % 1024 // 256}.{number % 256}")
+        Packet(
+            at_ns=1_000_000 * number,
+            number=number * 2_654_435_761 % 2**32,
+            source=f"198.18.{number % 1024 // 256}.{number % 256}",
+        )
         for number in range(8192)
-    ]  # fmt: skip
+    ]
     analysis = CaptureAnalysis()
     content = pcap(packets)
     assert analysis.feed(content) == len(content)

@@ -12,8 +12,8 @@ import pytest
 from labconsole.errors import ConfigError, NodeError
 from labconsole.model.inventory import load_inventory
 from labconsole.platforms.base.shell import Shell
-from labconsole.platforms.drivers.command import CommandDriver, at
-from labconsole.platforms.loading import driver_for
+from labconsole.platforms.drivers.command import CommandDriver, find_at_path
+from labconsole.platforms.loading import build_driver
 from support.hypervisor_cases import HYPERV, PROXMOX
 from support.replayed_node import ReplayedNode, hurried, wiring
 
@@ -53,8 +53,11 @@ def test_a_hypervisor_of_regular_expressions_is_driven_to_the_end(monkeypatch) -
     assert [point.interface for point in prepared.paths["s1"].points] == ["eth1", "tap101i0", "tap101i1", "eth5"]
     assert prepared.attestation["versions"] == {"pveversion": "pve-manager/8.2.4"}
     assert prepared.attestation["machines"]["101"]["nics"][1] == {
-        "mac": "bc:24:11:00:00:02", "model": "e1000", "host_interface": "tap101i1", "attached_to": "vmbr2"
-    }  # fmt: skip
+        "mac": "bc:24:11:00:00:02",
+        "model": "e1000",
+        "host_interface": "tap101i1",
+        "attached_to": "vmbr2",
+    }
     asyncio.run(driver.restore(node))  # type: ignore[arg-type]
     assert node.phase == "stopped"
 
@@ -148,7 +151,7 @@ def test_templates_that_cannot_work_are_refused_when_they_are_read(changed: dict
     ],
 )
 def test_a_path_into_json_finds_what_is_there(path: str, found: list[Any]) -> None:
-    assert list(at({"a": [{"b": 1}, {"b": 2}, {}], "c": None}, path)) == found
+    assert list(find_at_path({"a": [{"b": 1}, {"b": 2}, {}], "c": None}, path)) == found
 
 
 def test_the_platforms_in_the_documentation_are_accepted(tmp_path: Path) -> None:
@@ -161,10 +164,10 @@ def test_the_platforms_in_the_documentation_are_accepted(tmp_path: Path) -> None
         file.write_text(text)
         inventory = load_inventory(file)
         for platform in inventory.platforms:
-            assert driver_for(platform, inventory) is not None
+            assert build_driver(platform, inventory) is not None
     with pytest.raises(
         ConfigError,
         match=r"platforms\.proxmox\.driver: is not a driver for this version of labconsole.*bypass, command",
     ):
         file.write_text(HOSTS + blocks[1].replace("driver: command", "driver: hyperv"))
-        driver_for("proxmox", load_inventory(file))
+        build_driver("proxmox", load_inventory(file))

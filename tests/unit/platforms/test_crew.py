@@ -16,7 +16,7 @@ from labconsole.network.bridge import Bridge
 from labconsole.network.control_groups import ControlGroups, settings
 from labconsole.network.links import NamespaceNic, Tap
 from labconsole.platforms.base.boot import BootedDriver
-from labconsole.platforms.base.crew import MOST, Standing, crew_guests
+from labconsole.platforms.base.crew import MOST, RunningCrew, crew_guests
 from labconsole.platforms.base.crew_disks import CrewDisks
 from labconsole.platforms.drivers.bypass import BypassDriver
 from labconsole.platforms.drivers.container import ContainerDriver
@@ -65,7 +65,7 @@ def test_a_guest_runs_where_it_is_pinned_to_and_without_a_limit_in_no_group(plat
 
 @EVERY
 def test_guests_in_number_have_no_interface_address_or_name_in_common_and_one_bridge(platform: str) -> None:
-    driver, crew = MADE[platform](), Standing(crew_guests(wanted(MOST)))
+    driver, crew = MADE[platform](), RunningCrew(crew_guests(wanted(MOST)))
     hosts = [guest.host_interface for guest in crew.guests]
     assert len({*hosts, "lcbg", "eth5"}) == MOST + 2
     assert max(map(len, hosts)) <= 15
@@ -114,7 +114,7 @@ def test_a_guest_with_a_limit_begins_in_a_group_of_its_own(platform: str) -> Non
 
 
 def test_memory_is_a_limit_for_processes_and_a_size_for_machines() -> None:
-    limited = {name: Standing(crew_guests(wanted(1, memory_mib=64))) for name in MADE}
+    limited = {name: RunningCrew(crew_guests(wanted(1, memory_mib=64))) for name in MADE}
     groups = {
         name: [change.groups for change in MADE[name]().crew_groups(crew) if isinstance(change, ControlGroups)]
         for name, crew in limited.items()
@@ -258,8 +258,9 @@ def test_routers_have_a_second_interface_each_on_a_second_bridge(platform: str) 
     if platform == "container":
         nics = [change for change in driver.crew_nics(guests) if isinstance(change, NamespaceNic)]
         assert [(each.peer, each.address) for each in nics[:2]] == [
-            ("eth0", "198.18.64.1/18"), ("eth1", "198.19.0.1/18"),
-        ]  # fmt: skip
+            ("eth0", "198.18.64.1/18"),
+            ("eth1", "198.19.0.1/18"),
+        ]
     elif platform == "lxc":
         assert "lxc.net.1.link=lcbgi" in first and "lxc.net.1.hwaddr=02:6c:77:01:00:00" in first
         assert "for link in lo eth0 eth1; do" in first

@@ -14,8 +14,8 @@ import pytest
 
 from labconsole.contracts.crew import BootMark, CrewMember, CrewWanted
 from labconsole.lab.guests.guest_image import INIT
-from labconsole.measure.outside_clock import Nonce
-from labconsole.platforms.base.inside import LACKS, LOOP, MAX_LINE_BYTES
+from labconsole.measure.external_timing import Nonce
+from labconsole.platforms.base.guest_shell import LACKS, LOOP, MAX_LINE_BYTES
 from labconsole.platforms.base.marks import (
     LEAST_PAYLOAD_BYTES,
     MOST_PAYLOAD_BYTES,
@@ -49,12 +49,15 @@ def wanted(count: int, **more: Any) -> CrewWanted:
     return CrewWanted(members=tuple(members), port="eth5")
 
 
-@pytest.mark.parametrize(("driver", "files"), [
-    (UML, {"kernel": "linux.uml", "initrd": "/srv/uml.cpio", "crew_root": "/srv/root"}),
-    (QEMU, {"kernel": "/boot/k", "initrd": "/srv/q.cpio"}),
-    (LXC, {"crew_root": "/srv/root"}),
-    (CONTAINER, {}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("driver", "files"),
+    [
+        (UML, {"kernel": "linux.uml", "initrd": "/srv/uml.cpio", "crew_root": "/srv/root"}),
+        (QEMU, {"kernel": "/boot/k", "initrd": "/srv/q.cpio"}),
+        (LXC, {"crew_root": "/srv/root"}),
+        (CONTAINER, {}),
+    ],
+)
 def test_what_guests_start_from_is_what_options_name(driver: Any, files: dict[str, str]) -> None:
     offer = driver.crew_offer(wanted(2))
     assert (dict(offer.files), offer.place) == (files, "/var/tmp")
@@ -89,11 +92,18 @@ def test_whether_guests_have_interfaces_of_their_own_and_find_programs_is_known_
     named = {"guest": "fw", "guests": ["one"], "guest_shell": ["ssh", "{guest}"]}
     of_esx = {**named, "uri": "esx://host"}
     known = {
-        "xl": XlDriver("p", named), "xl elsewhere": XlDriver("p", {**named, "ssh": "root@xen"}),
-        "esxi": EsxiDriver("p", named), "virtualbox": VirtualBoxDriver("p", named), "esx": LibvirtDriver("p", of_esx),
-        "libvirt": LibvirtDriver("p", {**named, "uri": "qemu:///system"}), "raw": RawDriver("raw", {}),
-        "uml": UML, "lxc": LXC, "container": CONTAINER, "qemu": QEMU,
-    }  # fmt: skip
+        "xl": XlDriver("p", named),
+        "xl elsewhere": XlDriver("p", {**named, "ssh": "root@xen"}),
+        "esxi": EsxiDriver("p", named),
+        "virtualbox": VirtualBoxDriver("p", named),
+        "esx": LibvirtDriver("p", of_esx),
+        "libvirt": LibvirtDriver("p", {**named, "uri": "qemu:///system"}),
+        "raw": RawDriver("raw", {}),
+        "uml": UML,
+        "lxc": LXC,
+        "container": CONTAINER,
+        "qemu": QEMU,
+    }
     offers = {name: driver.crew_offer(wanted(1)) for name, driver in known.items()}  # type: ignore[attr-defined]
     own = {name for name, offer in offers.items() if offer.own_interfaces}
     assert own == {"xl", "libvirt", "uml", "lxc", "container", "qemu"}
@@ -117,13 +127,16 @@ case $1 in ping) read -r way <pings; sed -i 1d pings; test "$way" = answered;; e
 """Programs of a guest that do as they are told beforehand. Its NIC is there at the second look."""
 
 
-@pytest.mark.parametrize(("pings", "states", "tries"), [
-    (["answered"], [], 1),
-    (["", "answered"], ["FAILED"], 2),
-    (["", "", "answered"], ["FAILED", "INCOMPLETE", "FAILED"], 3),
-    ([""], ["lladdr 02:00:00:00:00:01 REACHABLE"], 1),
-    ([""], ["INCOMPLETE", "lladdr 02:00:00:00:00:01 DELAY"], 1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("pings", "states", "tries"),
+    [
+        (["answered"], [], 1),
+        (["", "answered"], ["FAILED"], 2),
+        (["", "", "answered"], ["FAILED", "INCOMPLETE", "FAILED"], 3),
+        ([""], ["lladdr 02:00:00:00:00:01 REACHABLE"], 1),
+        ([""], ["INCOMPLETE", "lladdr 02:00:00:00:00:01 DELAY"], 1),
+    ],
+)
 @pytest.mark.parametrize("shell", ["sh", "bash"])
 def test_an_installed_guest_finds_its_nic_and_sends_its_mark_once(
     shell: str, pings: list[str], states: list[str], tries: int, tmp_path: Path
@@ -147,15 +160,17 @@ def test_an_installed_guest_finds_its_nic_and_sends_its_mark_once(
     did = (tmp_path / "done").read_text().splitlines()
     assert did.count("busybox ping") == len(pings)
     assert [each for each in did if each.startswith("ip")] == [
-        "ip address add 198.18.64.1/18 dev eth0", "ip link set eth0 up",
-    ]  # fmt: skip
+        "ip address add 198.18.64.1/18 dev eth0",
+        "ip link set eth0 up",
+    ]
 
 
 @pytest.mark.parametrize("shell", ["sh", "bash"])
 @pytest.mark.parametrize(
-    "loop", [marked_loop(None), marked_loop(MARK), installed_loop(MARK, "02:00:00:00:0a:01", "198.18.64.1/18")],
+    "loop",
+    [marked_loop(None), marked_loop(MARK), installed_loop(MARK, "02:00:00:00:0a:01", "198.18.64.1/18")],
     ids=["job", "start", "installed"],
-)  # fmt: skip
+)
 def test_a_guest_without_busybox_says_so_and_ends(shell: str, loop: str) -> None:
     argv = [shutil.which(shell) or shell, "-c", loop]
     done = subprocess.run(argv, env={"PATH": "/nowhere"}, input="", capture_output=True, text=True, timeout=20)

@@ -17,15 +17,21 @@ from labconsole.platforms.base import flow_control
 from labconsole.platforms.base.boot import BootedDriver
 from labconsole.platforms.base.flow_control import FlowControlledDriver, take_flow_control
 from labconsole.platforms.drivers.raw import RawDriver
-from labconsole.platforms.loading import driver_for
+from labconsole.platforms.loading import build_driver
 from labconsole.platforms.schema import hosts_schema
 from support.asking import Asking
 
 HOSTS = Path(__file__).parents[2] / "golden" / "format-1" / "hosts.yaml"
 WIRING = StreamWiring(
-    name="s1", uut_in="eth1", uut_in_mac="02:00:00:00:00:01", uut_out="eth5", uut_out_mac="02:00:00:00:00:05",
-    sink_mac="02:00:00:00:00:09", source_ip="198.18.1.2", sink_ip="198.19.1.2",
-)  # fmt: skip
+    name="s1",
+    uut_in="eth1",
+    uut_in_mac="02:00:00:00:00:01",
+    uut_out="eth5",
+    uut_out_mac="02:00:00:00:00:05",
+    sink_mac="02:00:00:00:00:09",
+    source_ip="198.18.1.2",
+    sink_ip="198.19.1.2",
+)
 
 
 class Uut(Asking):
@@ -62,10 +68,19 @@ class Uut(Asking):
     def _link(self, number: int, nic: str) -> dict[str, Any]:
         autoneg, rx, tx = self.pause[nic]
         return {
-            "namespace": "", "index": number, "name": nic, "mac": None, "mtu": 1500, "kind": None, "driver": "e1000",
-            "up": True, "carrier": self.carrier[nic] and not self.left, "speed_bps": None, "master": None,
+            "namespace": "",
+            "index": number,
+            "name": nic,
+            "mac": None,
+            "mtu": 1500,
+            "kind": None,
+            "driver": "e1000",
+            "up": True,
+            "carrier": self.carrier[nic] and not self.left,
+            "speed_bps": None,
+            "master": None,
             "pause": {"autoneg": autoneg, "rx": rx, "tx": tx},
-        }  # fmt: skip
+        }
 
 
 class Inner:
@@ -143,7 +158,7 @@ def test_it_is_undone_where_the_driver_or_its_end_fails() -> None:
 
 
 def test_a_unit_under_test_that_is_lost_stays_lost_whatever_else_fails() -> None:
-    """Only then is its driver owed what is left in a hypervisor (engine/owed.py)."""
+    """Only then is its driver owed what is left in a hypervisor (engine/deferred_cleanup.py)."""
     uut, inner = Uut(), Inner()
     driver = made(inner)
     prepared(driver, uut)
@@ -238,7 +253,7 @@ def test_any_platform_may_have_it_beside_what_its_uut_boots() -> None:
     options = {"driver": "raw", "boot": "linux", "flow_control": "off"}
     inventory = load_inventory(HOSTS)
     entry = type(inventory.platforms["raw"]).model_validate(options)
-    driver = driver_for("raw", inventory.model_copy(update={"platforms": {"raw": entry}}))
+    driver = build_driver("raw", inventory.model_copy(update={"platforms": {"raw": entry}}))
     assert isinstance(driver, BootedDriver)
     assert driver.commands([WIRING])[0] == "ethtool -A eth1 autoneg off rx off tx off"
     assert hosts_schema()["$defs"]["raw"]["properties"]["flow_control"]["enum"] == ["on", "off", True, False]

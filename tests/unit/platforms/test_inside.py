@@ -13,11 +13,11 @@ from typing import Any, cast
 
 import pytest
 
-from labconsole.agent.operations.execute import Executor
 from labconsole.agent.operations.guests import GuestProcess, Guests
+from labconsole.agent.operations.program_execution import Executor
 from labconsole.contracts.ports import AgentLink
 from labconsole.errors import AgentError, NodeError
-from labconsole.platforms.base.inside import DONE, READY, ask_on_console, close_shell, open_shell
+from labconsole.platforms.base.guest_shell import DONE, READY, ask_on_console, close_shell, open_shell
 from labconsole.wire.codec import WireError
 from labconsole.wire.execution import Execute
 from labconsole.wire.guests import StartGuest

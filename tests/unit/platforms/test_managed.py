@@ -16,8 +16,8 @@ import pytest
 
 from labconsole.engine.trial.platform import UutPlatform
 from labconsole.errors import CapabilityMissing, ConfigError, NodeError, NodeLost
-from labconsole.platforms.base.inside import DONE, LOOP, READY
-from labconsole.platforms.base.managed import ManagedDriver
+from labconsole.platforms.base.guest_shell import DONE, LOOP, READY
+from labconsole.platforms.base.installed_guests import InstalledGuestDriver
 from support.asking import Asking
 from support.hypervisor_cases import BY_DRIVER, CASES, ESXI, LXC, QEMU, Case
 from support.replayed_node import ReplayedNode, hurried, wiring
@@ -25,15 +25,15 @@ from support.replayed_node import ReplayedNode, hurried, wiring
 every = pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.driver}-{case.guest}")
 
 
-def prepare(driver: ManagedDriver, node: ReplayedNode, streams: int = 1) -> Any:
+def prepare(driver: InstalledGuestDriver, node: ReplayedNode, streams: int = 1) -> Any:
     return asyncio.run(driver.prepare(node, [wiring(f"s{n}", n) for n in range(1, streams + 1)]))  # type: ignore[arg-type]
 
 
-def restore(driver: ManagedDriver, node: ReplayedNode) -> None:
+def restore(driver: InstalledGuestDriver, node: ReplayedNode) -> None:
     asyncio.run(driver.restore(node))  # type: ignore[arg-type]
 
 
-def refused(driver: ManagedDriver, node: ReplayedNode) -> str:
+def refused(driver: InstalledGuestDriver, node: ReplayedNode) -> str:
     with pytest.raises(NodeError) as raised:
         prepare(driver, node)
     assert raised.value.node == "uut"
@@ -109,7 +109,7 @@ def test_a_guest_that_was_started_before_its_node_was_lost_is_stopped_when_the_n
 
     inventory, pool = SimpleNamespace(uut="uut"), SimpleNamespace(links={})
     standing = UutPlatform(inventory, None, pool, driver_for=no_driver, emit=pytest.fail, stopping=bool)  # type: ignore[arg-type]
-    standing._stands = (None, None, driver)  # type: ignore[assignment]
+    standing._current = (None, None, driver)  # type: ignore[assignment]
     standing.forget()
     asyncio.run(standing.restore())
     assert node.phase == "running", "there was no link to stop it by"
@@ -370,12 +370,15 @@ def test_a_container_of_openvz_whose_init_does_not_start_is_stopped_again(monkey
 @pytest.mark.parametrize(
     ("driver", "pin", "unpin"),
     [
-        ("libvirt", [QEMU + "vcpupin hvtest-uut 0 0 --live", QEMU + "vcpupin hvtest-uut 1 0 --live"],
-         [QEMU + "vcpupin hvtest-uut 0 1 --live", QEMU + "vcpupin hvtest-uut 1 1 --live"]),
+        (
+            "libvirt",
+            [QEMU + "vcpupin hvtest-uut 0 0 --live", QEMU + "vcpupin hvtest-uut 1 0 --live"],
+            [QEMU + "vcpupin hvtest-uut 0 1 --live", QEMU + "vcpupin hvtest-uut 1 1 --live"],
+        ),
         ("lxc", [f"lxc-cgroup{LXC} cpuset.cpus 1"], [f"lxc-cgroup{LXC} cpuset.cpus 0-1"]),
         ("xl", ["xl vcpu-pin hvtest-domu 0 0"], ["xl vcpu-pin hvtest-domu 0 all"]),
     ],
-)  # fmt: skip
+)
 def test_pinning_is_read_back_attested_and_put_back(driver: str, pin: list[str], unpin: list[str]) -> None:
     case, cpu = BY_DRIVER[driver], 1 if driver == "lxc" else 0
     made, node = case.make(cpu=cpu), case.node("running", moves={pin[-1]: "pinned", unpin[-1]: "running"})
@@ -537,7 +540,7 @@ def test_an_option_that_cannot_be_is_refused(driver: str, options: dict[str, Any
     assert words in str(raised.value)
 
 
-def two_containers(**options: Any) -> tuple[ManagedDriver, ReplayedNode]:
+def two_containers(**options: Any) -> tuple[InstalledGuestDriver, ReplayedNode]:
     """OpenVZ with container 101 running and 102 off: "both" is the phase in which it runs, too."""
     case = BY_DRIVER["openvz"]
     driver, node = (
@@ -673,9 +676,23 @@ def test_commands_for_a_hypervisor_elsewhere_go_through_ssh_quoted_for_its_shell
             assert op == "exec", "the node's own interfaces are the guest's"
             seen.append(args["argv"])
             assert args["argv"][:-1] == [
-                "ssh", "-k", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "StrictHostKeyChecking=yes",
-                "-o", "ForwardAgent=no", "-o", "ForwardX11=no", "-o", "ClearAllForwardings=yes", "--", "root@esxi1",
-            ]  # fmt: skip
+                "ssh",
+                "-k",
+                "-o",
+                "BatchMode=yes",
+                "-o",
+                "ConnectTimeout=10",
+                "-o",
+                "StrictHostKeyChecking=yes",
+                "-o",
+                "ForwardAgent=no",
+                "-o",
+                "ForwardX11=no",
+                "-o",
+                "ClearAllForwardings=yes",
+                "--",
+                "root@esxi1",
+            ]
             return node._run(shlex.split(args["argv"][-1])[2:])
 
     driver = case.make(ssh="root@esxi1")

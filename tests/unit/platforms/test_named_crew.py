@@ -13,8 +13,8 @@ import pytest
 
 from labconsole.contracts.crew import CrewMember, CrewWanted, InboundNic
 from labconsole.errors import AgentError, ConfigError, NodeError, NodeLost
-from labconsole.platforms.base.inside import CREW_LOOP
-from labconsole.platforms.base.named_disks import NamedDisks
+from labconsole.platforms.base.guest_shell import CREW_LOOP
+from labconsole.platforms.base.installed_disks import InstalledDisks
 from labconsole.wire.guests import MAX_WAIT_S
 from support.hypervisor_cases import BY_DRIVER, CASES, Case
 from support.named_guests import CrewNode, Inside
@@ -53,9 +53,13 @@ def made(case: Case, phase: str, monkeypatch: pytest.MonkeyPatch, **more: Any) -
     driver, plain = case.make(**{**options(case), **more}), case.node(phase)
     inside = Inside(case.in_mac)
     node = CrewNode(
-        plain.recording, phase, moves=plain.moves, interfaces=plain.interfaces, bridged=plain.bridged,
+        plain.recording,
+        phase,
+        moves=plain.moves,
+        interfaces=plain.interfaces,
+        bridged=plain.bridged,
         inside={"g1": inside},
-    )  # fmt: skip
+    )
     for command in PIDS.values():
         node.answers(command, "4711\n")
     node.answers("xl -N create /etc/xen/hvtest-domu.cfg 'name=\"hvtest-domu\"'")
@@ -225,14 +229,16 @@ def test_only_directories_of_other_crews_are_removed_by_the_next(tmp_path: Path)
     """By a real shell: whoever may write there may call things as he likes."""
     for name in ("labconsole-disk-0 ..", "labconsole-disk-01234567-g1", "precious", "labconsole-disk-0 precious"):
         (tmp_path / name / "x").mkdir(parents=True)
-    disks = NamedDisks(str(tmp_path), crew="89abcdef")
+    disks = InstalledDisks(str(tmp_path), crew="89abcdef")
     (member,) = wanted(disk_mib=64).members
     (tmp_path / "labconsole-disk-89abcdef-g2").mkdir()
     said = subprocess.run(["sh", "-c", disks.making(member)], capture_output=True, text=True, check=True).stdout
     assert re.match(r"LCDISK \S+ \S+ +\d+ +\d+ +\d+ +\d+% /", said)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "labconsole-disk-89abcdef-g1", "labconsole-disk-89abcdef-g2", "precious",
-    ]  # fmt: skip
+        "labconsole-disk-89abcdef-g1",
+        "labconsole-disk-89abcdef-g2",
+        "precious",
+    ]
     assert subprocess.run(["sh", "-c", disks.removing(member)], check=False).returncode == 0
     assert not (tmp_path / "labconsole-disk-89abcdef-g1").exists()
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from labconsole.contracts.crew import BootMark, CrewWanted, HypervisorWord
-from labconsole.engine.crew_taking import DID_NOT_COME
+from labconsole.engine.crew_measurement import DID_NOT_COME
 from labconsole.errors import AgentError, ConfigError, NodeError, NodeLost
-from labconsole.measure.outside_clock import Nonce
-from labconsole.model.record.boot import WayIn
-from labconsole.platforms.base.inside import LACKS, NO_BUSYBOX
+from labconsole.measure.external_timing import Nonce
+from labconsole.model.record.boot import GuestEntry
+from labconsole.platforms.base.guest_shell import LACKS, NO_BUSYBOX
 from labconsole.platforms.base.marks import installed_loop
 from support.hypervisor_cases import BY_DRIVER
 from support.named_guests import CrewNode
@@ -44,7 +44,7 @@ def test_a_guest_that_is_off_is_started_sends_its_mark_and_is_stopped_again(case
     assert (member.mac, member.host_interface) == (case.in_mac, case.ends[0] if case.ends else None)
     # The second look at the clock is right before its start command.
     assert (crew.started_ns, member.started_ns, member.ready_ns) == (2, 2, 3)
-    assert member.way_in == WayIn(tries=1, gap_s=None, mark_tries=2, joined_s=None)
+    assert member.way_in == GuestEntry(tries=1, gap_s=None, mark_tries=2, joined_s=None)
     assert inside.addresses == [], "nothing was asked of it"
     assert crew.attestation["members"] == {"g1": case.guest}
     assert asyncio.run(crew.attest(node)) == crew.attestation
@@ -105,11 +105,14 @@ def test_a_nic_is_joined_right_away_where_its_name_is_known_and_else_when_it_is(
     assert member.way_in.joined_s is not None
 
 
-@pytest.mark.parametrize(("change", "code", "said"), [
-    ({"not_yet": 10**6}, "guest_ended", "no shell inside guest fw: guest g1 ended with status 255"),
-    ({"deaf": frozenset({"g1"})}, "guest_silent", "no shell inside guest fw: guest g1 did not answer"),
-    ({"moves": {}}, "guest_ended", "guest fw is STOPPED .*expected: running"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "code", "said"),
+    [
+        ({"not_yet": 10**6}, "guest_ended", "no shell inside guest fw: guest g1 ended with status 255"),
+        ({"deaf": frozenset({"g1"})}, "guest_silent", "no shell inside guest fw: guest g1 did not answer"),
+        ({"moves": {}}, "guest_ended", "guest fw is STOPPED .*expected: running"),
+    ],
+)
 def test_a_guest_that_does_not_come_is_told_as_missing_and_stopped(change, code, said, monkeypatch) -> None:
     driver, node, _ = made(BY_DRIVER["lxc"], "stopped", monkeypatch)
     for key, value in change.items():
@@ -154,14 +157,21 @@ def test_what_a_lost_node_kept_from_being_stopped_is_stopped_when_it_is_back(mon
     assert (node.phase, node.open) == ("stopped", {})
 
 
-@pytest.mark.parametrize(("driver", "more", "said"), [
-    ("lxc", {"guest_files": ["srv/{guest}"]}, r"guest_files\[0\]: is not an absolute path"),
-    ("lxc", {"guest_files": ["/srv/{guest}/../x"]}, r"guest_files\[0\]: is not an absolute path"),
-    ("lxc", {"guest_files": ["/srv/{name}"]}, r"guest_files\[0\]: is not an absolute path"),
-    ("lxc", {"guest_files": []}, "guest_files: .*at least 1 item"),
-    ("lxc", {"guest_files": ["/srv/a"], "ssh": "host"}, "guest_files: is not possible with ssh"),
-    ("xl", {"guests": [], "guest_nic": None, "guest_shell": None, "guest_files": ["/srv/a"]}, "guest_files: needs guests"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("driver", "more", "said"),
+    [
+        ("lxc", {"guest_files": ["srv/{guest}"]}, r"guest_files\[0\]: is not an absolute path"),
+        ("lxc", {"guest_files": ["/srv/{guest}/../x"]}, r"guest_files\[0\]: is not an absolute path"),
+        ("lxc", {"guest_files": ["/srv/{name}"]}, r"guest_files\[0\]: is not an absolute path"),
+        ("lxc", {"guest_files": []}, "guest_files: .*at least 1 item"),
+        ("lxc", {"guest_files": ["/srv/a"], "ssh": "host"}, "guest_files: is not possible with ssh"),
+        (
+            "xl",
+            {"guests": [], "guest_nic": None, "guest_shell": None, "guest_files": ["/srv/a"]},
+            "guest_files: needs guests",
+        ),
+    ],
+)
 def test_files_that_cannot_be_are_told_by_their_key(driver: str, more: dict[str, Any], said: str) -> None:
     case = BY_DRIVER[driver]
     told = {key: value for key, value in {**options(case), **more}.items() if value is not None}
@@ -172,10 +182,18 @@ def test_files_that_cannot_be_are_told_by_their_key(driver: str, more: dict[str,
 XL_CREATE = "xl -N create /etc/xen/hvtest-domu.cfg 'name=\"hvtest-domu\"'"
 
 
-@pytest.mark.parametrize("told", [
-    '{"nics": [{"devid": 0, "mac": "00:16:3e:00:00:01"}, {"devid": 1, "mac": "00:16:3e:00:00:02"}]}',
-    '{"nics": [{"devid": 0}, {"devid": 1}]}', '{"nics": 7}', '{"nics": [7]}', "[]", "nothing", "[" * 100_000,
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "told",
+    [
+        '{"nics": [{"devid": 0, "mac": "00:16:3e:00:00:01"}, {"devid": 1, "mac": "00:16:3e:00:00:02"}]}',
+        '{"nics": [{"devid": 0}, {"devid": 1}]}',
+        '{"nics": 7}',
+        '{"nics": [7]}',
+        "[]",
+        "nothing",
+        "[" * 100_000,
+    ],
+)
 def test_what_xen_says_of_a_guest_that_is_off_is_used_as_far_as_it_goes(told: str, monkeypatch) -> None:
     driver, node, _ = made(BY_DRIVER["xl"], "stopped", monkeypatch)
     node.answers(XL_CREATE, told)

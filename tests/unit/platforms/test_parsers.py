@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from labconsole.model.cpus import cpu_set
-from labconsole.platforms.base.guest import State, UnknownLine, as_interface, listed, same_cpus
+from labconsole.platforms.base.guest import State, UnknownLine, format_names, parse_interface, same_cpus
 from labconsole.platforms.base.options import mac_address
 from labconsole.platforms.base.shell import Answer
 from labconsole.platforms.drivers import esxi, libvirt, lxc, openvz, virtualbox, vserver, xl
@@ -45,14 +45,14 @@ def test_cpus_are_the_same_however_they_are_written() -> None:
 
 @pytest.mark.parametrize("text", ["-", "", "..", "eth0; reboot", "a" * 16, "vif/1", "é"])
 def test_what_is_no_name_of_an_interface_is_none(text: str) -> None:
-    assert as_interface(text) is None
+    assert parse_interface(text) is None
 
 
 def test_names_of_guests_in_a_sentence_are_few_short_and_printable() -> None:
-    assert listed([]) == "none"
-    assert listed(["b", "a\x1b[2J"]) == "a[2J, b"
-    assert listed("x" * 5000 for _ in range(12)).endswith("x and 2 more")
-    assert len(listed("x" * 5000 for _ in range(12))) < 700
+    assert format_names([]) == "none"
+    assert format_names(["b", "a\x1b[2J"]) == "a[2J, b"
+    assert format_names("x" * 5000 for _ in range(12)).endswith("x and 2 more")
+    assert len(format_names("x" * 5000 for _ in range(12))) < 700
 
 
 def test_virsh_rows_are_known_by_their_state_and_names_may_hold_blanks() -> None:

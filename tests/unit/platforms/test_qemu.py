@@ -16,9 +16,15 @@ from labconsole.platforms.base.image import booted_guests
 from labconsole.platforms.drivers.qemu import QemuDriver
 
 WIRING = StreamWiring(
-    name="s1", uut_in="eth1", uut_in_mac="02:00:00:00:00:01", uut_out="eth5", uut_out_mac="02:00:00:00:00:05",
-    sink_mac="02:00:00:00:00:AA", source_ip="198.18.1.1", sink_ip="198.19.1.1",
-)  # fmt: skip
+    name="s1",
+    uut_in="eth1",
+    uut_in_mac="02:00:00:00:00:01",
+    uut_out="eth5",
+    uut_out_mac="02:00:00:00:00:05",
+    sink_mac="02:00:00:00:00:AA",
+    source_ip="198.18.1.1",
+    sink_ip="198.19.1.1",
+)
 NEEDED = {"kernel": "/boot/vmlinuz", "initrd": "/srv/guest.cpio"}
 
 

@@ -73,7 +73,7 @@ NOT_LOADED = [
     "VBoxManage: error: The VirtualBox kernel modules do not match this version of VirtualBox\n7.0.10r158379\n",
     "WARNING: VirtualBox support driver version mismatch (VERR_VM_DRIVER_VERSION_MISMATCH)\n7.0.10r158379\n",
     "Kernel driver not installed (rc=-1908)\nMake sure the kernel module has been loaded successfully.\n5.2.44r139111\n",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("text", NOT_LOADED)
@@ -127,16 +127,32 @@ SAVED, TRANSIENT = State.PAUSED, State.CHANGING
     ("word", "state"),
     [
         # machineStateToName() in VBoxManageInfo.cpp of 7.2; faulttolerantsyncing is of 4.0 to 6.0.
-        ("poweroff", State.STOPPED), ("saved", SAVED), ("teleported", State.STOPPED), ("aborted", State.STOPPED),
-        ("aborted-saved", SAVED), ("running", State.RUNNING), ("paused", State.PAUSED),
-        ("gurumeditation", State.FAILED), ("teleporting", TRANSIENT), ("livesnapshotting", TRANSIENT),
-        ("starting", TRANSIENT), ("stopping", TRANSIENT), ("saving", TRANSIENT), ("restoring", TRANSIENT),
-        ("teleportingpausedvm", TRANSIENT), ("teleportingin", TRANSIENT), ("deletingsnapshotlive", TRANSIENT),
-        ("deletingsnapshotlivepaused", State.PAUSED), ("onlinesnapshotting", TRANSIENT),
-        ("restoringsnapshot", TRANSIENT), ("deletingsnapshot", TRANSIENT), ("settingup", TRANSIENT),
-        ("snapshotting", TRANSIENT), ("faulttolerantsyncing", TRANSIENT),
+        ("poweroff", State.STOPPED),
+        ("saved", SAVED),
+        ("teleported", State.STOPPED),
+        ("aborted", State.STOPPED),
+        ("aborted-saved", SAVED),
+        ("running", State.RUNNING),
+        ("paused", State.PAUSED),
+        ("gurumeditation", State.FAILED),
+        ("teleporting", TRANSIENT),
+        ("livesnapshotting", TRANSIENT),
+        ("starting", TRANSIENT),
+        ("stopping", TRANSIENT),
+        ("saving", TRANSIENT),
+        ("restoring", TRANSIENT),
+        ("teleportingpausedvm", TRANSIENT),
+        ("teleportingin", TRANSIENT),
+        ("deletingsnapshotlive", TRANSIENT),
+        ("deletingsnapshotlivepaused", State.PAUSED),
+        ("onlinesnapshotting", TRANSIENT),
+        ("restoringsnapshot", TRANSIENT),
+        ("deletingsnapshot", TRANSIENT),
+        ("settingup", TRANSIENT),
+        ("snapshotting", TRANSIENT),
+        ("faulttolerantsyncing", TRANSIENT),
     ],
-)  # fmt: skip
+)
 def test_every_state_of_virtualbox_is_known(word: str, state: State) -> None:
     found = run(VBOX.state(shell({"VBoxManage showvminfo": f'name="fw"\nVMState="{word}"\n'}), "fw"))
     assert (found.state, found.said) == (state, word)
@@ -208,9 +224,11 @@ def test_machines_of_virtualbox_that_share_a_name_are_refused_only_where_one_is_
     }
     found = run(VBOX.guests(shell(answers)))
     assert {name: guest.said for name, guest in found.items()} == {
-        "fw": "poweroff", 'web "x" {y}': "running",
-        f"<inaccessible> {UUIDS[2]}": "inaccessible", f"<inaccessible> {UUIDS[3]}": "inaccessible",
-    }  # fmt: skip
+        "fw": "poweroff",
+        'web "x" {y}': "running",
+        f"<inaccessible> {UUIDS[2]}": "inaccessible",
+        f"<inaccessible> {UUIDS[3]}": "inaccessible",
+    }
     twice = {**answers, "VBoxManage list vms": f'{listed}"fw" {{{UUIDS[3]}}}\n'}
     with pytest.raises(NodeError, match="has 2 machines named fw"):
         run(VBOX.guests(shell(twice)))
@@ -253,8 +271,10 @@ def test_rows_of_vzlist_are_read_whole_or_refused() -> None:
     listed = "       101 running\n3d32522a-80af-4773-b9fa-ea4915dee4b3 suspended\n       103 unknown\n"
     found = run(VZCTL.guests(shell({"vzlist -a -H -o veid,status": listed})))
     assert [(guest.name, guest.state) for guest in found.values()] == [
-        ("101", State.RUNNING), ("3d32522a-80af-4773-b9fa-ea4915dee4b3", State.PAUSED), ("103", State.CHANGING),
-    ]  # fmt: skip
+        ("101", State.RUNNING),
+        ("3d32522a-80af-4773-b9fa-ea4915dee4b3", State.PAUSED),
+        ("103", State.CHANGING),
+    ]
     with pytest.raises(NodeError, match="guest 101 is 'unknown'; expected: running, stopped"):
         run(VZCTL.guests(shell({"vzlist": "101 unknown\n"})))
     with pytest.raises(NodeError, match="a row that is not understood: 'CTID NPROC STATUS'"):
@@ -271,8 +291,9 @@ def test_names_in_prlctl_may_hold_blanks_and_the_words_of_its_columns() -> None:
     argv = "prlctl list -a -H -o uuid,status,type,name"
     found = run(PRLCTL.guests(shell({argv: text})))
     assert {name: (guest.state, guest.ident[:4]) for name, guest in found.items()} == {
-        "my VM CT": (State.RUNNING, "3d32"), "stopped -": (State.CHANGING, "a8f4"),
-    }  # fmt: skip
+        "my VM CT": (State.RUNNING, "3d32"),
+        "stopped -": (State.CHANGING, "a8f4"),
+    }
     again = "{a8f45c91-7a27-4a3b-8a3e-000000000002}  stopped  VM my VM CT\n"
     with pytest.raises(NodeError, match="two containers are named my VM CT"):
         run(PRLCTL.guests(shell({argv: text + again})))
@@ -281,10 +302,29 @@ def test_names_in_prlctl_may_hold_blanks_and_the_words_of_its_columns() -> None:
 @pytest.mark.parametrize(
     "word",
     # vmstate2str() in Utils.cpp of prlctl 7.
-    ["stopped", "starting", "restoring", "running", "paused", "resetting", "pausing", "suspending", "stopping",
-     "compacting", "suspended", "snapshoting", "continuing", "migrating", "del_snapshot", "resuming", "syncing",
-     "invalid", "reconnecting", "mounted"],
-)  # fmt: skip
+    [
+        "stopped",
+        "starting",
+        "restoring",
+        "running",
+        "paused",
+        "resetting",
+        "pausing",
+        "suspending",
+        "stopping",
+        "compacting",
+        "suspended",
+        "snapshoting",
+        "continuing",
+        "migrating",
+        "del_snapshot",
+        "resuming",
+        "syncing",
+        "invalid",
+        "reconnecting",
+        "mounted",
+    ],
+)
 def test_every_state_of_prlctl_is_known(word: str) -> None:
     assert word in openvz.STATES
 
@@ -327,9 +367,11 @@ def test_a_name_that_vserver_stat_cuts_is_found_by_its_context() -> None:
     names = ["uut", *LONG, "a name with blanks, cut"]
     rows = stat((0, "root server"), (1, "monitoring server"), (131, LONG[1]), (132, names[3]))
     assert guests_of(rows, names, {LONG[1]: 131, names[3]: 132}) == {
-        "uut": (State.STOPPED, ""), LONG[0]: (State.STOPPED, ""), LONG[1]: (State.RUNNING, "131"),
+        "uut": (State.STOPPED, ""),
+        LONG[0]: (State.STOPPED, ""),
+        LONG[1]: (State.RUNNING, "131"),
         names[3]: (State.RUNNING, "132"),
-    }  # fmt: skip
+    }
     assert guests_of(rows, names, {LONG[1]: 131}, guest=LONG[1])[LONG[0]] == (State.STOPPED, "")
 
 
@@ -365,8 +407,10 @@ LXC = lxc.LxcDriver("p", {"guest": "fw"})
 def test_names_of_containers_may_hold_blanks_and_what_is_not_stopped_runs() -> None:
     # LXC 5.0.2: `lxc-ls --active` leaves out a running container with a blank in its name.
     answers: dict[str, str | tuple[int, str]] = {
-        "lxc-ls -1 --stopped": "fw\n", "lxc-ls -1": "fw\nweb server\n", "lxc-info -n fw -sH": "STOPPED\n",
-    }  # fmt: skip
+        "lxc-ls -1 --stopped": "fw\n",
+        "lxc-ls -1": "fw\nweb server\n",
+        "lxc-info -n fw -sH": "STOPPED\n",
+    }
     found = run(LXC.guests(shell(answers)))
     assert {name: guest.state for name, guest in found.items()} == {"fw": State.STOPPED, "web server": State.RUNNING}
 
@@ -425,10 +469,13 @@ def test_the_version_of_a_program_is_what_it_calls_one(line: str, version: str |
 
 def test_a_list_by_a_template_names_what_is_missing_or_ambiguous() -> None:
     options = {
-        "guest": "fw", "list": {"argv": ["hv", "ls"], "json": {"each": "*", "guest": "n", "state": "s"}},
-        "state": {"argv": ["hv", "st", "{guest}"], "regex": "(?P<state>.+)"}, "start": ["hv"], "kill": ["hv"],
+        "guest": "fw",
+        "list": {"argv": ["hv", "ls"], "json": {"each": "*", "guest": "n", "state": "s"}},
+        "state": {"argv": ["hv", "st", "{guest}"], "regex": "(?P<state>.+)"},
+        "start": ["hv"],
+        "kill": ["hv"],
         "nics_of": {"argv": ["hv"], "regex": "(?P<mac>.+)"},
-    }  # fmt: skip
+    }
     driver = CommandDriver("p", options)
     with pytest.raises(NodeError, match="reports no `guest` in row 2"):
         run(driver.guests(shell({"hv ls": '[{"n": "fw"}, {"s": "running"}]'})))

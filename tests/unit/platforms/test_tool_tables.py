@@ -139,7 +139,7 @@ NOTE = "99     fw      [datastore1] fw/fw.vmx      otherLinux64Guest   vmx-13"
 )
 def test_a_name_that_is_not_one_machine_s_is_refused(rows: Rows, why: str) -> None:
     shell = Said({"getallvms": getallvms(rows), "getstate": "Retrieved runtime info\nPowered on\n"})
-    for ask in (on_esxi().state, on_esxi().start, on_esxi().kill, on_esxi().stop_words):
+    for ask in (on_esxi().state, on_esxi().start, on_esxi().kill, on_esxi().build_stop_commands):
         with pytest.raises(NodeError, match=why):
             asyncio.run(ask(shell, "fw"))
     with pytest.raises(NodeError, match=why):
@@ -435,9 +435,10 @@ OF_THE_HOST = OF_TWO_DOMAINS.replace("domain/5", "domain/0")
 
 
 @pytest.mark.parametrize(
-    "row", ["0   0  -  0 4 -1 520/521 /local\n", "fw 1\n", OF_THE_HOST * 2, OF_TWO_DOMAINS],
+    "row",
+    ["0   0  -  0 4 -1 520/521 /local\n", "fw 1\n", OF_THE_HOST * 2, OF_TWO_DOMAINS],
     ids=["no address", "no NIC", "twice", "of two domains"],
-)  # fmt: skip
+)
 def test_nics_of_xen_that_are_not_known_are_refused(row: str) -> None:
     with pytest.raises(NodeError, match="`xl network-list fw` printed a line that is not known"):
         asyncio.run(on_xen().nics(Said({"network-list": NICS + row}), "fw"))

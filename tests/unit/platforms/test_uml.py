@@ -18,9 +18,15 @@ from labconsole.platforms.drivers.uml import UmlDriver
 from support.asking import Asking
 
 WIRING = StreamWiring(
-    name="s1", uut_in="eth1", uut_in_mac="02:00:00:00:00:01", uut_out="eth5", uut_out_mac="02:00:00:00:00:05",
-    sink_mac="02:00:00:00:00:AA", source_ip="198.18.1.1", sink_ip="198.19.1.1",
-)  # fmt: skip
+    name="s1",
+    uut_in="eth1",
+    uut_in_mac="02:00:00:00:00:01",
+    uut_out="eth5",
+    uut_out_mac="02:00:00:00:00:05",
+    sink_mac="02:00:00:00:00:AA",
+    source_ip="198.18.1.1",
+    sink_ip="198.19.1.1",
+)
 BESIDE = replace(WIRING, name="s2", uut_in="eth2", uut_out="eth6", source_ip="198.18.2.1", sink_ip="198.19.2.1")
 
 

@@ -19,9 +19,15 @@ from support.agent_events import LINK
 from support.asking import Asking
 
 WIRING = StreamWiring(
-    name="s1", uut_in="eth1", uut_in_mac="02:00:00:00:00:01", uut_out="eth5", uut_out_mac="02:00:00:00:00:05",
-    sink_mac="02:00:00:00:00:aa", source_ip="198.18.1.1", sink_ip="198.19.1.1",
-)  # fmt: skip
+    name="s1",
+    uut_in="eth1",
+    uut_in_mac="02:00:00:00:00:01",
+    uut_out="eth5",
+    uut_out_mac="02:00:00:00:00:05",
+    sink_mac="02:00:00:00:00:aa",
+    source_ip="198.18.1.1",
+    sink_ip="198.19.1.1",
+)
 DRIVERS = [
     RawDriver("raw", {}),
     RawDriver("raw", {"forwarding": "bridge"}),

@@ -17,13 +17,13 @@ from labconsole.model.record.kinds.flow import KIND as FLOW
 from labconsole.model.record.kinds.job import KIND as JOB
 from labconsole.model.record.kinds.route import KIND as ROUTE
 from labconsole.model.record.run import Reason
-from labconsole.report.abstracts import (
+from labconsole.report.paper_abstracts import (
     ToolPair,
-    all_apart,
-    apart_in_something,
-    judged,
-    kernel_words,
-    tool_pairs,
+    conclude_difference,
+    format_kernels,
+    judge_all_different,
+    judge_differences,
+    pair_tools,
 )
 from labconsole.store.open import open_store
 from support.flow_records import flow_record
@@ -37,30 +37,30 @@ def pair(one: str, other: str, apart: bool | None, *, by_link: bool = False) -> 
 
 def test_all_tools_differ_where_every_two_are_shown_to_and_do_not_where_two_are_shown_not_to() -> None:
     ab, ac, bc = pair("a", "b", True), pair("a", "c", True), pair("b", "c", None)
-    assert all_apart([ab]) == all_apart([ab, ac, bc._replace(apart=True)]) == "confirmed"
-    assert all_apart([ab, ac]) == "not decided", "b and c were not compared"
-    assert all_apart([ab, ac, bc]) == "not decided"
-    assert all_apart([ab, ac, bc._replace(apart=False)]) == "not confirmed"
-    assert all_apart([ab, ac, bc._replace(by_link=True)]) == "not decided: held by the link"
-    assert all_apart([]) == "not decided"
-    assert all_apart([ab, ab]) == "confirmed", "of two hypervisors of one platform, both"
+    assert judge_all_different([ab]) == judge_all_different([ab, ac, bc._replace(apart=True)]) == "confirmed"
+    assert judge_all_different([ab, ac]) == "not decided", "b and c were not compared"
+    assert judge_all_different([ab, ac, bc]) == "not decided"
+    assert judge_all_different([ab, ac, bc._replace(apart=False)]) == "not confirmed"
+    assert judge_all_different([ab, ac, bc._replace(by_link=True)]) == "not decided: held by the link"
+    assert judge_all_different([]) == "not decided"
+    assert judge_all_different([ab, ab]) == "confirmed", "of two hypervisors of one platform, both"
 
 
 def test_the_whole_conclusion_holds_where_every_two_differ_in_something() -> None:
     ab, ac = pair("a", "b", True), pair("a", "c", True)
     bc = pair("b", "c", True)
-    whole = apart_in_something("they differ", [[ab, pair("a", "c", None)], [pair("b", "a", False), ac, bc]])
+    whole = conclude_difference("they differ", [[ab, pair("a", "c", None)], [pair("b", "a", False), ac, bc]])
     assert whole is not None
     assert (whole.held, whole.found) == ("confirmed", "3 of 3 pairs of tools are shown to differ in something")
-    lacking = apart_in_something("they differ", [[ab, pair("a", "c", None)], [pair("b", "a", False), ac]])
+    lacking = conclude_difference("they differ", [[ab, pair("a", "c", None)], [pair("b", "a", False), ac]])
     assert lacking is not None and lacking.held == "not decided", "b and c were not compared"
-    part = apart_in_something("they differ", [[ab], [pair("a", "c", False)]])
+    part = conclude_difference("they differ", [[ab], [pair("a", "c", False)]])
     assert part is not None and part.held == "not decided", "a and c are alike in one thing of two"
-    one = apart_in_something("they differ", [[ab, pair("a", "c", None)], [ab, pair("a", "c", False)]])
+    one = conclude_difference("they differ", [[ab, pair("a", "c", None)], [ab, pair("a", "c", False)]])
     assert one is not None and one.held == "not decided"
-    none = apart_in_something("they differ", [[pair("a", "c", False)], [pair("c", "a", False)]])
+    none = conclude_difference("they differ", [[pair("a", "c", False)], [pair("c", "a", False)]])
     assert none is not None and none.held == "not confirmed"
-    assert apart_in_something("they differ", [[ab]]) is None, "one thing is the row above it"
+    assert conclude_difference("they differ", [[ab]]) is None, "one thing is the row above it"
 
 
 class Key(NamedTuple):
@@ -71,24 +71,26 @@ class Key(NamedTuple):
 
 def test_tools_are_held_against_each_other_under_one_kernel_where_they_have_one_in_common() -> None:
     def pairs(*keys: Key) -> list[str]:
-        return sorted(f"{one.platform}{one.kernel} {other.platform}{other.kernel}" for one, other in tool_pairs(keys))
+        return sorted(f"{one.platform}{one.kernel} {other.platform}{other.kernel}" for one, other in pair_tools(keys))
 
     old, new = "1", "2"
     both = [Key("lxc", old), Key("uml", old), Key("lxc", new), Key("uml", new)]
     assert pairs(*both) == ["uml1 lxc1", "uml2 lxc2"], "an upgrade in between unmakes nothing"
     assert pairs(Key("lxc", old), Key("xen", new)) == ["xen2 lxc1"], "Xen's kernel is its own"
-    assert kernel_words({"1", "2"}, Key("xen", new), Key("lxc", old)) == ", each under a kernel of its own"
-    assert kernel_words({"1", "2"}, *both[:2]) == ", Linux 1"
-    assert kernel_words({"1"}, *both[:2]) == ""
+    assert format_kernels({"1", "2"}, Key("xen", new), Key("lxc", old)) == ", each under a kernel of its own"
+    assert format_kernels({"1", "2"}, *both[:2]) == ", Linux 1"
+    assert format_kernels({"1"}, *both[:2]) == ""
 
 
 def test_effects_are_judged_as_one_family_and_alike_only_within_a_margin() -> None:
     far, near = (
         paired_effect({n: x * (1 + n / 1e4) for n in range(6)}, dict.fromkeys(range(6), 1.0)) for x in (1.2, 1.0)
     )
-    assert judged([far, near], [0.02, 0.02]) == [True, False]
-    assert judged([far, near], [None, None]) == [True, True], "a small difference is one, where no margin is declared"
-    assert judged([far, paired_effect({}, {})], [0.02, 0.02]) == [True, None]
+    assert judge_differences([far, near], [0.02, 0.02]) == [True, False]
+    assert judge_differences([far, near], [None, None]) == [True, True], (
+        "a small difference is one, where no margin is declared"
+    )
+    assert judge_differences([far, paired_effect({}, {})], [0.02, 0.02]) == [True, None]
 
 
 def rows(out: Path, name: str) -> list[dict[str, str]]:
@@ -101,9 +103,15 @@ def reported(store: str, out: Path, *words: str) -> Path:
 
 
 def jobs(
-    path: Path, growth_of: dict[str, float], *, level_of: dict[str, float] | None = None, margin: float | None = 0.02,
-    blocks_of: dict[str, range] | None = None, failed: tuple[str, int] | None = None, never: str = "",
-) -> str:  # fmt: skip
+    path: Path,
+    growth_of: dict[str, float],
+    *,
+    level_of: dict[str, float] | None = None,
+    margin: float | None = 0.02,
+    blocks_of: dict[str, range] | None = None,
+    failed: tuple[str, int] | None = None,
+    never: str = "",
+) -> str:
     """On each platform a job takes so many times as long, and so much longer with each guest that stands beside; all
     keep guests apart. ``failed``: a platform and a number of guests where a trial took too long; ``never``: one of
     which no guest ever came.
@@ -237,13 +245,14 @@ def test_a_tool_of_which_nothing_is_valid_leaves_open_what_was_asked_of_it(tmp_p
 
 def test_growth_that_a_full_link_hides_is_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "labconsole.experiments.job.tools.held_by_link",
+        "labconsole.experiments.job.platform_comparison.is_link_limited",
         lambda trials: any((each.requested.platform, each.requested.guests) == ("lxc", 1) for each in trials),
     )
     found = concluded(jobs(tmp_path / "jobs.sqlite", {"lxc": 0.0, "uml": 0.1}), tmp_path / "out")
     assert (found[GROWTH]["finding"], found[GROWTH]["word"]) == (
-        "uml against lxc: held by the link", "not decided: held by the link",
-    )  # fmt: skip
+        "uml against lxc: held by the link",
+        "not decided: held by the link",
+    )
     assert found[LEVEL]["word"] == "confirmed", "the link makes the faster one no faster"
 
 
@@ -262,7 +271,7 @@ def test_margins_are_those_of_what_is_compared(tmp_path: Path) -> None:
 def test_two_blocks_tell_a_growth_as_it_is(tmp_path: Path) -> None:
     store = jobs(
         tmp_path / "jobs.sqlite", {"lxc": 0.0, "uml": 0.1}, blocks_of=dict.fromkeys(("host", "lxc", "uml"), range(1, 3))
-    )  # fmt: skip
+    )
     finding = concluded(store, tmp_path / "out")[GROWTH]["finding"]
     # 1.5 / 1.1, as uml's time grows from 1.1 to 1.5 of its own.
     assert finding.startswith("uml against lxc: +36.")
@@ -301,9 +310,11 @@ def test_sharing_is_fair_or_not_where_a_link_is_full(tmp_path: Path, share: int,
     with open_store(store) as opened:
         for block in range(1, 5):
             made = flow_record(
-                [[2000] * 4, [2000 * share] * 4], platform="xen", block=block,
+                [[2000] * 4, [2000 * share] * 4],
+                platform="xen",
+                block=block,
                 flow_id=f"20260101T000000000000Z-0000{block}",
-            )  # fmt: skip
+            )
             line = {"line_ratio": 0.99 * draw.gauss(1, 0.0002)}
             opened.save_experiment(FLOW, made.model_copy(update=line))
             bare = flow_record(
@@ -368,8 +379,9 @@ def test_two_platforms_that_are_the_papers_best_are_not_beside_each_other(tmp_pa
     store = senders(tmp_path / "flows.sqlite", {"old": 3500, "new": 4000, "lxc": 3000})
     found = best(store, tmp_path / "out", "--reference-map", "old=xen,new=xen")
     assert {(about, word) for about, _, word in found} == {
-        ("old, from the guest", "confirmed"), ("new, from the guest", "confirmed"),
-    }  # fmt: skip
+        ("old, from the guest", "confirmed"),
+        ("new, from the guest", "confirmed"),
+    }
 
 
 def test_of_two_that_fill_the_link_neither_is_best(tmp_path: Path) -> None:
@@ -432,9 +444,12 @@ def test_memory_is_what_the_machine_has_left_by_who_knows_that(tmp_path: Path, b
             if record.requested.platform == "xen" and record.memory is not None:
                 free, less = 2**34, record.memory.used_bytes or 0
                 told = {
-                    "used_bytes": 0, "hypervisor_command": "xl info", "hypervisor_free_before_bytes": free,
-                    "hypervisor_free_after_bytes": free - less, "hypervisor_bytes": less,
-                }  # fmt: skip
+                    "used_bytes": 0,
+                    "hypervisor_command": "xl info",
+                    "hypervisor_free_before_bytes": free,
+                    "hypervisor_free_after_bytes": free - less,
+                    "hypervisor_bytes": less,
+                }
                 record = record.model_copy(update={"memory": record.memory.model_copy(update=told)})
             opened.save_experiment(BOOT, record)
     (row,) = rows(reported(store, tmp_path / "out", "--reference", "quetier"), "quetier-abstract-memory")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from labconsole.api.sides import open_side
+from labconsole.api.comparison_sides import open_side
 from labconsole.cli.main import main
 from labconsole.errors import ConfigError
 from labconsole.store.exchange.importing import import_records
@@ -66,10 +66,16 @@ def test_three_boots_a_side_are_what_is_compared(tmp_path, capsys):
         for place, mbps in enumerate(values):
             records.append(
                 measured(
-                    start + place, mbps, block=place + 1, kernel=kernel, plan_hash=plan, set_ups=9, offered_mbps=100.0,
+                    start + place,
+                    mbps,
+                    block=place + 1,
+                    kernel=kernel,
+                    plan_hash=plan,
+                    set_ups=9,
+                    offered_mbps=100.0,
                     boot=f"{kernel}-{place // 3}",
                 )
-            )  # fmt: skip
+            )
     (point,) = compared(tmp_path, capsys, records, "kernel=6.1", "kernel=6.6", "--margin", "3%")["points"]
     assert (point["over"], point["before_boots"], point["after_boots"]) == ("boots", 3, 3)
     assert point["word"] == "equivalent"
@@ -91,10 +97,17 @@ def test_boots_that_are_not_mixed_in_time_differ_by_the_time_too(tmp_path, capsy
         for place, mbps in enumerate(around(mean, start, 9)):
             records.append(
                 measured(
-                    start + place, mbps, block=place + 1, kernel=kernel, plan_hash=plan, set_ups=9, offered_mbps=100.0,
-                    boot=f"{kernel}-{place // 3}", started=f"2026-11-{own[place // 3]:02}T0{place}:00:00",
+                    start + place,
+                    mbps,
+                    block=place + 1,
+                    kernel=kernel,
+                    plan_hash=plan,
+                    set_ups=9,
+                    offered_mbps=100.0,
+                    boot=f"{kernel}-{place // 3}",
+                    started=f"2026-11-{own[place // 3]:02}T0{place}:00:00",
                 )
-            )  # fmt: skip
+            )
     found = compared(tmp_path, capsys, records, "kernel=6.1", "kernel=6.6", "--margin", "3%")
     assert (found["points"][0]["over"], found["points"][0]["word"]) == ("boots", "different")
     assert found["sentences"][0].startswith(f"1 design point on both sides: 1 different (less){reach}.")
@@ -134,10 +147,15 @@ def test_platforms_of_the_same_blocks_are_compared_by_block(tmp_path, capsys):
         for position, (platform, mbps) in enumerate(places if block % 2 else places[::-1]):
             records.append(
                 measured(
-                    2 * block + position, mbps * share * (1 + 0.001 * (-1) ** block * (platform == "lxc")),
-                    block=block, platform=platform, point=position, set_ups=6, offered_mbps=100.0,
+                    2 * block + position,
+                    mbps * share * (1 + 0.001 * (-1) ** block * (platform == "lxc")),
+                    block=block,
+                    platform=platform,
+                    point=position,
+                    set_ups=6,
+                    offered_mbps=100.0,
                 )
-            )  # fmt: skip
+            )
             records[-1]["plan"]["position"] = 2 * block + position
     found = compared(tmp_path, capsys, records, "platform=raw", "platform=lxc")
     (point,) = found["points"]
@@ -224,14 +242,21 @@ def test_boots_that_both_sides_share_are_no_ground_for_a_word(tmp_path, capsys):
         for place, mbps in enumerate(around(60, start + 1, 9)):
             records.append(
                 measured(
-                    start + place, mbps, block=place + 1, kernel=kernel, plan_hash=plan, set_ups=9, offered_mbps=100.0,
+                    start + place,
+                    mbps,
+                    block=place + 1,
+                    kernel=kernel,
+                    plan_hash=plan,
+                    set_ups=9,
+                    offered_mbps=100.0,
                     boot=boots[place // 3],
                 )
-            )  # fmt: skip
+            )
     (point,) = compared(tmp_path, capsys, records, "kernel=6.1", "kernel=6.6")["points"]
     assert (point["word"], point["why"]) == (
-        "no claim", "some boots of the machine are on both sides, and the others may differ",
-    )  # fmt: skip
+        "no claim",
+        "some boots of the machine are on both sides, and the others may differ",
+    )
 
 
 def test_both_sides_without_loss_are_said_to_be_so_however_few_they_are(tmp_path, capsys):
@@ -274,10 +299,12 @@ def test_settings_of_nodes_that_both_sides_know_are_named_and_unknown_ones_are_n
         new = record["plan"]["hash"] == NEW
         nodes = {name: dict(said) for name, said in record["environment"]["nodes"].items()}
         nodes["uut"]["settings"] = {
-            "net.core.netdev_max_backlog": "2000" if new else "1000", "eth1 qdiscs": "tbf rate 5" if new else "noqueue",
-            "net.bridge.bridge-nf-call-iptables": "1" if new else None, "eth1 mtu": 1500,
+            "net.core.netdev_max_backlog": "2000" if new else "1000",
+            "eth1 qdiscs": "tbf rate 5" if new else "noqueue",
+            "net.bridge.bridge-nf-call-iptables": "1" if new else None,
+            "eth1 mtu": 1500,
             **({"net.core.later": "7"} if new else {}),
-        }  # fmt: skip
+        }
         if new:
             nodes["snk1"]["settings"] = {"eth1 mtu": 9000}  # of the other side it is not known
         record["environment"] = {**record["environment"], "nodes": nodes}
@@ -329,9 +356,13 @@ def test_a_plan_that_is_named_without_saying_so_is_refused_with_what_to_write(tm
 
 
 @pytest.mark.parametrize(
-    "words", [('plan="my plan"', 'plan="my plan" platform=raw'), ('generator~"a b"', 'hypervisor="QEMU 8.2 (kvm)"'),
-              ('platform="a b c=d"', "plan=old")],
-)  # fmt: skip
+    "words",
+    [
+        ('plan="my plan"', 'plan="my plan" platform=raw'),
+        ('generator~"a b"', 'hypervisor="QEMU 8.2 (kvm)"'),
+        ('platform="a b c=d"', "plan=old"),
+    ],
+)
 def test_a_side_whose_values_hold_blanks_is_a_filter_like_any_other(tmp_path, words):
     with open_store(str(tmp_path / "s.sqlite")), ExitStack() as opened:
         assert [open_side(opened, word, str(tmp_path / "s.sqlite"), ()).words for word in words] == list(words)
@@ -346,9 +377,12 @@ def test_points_that_differ_in_duration_alone_have_it_in_their_names(tmp_path, c
     def taken(platform: str, first: int) -> list[dict[str, Any]]:
         both = ((1.0, first, first, OLD), (5.0, first + 100, first, NEW))
         return [
-            each for seconds, number, point, plan in both
-            for each in set_ups_of(around(60, number), number, platform=platform, duration_s=seconds, point=point, plan_hash=plan)
-        ]  # fmt: skip
+            each
+            for seconds, number, point, plan in both
+            for each in set_ups_of(
+                around(60, number), number, platform=platform, duration_s=seconds, point=point, plan_hash=plan
+            )
+        ]
 
     records = [*taken("raw", 0), *taken("container", 1000)]
     place = tmp_path / "runs.sqlite"

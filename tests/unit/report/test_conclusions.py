@@ -17,17 +17,17 @@ from labconsole.cli import main
 from labconsole.errors import ConfigError
 from labconsole.experiments.forwarding.units.results import results
 from labconsole.measure.admission import admit
-from labconsole.measure.groups import kept_out
+from labconsole.measure.groups import find_exclusion_reason
 from labconsole.model.design_point import FrameSize
 from labconsole.model.plan.claims import CLAIMS
 from labconsole.model.record.summary import RunSummary
-from labconsole.report.comparisons import TAKEN_APART
-from labconsole.report.conclusions import conclusions
-from labconsole.report.digest import asked_words
+from labconsole.report.comparisons import NOT_IN_ONE_STRETCH
+from labconsole.report.conclusions import draw_conclusions
+from labconsole.report.digest import format_request
 from labconsole.report.evaluation import Evaluation, evaluate
+from labconsole.report.formatting import format_bounds, format_loss, format_scientific, size_cells
 from labconsole.report.points import RunFacts, SettingPoints
 from labconsole.report.selection import Selection, outcomes, parse_filter, parse_margin, require_free
-from labconsole.report.words import bounds_words, loss_words, scientific, size_cells
 from labconsole.store.exchange.importing import import_records
 from labconsole.store.open import open_store
 from support.report_runs import measured, set_ups_of, taken
@@ -62,17 +62,21 @@ def why(tmp_path: Path) -> Any:
 def settings_of(*settings: tuple[dict[str, Any], list[float]]) -> list[dict[str, Any]]:
     """One trial of each setting in each block."""
     return [
-        run for place, (factors, values) in enumerate(settings)
+        run
+        for place, (factors, values) in enumerate(settings)
         for run in set_ups_of(values, 20 * place, point=place, **factors)
-    ]  # fmt: skip
+    ]
 
 
 QUIET, SAME, LESS = [80.0, 80.3, 80.1, 80.2, 79.9], [80.1, 80.2, 80.2, 80.0, 80.0], [60.0, 60.2, 60.1, 60.1, 59.9]
 
 
 def test_a_change_within_blocks_is_different_and_noise_is_inconclusive_or_equivalent(made: Any) -> None:
-    runs = settings_of(({"platform": "lxc", "kind": "idle"}, QUIET), ({"platform": "lxc", "kind": "light"}, SAME),
-                       ({"platform": "lxc", "kind": "heavy"}, LESS))  # fmt: skip
+    runs = settings_of(
+        ({"platform": "lxc", "kind": "idle"}, QUIET),
+        ({"platform": "lxc", "kind": "light"}, SAME),
+        ({"platform": "lxc", "kind": "heavy"}, LESS),
+    )
     words = {c.subject.setting.background: c.claim for c in made(runs).cpu_loads}
     assert (words["heavy"].word, words["light"].word) == ("different", "inconclusive")
     assert words["heavy"].effect.change == pytest.approx(-0.25, abs=0.005)
@@ -95,10 +99,19 @@ def test_trials_of_a_set_up_are_no_replicates(made: Any) -> None:
     runs = []
     for place, (platform, base) in enumerate((("raw", (80.0, 81.0, 79.5)), ("lxc", (80.6, 79.8, 80.9)))):
         runs += [
-            measured(100 * place + 10 * block + r, base[block] + r / 100, block=block + 1, repetition=r + 1, trials=3,
-                     point=place, platform=platform, repetitions=3)
-            for block in range(3) for r in range(3)
-        ]  # fmt: skip
+            measured(
+                100 * place + 10 * block + r,
+                base[block] + r / 100,
+                block=block + 1,
+                repetition=r + 1,
+                trials=3,
+                point=place,
+                platform=platform,
+                repetitions=3,
+            )
+            for block in range(3)
+            for r in range(3)
+        ]
     (pair,) = made(runs).ranking
     assert (pair.claim.effect.blocks, pair.claim.word) == (3, "inconclusive")
 
@@ -109,11 +122,22 @@ def test_platforms_that_differ_by_noise_of_set_ups_alone_are_rarely_called_diffe
     template = summaries(
         tmp_path / "t.sqlite",
         [
-            measured(1000 * b + 10 * p + r, 60, block=b, repetition=r, trials=3, point=p, platform=("lxc", "uml")[p % 2],
-                     kind=backgrounds[p // 2], repetitions=3)
-            for b in (1, 2, 3, 4, 5) for p in range(6) for r in (1, 2, 3)
+            measured(
+                1000 * b + 10 * p + r,
+                60,
+                block=b,
+                repetition=r,
+                trials=3,
+                point=p,
+                platform=("lxc", "uml")[p % 2],
+                kind=backgrounds[p // 2],
+                repetitions=3,
+            )
+            for b in (1, 2, 3, 4, 5)
+            for p in range(6)
+            for r in (1, 2, 3)
         ],
-    )  # fmt: skip
+    )
     chance, wrong, plain = random.Random(7), 0, 0
     for _ in range(200):
         rows, order = [], {}
@@ -142,8 +166,10 @@ def _with_rate(run: RunSummary, rate_bps: float) -> RunSummary:
 
 def test_a_background_is_compared_block_by_block_so_that_what_a_block_has_in_common_falls_out(made: Any) -> None:
     drift = [1.0, 0.9, 1.1, 0.95, 1.05]
-    runs = settings_of(({"platform": "lxc", "kind": "idle"}, [70 * d for d in drift]),
-                       ({"platform": "lxc", "kind": "heavy"}, [66.5 * d for d in drift]))  # fmt: skip
+    runs = settings_of(
+        ({"platform": "lxc", "kind": "idle"}, [70 * d for d in drift]),
+        ({"platform": "lxc", "kind": "heavy"}, [66.5 * d for d in drift]),
+    )
     (change,) = made(runs).cpu_loads
     assert change.claim.word == "different"
     assert change.claim.effect.ci_high - change.claim.effect.ci_low < 0.001
@@ -152,11 +178,19 @@ def test_a_background_is_compared_block_by_block_so_that_what_a_block_has_in_com
 def test_set_ups_of_several_boots_are_not_paired_and_need_three_boots_a_side(made: Any) -> None:
     def both(boots: list[str], others: list[str], start: int) -> list[dict[str, Any]]:
         return [
-            measured(start + 20 * place + n, base + n / 10, block=n + 1, point=place, boot=boot, platform=platform,
-                     plan_hash=f"{start:016d}", set_up=f"{start}-{platform}-{n}")
+            measured(
+                start + 20 * place + n,
+                base + n / 10,
+                block=n + 1,
+                point=place,
+                boot=boot,
+                platform=platform,
+                plan_hash=f"{start:016d}",
+                set_up=f"{start}-{platform}-{n}",
+            )
             for place, (platform, base, held) in enumerate((("kvm", 80, boots), ("xen", 60, others)))
             for n, boot in enumerate(held)
-        ]  # fmt: skip
+        ]
 
     (pair,) = made(both(["a", "b", "c"], ["d", "e", "f"], 0)).ranking
     assert (pair.claim.effect.paired, pair.claim.word) == (False, "different")
@@ -164,8 +198,9 @@ def test_set_ups_of_several_boots_are_not_paired_and_need_three_boots_a_side(mad
 
 def _taken_at(platform: str, block: int, started: str, base: float, **how: Any) -> dict[str, Any]:
     number = 30 * (platform == "lxc") + block
-    return measured(number, base + block / 10, block=block, point=platform == "lxc", platform=platform,
-                    started=started, **how)  # fmt: skip
+    return measured(
+        number, base + block / 10, block=block, point=platform == "lxc", platform=platform, started=started, **how
+    )
 
 
 def test_set_ups_of_a_block_that_were_taken_days_apart_are_no_pair(made: Any) -> None:
@@ -173,8 +208,8 @@ def test_set_ups_of_a_block_that_were_taken_days_apart_are_no_pair(made: Any) ->
     runs += [_taken_at("lxc", n, f"2026-11-22T00:{n:02d}:00", 78) for n in range(1, 6)]
     report = made(runs)
     (pair,) = report.ranking
-    assert (pair.claim.word, pair.claim.why) == ("no claim", TAKEN_APART)
-    assert TAKEN_APART.startswith("set-ups of one block were taken at different times: raise set_ups and replay")
+    assert (pair.claim.word, pair.claim.why) == ("no claim", NOT_IN_ONE_STRETCH)
+    assert NOT_IN_ONE_STRETCH.startswith("set-ups of one block were taken at different times: raise set_ups and replay")
     assert report.claims.size == 0
 
 
@@ -195,7 +230,7 @@ def test_a_set_up_that_broke_off_and_was_taken_again_after_other_blocks_is_no_pa
     ]
     (pair,) = made(runs).ranking
     if blocks == 3:
-        assert pair.claim.why == TAKEN_APART
+        assert pair.claim.why == NOT_IN_ONE_STRETCH
     else:
         assert pair.claim.effect.blocks == blocks - 1
 
@@ -239,8 +274,15 @@ def _a_day_each(
         in_order = sorted(blocks[block], key=lambda each: late(block).index(each[0]) if late(block) else 0)
         for platform, ref in in_order:
             day += 1
-            run = measured(60 * day, 80 * 0.98**day, block=block, platform=platform,
-                           point=ref.point, plan_hash=ref.hash, started=f"2026-11-{day:02d}T12:00:00")  # fmt: skip
+            run = measured(
+                60 * day,
+                80 * 0.98**day,
+                block=block,
+                platform=platform,
+                point=ref.point,
+                plan_hash=ref.hash,
+                started=f"2026-11-{day:02d}T12:00:00",
+            )
             run["plan"] |= {"position": ref.position, "seed": ref.seed, "order": ref.order, "set_ups": set_ups}
             run["plan"]["repetitions"] = ref.repetitions
             runs.append(run)
@@ -358,20 +400,31 @@ def test_runs_that_enter_nothing_part_a_block_too(made: Any, tmp_path: Path) -> 
         for name, minute, base in (("raw", "00", 80), ("lxc", "30", 60))
     ]
     broken = [
-        measured(90 + n, 60, block=n % 3 + 1, point=7, platform="lxc", set_up=f"broken-{n}", trials=2,
-                 started=f"2026-11-21T{n:02d}:15:00")
+        measured(
+            90 + n,
+            60,
+            block=n % 3 + 1,
+            point=7,
+            platform="lxc",
+            set_up=f"broken-{n}",
+            trials=2,
+            started=f"2026-11-21T{n:02d}:15:00",
+        )
         for n in range(1, 4)
-    ]  # fmt: skip
+    ]
     assert made(runs).ranking[0].claim.word == "different"
     (pair,) = evaluate(summaries(tmp_path / "other.sqlite", runs + broken)).ranking
-    assert pair.claim.why == TAKEN_APART
+    assert pair.claim.why == NOT_IN_ONE_STRETCH
 
 
 def test_two_boots_a_side_claim_nothing(made: Any) -> None:
     runs = [
-        measured(20 * place + n, base + n / 10, block=n + 1, point=place, boot=f"{platform}-{n // 2}", platform=platform)
-        for place, (platform, base) in enumerate((("kvm", 80), ("xen", 60))) for n in range(4)
-    ]  # fmt: skip
+        measured(
+            20 * place + n, base + n / 10, block=n + 1, point=place, boot=f"{platform}-{n // 2}", platform=platform
+        )
+        for place, (platform, base) in enumerate((("kvm", 80), ("xen", 60)))
+        for n in range(4)
+    ]
     (pair,) = made(runs).ranking
     assert pair.claim.why == "no blocks in common, and fewer than 3 boots a side"
 
@@ -393,11 +446,20 @@ def test_what_comes_late_is_no_rate_and_a_queue_is_not_carried(made: Any) -> Non
 
 def two_loads(low: list[float], high: list[float], fixed: int | str | None) -> list[dict[str, Any]]:
     return [
-        measured(10 * block + place, mbps, block=block + 1, point=place, trials=2, target=target, fixed=fixed,
-                 platform="lxc", offered_mbps=offered)
+        measured(
+            10 * block + place,
+            mbps,
+            block=block + 1,
+            point=place,
+            trials=2,
+            target=target,
+            fixed=fixed,
+            platform="lxc",
+            offered_mbps=offered,
+        )
         for block, pair in enumerate(zip(low, high, strict=True))
         for place, (mbps, target, offered) in enumerate(zip(pair, (200_000_000, "max"), (200, 400), strict=True))
-    ]  # fmt: skip
+    ]
 
 
 def test_a_maximum_is_read_at_the_pilots_load_and_a_collapse_is_a_contrast_with_it(made: Any, tmp_path: Path) -> None:
@@ -418,10 +480,12 @@ def test_a_pilots_load_at_which_no_run_entered_is_said_and_no_other_is_chosen_fo
     loads: list[tuple[Any, int, dict[str, Any]]] = [(mbps * 1_000_000, mbps, {}) for mbps in others]
     known: dict[str, Any] = {"fixed": "max", "trials": len(others) + 1}
     runs = settings_of(
-        *(({"platform": platform, "target": target, "offered_mbps": offered, **known, **more}, values)
-          for platform, values in (("lxc", QUIET), ("raw", LESS))
-          for target, offered, more in (*loads, ("max", 400, beyond)))
-    )  # fmt: skip
+        *(
+            ({"platform": platform, "target": target, "offered_mbps": offered, **known, **more}, values)
+            for platform, values in (("lxc", QUIET), ("raw", LESS))
+            for target, offered, more in (*loads, ("max", 400, beyond))
+        )
+    )
     report = made(runs, fixed={(platform, 1000, 1, "none"): "max" for platform in ("lxc", "raw")})
     assert {(r.choice.method, r.can_claim, r.is_maximum) for r in report.maxima} == {
         ("the pilot's load was not measured", False, False)
@@ -509,8 +573,10 @@ def test_pilots_and_telemetry_enter_nothing(why: Any) -> None:
 
 
 def test_what_was_lost_beside_the_unit_under_test_enters_no_mean(why: Any) -> None:
-    reasons = [[{"code": code, "detail": "x", "evidence": None}] for code in
-               ("lost_at_source", "lost_at_sink", "instrument_limited", "not_calibrated")]  # fmt: skip
+    reasons = [
+        [{"code": code, "detail": "x", "evidence": None}]
+        for code in ("lost_at_source", "lost_at_sink", "instrument_limited", "not_calibrated")
+    ]
     runs = [measured(n, 80, block=n + 1, status="suspect", reasons=held) for n, held in enumerate(reasons)]
     assert why(*runs) == ["lost_at_source", "lost_at_sink", "instrument_limited", None]
 
@@ -526,9 +592,14 @@ def test_doubled_places_absurd_attempts_and_forged_set_ups_are_never_averaged(wh
     forged = [measured(3, 80, block=3, set_up="f"), measured(4, 80, block=3, set_up="f", platform="lxc", point=1)]
     many = [measured(5 + n, 80, block=4, point=n, trials=1) for n in range(2)]
     assert why(*doubled, *later, *forged, *many) == [
-        "doubled_place", "doubled_place", "attempts_missing", "set_up_contradicts", "set_up_contradicts",
-        "set_up_contradicts", "set_up_contradicts",
-    ]  # fmt: skip
+        "doubled_place",
+        "doubled_place",
+        "attempts_missing",
+        "set_up_contradicts",
+        "set_up_contradicts",
+        "set_up_contradicts",
+        "set_up_contradicts",
+    ]
 
 
 def test_two_whole_set_ups_of_one_block_are_listed_both(why: Any) -> None:
@@ -548,10 +619,21 @@ def test_a_boot_that_was_not_read_contradicts_nothing_and_two_boots_do(why: Any)
 
 def test_a_set_up_is_paired_by_the_boot_that_any_of_its_runs_knows(made: Any) -> None:
     runs = [
-        measured(20 * b + 2 * p + r, 80 + b / 10 + r / 100 - p, block=b, point=p, repetition=r + 1, trials=2,
-                 repetitions=2, platform=("lxc", "uml")[p], boot=None if (b + p) % 2 == r else "boot-1")
-        for b in (1, 2, 3) for p in (0, 1) for r in (0, 1)
-    ]  # fmt: skip
+        measured(
+            20 * b + 2 * p + r,
+            80 + b / 10 + r / 100 - p,
+            block=b,
+            point=p,
+            repetition=r + 1,
+            trials=2,
+            repetitions=2,
+            platform=("lxc", "uml")[p],
+            boot=None if (b + p) % 2 == r else "boot-1",
+        )
+        for b in (1, 2, 3)
+        for p in (0, 1)
+        for r in (0, 1)
+    ]
     (pair,) = made(runs).ranking
     assert pair.claim.effect is not None and pair.claim.effect.blocks == 3
 
@@ -561,8 +643,9 @@ def test_set_ups_of_unknown_boots_are_no_pair_and_no_replicates(made: Any) -> No
     runs = settings_of(({"boot": None}, QUIET), ({"platform": "lxc", "boot": None}, LESS))
     (pair,) = made(runs).ranking
     assert (pair.claim.word, pair.claim.why) == (
-        "no claim", "which boots of the machine the set-ups belong to is not known",
-    )  # fmt: skip
+        "no claim",
+        "which boots of the machine the set-ups belong to is not known",
+    )
 
 
 def test_runs_beside_blocks_are_no_set_up_of_their_own(why: Any) -> None:
@@ -590,8 +673,9 @@ def _mixed(in_blocks: list[float], bare: list[float], trials: int = 1) -> list[d
     """Set-ups of as many trials each, and runs without one, of another duration."""
     runs = [
         measured(10 * n + r, mbps + r / 100, block=n + 1, repetition=r + 1, trials=trials, repetitions=trials)
-        for n, mbps in enumerate(in_blocks) for r in range(trials)
-    ]  # fmt: skip
+        for n, mbps in enumerate(in_blocks)
+        for r in range(trials)
+    ]
     return runs + [
         measured(90 + n, mbps, duration_s=2.0) | {"set_up": None, "plan": None} for n, mbps in enumerate(bare)
     ]
@@ -604,7 +688,7 @@ def test_runs_without_a_set_up_bring_no_bounds_of_packets_into_a_loss(made: Any)
         _counts(run, 300_000, lost)
     (point,) = made(runs, pool=("duration",)).points
     assert (point.loss.ratio, point.loss.low, point.loss.high) == (3110 / 1_200_000, None, None)
-    assert loss_words(point.loss) == "0.26 %"
+    assert format_loss(point.loss) == "0.26 %"
 
 
 def test_where_none_lost_runs_without_a_set_up_count_as_so_many_trials(made: Any) -> None:
@@ -624,13 +708,26 @@ def test_runs_without_a_set_up_are_none_in_the_spread_of_set_ups(made: Any, tmp_
 def test_frames_of_several_sizes_are_a_reason_of_their_own() -> None:
     from types import SimpleNamespace
 
-    known = {"verdict": "valid", "role": "measured", "offered_pps": 1.0, "offered_bps": 1.0, "reason_codes": (),
-             "forwarding_pps": 1.0, "forwarding_bps": 1.0}  # fmt: skip
-    assert kept_out(SimpleNamespace(**known, frame=None)) == "mixed_sizes"
-    assert kept_out(SimpleNamespace(**known, frame=FrameSize(64))) is None
-    asked = {"platform": "raw", "frame_size_bytes": None, "frame_size_includes_fcs": False, "background": "none",
-             "target_bps": "max", "sources": 1}  # fmt: skip
-    assert asked_words({"requested": asked})[0] == "raw, mixed sizes"
+    known = {
+        "verdict": "valid",
+        "role": "measured",
+        "offered_pps": 1.0,
+        "offered_bps": 1.0,
+        "reason_codes": (),
+        "forwarding_pps": 1.0,
+        "forwarding_bps": 1.0,
+    }
+    assert find_exclusion_reason(SimpleNamespace(**known, frame=None)) == "mixed_sizes"
+    assert find_exclusion_reason(SimpleNamespace(**known, frame=FrameSize(64))) is None
+    asked = {
+        "platform": "raw",
+        "frame_size_bytes": None,
+        "frame_size_includes_fcs": False,
+        "background": "none",
+        "target_bps": "max",
+        "sources": 1,
+    }
+    assert format_request({"requested": asked})[0] == "raw, mixed sizes"
     assert size_cells(None) == (None, None)
 
 
@@ -695,25 +792,29 @@ def test_a_trial_whose_counter_was_not_read_is_left_out_alone_and_is_told(made: 
 
 def test_none_lost_is_an_upper_bound_and_little_lost_a_power_of_ten(made: Any) -> None:
     (point,) = made(set_ups_of([100.0] * 3)).points
-    assert loss_words(point.loss) == "none of 36\u2009621: below 8·10⁻⁵"
+    assert format_loss(point.loss) == "none of 36\u2009621: below 8·10⁻⁵"
     (some,) = evaluate(_again([measured(n, 99.995, block=n + 1, point=5) for n in range(3)], 9)).points
-    assert "10⁻⁵" in loss_words(some.loss) and "0.000" not in loss_words(some.loss)
-    assert scientific(3.3e-6) == "3.3·10⁻⁶"
+    assert "10⁻⁵" in format_loss(some.loss) and "0.000" not in format_loss(some.loss)
+    assert format_scientific(3.3e-6) == "3.3·10⁻⁶"
 
 
 def test_two_set_ups_have_a_loss_and_no_interval_and_one_run_has_bounds_that_are_marked(made: Any) -> None:
     two, alone = made([*set_ups_of([99.0, 95.0]), measured(5, 97.0, platform="lxc", point=1)]).points
-    assert loss_words(two.loss) == "3.00 %"
-    assert loss_words(alone.loss) == "3.00 % (2.70 % to 3.32 %, of this run)"
+    assert format_loss(two.loss) == "3.00 %"
+    assert format_loss(alone.loss) == "3.00 % (2.70 % to 3.32 %, of this run)"
 
 
 def test_bounds_have_digits_enough_to_tell_their_side_of_zero() -> None:
-    assert bounds_words(-0.009, -0.0004) == "−0.9 to −0.04"
+    assert format_bounds(-0.009, -0.0004) == "−0.9 to −0.04"
 
 
 def test_every_claim_of_a_report_is_of_one_family_and_a_plan_may_name_the_tables_that_claim(made: Any) -> None:
-    runs = settings_of(({"platform": "lxc"}, QUIET), ({"platform": "lxc", "kind": "idle"}, SAME),
-                       ({"platform": "lxc", "kind": "heavy"}, LESS), ({"platform": "uml"}, LESS))  # fmt: skip
+    runs = settings_of(
+        ({"platform": "lxc"}, QUIET),
+        ({"platform": "lxc", "kind": "idle"}, SAME),
+        ({"platform": "lxc", "kind": "heavy"}, LESS),
+        ({"platform": "uml"}, LESS),
+    )
     report = made(runs)
     assert report.claims.size == 3
     heavy, _ = report.cpu_loads[0], report.idle[0]
@@ -740,9 +841,31 @@ def store_file(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     "words",
-    ["loss<0.001", "verdict=valid", "measured>1", "reason~lost", "note~warm", "run~2026", "attempt=1", "repetition=1",
-     "block<=3", "block<2", "block=1,2", "block!=3", "block>1", "block>=2", "block=", "block~1", "lost=0", "set_up=x", "late=0", "forwarding>1", "raw", "offered>1"],
-)  # fmt: skip
+    [
+        "loss<0.001",
+        "verdict=valid",
+        "measured>1",
+        "reason~lost",
+        "note~warm",
+        "run~2026",
+        "attempt=1",
+        "repetition=1",
+        "block<=3",
+        "block<2",
+        "block=1,2",
+        "block!=3",
+        "block>1",
+        "block>=2",
+        "block=",
+        "block~1",
+        "lost=0",
+        "set_up=x",
+        "late=0",
+        "forwarding>1",
+        "raw",
+        "offered>1",
+    ],
+)
 def test_a_filter_on_an_outcome_is_refused_with_what_to_do(
     store_file: Path, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -752,9 +875,18 @@ def test_a_filter_on_an_outcome_is_refused_with_what_to_do(
 
 
 @pytest.mark.parametrize(
-    "words", ["platform=raw", "size=1000 background=none", "verdict!=invalid", "verdict=valid,suspect",
-              "kernel~6.1 duration=1", "plan=made-up point=0", "started>2020", "method=2 role=measured emulated=yes"]
-)  # fmt: skip
+    "words",
+    [
+        "platform=raw",
+        "size=1000 background=none",
+        "verdict!=invalid",
+        "verdict=valid,suspect",
+        "kernel~6.1 duration=1",
+        "plan=made-up point=0",
+        "started>2020",
+        "method=2 role=measured emulated=yes",
+    ],
+)
 def test_factors_and_conditions_are_free_to_choose_by(store_file: Path, words: str) -> None:
     with open_store(str(store_file), write=False) as store:
         assert outcomes(parse_filter(words.split()), store.list()) == ()
@@ -763,9 +895,12 @@ def test_factors_and_conditions_are_free_to_choose_by(store_file: Path, words: s
 def test_a_time_that_cuts_a_plan_is_an_outcome_within_a_block_and_between_two(tmp_path: Path) -> None:
     runs = summaries(
         tmp_path / "r.sqlite",
-        [measured(60 * b + p, 80, block=b, point=p, trials=2, started=f"2026-11-21T00:0{b}:0{p}")
-         for b in (1, 2) for p in (0, 1)],
-    )  # fmt: skip
+        [
+            measured(60 * b + p, 80, block=b, point=p, trials=2, started=f"2026-11-21T00:0{b}:0{p}")
+            for b in (1, 2)
+            for p in (0, 1)
+        ],
+    )
     for time in ("started<2026-11-21T00:02:01", "started<2026-11-21T00:02", "started>=2026-11-21T00:02"):
         with pytest.raises(ConfigError, match="cuts plan 3b1f7a90c4d2e865") as refused:
             require_free(parse_filter([time]), runs, allowed=False)
@@ -794,10 +929,12 @@ def test_a_time_that_cuts_no_plan_is_free(tmp_path: Path) -> None:
     """Not one between two plans, nor one between a pilot and its blocks: the pilot enters nothing."""
     runs = summaries(
         tmp_path / "r.sqlite",
-        [measured(1, 80, block=0, role="pilot", started="2026-11-20T23:00:00"),
-         *(measured(60 * b, 80, block=b, started=f"2026-11-21T00:0{b}:00") for b in (1, 2, 3)),
-         *(measured(600 + b, 80, block=b, plan_hash="0" * 16, started=f"2026-11-22T00:0{b}:00") for b in (1, 2, 3))],
-    )  # fmt: skip
+        [
+            measured(1, 80, block=0, role="pilot", started="2026-11-20T23:00:00"),
+            *(measured(60 * b, 80, block=b, started=f"2026-11-21T00:0{b}:00") for b in (1, 2, 3)),
+            *(measured(600 + b, 80, block=b, plan_hash="0" * 16, started=f"2026-11-22T00:0{b}:00") for b in (1, 2, 3)),
+        ],
+    )
     for time in ("started>2020", "started>2030", "started>=2026-11-21", "started<2026-11-22"):
         assert require_free(parse_filter([time]), runs, allowed=False) == ()
 
@@ -887,14 +1024,17 @@ def test_a_plans_margin_holds_where_all_its_blocks_declare_it(
 
 
 def test_a_plan_that_gained_claims_lets_all_tables_claim_and_the_report_says_so(made: Any) -> None:
-    runs = settings_of(({"platform": "lxc"}, QUIET), ({"platform": "lxc", "kind": "heavy"}, LESS),
-                       ({"platform": "uml", "claims": ("ranking",)}, LESS))  # fmt: skip
+    runs = settings_of(
+        ({"platform": "lxc"}, QUIET),
+        ({"platform": "lxc", "kind": "heavy"}, LESS),
+        ({"platform": "uml", "claims": ("ranking",)}, LESS),
+    )
     known = {
         run["run_id"]: RunFacts(claims=tuple(run["plan"]["claims"]) if run["plan"]["claims"] else None) for run in runs
     }
     found = made(runs, facts=known)
     assert (found.claims.tables, found.claims.differ, found.claims.size) == (None, ("claims",), 2)
-    assert "plans differ in which tables may make claims" in " ".join(conclusions(found, (), Selection()))
+    assert "plans differ in which tables may make claims" in " ".join(draw_conclusions(found, (), Selection()))
 
 
 @pytest.mark.parametrize(
@@ -971,8 +1111,13 @@ def test_what_was_planned_and_is_missing_is_told_point_by_point(
 
 
 def test_a_filter_does_not_make_set_ups_look_broken(store_file: Path, tmp_path: Path) -> None:
-    runs = [measured(200 + 10 * b + p, 80, block=b, point=p, trials=2, size=(64, 1500)[p], plan_hash="c" * 16,
-                     set_up=f"c{b}") for b in (1, 2, 3) for p in (0, 1)]  # fmt: skip
+    runs = [
+        measured(
+            200 + 10 * b + p, 80, block=b, point=p, trials=2, size=(64, 1500)[p], plan_hash="c" * 16, set_up=f"c{b}"
+        )
+        for b in (1, 2, 3)
+        for p in (0, 1)
+    ]
     saved(store_file, runs)
     out = tmp_path / "out"
     words = ["report", "--store", str(store_file), "--out", str(out), "--formats", "csv", "size=64"]
@@ -1023,10 +1168,16 @@ def test_delays_stand_in_results_and_over_load(tmp_path: Path) -> None:
     runs = set_ups_of(QUIET)
     for run in runs:
         run["streams"][0]["delay"] = {
-            "packets": 1000, "pair_every_packets": 64, "one_way": True, "reason": None, "clock_bound_ns": 0,
-            "one_way_ns": {**quantiles, "min": 1_000, "mean": 6_000.0}, "pdv_ns": quantiles, "ipdv_ns": None,
+            "packets": 1000,
+            "pair_every_packets": 64,
+            "one_way": True,
+            "reason": None,
+            "clock_bound_ns": 0,
+            "one_way_ns": {**quantiles, "min": 1_000, "mean": 6_000.0},
+            "pdv_ns": quantiles,
+            "ipdv_ns": None,
             "sampling": "random",
-        }  # fmt: skip
+        }
     out = tmp_path / "out"
     store = saved(tmp_path / "r.sqlite", runs)
     assert main.main(["report", "--store", str(store), "--out", str(out), "--formats", "csv,md,svg"]) == 0
@@ -1039,5 +1190,5 @@ def test_delays_stand_in_results_and_over_load(tmp_path: Path) -> None:
 
 def test_a_selection_repeats_what_was_typed() -> None:
     chosen = Selection(text="loss<1", by_outcome=("loss",), pool=("kernel",), options=("testbed t",))
-    assert chosen.words == "testbed t; filter loss<1"
+    assert chosen.description == "testbed t; filter loss<1"
     assert len(chosen.warnings) == 2

@@ -57,7 +57,7 @@ def test_stopping_at_the_first_block_that_says_different_misleads_as_often_as_th
     looks = [
         np.abs(d[:, :n].mean(1)) / d[:, :n].std(1, ddof=1) * np.sqrt(n) > t.ppf(0.975, n - 1)
         for n in range(3, most + 1)
-    ]  # fmt: skip
+    ]
     assert np.any(looks, axis=0).mean() == pytest.approx(share, abs=0.008)
 
 
@@ -156,15 +156,29 @@ def test_shares_pass_by_their_lower_bound():
     assert tolerable_of_reports(672, 11_200, round(20 * independent), 100), "shared errors are fewer witnesses"
 
 
-@pytest.mark.parametrize(("plain", "false", "held", "right"), [
-    (500, 5, 950, True), (4200, 5, 950, False), (500, 89, 950, False), (500, 5, 900, False), (0, 0, 1000, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("plain", "false", "held", "right"),
+    [
+        (500, 5, 950, True),
+        (4200, 5, 950, False),
+        (500, 89, 950, False),
+        (500, 5, 900, False),
+        (0, 0, 1000, False),
+    ],
+)
 def test_a_row_of_the_null_evaluation_fails_outside_its_band(plain: int, false: int, held: int, right: bool):
     table = Table("t", null_evaluation.COLUMNS)
-    found = Counter({
-        "reports": 100, "comparisons": 10_000, "means": 1000, "plain": plain, "plain squares": plain * plain // 100,
-        "false reports": false, "held": held,
-    })  # fmt: skip
+    found = Counter(
+        {
+            "reports": 100,
+            "comparisons": 10_000,
+            "means": 1000,
+            "plain": plain,
+            "plain squares": plain * plain // 100,
+            "false reports": false,
+            "held": held,
+        }
+    )
     null_evaluation._row(table, IID, 3, 1, found)
     assert (not table.failures) is right
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from labconsole.contracts.report import Figure, Mark, Panel, PlottedCurve
-from labconsole.report import draw
+from labconsole.report import figure_drawing
 
 
 def figure(panels: tuple[Panel, ...], *, kind: str = "curves", names: tuple[str, ...] = ()) -> Figure:
@@ -20,7 +20,7 @@ def figure(panels: tuple[Panel, ...], *, kind: str = "curves", names: tuple[str,
 def axes_of(drawn: Figure) -> list[Any]:
     from matplotlib import pyplot
 
-    canvas = draw._canvas(drawn, pyplot)
+    canvas = figure_drawing._canvas(drawn, pyplot)
     canvas.canvas.draw()
     pyplot.close(canvas)
     return list(canvas.axes)
@@ -53,13 +53,17 @@ def test_a_long_title_of_a_panel_stands_in_lines_no_wider_than_the_panel():
 def test_a_line_across_is_drawn_with_its_words_and_looks_the_same_in_every_panel(kind: str):
     curves = (curve("lxc", 0, 1),)
     panels = (
-        Panel("p", curves, levels=((30.0, "limit"),)), Panel("q", curves, levels=((40.0, "link"), (20.0, "limit"))),
-    )  # fmt: skip
+        Panel("p", curves, levels=((30.0, "limit"),)),
+        Panel("q", curves, levels=((40.0, "link"), (20.0, "limit"))),
+    )
     drawn = [
-        {line.get_label(): (line.get_ydata()[0], line.get_linestyle()) for line in ax.get_lines()
-         if line.get_label() in ("limit", "link")}
+        {
+            line.get_label(): (line.get_ydata()[0], line.get_linestyle())
+            for line in ax.get_lines()
+            if line.get_label() in ("limit", "link")
+        }
         for ax in axes_of(figure(panels, kind=kind, names=("a", "b")))
-    ]  # fmt: skip
+    ]
     assert drawn[0]["limit"] == (30.0, drawn[1]["limit"][1]) and drawn[1]["limit"][0] == 20.0
     assert drawn[1]["link"] == (40.0, drawn[1]["link"][1]) and drawn[1]["link"][1] != drawn[1]["limit"][1]
     assert all(ax.get_ylim()[1] > 30 for ax in axes_of(figure(panels, kind=kind, names=("a", "b"))))
@@ -78,7 +82,7 @@ def test_long_names_of_bars_take_no_room_from_the_bars_and_do_not_overlap(many: 
 
 
 def test_a_number_is_not_parted_from_its_unit():
-    title = draw._wrapped("container, CPU own, for 10 s, in bins of 1 s, no limit, 2 flows to one", 4.2)
+    title = figure_drawing._wrapped("container, CPU own, for 10 s, in bins of 1 s, no limit, 2 flows to one", 4.2)
     assert "1 s," in title and "10 s," in title and not [line for line in title.splitlines() if line.endswith(" 1")]
 
 
@@ -139,8 +143,8 @@ def test_points_that_are_not_joined_stand_side_by_side():
 
 
 def test_a_picture_of_dots_has_a_bounded_number_of_them():
-    assert draw._dpi(8.4, 6.6) == draw.PNG_DPI
+    assert figure_drawing._dpi(8.4, 6.6) == figure_drawing.PNG_DPI
     for wide, high in ((300.0, 200.0), (2000.0, 3.0)):
-        dpi = draw._dpi(wide, high)
-        assert wide * high * dpi**2 <= draw.MOST_PIXELS * 1.0001
-        assert max(wide, high) * dpi <= draw.MOST_SIDE * 1.0001
+        dpi = figure_drawing._dpi(wide, high)
+        assert wide * high * dpi**2 <= figure_drawing.MOST_PIXELS * 1.0001
+        assert max(wide, high) * dpi <= figure_drawing.MOST_SIDE * 1.0001

@@ -18,15 +18,30 @@ def dropping(run: dict[str, Any], **drops: int) -> dict[str, Any]:
 def told_drops(*, complete: bool, queue_full: int = 0) -> dict[str, Any]:
     """What a record keeps of a kernel that was asked; so many packets were dropped off every stream's path."""
     row = {
-        "namespace": "", "interface": "eth6", "stream": "s1", "reason": "NEIGH_QUEUEFULL",
-        "function": "__neigh_event_send", "packets": queue_full,
-    }  # fmt: skip
+        "namespace": "",
+        "interface": "eth6",
+        "stream": "s1",
+        "reason": "NEIGH_QUEUEFULL",
+        "function": "__neigh_event_send",
+        "packets": queue_full,
+    }
     return {
-        "version": 1, "asked": "auto", "budget_ns": 10**7, "mode": "tp_btf", "tells_reasons": True,
-        "passed_packets": 0, "looked_packets": 9, "unreadable_packets": 0, "unlisted_packets": 0, "missed_packets": 0,
-        "counted_ns": 10**9, "ended_early": not complete, "complete": complete, "estimated_cost_ns": 0,
+        "version": 1,
+        "asked": "auto",
+        "budget_ns": 10**7,
+        "mode": "tp_btf",
+        "tells_reasons": True,
+        "passed_packets": 0,
+        "looked_packets": 9,
+        "unreadable_packets": 0,
+        "unlisted_packets": 0,
+        "missed_packets": 0,
+        "counted_ns": 10**9,
+        "ended_early": not complete,
+        "complete": complete,
+        "estimated_cost_ns": 0,
         "elsewhere": [row] if queue_full else [],
-    }  # fmt: skip
+    }
 
 
 def test_reasons_are_summed_by_platform_and_told_with_what_they_mean(tmp_path: Path) -> None:

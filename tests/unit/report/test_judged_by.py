@@ -11,21 +11,24 @@ from labconsole.model.record.kinds.job import KIND as JOB
 from labconsole.model.record.run import InForce
 from labconsole.model.tolerances import Tolerances
 from labconsole.report.digest import Digest
-from labconsole.report.judged_by import judged_by, unusual
+from labconsole.report.tolerances_used import describe_tolerances, find_non_default_tolerances
 from labconsole.store.open import open_store
 from support.job_records import taken as job_taken
 from support.report_runs import taken
 
 
 def test_the_usual_tolerances_are_no_news():
-    assert judged_by([unusual(Tolerances().model_dump())]) == []
-    assert judged_by([unusual({"of_a_later_version": 3})]) == []
+    assert describe_tolerances([find_non_default_tolerances(Tolerances().model_dump())]) == []
+    assert describe_tolerances([find_non_default_tolerances({"of_a_later_version": 3})]) == []
 
 
 def test_trials_are_counted_by_all_that_is_unusual_of_them():
-    one, other = unusual({"other_cpu_ratio": 0.5}), unusual({"other_cpu_ratio": 1.5})
-    both = unusual({"other_cpu_ratio": 0.5, "foreign_packets": 1_000_000})
-    assert judged_by([one, other, (), other, one, both]) == [
+    one, other = (
+        find_non_default_tolerances({"other_cpu_ratio": 0.5}),
+        find_non_default_tolerances({"other_cpu_ratio": 1.5}),
+    )
+    both = find_non_default_tolerances({"other_cpu_ratio": 0.5, "foreign_packets": 1_000_000})
+    assert describe_tolerances([one, other, (), other, one, both]) == [
         "Judged by other tolerances than the usual: 2 trials by other_cpu_ratio 0.5 instead of 0.1; 2 trials by "
         "other_cpu_ratio 1.5 instead of 0.1; 1 trial by foreign_packets 1000000 instead of 0, other_cpu_ratio 0.5 "
         "instead of 0.1."
@@ -34,7 +37,7 @@ def test_trials_are_counted_by_all_that_is_unusual_of_them():
 
 @pytest.mark.parametrize("value", ["much", None, True, [1], 10**400, float("nan"), float("inf")], ids=lambda _: "")
 def test_what_is_no_number_is_called_so(value: object):
-    (said,) = judged_by([unusual({"other_cpu_ratio": value})])
+    (said,) = describe_tolerances([find_non_default_tolerances({"other_cpu_ratio": value})])
     assert "1 trial by other_cpu_ratio no usable number instead of 0.1" in said
 
 

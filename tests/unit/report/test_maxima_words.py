@@ -33,6 +33,6 @@ def test_conditions_in_a_platforms_name_are_no_part_of_its_settings(reading: Max
 def test_of_several_methods_only_the_first_begins_with_a_capital(reading: MaximumReading) -> None:
     one_load = replace(reading, choice=replace(reading.choice, method="one load: a rate, no maximum"))
     pilots = replace(reading, choice=replace(reading.choice, method="pilot's load"))
-    assert maximum_by_sources._maximum_words([one_load, pilots]) == (
+    assert maximum_by_sources._describe_maximum([one_load, pilots]) == (
         "Rate at the one load that was measured, or rate at the load that the pilot chose"
     )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from labconsole.contracts.report import Figure
-from labconsole.report import draw
+from labconsole.report import figure_drawing
 from labconsole.report.assembly import Report
 from support.report_runs import WIRE_EXTRA_BYTES, measured, set_ups_of
 from unit.report.test_report import report_of, rows_of, table_named
@@ -37,9 +37,16 @@ def costing(sizes: tuple[int, ...] = SIZES, *, bent: float = 0.0, kind: str = "n
         for load, (target, passed) in enumerate(((10**9, 1.0), (2 * 10**9, 1.0))):
             values = [most_mbps * passed * (1 + 0.001 * wiggle) for wiggle in (-1, 0, 1, 0)]
             runs += set_ups_of(
-                values, 100 * place + 10 * load, point=2 * place + load, size=size, target=target, fixed=2 * 10**9,
-                offered_mbps=most_mbps * (1.2 + load), kind=kind, trials=2 * len(sizes),
-            )  # fmt: skip
+                values,
+                100 * place + 10 * load,
+                point=2 * place + load,
+                size=size,
+                target=target,
+                fixed=2 * 10**9,
+                offered_mbps=most_mbps * (1.2 + load),
+                kind=kind,
+                trials=2 * len(sizes),
+            )
     return runs
 
 
@@ -55,7 +62,7 @@ def test_the_cost_of_a_packet_is_found_with_both_its_parts(tmp_path: Path) -> No
         assert each["foretold_loss_ratio"] == pytest.approx(each["missing_ratio"], abs=0.01)
     drawn = figure_named(report, "packet-cost")
     assert [curve.label for curve in drawn.panels[0].curves] == ["raw", "raw: c0 + c1 · s"]
-    assert draw.draw(drawn, ("svg",))["svg"]
+    assert figure_drawing.draw_figure(drawn, ("svg",))["svg"]
 
 
 def test_a_cost_that_is_no_line_is_told_as_such(tmp_path: Path) -> None:
@@ -93,8 +100,9 @@ def test_each_stream_has_a_bar_with_its_interval_and_the_word_of_the_test(tmp_pa
     assert all(
         row["forwarding_ci_low_bps"] < row["forwarding_mean_bps"] < row["forwarding_ci_high_bps"] for row in rows
     )
-    assert {row["equal_share"] for row in rows} == {row["word"] or f"no claim: {row['why']}" for row in rows_of(
-        table_named(report, "streams"))}  # fmt: skip
+    assert {row["equal_share"] for row in rows} == {
+        row["word"] or f"no claim: {row['why']}" for row in rows_of(table_named(report, "streams"))
+    }
     panel = figure_named(report, "stream-rates").panels[0]
     assert [curve.label for curve in panel.curves] == ["s1", "s2", "s3"]
     assert all(curve.marks[0].low is not None and len(curve.marks[0].dots) == 4 for curve in panel.curves)
@@ -109,7 +117,7 @@ def test_every_repetition_is_a_dot_about_its_points_mean(tmp_path: Path) -> None
     (mark,) = drawn.panels[0].curves[0].marks
     assert sorted(mark.dots) == [pytest.approx(each, abs=0.02) for each in (-10, 0, 0, 10)]
     assert mark.y == 0
-    assert draw.draw(drawn, ("svg",))["svg"]
+    assert figure_drawing.draw_figure(drawn, ("svg",))["svg"]
 
 
 def test_an_idle_guest_is_drawn_over_none_at_every_load(tmp_path: Path) -> None:
@@ -117,9 +125,14 @@ def test_an_idle_guest_is_drawn_over_none_at_every_load(tmp_path: Path) -> None:
     for load, (target, alone, idle) in enumerate(((10**8, 100.0, 100.0), (10**9, 400.0, 300.0))):
         for kind, mbps, place in (("none", alone, 0), ("idle", idle, 50)):
             runs += set_ups_of(
-                [mbps * each for each in (0.999, 1.0, 1.001)], 100 * load + place, point=2 * load + bool(place),
-                target=target, kind=kind, platform="lxc", trials=2,
-            )  # fmt: skip
+                [mbps * each for each in (0.999, 1.0, 1.001)],
+                100 * load + place,
+                point=2 * load + bool(place),
+                target=target,
+                kind=kind,
+                platform="lxc",
+                trials=2,
+            )
     report = report_of(tmp_path / "s.sqlite", runs)
     rows = rows_of(table_named(report, "idle-guest"))
     assert [row["change_ratio"] for row in rows] == [pytest.approx(0, abs=1e-3), pytest.approx(-0.25, abs=1e-3)]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,13 +10,12 @@ from typing import Any
 import pytest
 
 from labconsole.cli.main import main
-from labconsole.experiments.kinds import outside_hashes
+from labconsole.experiments.kinds import find_plugin_hashes
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.record.kinds import record_kinds
 from labconsole.store.open import open_store
-from support.plugged_in import forget
+from support.plugged_in import twice_installed
 
-OUTSIDE = Path(__file__).parents[2] / "outside"
 PLAN = """\
 plan: toys
 platforms: [raw]
@@ -31,21 +28,9 @@ experiments:
 
 @pytest.fixture(autouse=True)
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The outside package, as after ``pip install``, with all that it plugs in but what is broken on purpose."""
-    points = tomllib.loads((OUTSIDE / "pyproject.toml").read_text())["project"]["entry-points"]
-    info = tmp_path / "site" / "labconsole_outside-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: labconsole-outside\nVersion: 1.0\n")
-    groups = [[f"[{group}]", f"twice = {named['twice']}", ""] for group, named in points.items() if "twice" in named]
-    (info / "entry_points.txt").write_text("\n".join(line for group in groups for line in group))
-    monkeypatch.syspath_prepend(str(OUTSIDE))
-    monkeypatch.syspath_prepend(str(tmp_path / "site"))
-    forget()
-    yield
-    for name in [name for name in sys.modules if name.startswith("labconsole_outside")]:
-        del sys.modules[name]
-    monkeypatch.undo()
-    forget()
+    """The outside package's kind."""
+    with twice_installed(tmp_path, monkeypatch):
+        yield
 
 
 def reported(capsys: Any, place: Path, *words: str) -> dict[str, Any]:
@@ -63,14 +48,20 @@ def test_a_plans_own_steps_are_in_the_report_on_its_file_and_those_of_others_are
     with open_store(str(tmp_path / "s.sqlite")) as store:
         for name, times in (("plan", 3), ("other", 4)):
             plan = load_plan(tmp_path / f"{name}.yaml")
-            (hash,) = outside_hashes(plan, store)
+            (hash,) = find_plugin_hashes(plan, store)
             made = kind.record(
-                id=f"20260101T00000{times}Z-twice0", started_at="2026-01-01T00:00:00.000000Z", testbed="t",
-                testbed_fingerprint="7d3f9a11c0de4b52", plan_name="toys", plan_hash=hash, platform="raw", times=times,
+                id=f"20260101T00000{times}Z-twice0",
+                started_at="2026-01-01T00:00:00.000000Z",
+                testbed="t",
+                testbed_fingerprint="7d3f9a11c0de4b52",
+                plan_name="toys",
+                plan_hash=hash,
+                platform="raw",
+                times=times,
                 runs=[],
-            )  # fmt: skip
+            )
             store.save_experiment(kind, made)
-        assert outside_hashes(load_plan(tmp_path / "grid.yaml"), store) == []
+        assert find_plugin_hashes(load_plan(tmp_path / "grid.yaml"), store) == []
     found = reported(capsys, tmp_path / "s.sqlite", "--plan", str(tmp_path / "plan.yaml"))
     assert found["twices"] == [{"platform": "raw", "times": 3}]
     assert len(reported(capsys, tmp_path / "s.sqlite")["twices"]) == 2

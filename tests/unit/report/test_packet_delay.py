@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from labconsole.contracts.report import Figure, Panel, PlottedCurve
-from labconsole.report import draw
+from labconsole.report import figure_drawing
 from labconsole.report.assembly import Report
-from labconsole.report.panels import labels_of, panel_rows
+from labconsole.report.panels import collect_labels, draw_panel
 from support.report_runs import set_ups_of
 from support.timed_packets import told_times
 from unit.report.test_report import found, report_of, rows_of, table_named
@@ -27,9 +27,14 @@ def timed(
         most_us = slower * (place + 1)
         delays = {20_000 * most_us: 9_000, 50_000 * most_us: 990, 900_000 * most_us: 10}
         made = set_ups_of(
-            [mbps, mbps * 1.001, mbps * 0.999], first + 10 * place, platform=platform, point=place + first,
-            target=mbps * 10**6, offered_mbps=float(mbps), trials=len(LOADS_MBPS),
-        )  # fmt: skip
+            [mbps, mbps * 1.001, mbps * 0.999],
+            first + 10 * place,
+            platform=platform,
+            point=place + first,
+            target=mbps * 10**6,
+            offered_mbps=float(mbps),
+            trials=len(LOADS_MBPS),
+        )
         for run in made if times else ():
             for stream in run["streams"]:
                 stream["extensions"] = {"packet_times": told_times(delays, due=due)}
@@ -76,8 +81,8 @@ def test_curves_are_of_points_near_a_tenth_a_half_and_nine_tenths(tmp_path: Path
             assert curve.marks[0].y == pytest.approx(20 * slower * (place + 1), rel=1 / 128)
             assert curve.marks[-1].y == pytest.approx(900 * slower * (place + 1), rel=1 / 128)
             assert curve.marks[-1].x == 4.25  # 30 000 packets: one in 17 783
-    assert draw.draw(figure, ("svg",))["svg"]
-    lines = panel_rows(figure, figure.panels[0], labels_of(figure), 100, 17)
+    assert figure_drawing.draw_figure(figure, ("svg",))["svg"]
+    lines = draw_panel(figure, figure.panels[0], collect_labels(figure), 100, 17)
     text = "\n".join("".join(part for part, _ in row) for row in lines)
     assert "100┤" in text and "1000┤" in text
 
@@ -98,9 +103,18 @@ def test_curves_have_one_order_also_where_a_panel_lacks_some() -> None:
         return Panel("", tuple(PlottedCurve(label, ()) for label in labels))
 
     def order(*panels: Panel) -> list[str]:
-        return labels_of(Figure(
-            name="f", title="", kind="curves", x_label="", y_label="", panels=panels, caption="", ideal=False,
-        ))  # fmt: skip
+        return collect_labels(
+            Figure(
+                name="f",
+                title="",
+                kind="curves",
+                x_label="",
+                y_label="",
+                panels=panels,
+                caption="",
+                ideal=False,
+            )
+        )
 
     assert order(panel("raw", "e1000", "uml"), panel("raw", "virtio", "uml")) == ["raw", "e1000", "virtio", "uml"]
     assert order(panel("b"), panel("a", "b", "c")) == ["a", "b", "c"]
@@ -110,7 +124,7 @@ def test_curves_have_one_order_also_where_a_panel_lacks_some() -> None:
 def test_platforms_without_such_points_are_left_out(tmp_path: Path) -> None:
     report = report_of(tmp_path / "s.sqlite", timed("raw", 1, 0) + timed("container", 3, 100, times=False))
     (figure,) = figures(report)
-    assert labels_of(figure) == ["raw"]
+    assert collect_labels(figure) == ["raw"]
     assert {row["platform"] for row in rows_of(table_named(report, "packet-delay"))} == {"raw"}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from labconsole.contracts.report import Figure, Mark, Panel, PlottedCurve
-from labconsole.report.panels import labels_of, legend_names, marked, panel_rows
+from labconsole.report.panels import build_legend_names, collect_labels, describe_marks, draw_panel
 
 LONG = tuple(f"{name}, 256 MiB, CPU own, payload 1472 B" for name in ("container", "lxc", "qemu-virtio", "uml"))
 
@@ -19,7 +19,7 @@ def figure(*levels: tuple[float, str], names: tuple[str, ...] = (), kind: str = 
 
 
 def lines(of: Figure, width: int, height: int) -> list[str]:
-    rows = panel_rows(of, of.panels[0], labels_of(of), width, height)
+    rows = draw_panel(of, of.panels[0], collect_labels(of), width, height)
     assert len(rows) == height
     found = ["".join(text for text, _ in row) for row in rows]
     assert max(map(len, found)) <= width
@@ -49,17 +49,17 @@ def test_a_line_across_is_drawn_though_it_lies_above_all_and_is_told():
     for kind in ("bars", "curves"):
         of = figure((95.7, "what the link carries"), names=("a", "b"), kind=kind)
         assert any(line.count("┄") > 30 for line in lines(of, 80, 17)), kind
-        assert marked(of) == "┄ what the link carries"
+        assert describe_marks(of) == "┄ what the link carries"
         assert not any("┄" in line for line in lines(figure(names=("a", "b"), kind=kind), 80, 17))
 
 
 def test_names_that_are_too_long_for_a_legend_differ_where_they_are_cut():
     long = ["sent 60kpps, 256 destinations", "sent 60kpps, 256 destinations, 20 filter rules", "sent max"]
-    found = legend_names(long, 28)
+    found = build_legend_names(long, 28)
     assert len(set(found)) == 3 and max(map(len, found)) <= 28 and found[2] == "sent max"
     assert found[0].endswith("256 destinations") and found[1].endswith("20 filter rules")
     middle = [f"in the one and in the {each} and in the very same other" for each in ("left", "right")]
-    assert len(set(legend_names(middle, 28))) == 2
+    assert len(set(build_legend_names(middle, 28))) == 2
 
 
 def test_a_panel_of_one_point_at_zero_goes_as_far_as_the_others():
@@ -67,6 +67,8 @@ def test_a_panel_of_one_point_at_zero_goes_as_far_as_the_others():
         PlottedCurve("a", tuple(Mark(x, 60.0, None, None, 1) for x in places)) for places in ((0.0,), (0.0, 1e4))
     )
     of = replace(figure(kind="curves"), panels=(Panel("one", (near,)), Panel("two", (far,))))
-    one, two = ([line.split() for line in lines(replace(of, panels=order), 80, 17) if line.strip()][-1]
-                for order in (of.panels, of.panels[::-1]))  # fmt: skip
+    one, two = (
+        [line.split() for line in lines(replace(of, panels=order), 80, 17) if line.strip()][-1]
+        for order in (of.panels, of.panels[::-1])
+    )
     assert one == two and one[-1] == "10000"

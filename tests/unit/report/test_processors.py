@@ -37,8 +37,11 @@ def test_a_row_tells_where_the_time_went_and_why_packets_were_dropped(tmp_path: 
     assert first["drops"] == "kernel.QDISC_DROP@dev_qdisc_enqueue 12"
     shown = dict(zip(table.headings, (cell.replace("\u2009", " ") for cell in table.shown[0]), strict=True))
     assert (shown["ns per packet"], shown["softirq"], shown["busy"], shown["busiest"]) == (
-        "34 000", "20 000", "0.85", "70 %",
-    )  # fmt: skip
+        "34 000",
+        "20 000",
+        "0.85",
+        "70 %",
+    )
     assert second["forwarded_packets"] is None and table.shown[1][6] == "–"
 
 

@@ -103,8 +103,10 @@ def test_a_bound_that_says_less_than_the_platform_can_claims_no_more(
 def test_a_side_of_which_only_some_searches_reach_the_generators_limit_claims_nothing(place: Path, capsys: Any) -> None:
     keep(place, *searches("old", around(30_000.0, 1)))
     found, runs = searches("new", around(28_000.0, 2))
-    half = [each.model_copy(update={"goals": (each.goals[0].model_copy(update={"limited_by": "generator"}),)})
-            for each in found[:4]]  # fmt: skip
+    half = [
+        each.model_copy(update={"goals": (each.goals[0].model_copy(update={"limited_by": "generator"}),)})
+        for each in found[:4]
+    ]
     keep(place, [*half, *found[4:]], runs)
     (row,) = compared(place, capsys)["quantities"]
     assert row["why"] == "some trials lost nothing of all that could be offered, and others did"
@@ -126,8 +128,10 @@ def test_a_side_of_which_only_some_searches_reach_the_generators_limit_claims_no
 def test_times_that_the_link_set_are_neither_equivalent_nor_changed(
     place: Path, capsys: Any, before: float, after: float, why: str | None, word: str
 ) -> None:
-    sides = [sent(name, around(mean * FULL_S, seed, sd=0.001)) for name, mean, seed in
-             (("old", before, 1), ("new", after, 2))]  # fmt: skip
+    sides = [
+        sent(name, around(mean * FULL_S, seed, sd=0.001))
+        for name, mean, seed in (("old", before, 1), ("new", after, 2))
+    ]
     keep(place, [*sides[0], *sides[1]])
     found = compared(place, capsys, "plan=old", "plan=new", "--margin", "2%")
     (row,) = found["quantities"]
@@ -137,13 +141,22 @@ def test_times_that_the_link_set_are_neither_equivalent_nor_changed(
     assert row["at_least"] is (why is None and any(held))
 
 
-@pytest.mark.parametrize(("cached", "word"), [((False, False), "equivalent"), ((True, True), "equivalent"),
-                                              ((True, False), "no claim"), ((False, True), "no claim")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("cached", "word"),
+    [
+        ((False, False), "equivalent"),
+        ((True, True), "equivalent"),
+        ((True, False), "no claim"),
+        ((False, True), "no claim"),
+    ],
+)
 def test_files_of_which_one_side_had_some_in_memory_are_not_compared(
     place: Path, capsys: Any, cached: tuple[bool, bool], word: str
 ) -> None:
-    sides = [served(name, around(4.0, seed), from_memory=of) for name, seed, of in
-             (("old", 1, cached[0]), ("new", 2, cached[1]))]  # fmt: skip
+    sides = [
+        served(name, around(4.0, seed), from_memory=of)
+        for name, seed, of in (("old", 1, cached[0]), ("new", 2, cached[1]))
+    ]
     keep(place, [*sides[0], *sides[1]])
     (row,) = compared(place, capsys, "plan=old", "plan=new", "--margin", "2%")["quantities"]
     assert (row["word"], row["why"]) == (word, "read from memory" if word == "no claim" else None)
@@ -197,9 +210,10 @@ def test_platforms_of_the_same_blocks_are_paired(place: Path, capsys: Any) -> No
 def test_blocks_of_two_stores_are_not_taken_for_one(tmp_path: Path, capsys: Any) -> None:
     for name, mean in (("before", 4.0), ("after", 4.1)):
         trials = [taken([value] * 2, block=n) for n, value in enumerate(around(mean, 7, 5), 1)]
-        keep(tmp_path / f"{name}.sqlite", [
-            each.model_copy(update={"job_id": f"{name}-{n}"}) for n, each in enumerate(trials)
-        ])  # fmt: skip
+        keep(
+            tmp_path / f"{name}.sqlite",
+            [each.model_copy(update={"job_id": f"{name}-{n}"}) for n, each in enumerate(trials)],
+        )
     words = [str(tmp_path / f"{name}.sqlite") for name in ("before", "after")]
     (row,) = compared(tmp_path / "before.sqlite", capsys, *words)["quantities"]
     assert row["over"] == "set-ups"
@@ -216,8 +230,9 @@ def test_three_boots_a_side_are_what_is_compared_and_shared_ones_are_no_ground(p
     assert (row["over"], row["before_boots"], row["after_boots"]) == ("boots", 3, 3)
     (row,) = compared(place, capsys, "plan=old", "plan=mixed")["quantities"]
     assert (row["word"], row["why"]) == (
-        "no claim", "some boots of the machine are on both sides, and the others may differ",
-    )  # fmt: skip
+        "no claim",
+        "some boots of the machine are on both sides, and the others may differ",
+    )
 
 
 @pytest.mark.parametrize(

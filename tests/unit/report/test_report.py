@@ -27,16 +27,16 @@ from labconsole.measure.admission import admit
 from labconsole.measure.curves import CurveData, CurveSpec
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.record.kinds.job import KIND as JOB
-from labconsole.report import draw, page
-from labconsole.report.assembly import Report, assemble
+from labconsole.report import figure_drawing, page
+from labconsole.report.assembly import Report, assemble_report
 from labconsole.report.digest import Digest
 from labconsole.report.evaluation import evaluate
 from labconsole.report.reference import load_reference
-from labconsole.report.sample import coverage, sample
+from labconsole.report.sample import derive_coverage, select_sample
 from labconsole.report.tables import to_csv, to_latex, to_markdown
 from labconsole.store.exchange.importing import import_records
 from labconsole.store.open import open_store
-from labconsole.text.harmless import latex_text
+from labconsole.text.sanitize import escape_latex
 from support.job_records import taken as job_taken
 from support.report_runs import evaluation, measured, set_ups_of, taken
 
@@ -62,12 +62,12 @@ def report_of(path: Path, runs: Iterable[dict[str, Any]], *, margin: float | Non
     with open_store(str(path), write=False) as store:
         stored = store.list()
         admission = admit(stored)
-        kept = sample(stored, admission)
+        kept = select_sample(stored, admission)
         digest = Digest({run.run_id for run in kept.entered}, kept.why)
         for _, text in store.texts():
             digest.add(json.loads(text))
     made = evaluate(kept.entered, admission=admission, facts=digest.facts, margin_ratio=margin)
-    return assemble(kept, digest, made, report_units(), found=coverage(kept, digest.planned), **how)
+    return assemble_report(kept, digest, made, report_units(), found=derive_coverage(kept, digest.planned), **how)
 
 
 def found(report: Report, kind: str) -> list[Finding]:
@@ -194,10 +194,19 @@ def test_how_often_a_plan_without_blocks_and_without_a_trend_tells_a_slope(phi: 
         noise, runs = chance.gauss(0, 1), []
         for n in range(72):
             rate = 60e6 * (1 + 0.01 * noise)
-            runs.append(SimpleNamespace(
-                run_id=str(n), started_at=f"{n:03d}", plan_hash="0" * 16, plan_point=(3 * n + n // 8) % 8, block=None, set_up=None,
-                testbed_fingerprint="f", forwarding_pps=rate / 8192, forwarding_bps=rate,
-            ))  # fmt: skip
+            runs.append(
+                SimpleNamespace(
+                    run_id=str(n),
+                    started_at=f"{n:03d}",
+                    plan_hash="0" * 16,
+                    plan_point=(3 * n + n // 8) % 8,
+                    block=None,
+                    set_up=None,
+                    testbed_fingerprint="f",
+                    forwarding_pps=rate / 8192,
+                    forwarding_bps=rate,
+                )
+            )
             noise = phi * noise + math.sqrt(1 - phi**2) * chance.gauss(0, 1)
         told += any(order_effects(runs, Digest(())))
     assert low <= told / 150 <= high
@@ -205,10 +214,21 @@ def test_how_often_a_plan_without_blocks_and_without_a_trend_tells_a_slope(phi: 
 
 def _in_blocks(changes: list[float]) -> list[dict[str, Any]]:
     return [
-        measured(30 * b + 10 * p + r, (80, 60)[p] * change + r / 500, block=b + 1, point=p, repetition=r + 1, trials=3,
-                 platform=("raw", "lxc")[p], set_ups=len(changes), repetitions=3)
-        for b, change in enumerate(changes) for p in (0, 1) for r in range(3)
-    ]  # fmt: skip
+        measured(
+            30 * b + 10 * p + r,
+            (80, 60)[p] * change + r / 500,
+            block=b + 1,
+            point=p,
+            repetition=r + 1,
+            trials=3,
+            platform=("raw", "lxc")[p],
+            set_ups=len(changes),
+            repetitions=3,
+        )
+        for b, change in enumerate(changes)
+        for p in (0, 1)
+        for r in range(3)
+    ]
 
 
 def test_in_blocks_the_means_of_blocks_say_whether_rates_change_and_set_ups_that_differ_do_not(tmp_path: Path) -> None:
@@ -242,7 +262,7 @@ def test_a_generator_held_back_by_flow_control_is_told_by_the_evidence_not_by_th
     assert [mark.word for mark in sorted(marks, key=lambda mark: mark.x)] == ["throttled", ""]
     assert "throttled: pause frames held a source back" in figure.caption
     pytest.importorskip("matplotlib")
-    assert b">throttled<" in draw.draw(figure, ("svg",))["svg"]
+    assert b">throttled<" in figure_drawing.draw_figure(figure, ("svg",))["svg"]
 
 
 def test_what_a_platform_asks_of_flow_control_is_told_from_the_records(store_file: Path) -> None:
@@ -255,7 +275,7 @@ def test_what_a_platform_asks_of_flow_control_is_told_from_the_records(store_fil
         "left as it was found": 1,
         "on at the unit under test, as its platform asks": 1,
     }
-    text = page.render(report_of(store_file, [found, paused]), drawings={})
+    text = page.render_page(report_of(store_file, [found, paused]), drawings={})
     assert "on at the unit under test, as its platform asks" in text and "flow control as its platform asks" in text
 
 
@@ -362,9 +382,10 @@ def test_dots_of_figure_5_are_those_of_the_pairs_alone(tmp_path: Path) -> None:
 
 def test_figure_5_and_table_1_are_each_against_the_papers_own_baseline(store_file: Path) -> None:
     runs = [
-        run for place, (kind, mbps) in enumerate((("none", 90), ("idle", 85), ("light", 80), ("forwarding-95", 70)))
+        run
+        for place, (kind, mbps) in enumerate((("none", 90), ("idle", 85), ("light", 80), ("forwarding-95", 70)))
         for run in set_ups_of([mbps, mbps + 0.1, mbps + 0.3], 10 * place, platform="lxc", kind=kind, point=place)
-    ]  # fmt: skip
+    ]
     report = report_of(store_file, runs)
     (cpu, idle) = rows_of(table_named(report, "table-1"))
     (network,) = rows_of(table_named(report, "figure-5-numbers"))
@@ -390,8 +411,8 @@ def test_a_background_tried_at_one_load_is_compared_with_that_load_alone(store_f
 
 def test_a_bar_without_an_interval_has_no_error_bar() -> None:
     bare, known = Mark(0, 1.0, None, None, 3), Mark(1, 1.0, 0.9, 1.2, 3)
-    assert draw._errors((bare,)) is None
-    errors = draw._errors((bare, known))
+    assert figure_drawing._errors((bare,)) is None
+    errors = figure_drawing._errors((bare, known))
     assert errors is not None and math.isnan(errors[0][0]) and errors[1][1] == pytest.approx(0.2)
 
 
@@ -436,10 +457,18 @@ def test_beside_a_paper_the_change_is_that_of_ones_own_table(store_file: Path) -
     """The means fall by 12.5 %, the ratios of the blocks by their geometric mean, 13.5 %."""
     pairs = ((50.0, 40.0), (60.0, 54.0), (90.0, 81.0))
     runs = [
-        measured(10 * block + place, mbps, block=block, point=place, platform="openvz", kind=("idle", "heavy")[place],
-                 size=64)
-        for block, both in enumerate(pairs, 1) for place, mbps in enumerate(both)
-    ]  # fmt: skip
+        measured(
+            10 * block + place,
+            mbps,
+            block=block,
+            point=place,
+            platform="openvz",
+            kind=("idle", "heavy")[place],
+            size=64,
+        )
+        for block, both in enumerate(pairs, 1)
+        for place, mbps in enumerate(both)
+    ]
     report = report_of(store_file, runs, reference=load_reference("schlosser"))
     (row,) = rows_of(table_named(report, "table-1-beside-schlosser"))
     assert row["own_change_percent"] == pytest.approx(100 * ((0.8 * 0.9 * 0.9) ** (1 / 3) - 1), abs=0.01)
@@ -464,7 +493,7 @@ def test_the_shipped_tables_are_whole() -> None:
 
 
 def test_text_is_escaped_for_where_it_goes() -> None:
-    assert latex_text("a_b & 5 %") == r"a\_b \& 5 \%"
+    assert escape_latex("a_b & 5 %") == r"a\_b \& 5 \%"
     save_me = results([], {})
     assert to_markdown(save_me).startswith("**Every design point**")
 
@@ -557,10 +586,18 @@ def test_the_same_runs_give_the_same_page_and_tables(store_file: Path, tmp_path:
 def test_json_gives_selection_tables_and_findings_as_objects(
     store_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    runs = [run for load in (10**8, "max") for run in set_ups_of(
-        [90, 90.2, 90.1] if load == 10**8 else [50, 50.1, 50.2], 0 if load == 10**8 else 9, target=load, trials=2,
-        point=int(load == "max"), fixed=10**8,
-    )]  # fmt: skip
+    runs = [
+        run
+        for load in (10**8, "max")
+        for run in set_ups_of(
+            [90, 90.2, 90.1] if load == 10**8 else [50, 50.1, 50.2],
+            0 if load == 10**8 else 9,
+            target=load,
+            trials=2,
+            point=int(load == "max"),
+            fixed=10**8,
+        )
+    ]
     save(store_file, runs)
     assert run_report(store_file, "--json") == 0
     head, *lines = (json.loads(line) for line in capsys.readouterr().out.splitlines())
@@ -678,8 +715,8 @@ def test_an_empty_selection_is_said_not_reported(
 
 def test_a_figure_in_a_page_keeps_its_own_ids_and_no_name_spaces(store_file: Path) -> None:
     report = report_of(store_file, [taken(i, 90 + i) for i in range(3)])
-    svg = draw.draw(report.figures[0], ["svg"])["svg"].decode()
-    text = page.inline(svg, "figure-3", "Figure")
+    svg = figure_drawing.draw_figure(report.figures[0], ["svg"])["svg"].decode()
+    text = page.inline_svg(svg, "figure-3", "Figure")
     assert "xmlns" not in text and "<metadata" not in text and "http" not in text
     assert set(re.findall(r'href="#([^"]*)"', text)) <= set(re.findall(r'id="([^"]*)"', text))
 

@@ -29,9 +29,16 @@ def test_a_askedis_the_same_from_its_arguments(asked: ReportRequest):
 
 def test_the_arguments_are_those_of_format_1():
     assert FULL.arguments() == [
-        "--reference=schlosser", "--reference-map=kvm=KVM,vmw=VM-E1000", "--platforms=raw,kvm", "--testbed=bench",
-        "--plan=sanity", "--plan=second=run", "--pool=kernel,method", "--margin=2%", "--select-by-outcome",
-    ]  # fmt: skip
+        "--reference=schlosser",
+        "--reference-map=kvm=KVM,vmw=VM-E1000",
+        "--platforms=raw,kvm",
+        "--testbed=bench",
+        "--plan=sanity",
+        "--plan=second=run",
+        "--pool=kernel,method",
+        "--margin=2%",
+        "--select-by-outcome",
+    ]
 
 
 def test_what_is_not_known_is_passed_over_and_a_name_stays_a_name():

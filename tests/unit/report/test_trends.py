@@ -15,8 +15,8 @@ from labconsole.measure.trend import segment
 from labconsole.measure.trend_power import FOUND_STEPS, LATEST_STEPS, smallest_steps
 from labconsole.model.query import parse_query
 from labconsole.report.changes import Side
-from labconsole.report.gathering_occasions import everything_in, gather_occasions
-from labconsole.report.trend_tables import margin_note
+from labconsole.report.occasion_loading import load_contents, load_occasions
+from labconsole.report.trend_tables import format_margin_note
 from labconsole.report.trends import find_trends
 from labconsole.store.exchange.importing import import_records
 from labconsole.store.open import open_store
@@ -88,8 +88,8 @@ def test_records_are_read_where_something_changed_and_one_of_each_other_occasion
     stored(tmp_path / "s.sqlite", [60.0] * 4 + [50.0] * 4, kernels=["6.1"] * 4 + ["6.6"] * 4)
     asked: list[str] = []
     with open_store(str(tmp_path / "s.sqlite")) as store:
-        found = gather_occasions(
-            "nightly", parse_query(""), store, everything_in(store, ()), on_unreadable=print, tell=print
+        found = load_occasions(
+            "nightly", parse_query(""), store, load_contents(store, ()), on_unreadable=print, tell=print
         )
 
         def told(side: Side) -> Side:
@@ -143,7 +143,7 @@ def test_the_margin_of_the_plan_holds_where_none_is_given(tmp_path, capsys):
 )
 def test_the_note_of_a_table_says_no_margin_of_a_plan_that_has_another(margins, words):
     trends: list[Any] = [SimpleNamespace(margin_ratio=each) for each in margins]
-    assert margin_note(trends) == words
+    assert format_margin_note(trends) == words
 
 
 def test_an_occasion_that_lies_apart_is_named_and_the_latest_may_be_the_first_of_a_change(tmp_path, capsys):
@@ -154,8 +154,9 @@ def test_an_occasion_that_lies_apart_is_named_and_the_latest_may_be_the_first_of
     found = trend(tmp_path / "s.sqlite", capsys)
     assert found["changes"] == []
     assert [(each["occasion"], each["can_be_change"]) for each in found["outliers"]] == [
-        ("nightly@05", False), ("nightly@14", True),
-    ]  # fmt: skip
+        ("nightly@05", False),
+        ("nightly@14", True),
+    ]
     assert [each["change_ratio"] for each in found["outliers"]] == pytest.approx([0.1, -0.1], abs=0.01)
     assert found["levels"][0]["mean"] == pytest.approx(60e6, rel=0.005)
     assert main(["trend", "--store", str(tmp_path / "s.sqlite"), "--markdown", "nightly"]) == 0
@@ -187,8 +188,9 @@ def test_what_was_merely_offered_has_no_trend(tmp_path, capsys):
     stored(tmp_path / "s.sqlite", [100.0] * 6)
     found = trend(tmp_path / "s.sqlite", capsys)
     assert (found["changes"], found["why"]) == (
-        [], "all that was offered was forwarded each time: the rate is the sender's",
-    )  # fmt: skip
+        [],
+        "all that was offered was forwarded each time: the rate is the sender's",
+    )
 
 
 def test_three_occasions_are_too_few(tmp_path, capsys):

@@ -13,19 +13,22 @@ import numpy as np
 import pytest
 
 from labconsole.cli.main import main
-from labconsole.experiments.measured import measured_kinds
+from labconsole.experiments.measured_kinds import load_measured_kinds
 from labconsole.measure.admission import Admission
 from labconsole.measure.trend import Resolution, segment
 from labconsole.report.changes import Side
 from labconsole.report.digest import Digest
-from labconsole.report.sample import KeptRuns
+from labconsole.report.sample import RunSample
 from labconsole.report.trends import LEAST_STEPS, find_trends
 from support.measured_sides import FULL_S, around, boots, flows, jobs, keep, routes, searches, sent, served
 from support.occasions import stored
 
 KINDS: dict[str, tuple[Callable[..., Any], float]] = {
-    "job": (jobs, 4.0), "boot": (boots, 2.0), "flow": (flows, 4000.0), "route": (routes, 20_000.0),
-}  # fmt: skip
+    "job": (jobs, 4.0),
+    "boot": (boots, 2.0),
+    "flow": (flows, 4000.0),
+    "route": (routes, 20_000.0),
+}
 
 
 def on_days(kind: str, means: Sequence[float], *, kernels: Sequence[str] | None = None, seed: int = 3) -> list[Any]:
@@ -95,15 +98,17 @@ def test_a_step_of_three_per_cent_is_found_with_its_direction_and_what_else_chan
         (lambda name, mean, day: sent(name, around(mean * FULL_S, day)), [1.5] * 8 + [1.0] * 8, "held by the link"),
         (
             lambda name, mean, day: served(name, around(4 * mean, day), from_memory=mean < 1),
-            [1.0] * 8 + [0.8] * 8, "read from memory",
+            [1.0] * 8 + [0.8] * 8,
+            "read from memory",
         ),
         (
             lambda name, mean, day: served(name, around(4 * mean, day), from_memory=mean < 1 or (1,)),
-            [1.0] * 8 + [0.8] * 8, "read from memory in some trials, and not in others",
+            [1.0] * 8 + [0.8] * 8,
+            "read from memory in some trials, and not in others",
         ),
         (lambda name, mean, day: sent(name, around(mean * FULL_S, day)), [1.8] * 8 + [1.5] * 8, None),
     ],
-)  # fmt: skip
+)
 def test_times_of_a_link_or_a_cache_are_no_change_of_what_runs_the_guests(tmp_path, capsys, make, means, why):
     records = []
     for day, mean in enumerate(means, 1):
@@ -141,7 +146,7 @@ def test_a_trial_that_lost_nothing_beside_those_that_lost_hides_no_fall(tmp_path
 
 def test_values_say_what_they_are_known_to():
     """A packet of a count, the steps in which a start's mark is looked for, and how empty jobs differ."""
-    kinds = {each.kind.name: each for each in measured_kinds()}
+    kinds = {each.kind.name: each for each in load_measured_kinds()}
     records: list[Any] = [*routes("r", [20_000.0]), *flows("f", [4e3]), *boots("b", [2.0]), *jobs("j", [4.0])]
     route, flow, boot, job = records
     known: dict[str, tuple[float | None, float | None]] = {}
@@ -168,7 +173,7 @@ def test_a_step_of_three_per_cent_is_found_in_searches(tmp_path, capsys):
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_more_than_one_in_twenty_stationary_series_raises_an_alarm(kind):
     """Through the whole way from records to changes; of 60 series at most 6 with a chance of 97 % if 1 in 20 did."""
-    (of_kind,) = [each for each in measured_kinds() if each.kind.name == kind]
+    (of_kind,) = [each for each in load_measured_kinds() if each.kind.name == kind]
     alarms = series = 0
     for seed in range(1, 61):
         trials = of_kind.trials(on_days(kind, [1.0] * 10, seed=seed), {})
@@ -183,9 +188,13 @@ def test_no_more_than_one_in_twenty_stationary_series_raises_an_alarm(kind):
 
 def side(words: str, trials: list[Any]) -> Side:
     return Side(
-        words=words, place="", kept=KeptRuns((), (), {}), admission=Admission((), {}), digest=Digest(()),
+        words=words,
+        place="",
+        kept=RunSample((), (), {}),
+        admission=Admission((), {}),
+        digest=Digest(()),
         trials=tuple(trials),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("sd_steps", [0.1, 0.25, 0.5, 1.0])
@@ -302,9 +311,11 @@ def test_what_else_changed_names_its_node_and_what_is_unknown_in_every_place_ali
     assert main(["trend", "--store", str(tmp_path / "s"), "nightly"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     for told in (
-        "Node uut: turbo unknown → on", "Node uut: eth1 mtu 9000 → 1500", "Node src1: eth1 mtu 1500 → 9000",
+        "Node uut: turbo unknown → on",
+        "Node uut: eth1 mtu 9000 → 1500",
+        "Node src1: eth1 mtu 1500 → 9000",
         "Node uut: net.bridge.x module not loaded → 1",
-    ):  # fmt: skip
+    ):
         assert told in shown
     (found,) = [each for each in trend(tmp_path / "s", capsys) if each["changes"]]
     assert ("Node src1", "eth1 mtu", 1500, 9000) in [

@@ -28,10 +28,10 @@ from labconsole.contracts.report import (
 )
 from labconsole.experiments.forwarding.units import spread_by_load
 from labconsole.experiments.units import report_units
-from labconsole.report import draw, panels
-from labconsole.report.assembly import checked_part, figures_of
-from labconsole.report.gathering import gather
-from labconsole.report.panels import checked_figure
+from labconsole.report import figure_drawing, panels
+from labconsole.report.assembly import build_figures, check_part
+from labconsole.report.loading import load_report
+from labconsole.report.panels import check_figure
 from labconsole.report.request import ReportRequest
 from labconsole.store.exchange.importing import import_records
 from labconsole.store.open import open_store
@@ -89,7 +89,10 @@ FIRST = "point 1 of curve 'raw': "
         (figure(panels=("p",)), "a panel is of type str; allowed: Panel"),
         (figure(panels=(Panel("p", untyped(("raw",))),)), "a curve is of type str; allowed: PlottedCurve"),
         (figure(panels=iter(())), "panels is "),
-        (figure(panels=curves(changes=(1, 2), change_names=("a",))), "has 1 names of 2 changes; allowed: none, or as many"),
+        (
+            figure(panels=curves(changes=(1, 2), change_names=("a",))),
+            "has 1 names of 2 changes; allowed: none, or as many",
+        ),
         (figure(panels=curves(changes=(None,))), "a change is None; allowed: a number"),
         (figure(panels=curves(levels=((1,),))), "a level has 1 items; allowed: a height and what it is"),
         (figure(title=None), "title is None; allowed: text"),
@@ -99,35 +102,35 @@ FIRST = "point 1 of curve 'raw': "
         (figure(x_names=(1,)), "a name of x_names is 1; allowed: text"),
         (figure(replace(GOOD, x=2e9), x_numbered=True), "x is 2e+09; allowed: 0 to 1e+09"),
     ],
-)  # fmt: skip
+)
 def test_a_figure_is_checked_and_its_first_wrong_value_named(made: Figure, words: str):
     with pytest.raises(Undrawable) as raised:
-        checked_figure(made)
+        check_figure(made)
     assert words in str(raised.value)
 
 
 def test_numbers_are_bounded(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(panels, "MOST_POINTS", 4)
-    checked_figure(figure(GOOD, GOOD, replace(GOOD, dots=(1,))))
+    check_figure(figure(GOOD, GOOD, replace(GOOD, dots=(1,))))
     with pytest.raises(Undrawable, match="it has more than 4 points"):
-        checked_figure(figure(GOOD, GOOD, replace(GOOD, dots=(1, 2))))
+        check_figure(figure(GOOD, GOOD, replace(GOOD, dots=(1, 2))))
     monkeypatch.setattr(axis, "SMALLEST", 1.0)
     with pytest.raises(Undrawable, match=r"x reaches only to 0\.5; allowed: 0, or 1 or more"):
-        checked_figure(figure(replace(GOOD, x=0.5)))
+        check_figure(figure(replace(GOOD, x=0.5)))
 
 
 def test_every_type_of_number_is_drawn_as_a_plain_float():
     mark = Mark(
         *untyped((np.int64(1), Decimal(2), np.float32(1.5), 2.5 + 1e-12, 3, 1, [np.float64(2), Decimal("1.5")]))
     )
-    (panel,) = checked_figure(figure(mark)).panels
+    (panel,) = check_figure(figure(mark)).panels
     ((drawn,),) = (curve.marks for curve in panel.curves)
     assert drawn == Mark(1.0, 2.0, 1.5, 2.5 + 1e-12, 3, dots=(2.0, 1.5))
     assert {type(value) for value in (drawn.x, drawn.y, drawn.low, *drawn.dots)} == {float}
 
 
 def test_rounding_makes_no_interval_miss_its_mean():
-    (panel,) = checked_figure(figure(Mark(1, 2, 2 + 1e-12, 2 - 1e-12, 3))).panels
+    (panel,) = check_figure(figure(Mark(1, 2, 2 + 1e-12, 2 - 1e-12, 3))).panels
     assert (panel.curves[0].marks[0].low, panel.curves[0].marks[0].high) == (2, 2)
 
 
@@ -135,19 +138,28 @@ def test_rounding_makes_no_interval_miss_its_mean():
     ("part", "words"),
     [
         ("words", "it makes a str; allowed: Figure, Table, Findings, MethodNote"),
-        (Table(name="t", title="", columns=("a",), rows=((1, 2),), headings=("a",), shown=(("1",),)),
-         "table 't': row 1 of rows has 2 cells; allowed: 1"),
-        (Table(name="t", title="", columns=("a",), rows=((1,),), headings=("a",), shown=untyped(((1,),))),
-         "table 't': a shown cell is 1; allowed: text"),
-        (Table(name="t", title="", columns=("a",), rows=untyped(((1j,),)), headings=("a",), shown=(("1",),)),
-         "table 't': a is 1j; allowed: a finite int or float, text or None"),
-        (Findings(kind="k", heading="h", found=(Finding(untyped(None), ()),)), "a finding's sentence is None; allowed: text"),
+        (
+            Table(name="t", title="", columns=("a",), rows=((1, 2),), headings=("a",), shown=(("1",),)),
+            "table 't': row 1 of rows has 2 cells; allowed: 1",
+        ),
+        (
+            Table(name="t", title="", columns=("a",), rows=((1,),), headings=("a",), shown=untyped(((1,),))),
+            "table 't': a shown cell is 1; allowed: text",
+        ),
+        (
+            Table(name="t", title="", columns=("a",), rows=untyped(((1j,),)), headings=("a",), shown=(("1",),)),
+            "table 't': a is 1j; allowed: a finite int or float, text or None",
+        ),
+        (
+            Findings(kind="k", heading="h", found=(Finding(untyped(None), ()),)),
+            "a finding's sentence is None; allowed: text",
+        ),
         (MethodNote("h", untyped(3)), "a method note's words is 3; allowed: text"),
     ],
-)  # fmt: skip
+)
 def test_parts_of_other_types_are_checked_too(part: Any, words: str):
     with pytest.raises(Undrawable) as raised:
-        checked_part(part)
+        check_part(part)
     assert words in str(raised.value)
 
 
@@ -156,7 +168,7 @@ def test_trials_that_are_all_alike_are_drawn_around_their_mean():
     point = SimpleNamespace(trial_values_bps=[0.1] * 3, offered_bps=SimpleNamespace(mean=1e6), n=3, set_ups=1)
     mark = spread_by_load._mark(untyped(point))
     assert max(mark.dots) < 0 == mark.high
-    checked_figure(figure(mark))
+    check_figure(figure(mark))
 
 
 WORDS = ("cost in $, of $5", "$\\frac{$", "a\x1bb\ud800", "_raw", "50 % & <b>")
@@ -167,10 +179,13 @@ def test_words_are_drawn_literally_and_an_svg_stays_one():
     from xml.etree import ElementTree
 
     made = figure(
-        title=WORDS[0], x_label=WORDS[1], y_label=WORDS[2], x_names=(WORDS[4],),
+        title=WORDS[0],
+        x_label=WORDS[1],
+        y_label=WORDS[2],
+        x_names=(WORDS[4],),
         panels=(Panel(WORDS[1], (PlottedCurve(WORDS[3], (replace(GOOD, word=WORDS[0]),)),), (1.0,), (WORDS[1],)),),
-    )  # fmt: skip
-    content = draw.draw(made, ("svg",))["svg"]
+    )
+    content = figure_drawing.draw_figure(made, ("svg",))["svg"]
     texts = [
         "".join(each.itertext()).strip()
         for each in ElementTree.fromstring(content).iter("{http://www.w3.org/2000/svg}text")
@@ -223,8 +238,12 @@ def test_a_plug_ins_unit_that_fails_is_named_on_stderr_in_the_text_and_on_the_pa
     store = tmp_path / "runs.sqlite"
     saved(store)
     with plugged_in(tmp_path / "site", "labconsole.units", {"toy": UNIT, "broken": "import a_library_nobody_has\n"}):
-        assert main(["report", "--store", str(store), "--out", str(tmp_path / "out"), "--formats", "html,csv",
-                     "--terminal"]) == 0  # fmt: skip
+        assert (
+            main(
+                ["report", "--store", str(store), "--out", str(tmp_path / "out"), "--formats", "html,csv", "--terminal"]
+            )
+            == 0
+        )
     out, err = capsys.readouterr()
     page = (tmp_path / "out" / "report.html").read_text()
     broken = (
@@ -252,22 +271,22 @@ def test_the_kit_for_authors_says_the_same(tmp_path: Path):
 
 
 def test_a_fault_of_labconsoles_own_is_none_of_a_plug_in():
-    from labconsole.report.assembly import claimed
+    from labconsole.report.assembly import collect_claims
 
     def fails(experiments: Any) -> Any:
         raise KeyError("a fault")
 
     unit: ReportUnit[Any] = ReportUnit(name="own", place=1, make=lambda material: None, claims=fails)
     with pytest.raises(KeyError):
-        claimed([unit], {})
-    assert claimed([replace(unit, plugin="toy")], {})[2] == [
+        collect_claims([unit], {})
+    assert collect_claims([replace(unit, plugin="toy")], {})[2] == [
         "unit own of plug-in toy is left out: its claims failed: KeyError: 'a fault'"
     ]
 
 
 def test_the_console_logs_which_figures_are_left_out(caplog: pytest.LogCaptureFixture):
     unit: ReportUnit[Any] = ReportUnit(name="own", place=1, make=lambda material: figure(replace(GOOD, x=-1)))
-    assert figures_of("jobs", (), [unit]) == []
+    assert build_figures("jobs", (), [unit]) == []
     assert caplog.messages == [
         f"unit own is left out: figure 'f': {FIRST}x is -1; allowed: 0 or more, where the axis begins"
     ]
@@ -281,7 +300,7 @@ def test_figures_stand_in_the_order_of_their_paper_and_say_whose_numbers_they_ha
         import_records(
             opened, [each | {"set_up": each["set_up"] | {"id": each["run_id"]}} for of in more for each in of]
         )
-        made = gather(ReportRequest(), opened, report_units(outside=False), place="", on_unreadable=print)
+        made = load_report(ReportRequest(), opened, report_units(outside=False), place="", on_unreadable=print)
     numbered = [each for each in made.figures if each.number]
     assert [each.number for each in numbered] == sorted(each.number for each in numbered)
     assert numbered and all("Numbered as in Schlosser et al." in each.caption for each in numbered)

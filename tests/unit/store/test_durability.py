@@ -17,7 +17,7 @@ import pytest
 
 from labconsole.errors import StoreError
 from labconsole.store.exchange.importing import import_records
-from labconsole.store.location import FileLocation, default_path, parse_location, would_make
+from labconsole.store.location import FileLocation, default_path, parse_location, would_create
 from labconsole.store.open import open_store
 from support.store_samples import sample_record, sample_series
 
@@ -40,8 +40,11 @@ with open_store(path) as store:
 def start_writer(first: int, path: Path, count: int) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", WRITER, str(first), str(path), str(count)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+    )
 
 
 def series_of(path: Path) -> list[str]:
@@ -239,10 +242,10 @@ def test_a_store_is_named_by_a_path_or_a_url(monkeypatch):
 def test_what_a_dry_run_would_make_is_told_from_what_is_there_or_cannot_be(tmp_path):
     there = tmp_path / "there.sqlite"
     there.touch()
-    assert not would_make(str(there)) and not would_make("postgresql://op@db/runs")
-    assert would_make(str(tmp_path / "new.sqlite"))
-    assert not would_make(str(tmp_path / "no" / "new.sqlite")), "opening it says that there is no such directory"
-    assert not would_make(str(tmp_path / ("x" * 300))), "opening it says that the name is too long"
+    assert not would_create(str(there)) and not would_create("postgresql://op@db/runs")
+    assert would_create(str(tmp_path / "new.sqlite"))
+    assert not would_create(str(tmp_path / "no" / "new.sqlite")), "opening it says that there is no such directory"
+    assert not would_create(str(tmp_path / ("x" * 300))), "opening it says that the name is too long"
 
 
 @pytest.mark.parametrize(

@@ -64,8 +64,8 @@ def test_what_a_table_repeats_of_a_record_is_compared_with_it(
         store.save_experiment(SEARCH, record)
         store.save_experiment(JOB, job := taken([3.0]))
     with open_store(place.url, write=False) as store:
-        assert [each for _, each in store.listed_experiments(JOB, refuse)] == [job]
-        assert [columns.id for columns, _ in store.listed_experiments(SEARCH, refuse)] == [record.search_id]
+        assert [each for _, each in store.iterate_experiments(JOB, refuse)] == [job]
+        assert [columns.id for columns, _ in store.iterate_experiments(SEARCH, refuse)] == [record.search_id]
     main(["verify", "--store", place.url, "--json"])
     assert "column " not in capsys.readouterr().out
     place.execute("UPDATE experiments SET platform = 'raw' WHERE id = ?", job.job_id)
@@ -83,7 +83,7 @@ def test_records_are_listed_page_by_page_oldest_first(place: Place, monkeypatch:
         for job in jobs:
             store.save_experiment(JOB, job)
     with open_store(place.url, write=False) as store:
-        listed = [record for _, record in store.listed_experiments(JOB, refuse)]
+        listed = [record for _, record in store.iterate_experiments(JOB, refuse)]
         assert listed == store.experiments(JOB)[::-1]
         assert len(listed) == len(jobs)
 
@@ -223,8 +223,18 @@ def test_another_kind_is_one_new_file(tmp_path: Path, record: SearchRecord, caps
     told = capsys.readouterr()
     assert left_out.format(a) in told.err
     assert json.loads(told.out) == {
-        "added": 0, "present": 0, "series": 0, "notes": 0, "calibrations": 0, "boots": 0, "flows": 0, "jobs": 0, "routes": 0, "searches": 1, "left_out": 1,
-    }  # fmt: skip
+        "added": 0,
+        "present": 0,
+        "series": 0,
+        "notes": 0,
+        "calibrations": 0,
+        "boots": 0,
+        "flows": 0,
+        "jobs": 0,
+        "routes": 0,
+        "searches": 1,
+        "left_out": 1,
+    }
     assert main(["runs", "export", "--store", a]) == 0
     told = capsys.readouterr()
     assert left_out.format(a) in told.err

@@ -218,14 +218,30 @@ def test_times_of_every_packet_are_columns_over_all_streams_of_a_run(url, tmp_pa
 
 def test_what_kernels_said_of_drops_is_in_columns(url, tmp_path):
     told = {
-        "version": 1, "asked": "auto", "budget_ns": 10**7, "mode": "tp_btf", "tells_reasons": True,
-        "passed_packets": 0, "looked_packets": 9, "unreadable_packets": 0, "unlisted_packets": 0, "missed_packets": 0,
-        "counted_ns": 10**9, "ended_early": False, "complete": True, "estimated_cost_ns": 0, "elsewhere": [],
-    }  # fmt: skip
+        "version": 1,
+        "asked": "auto",
+        "budget_ns": 10**7,
+        "mode": "tp_btf",
+        "tells_reasons": True,
+        "passed_packets": 0,
+        "looked_packets": 9,
+        "unreadable_packets": 0,
+        "unlisted_packets": 0,
+        "missed_packets": 0,
+        "counted_ns": 10**9,
+        "ended_early": False,
+        "complete": True,
+        "estimated_cost_ns": 0,
+        "elsewhere": [],
+    }
     off = {
-        "namespace": "", "interface": "eth6", "stream": None, "reason": "NEIGH_QUEUEFULL",
-        "function": "__neigh_event_send", "packets": 12,
-    }  # fmt: skip
+        "namespace": "",
+        "interface": "eth6",
+        "stream": None,
+        "reason": "NEIGH_QUEUEFULL",
+        "function": "__neigh_event_send",
+        "packets": 12,
+    }
     stream = sample_record().streams[0]
     dropped = {"kernel.NETFILTER_DROP@nft_do_chain": 7806, "rx_dropped": 5}
     hop = LedgerHop(hop="uut_out", node="uut", interface="eth5", packets=9, lost_packets=7811, drops=dropped)
@@ -243,8 +259,10 @@ def test_what_kernels_said_of_drops_is_in_columns(url, tmp_path):
     assert table["kernel_drops_complete"].tolist() == [False, True, pd.NA]
     assert table["kernel_drops"].tolist() == [
         "uut/eth5 kernel.NETFILTER_DROP@nft_do_chain 7806; "
-        "off the path, at eth6 kernel.NEIGH_QUEUEFULL@__neigh_event_send 12", pd.NA, pd.NA,
-    ]  # fmt: skip
+        "off the path, at eth6 kernel.NEIGH_QUEUEFULL@__neigh_event_send 12",
+        pd.NA,
+        pd.NA,
+    ]
     assert pd.read_parquet(_parquet(url, tmp_path))["kernel_drops_packets"].dropna().tolist() == [7818, 0]
 
 

@@ -11,11 +11,23 @@ from labconsole.model.query import FIELDS, QueryError, parse_query
 from labconsole.model.record.run import PlanRef, Reason, Total, Verdict
 from labconsole.model.record.summary import RunSummary
 from labconsole.model.sorting import SORTS, Sorting
-from labconsole.store import finding
+from labconsole.store import run_queries
 from labconsole.store.open import open_store
 from support.store_samples import sample_record
 
-WORDS = ("raw", "KVM-virtio", "Straße", "STRASSE", "İstanbul", "ﬁber", "100%", "under_score", "back\\slash", "ΣΑΣ", "kelvin \u212a")  # fmt: skip
+WORDS = (
+    "raw",
+    "KVM-virtio",
+    "Straße",
+    "STRASSE",
+    "İstanbul",
+    "ﬁber",
+    "100%",
+    "under_score",
+    "back\\slash",
+    "ΣΑΣ",
+    "kelvin \u212a",
+)
 TARGETS = (
     "max",
     100_000_000,
@@ -36,33 +48,103 @@ def records(dice: random.Random, many: int):
     for number in range(many):
         codes = dice.sample(REASONS, dice.randrange(3))
         total = Total(
-            offered_packets=710_225, offered_pps=dice.choice(NUMBERS), offered_bps=dice.choice(NUMBERS),
-            measured_packets=710_225, measured_pps=dice.choice(NUMBERS), measured_bps=dice.choice(NUMBERS),
-            loss_packets=dice.choice((None, 0, 7, 2**53)), loss_ratio=dice.choice((None, 0.0, 0.01, 1.0)),
-        )  # fmt: skip
+            offered_packets=710_225,
+            offered_pps=dice.choice(NUMBERS),
+            offered_bps=dice.choice(NUMBERS),
+            measured_packets=710_225,
+            measured_pps=dice.choice(NUMBERS),
+            measured_bps=dice.choice(NUMBERS),
+            loss_packets=dice.choice((None, 0, 7, 2**53)),
+            loss_ratio=dice.choice((None, 0.0, 0.01, 1.0)),
+        )
         made.append(
             sample_record(
-                number // 2 * 2000, run_id=f"run-{dice.randrange(10**6):06x}-{number:04d}", testbed=dice.choice(WORDS),
-                emulated=dice.random() < 0.5, platform=dice.choice(WORDS), background=dice.choice(("none", *WORDS)),
-                frame_size_bytes=dice.choice((64, 500, 1500)), sources=dice.randrange(1, 4), duration_s=dice.choice((5.0, 0.25)),
-                target_bps=dice.choice(TARGETS), total=total,
-                plan=dice.choice((None, PlanRef(name=dice.choice(WORDS), hash="h", point=dice.randrange(12), repetition=1, seed=1))),
+                number // 2 * 2000,
+                run_id=f"run-{dice.randrange(10**6):06x}-{number:04d}",
+                testbed=dice.choice(WORDS),
+                emulated=dice.random() < 0.5,
+                platform=dice.choice(WORDS),
+                background=dice.choice(("none", *WORDS)),
+                frame_size_bytes=dice.choice((64, 500, 1500)),
+                sources=dice.randrange(1, 4),
+                duration_s=dice.choice((5.0, 0.25)),
+                target_bps=dice.choice(TARGETS),
+                total=total,
+                plan=dice.choice(
+                    (None, PlanRef(name=dice.choice(WORDS), hash="h", point=dice.randrange(12), repetition=1, seed=1))
+                ),
                 verdict=Verdict(
                     status="suspect" if codes else "valid",
                     reasons=tuple(Reason(code=code, detail=code) for code in codes),
                 ),
             )
-        )  # fmt: skip
+        )
     return made
 
 
 VALUES = (
-    *WORDS, *REASONS, "none", "STRASSE", "strasse", "istanbul", "fi", "ss", "σας", "k", "_", "%", "\\", "", "zzz", "max", "1.5Mbit",
-    "100Mbit", "999bit", "1.000000001Gbit", "2.000000000005Tbit", "64", "64.5", "64,500", "5", "0", "0.1", "1e-05", "1%", "333333333333333.3",
-    "100000000.0", "1e8", "2026-11", "2026-11-21", "2026-11-21T03", "2026-11-21T0", "yes", "no", "true", "False", "valid,suspect",
-    "lost_trailer,below_target", "below_target not", "fan WAR", "9007199254740992", "e+1", ".0", ",", "below_target,", "\0", "\ud800", "None",
-    "1e999", "run-", "Mbit", "x" * 200, "1ns", "1ns,max", "704Gbit", "4.192Tbit", "ns",
-)  # fmt: skip
+    *WORDS,
+    *REASONS,
+    "none",
+    "STRASSE",
+    "strasse",
+    "istanbul",
+    "fi",
+    "ss",
+    "σας",
+    "k",
+    "_",
+    "%",
+    "\\",
+    "",
+    "zzz",
+    "max",
+    "1.5Mbit",
+    "100Mbit",
+    "999bit",
+    "1.000000001Gbit",
+    "2.000000000005Tbit",
+    "64",
+    "64.5",
+    "64,500",
+    "5",
+    "0",
+    "0.1",
+    "1e-05",
+    "1%",
+    "333333333333333.3",
+    "100000000.0",
+    "1e8",
+    "2026-11",
+    "2026-11-21",
+    "2026-11-21T03",
+    "2026-11-21T0",
+    "yes",
+    "no",
+    "true",
+    "False",
+    "valid,suspect",
+    "lost_trailer,below_target",
+    "below_target not",
+    "fan WAR",
+    "9007199254740992",
+    "e+1",
+    ".0",
+    ",",
+    "below_target,",
+    "\0",
+    "\ud800",
+    "None",
+    "1e999",
+    "run-",
+    "Mbit",
+    "x" * 200,
+    "1ns",
+    "1ns,max",
+    "704Gbit",
+    "4.192Tbit",
+    "ns",
+)
 
 
 def queries(dice: random.Random):
@@ -99,7 +181,7 @@ def test_a_database_finds_exactly_the_runs_that_a_filter_means(store):
     for query in queries(random.Random(42)):
         meant = ids(query.select(everything))
         assert ids(store.find(query, Sorting(), limit=1000)) == meant, query
-        assert store.count_found(query) == len(meant), query
+        assert store.count_matching(query) == len(meant), query
         asked, found = asked + 1, found + (0 < len(meant) < len(everything))
     assert asked > 500
     assert found > 150
@@ -124,15 +206,15 @@ def test_a_database_sorts_as_the_list_does_and_pages_leave_nothing_out(store, co
 
 
 def test_every_field_and_every_column_can_be_asked_of_a_database(store):
-    from labconsole.store.finding import _SORTED_BY
+    from labconsole.store.run_queries import _SORT_COLUMNS
     from labconsole.store.sql.query_terms import _COLUMNS
 
     assert set(_COLUMNS) == set(FIELDS)
-    assert set(_SORTED_BY) | {"started"} == set(SORTS)
+    assert set(_SORT_COLUMNS) | {"started"} == set(SORTS)
 
 
 def test_long_lists_are_read_in_several_statements(store, monkeypatch):
-    monkeypatch.setattr(finding, "IDS_AT_ONCE", 3)
+    monkeypatch.setattr(run_queries, "IDS_AT_ONCE", 3)
     every = store.find(parse_query(""), Sorting(), limit=1000)
     assert len(every) > 6
     assert [run.run_id for run in every] == [run.run_id for run in store.list()]

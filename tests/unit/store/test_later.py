@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 
 from labconsole.errors import StoreError
-from labconsole.store.later import StoreLater
+from labconsole.store.lazy_store import LazyStore
 
 
 def test_nothing_is_opened_before_something_is_asked(tmp_path: Path) -> None:
     path = tmp_path / "runs.sqlite"
-    store = StoreLater(str(path))
+    store = LazyStore(str(path))
     assert store.name == str(path) and not path.exists()
     assert store.count() == 0 and path.exists()
     store.close()
 
 
 def test_all_who_ask_at_once_get_the_same_store(tmp_path: Path) -> None:
-    store = StoreLater(str(tmp_path / "runs.sqlite"))
+    store = LazyStore(str(tmp_path / "runs.sqlite"))
     with ThreadPoolExecutor(8) as threads:
         opened = list(threads.map(lambda _: store.open(), range(16)))
     assert len(set(map(id, opened))) == 1
@@ -29,17 +29,17 @@ def test_all_who_ask_at_once_get_the_same_store(tmp_path: Path) -> None:
 
 def test_no_place_is_refused_at_once_and_no_store_when_it_is_opened(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="not a valid store"):
-        StoreLater("mysql://there")
+        LazyStore("mysql://there")
     path = tmp_path / "runs.sqlite"
     path.write_text("something else\n" * 100)
-    store = StoreLater(str(path))
+    store = LazyStore(str(path))
     for _ in range(2):
         with pytest.raises(StoreError):
             store.count()
 
 
 def test_what_only_watches_writes_nothing_once_it_is_opened(tmp_path: Path) -> None:
-    store = StoreLater(str(tmp_path / "runs.sqlite"))
+    store = LazyStore(str(tmp_path / "runs.sqlite"))
     store.writable = False
     with pytest.raises(StoreError):
         store.set_note("r", "n", author="a")
@@ -48,7 +48,7 @@ def test_what_only_watches_writes_nothing_once_it_is_opened(tmp_path: Path) -> N
 
 def test_looking_a_method_up_opens_nothing(tmp_path: Path) -> None:
     """It is done on an event loop, which must not wait for a database."""
-    later = StoreLater(str(tmp_path / "runs.sqlite"))
+    later = LazyStore(str(tmp_path / "runs.sqlite"))
     count = later.count
     assert not (tmp_path / "runs.sqlite").exists()
     assert count() == 0

@@ -54,8 +54,18 @@ def test_a_merge_brings_everything_once_and_back_again_nothing(places, capsys):
     fill(target, range(3, 6))
     assert main(["runs", "import", source.url, "--store", target.url, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {
-        "added": 3, "present": 1, "series": 0, "notes": 2, "boots": 0, "calibrations": 1, "flows": 0, "jobs": 0, "routes": 0, "searches": 0, "left_out": 0,
-    }  # fmt: skip
+        "added": 3,
+        "present": 1,
+        "series": 0,
+        "notes": 2,
+        "boots": 0,
+        "calibrations": 1,
+        "flows": 0,
+        "jobs": 0,
+        "routes": 0,
+        "searches": 0,
+        "left_out": 0,
+    }
     assert main(["runs", "import", source.url, "--store", target.url]) == 0
     assert capsys.readouterr().out == "0 runs added, 4 already stored\n"
     runs, series, notes, calibrations = everything(target)

@@ -122,9 +122,26 @@ def test_what_an_older_console_saves_beside_a_newer_one_is_filled_in_when_the_st
         with older:
             older.execute(
                 f"INSERT INTO runs ({COLUMNS}) VALUES ({', '.join('?' * 17)})",
-                (record.run_id, record.started_at, "local", "f", 1, "afpacket", "raw", 64, 0, 1, None, "none", 5.0,
-                 "valid", "", 0, record_text(record)),
-            )  # fmt: skip
+                (
+                    record.run_id,
+                    record.started_at,
+                    "local",
+                    "f",
+                    1,
+                    "afpacket",
+                    "raw",
+                    64,
+                    0,
+                    1,
+                    None,
+                    "none",
+                    5.0,
+                    "valid",
+                    "",
+                    0,
+                    record_text(record),
+                ),
+            )
         older.close()
         found = next(run for run in store.list() if run.run_id == record.run_id)
         assert (found.format, found.method, found.set_up) == (None, None, None)

@@ -43,8 +43,11 @@ def server_place(postgres: PostgresServer) -> ServerPlace:
 def start_writer(first: int, place: ServerPlace, many: int) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", WRITER, str(first), place.url, str(many)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+    )
 
 
 def test_several_consoles_create_and_fill_one_store_and_a_follower_misses_nothing(server_place):
@@ -315,9 +318,12 @@ def test_what_one_process_holds_no_other_can_until_it_ends(place):
     )
     with open_store(place.url) as store:
         with subprocess.Popen(
-            [sys.executable, "-c", program, place.url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            [sys.executable, "-c", program, place.url],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
             env=ENVIRONMENT,
-        ) as other:  # fmt: skip
+        ) as other:
             assert other.stdout is not None
             assert other.stdout.readline() == "held\n"
             with pytest.raises(StoreHeld, match="replay-t is held by op@far, plan p"), store.hold("replay-t", "me"):

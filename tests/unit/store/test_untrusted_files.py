@@ -71,10 +71,18 @@ BOMB = "a: &a [1,1,1,1,1,1,1,1,1,1]\n" + "".join(
 
 @pytest.mark.parametrize(
     "text",
-    [BOMB, "a: &a [*a]\n", "a: " + "[" * 100_000, "a: " + "{a: " * 100_000, "".join(" " * i + "a:\n" for i in range(2000)),
-     "a: \x01\n", "testbed: 0x" + "f" * 100_000 + "\n", "a: " + "x" * (5 << 20)],
+    [
+        BOMB,
+        "a: &a [*a]\n",
+        "a: " + "[" * 100_000,
+        "a: " + "{a: " * 100_000,
+        "".join(" " * i + "a:\n" for i in range(2000)),
+        "a: \x01\n",
+        "testbed: 0x" + "f" * 100_000 + "\n",
+        "a: " + "x" * (5 << 20),
+    ],
     ids=["aliases of aliases", "itself", "lists", "maps", "indents", "control", "huge number", "too large"],
-)  # fmt: skip
+)
 def test_a_yaml_bomb_is_refused_before_it_unfolds(directory: Path, text: str) -> None:
     path = directory / "bomb.yaml"
     path.write_text(text)
@@ -96,8 +104,14 @@ def test_a_file_without_an_end_is_read_no_further_than_a_configuration_is_long()
 )
 def test_what_a_shell_would_read_otherwise_is_refused_in_hosts_yaml(directory: Path, key: str, value: str) -> None:
     path = directory / "words.yaml"
-    path.write_text(HOSTS.replace("snk1: {address: 127.0.0.1,", f"snk1: {{address: 127.0.0.1, {key}: {json.dumps(value)},"
-                                  if key != "address" else f"snk1: {{address: {json.dumps(value)},"))  # fmt: skip
+    path.write_text(
+        HOSTS.replace(
+            "snk1: {address: 127.0.0.1,",
+            f"snk1: {{address: 127.0.0.1, {key}: {json.dumps(value)},"
+            if key != "address"
+            else f"snk1: {{address: {json.dumps(value)},",
+        )
+    )
     with pytest.raises(ConfigError, match=f"nodes.snk1.{key}"):
         load_inventory(path)
 
@@ -128,6 +142,29 @@ def store(directory: Path) -> Iterator[RunStore]:
         yield store
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a: &a {k: 1}\n" + "".join(f"m{n}: {{<<: *a}}\n" for n in range(1000)), "merge keys"),
+        ("a: &a {" + ", ".join(f"k{n}: 1" for n in range(1000)) + "}\nm: {<<: [" + "*a, " * 10 + "]}\n", "merge keys"),
+        ("a0: &a0 {}\n" + "".join(f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1}]}}\n" for n in range(1, 40)), "merge keys"),
+        ("a: &a {<<: *a}\n", "recursion"),
+        ("%YAML 1.1\n---\na: " + ":".join(["1"] * 5001), "a number has 10001 characters; allowed: 10000"),
+    ],
+)
+def test_a_yaml_file_that_takes_long_to_construct_is_refused_before(directory: Path, text: str, words: str) -> None:
+    path = directory / "costly.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=words):
+        load_yaml(path)
+
+
+def test_merge_keys_of_a_testbed_are_read(directory: Path) -> None:
+    path = directory / "merged.yaml"
+    path.write_text("a: &a {k: 1, l: 2}\n" + "".join(f"m{n}: {{<<: *a, l: 3}}\n" for n in range(400)))
+    assert load_yaml(path)["m399"] == {"k": 1, "l": 3}
+
+
 @tries(500)
 @given(data=st.data())
 def test_any_line_is_a_run_or_refused_in_words(store: RunStore, data: st.DataObject) -> None:
@@ -140,9 +177,20 @@ def test_any_line_is_a_run_or_refused_in_words(store: RunStore, data: st.DataObj
 
 @pytest.mark.parametrize(
     "line",
-    [b"", b"[" * 100_000, b"\xff\xfe", b"NaN", b"1e999", b'{"format":1e999}', b'{"a":' * 50_000, b"9" * 5000, b"null", b"\0",
-     b'{"run_id":"\\ud800"}'],
-)  # fmt: skip
+    [
+        b"",
+        b"[" * 100_000,
+        b"\xff\xfe",
+        b"NaN",
+        b"1e999",
+        b'{"format":1e999}',
+        b'{"a":' * 50_000,
+        b"9" * 5000,
+        b"null",
+        b"\0",
+        b'{"run_id":"\\ud800"}',
+    ],
+)
 def test_a_line_that_is_no_run_is_refused_with_its_number(directory: Path, line: bytes) -> None:
     path = directory / "lines.jsonl"
     path.write_bytes(b"\n" + line + b"\n")
@@ -204,15 +252,25 @@ def header(shape: str, descr: str = "'<i8'") -> bytes:
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"\x80\x04N.", array_file(numpy.arange(3)), archive(**{"a/b.txt": b"x"}),
-     archive(**{"a/b.npy": array_file(numpy.array([{}], dtype=object))}),
-     archive(**{"a/b.npy": header("(1000000000000,)")}), archive(**{"a/b.npy": header("(-1,)")}),
-     archive(**{"a/b.npy": header("(3, 3)")}), archive(**{"a/b.npy": header("'x'")}),
-     archive(**{"a/b.npy": header("(1,)", "'|O'")}), archive(**{"a/b.npy": header("(1,)", "__import__('os')")}),
-     archive(**{"a/b.npy": header("(" * 2000 + ")" * 2000)}), archive(**{"a/b.npy": header("(1,")}),
-     archive(**{"a/b.npy": header("(1,), '\0'")}), archive(**{"\x1b[2J.npy": array_file(numpy.arange(3))}),
-     archive(**{"a/b.npy": array_file(numpy.arange(3)), "a/b?.npy": array_file(numpy.array(True))})],
-)  # fmt: skip
+    [
+        b"",
+        b"\x80\x04N.",
+        array_file(numpy.arange(3)),
+        archive(**{"a/b.txt": b"x"}),
+        archive(**{"a/b.npy": array_file(numpy.array([{}], dtype=object))}),
+        archive(**{"a/b.npy": header("(1000000000000,)")}),
+        archive(**{"a/b.npy": header("(-1,)")}),
+        archive(**{"a/b.npy": header("(3, 3)")}),
+        archive(**{"a/b.npy": header("'x'")}),
+        archive(**{"a/b.npy": header("(1,)", "'|O'")}),
+        archive(**{"a/b.npy": header("(1,)", "__import__('os')")}),
+        archive(**{"a/b.npy": header("(" * 2000 + ")" * 2000)}),
+        archive(**{"a/b.npy": header("(1,")}),
+        archive(**{"a/b.npy": header("(1,), '\0'")}),
+        archive(**{"\x1b[2J.npy": array_file(numpy.arange(3))}),
+        archive(**{"a/b.npy": array_file(numpy.arange(3)), "a/b?.npy": array_file(numpy.array(True))}),
+    ],
+)
 def test_an_archive_that_is_no_series_is_refused(directory: Path, content: bytes) -> None:
     path = directory / "made-up.npz"
     path.write_bytes(content)
@@ -235,9 +293,15 @@ def test_a_small_file_that_unpacks_to_gigabytes_is_refused_unread(
 
 
 LAB = {
-    "format": 1, "spec": LabSpec().to_json(), "index": 1, "supervisor": vars(ProcessIdentity(1, 2, "b")),
-    "init": vars(ProcessIdentity(1, 2, "b")), "owner": "me", "started_at": "now", "kernel": "6.1",
-}  # fmt: skip
+    "format": 1,
+    "spec": LabSpec().to_json(),
+    "index": 1,
+    "supervisor": vars(ProcessIdentity(1, 2, "b")),
+    "init": vars(ProcessIdentity(1, 2, "b")),
+    "owner": "me",
+    "started_at": "now",
+    "kernel": "6.1",
+}
 
 
 @tries(150)

@@ -30,9 +30,12 @@ from support.postgresql_server import PostgresServer
 from support.store_places import ServerPlace
 
 STORES = {
-    "format-1/store-1.sqlite": 1, "format-1/store-2.sqlite": 2, "format-1/runs.sqlite": 3, "format-2/runs.sqlite": 4,
+    "format-1/store-1.sqlite": 1,
+    "format-1/store-2.sqlite": 2,
+    "format-1/runs.sqlite": 3,
+    "format-2/runs.sqlite": 4,
     "store-4/store-4.sqlite": 4,
-}  # fmt: skip
+}
 SERVER = GOLDEN_SETS / "store-4" / "store-4.sql.gz"
 HALF = json.loads((GOLDEN_SETS / "format-2" / "left.json").read_text())["golden-half-search.yaml"]
 
@@ -74,10 +77,13 @@ def seen(url: str, *, write: bool = False) -> dict[str, Any]:
     """All that is to be read."""
     with open_store(url, write=write) as store:
         return {
-            "runs": store.list(), "records": list(store.texts()), "notes": store.notes(),
-            "calibrations": store.calibrations(), "searches": store.experiment_texts(SEARCH),
+            "runs": store.list(),
+            "records": list(store.texts()),
+            "notes": store.notes(),
+            "calibrations": store.calibrations(),
+            "searches": store.experiment_texts(SEARCH),
             "done": store.experiments(SEARCH, RunFilter(platform=["raw"]), status="done"),
-        }  # fmt: skip
+        }
 
 
 def test_the_golden_stores_of_version_4_are_what_they_were() -> None:

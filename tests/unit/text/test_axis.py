@@ -23,8 +23,8 @@ from labconsole.contracts.picture import (
     drawable,
 )
 from labconsole.text import axis, charts
-from labconsole.text.axis import Undrawable, check_numbers, checked_count, checked_number, checked_span, checked_words
-from labconsole.text.charts import CurveAxes, CurvePointMark, check_chart, require_inside
+from labconsole.text.axis import Undrawable, check_count, check_number, check_numbers, check_span, check_text
+from labconsole.text.charts import CurveAxes, CurvePointMark, check_chart, require_within_axis
 from labconsole.text.rate_panel import RateSeries, draw_panels
 
 WHOLE_DIGITS = 10**400
@@ -44,8 +44,8 @@ def to_a_hundred(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("value", [3, 3.0, Fraction(6, 2), Decimal(3), np.float32(3), np.float64(3), np.int64(3)])
 def test_every_type_of_number_is_one_plain_float(value: Any):
-    assert checked_number(value, "y") == 3.0
-    assert type(checked_number(value, "y")) is float
+    assert check_number(value, "y") == 3.0
+    assert type(check_number(value, "y")) is float
     check_numbers([value, 2], "y")
 
 
@@ -63,7 +63,7 @@ def test_every_type_of_number_is_one_plain_float(value: Any):
     ],
 )
 def test_what_is_no_number_is_named_with_its_type(value: object, words: str):
-    for check in (lambda: checked_number(value, "y"), lambda: check_numbers([1.0, value], "y")):
+    for check in (lambda: check_number(value, "y"), lambda: check_numbers([1.0, value], "y")):
         with pytest.raises(Undrawable) as raised:
             check()
         assert words in str(raised.value).replace("y 2 is", "y is")
@@ -73,21 +73,21 @@ def test_what_is_no_number_is_named_with_its_type(value: object, words: str):
 @pytest.mark.parametrize(
     ("check", "words"),
     [
-        (lambda: checked_number(101, "y"), "y is 101; allowed: a finite number up to 100"),
-        (lambda: checked_number(-101.5, "y"), "y is -101.5; allowed: a finite number up to 100"),
+        (lambda: check_number(101, "y"), "y is 101; allowed: a finite number up to 100"),
+        (lambda: check_number(-101.5, "y"), "y is -101.5; allowed: a finite number up to 100"),
         (lambda: check_numbers([1, 2, 101], "x of point"), "x of point 3 is 101; allowed: a finite number up to 100"),
-        (lambda: checked_number(0, "y", log=True), "y is 0; allowed on a logarithmic axis: 0.01 or more"),
-        (lambda: checked_number(-1, "y", log=True), "y is -1; allowed on a logarithmic axis: 0.01 or more"),
-        (lambda: checked_span([0.0, 0.001], "x"), "x reaches only to 0.001; allowed: 0, or 0.01 or more"),
+        (lambda: check_number(0, "y", log=True), "y is 0; allowed on a logarithmic axis: 0.01 or more"),
+        (lambda: check_number(-1, "y", log=True), "y is -1; allowed on a logarithmic axis: 0.01 or more"),
+        (lambda: check_span([0.0, 0.001], "x"), "x reaches only to 0.001; allowed: 0, or 0.01 or more"),
         (lambda: axis.fit_axis(0.0, 0.001, 80), "an axis reaches only to 0.001"),
         (lambda: axis.fit_axis(0.0, 1000.0, 80), "an end of an axis is 1000; allowed"),
-        (lambda: checked_count("abc", "names", 3), "names is 'abc' of type str; allowed: a tuple"),
-        (lambda: checked_count(iter("abc"), "names", 3), "of type str_ascii_iterator; allowed: a tuple"),
-        (lambda: checked_count(["a", "cd"] * 2, "names", 3), "names has 4 items; allowed: up to 3"),
-        (lambda: checked_words(None, "title"), "title is None; allowed: text"),
-        (lambda: checked_words("abcd", "title", 3), "title has 4 characters; allowed: up to 3"),
+        (lambda: check_count("abc", "names", 3), "names is 'abc' of type str; allowed: a tuple"),
+        (lambda: check_count(iter("abc"), "names", 3), "of type str_ascii_iterator; allowed: a tuple"),
+        (lambda: check_count(["a", "cd"] * 2, "names", 3), "names has 4 items; allowed: up to 3"),
+        (lambda: check_text(None, "title"), "title is None; allowed: text"),
+        (lambda: check_text("abcd", "title", 3), "title has 4 characters; allowed: up to 3"),
     ],
-)  # fmt: skip
+)
 def test_what_an_axis_cannot_have_is_named(check: Callable[[], object], words: str):
     with pytest.raises(Undrawable) as raised:
         check()
@@ -96,10 +96,10 @@ def test_what_an_axis_cannot_have_is_named(check: Callable[[], object], words: s
 
 @pytest.mark.usefixtures("to_a_hundred")
 def test_what_an_axis_can_have_passes():
-    assert checked_number(100, "y") == 100
-    assert checked_number(0.01, "y", log=True) == 0.01
-    checked_span([0.0, 0.0], "x")
-    checked_span([], "x")
+    assert check_number(100, "y") == 100
+    assert check_number(0.01, "y", log=True) == 0.01
+    check_span([0.0, 0.0], "x")
+    check_span([], "x")
     check_numbers([], "x")
     check_numbers([0, -100, 100.0], "x")
 
@@ -151,10 +151,10 @@ def test_bars_beside_the_names_are_a_sentence_and_none_of_the_bars_is_below_zero
 
 
 def test_the_last_guard_before_the_library_knows_the_ends_of_the_axis():
-    require_inside([0, 1, 1.05], 0, 1)
+    require_within_axis([0, 1, 1.05], 0, 1)
     for beyond in (1.2, -0.2):
         with pytest.raises(Undrawable, match="beyond its axis"):
-            require_inside([beyond], 0, 1)
+            require_within_axis([beyond], 0, 1)
 
 
 def rates(seconds: tuple[Any, ...], offered: tuple[Any, ...]) -> str:
@@ -181,15 +181,23 @@ LOAD = PicturePart(name="load", unit="kbit/s", low=0, high=10)
     ("picture", "words"),
     [
         (None, "it is of type NoneType; allowed: StepPicture"),
-        (StepPicture(parts=(PicturePart(name="load", unit="", low=0, high=untyped(None)),)), "high of part 'load' is None"),
-        (StepPicture(parts=(LOAD,), trials=(PictureTrial(part=0, at=untyped("5"), duration_s=1),)), "of trial 1 is '5'"),
+        (
+            StepPicture(parts=(PicturePart(name="load", unit="", low=0, high=untyped(None)),)),
+            "high of part 'load' is None",
+        ),
+        (
+            StepPicture(parts=(LOAD,), trials=(PictureTrial(part=0, at=untyped("5"), duration_s=1),)),
+            "of trial 1 is '5'",
+        ),
         (StepPicture(parts=(LOAD,), trials=(PictureTrial(part=1, at=5, duration_s=1),)), "trial 1 is of part 1"),
         (
             StepPicture(parts=(LOAD,), trials=(PictureTrial(part=0, at=5, duration_s=1, bounds=(Between(True),)),)),
             "of trial 1 is True",
         ),
         (
-            StepPicture(over_time=OverTime(title="", unit="", curves=(PictureCurve(name="a", seconds=(1, 2), values=(1,)),))),
+            StepPicture(
+                over_time=OverTime(title="", unit="", curves=(PictureCurve(name="a", seconds=(1, 2), values=(1,)),))
+            ),
             "curve 'a' has 2 seconds and 1 values; allowed: as many of both",
         ),
         (
@@ -197,7 +205,7 @@ LOAD = PicturePart(name="load", unit="kbit/s", low=0, high=10)
             "moment or level 'limit' is None",
         ),
     ],
-)  # fmt: skip
+)
 def test_a_steps_picture_that_cannot_be_drawn_says_why_instead(picture: Any, words: str):
     (found,) = drawable(picture).found
     assert found.startswith("its picture cannot be drawn: ")

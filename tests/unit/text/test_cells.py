@@ -7,7 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from labconsole.text.cells import count, decimal, fit_ends, fit_parts, percent, safe, scale_top, span, sparkline
+from labconsole.text.cells import (
+    fit_ends,
+    fit_parts,
+    format_decimal,
+    format_duration,
+    format_percent,
+    format_rounded,
+    safe,
+    scale_top,
+    sparkline,
+)
 
 
 @given(st.text(max_size=300), st.integers(min_value=1, max_value=40))
@@ -31,23 +41,23 @@ def test_wide_characters_are_cut_by_cells() -> None:
 
 
 def test_thousands_are_set_apart_by_thin_spaces_one_cell_wide() -> None:
-    assert count(14_880_952) == "14\u2009880\u2009952"
-    assert cell_len(count(14_880_952)) == 10
-    assert decimal(1234.5, 2) == "1\u2009234.50"
+    assert format_rounded(14_880_952) == "14\u2009880\u2009952"
+    assert cell_len(format_rounded(14_880_952)) == 10
+    assert format_decimal(1234.5, 2) == "1\u2009234.50"
 
 
 def test_what_is_not_known_is_a_dash_and_not_a_zero() -> None:
-    assert count(None) == decimal(None, 2) == percent(None) == "–"
+    assert format_rounded(None) == format_decimal(None, 2) == format_percent(None) == "–"
 
 
 def test_a_small_loss_never_reads_as_none() -> None:
-    assert percent(0.0) == "0.000"
-    assert percent(1e-7) == "<0.001"
-    assert percent(0.07) == "7.000"
+    assert format_percent(0.0) == "0.000"
+    assert format_percent(1e-7) == "<0.001"
+    assert format_percent(0.07) == "7.000"
 
 
 def test_lengths_of_time_read_naturally() -> None:
-    assert [span(s) for s in (0, 4.2, 65, 3700)] == ["0 s", "5 s", "1 min 05 s", "1 h 01 min"]
+    assert [format_duration(s) for s in (0, 4.2, 65, 3700)] == ["0 s", "5 s", "1 min 05 s", "1 h 01 min"]
 
 
 def test_scales_are_round_and_do_not_fall_below_the_data() -> None:

@@ -21,12 +21,12 @@ from labconsole.engine.discovery.hosts_text import HostsNode, hosts_text
 from labconsole.engine.discovery.ports import Port
 from labconsole.engine.discovery.proposal import ProposedStream
 from labconsole.model.inventory import NAME
-from labconsole.report.draw import draw
-from labconsole.report.gating import Gate
-from labconsole.report.page import inline
+from labconsole.report.figure_drawing import draw_figure
+from labconsole.report.gate import Gate
+from labconsole.report.page import inline_svg
 from labconsole.report.tables import to_csv, to_latex, to_markdown
-from labconsole.text.harmless import harmless_line, latex_text, tsv_line
-from labconsole.tui.console.attention import Attention
+from labconsole.text.sanitize import escape_latex, format_tsv_line, sanitize_line
+from labconsole.tui.console.notifications import TerminalNotifier
 from labconsole.tui.screens.curves.curve_chart import svg_document
 from support.foreign_words import (
     PIECES,
@@ -41,30 +41,45 @@ from support.foreign_words import (
 from support.fuzzing import harmful, tries
 
 TABLE_TOKENS = {
-    *(f"{name}_{end}" for name in ("paragraph", "strong", "table", "thead", "tbody", "tr", "th", "td")
-      for end in ("open", "close")),
-    "inline", "text",
-}  # fmt: skip
+    *(
+        f"{name}_{end}"
+        for name in ("paragraph", "strong", "table", "thead", "tbody", "tr", "th", "td")
+        for end in ("open", "close")
+    ),
+    "inline",
+    "text",
+}
 
 
 def table_of(words: str, note: str = "") -> Table:
     return Table(
-        name="t", title=f"T {words}", columns=("a", words), rows=((words, 1), (None, words)), headings=("h", words),
-        shown=((words, "1"), ("x", words)), note=note,
-    )  # fmt: skip
+        name="t",
+        title=f"T {words}",
+        columns=("a", words),
+        rows=((words, 1), (None, words)),
+        headings=("h", words),
+        shown=((words, "1"), ("x", words)),
+        note=note,
+    )
 
 
 def figure_of(words: str) -> Figure:
     marks = (Mark(0, 1, None, None, 1, word=words), Mark(1, 2, 1.5, 2.5, 3, 3))
     panels = (Panel(words, (PlottedCurve(words, marks),), (0.5,), (words,), ((1.0, words),)),)
     return Figure(
-        name="f", title=words, kind="curves", x_label=words, y_label=words, panels=panels, caption=words,
-    )  # fmt: skip
+        name="f",
+        title=words,
+        kind="curves",
+        x_label=words,
+        y_label=words,
+        panels=panels,
+        caption=words,
+    )
 
 
 @cache
 def svg_of(words: str) -> str:
-    return draw(figure_of(words), ["svg"])["svg"].decode()
+    return draw_figure(figure_of(words), ["svg"])["svg"].decode()
 
 
 @tries(300)
@@ -76,7 +91,7 @@ def test_markdown_shows_foreign_words_literally(words: str) -> None:
         tokens[place + 1].children or [] for place, token in enumerate(tokens) if token.type in ("th_open", "td_open")
     ]
     texts = ["".join(child.content for child in cell).replace(UNSEEN, "") for cell in cells]
-    line = harmless_line(words)
+    line = sanitize_line(words)
     assert texts == ["h", line, line, "1", "x", line]
 
 
@@ -94,13 +109,17 @@ def test_a_gate_in_markdown_and_junit_tells_foreign_words_as_words(words: str, d
         SimpleNamespace(point=words, outcome=outcome, detail=detail) for outcome in ("worse", "passed", "undecided")
     ]
     gate = Gate(judged=tuple(judged), margin_ratio=0.05, changes=None)
-    tokens = markdown_tokens("\n".join(gate_text.markdown(words, words, gate)) + "\n")
+    tokens = markdown_tokens("\n".join(gate_text.format_markdown(words, words, gate)) + "\n")
     assert {token.type for token in tokens} <= {
-        *(f"{name}_{end}" for name in ("heading", "bullet_list", "list_item", "paragraph", "strong")
-          for end in ("open", "close")),
-        "inline", "text",
-    }  # fmt: skip
-    told = gate_text.junit(words, words, gate)
+        *(
+            f"{name}_{end}"
+            for name in ("heading", "bullet_list", "list_item", "paragraph", "strong")
+            for end in ("open", "close")
+        ),
+        "inline",
+        "text",
+    }
+    told = gate_text.format_junit(words, words, gate)
     assert not harmful(told)
     found = {each.tag for each in ET.fromstring(told.encode()).iter()}
     assert found == {"testsuites", "testsuite", "testcase", "failure", "skipped", "system-out"}
@@ -109,7 +128,7 @@ def test_a_gate_in_markdown_and_junit_tells_foreign_words_as_words(words: str, d
 @tries(300)
 @given(WORDS)
 def test_latex_has_no_command_of_others(words: str) -> None:
-    check_latex(latex_text(words))
+    check_latex(escape_latex(words))
     text = to_latex(table_of(words, words))
     assert not harmful(text)
     assert text.count("\n") == to_latex(table_of("x", "x")).count("\n")
@@ -119,11 +138,11 @@ def test_latex_has_no_command_of_others(words: str) -> None:
 @given(WORDS)
 def test_no_cell_is_a_formula(words: str) -> None:
     assert len(check_spreadsheet(to_csv(table_of(words)), 2)) == 3
-    check_tabs(tsv_line([words, None, 1.5, -2, words]), 5)
+    check_tabs(format_tsv_line([words, None, 1.5, -2, words]), 5)
 
 
 def test_numbers_stay_numbers_where_cells_are_pasted() -> None:
-    assert tsv_line(["+1.5 %", "-2", "-2e-3", None, "=1", "-1+1"]) == "+1.5 %\t-2\t-2e-3\t\t'=1\t'-1+1"
+    assert format_tsv_line(["+1.5 %", "-2", "-2e-3", None, "=1", "-1+1"]) == "+1.5 %\t-2\t-2e-3\t\t'=1\t'-1+1"
 
 
 @pytest.mark.filterwarnings("ignore:Glyph")
@@ -135,19 +154,21 @@ def test_a_figure_is_xml_without_elements_of_others(words: str) -> None:
     root = ET.fromstring(svg.encode())
     plain = ET.fromstring(svg_of("x"))
     assert {each.tag for each in root.iter()} <= {each.tag for each in plain.iter()}
-    assert html_elements(inline(svg, "f", words)) <= html_elements(inline(svg_of("x"), "f", "x"))
+    assert html_elements(inline_svg(svg, "f", words)) <= html_elements(inline_svg(svg_of("x"), "f", "x"))
 
 
 @pytest.mark.filterwarnings("ignore:Glyph", "ignore:constrained_layout")
 @pytest.mark.parametrize("first", range(6))
 def test_every_piece_of_words_is_drawn_in_every_format(first: int) -> None:
-    assert all(draw(figure_of(" ".join(PIECES[first::6]))).values())
+    assert all(draw_figure(figure_of(" ".join(PIECES[first::6]))).values())
 
 
 def test_words_that_look_like_parts_of_a_figure_are_drawn_as_they_are() -> None:
-    texts = "".join(ET.fromstring(draw(figure_of('$\\frac$ id="x" xmlns="y" url(#z'), ["svg"])["svg"]).itertext())
+    texts = "".join(
+        ET.fromstring(draw_figure(figure_of('$\\frac$ id="x" xmlns="y" url(#z'), ["svg"])["svg"]).itertext()
+    )
     assert "$\\frac$" in texts
-    shown = inline(draw(figure_of(' id="x" xmlns="y" url(#z'), ["svg"])["svg"].decode(), "f", "t")
+    shown = inline_svg(draw_figure(figure_of(' id="x" xmlns="y" url(#z'), ["svg"])["svg"].decode(), "f", "t")
     assert 'xmlns="y" url(#z' in shown and 'id="x"' in shown
 
 
@@ -175,7 +196,7 @@ class _Ink:
 def test_a_notification_and_a_title_end_where_we_end_them(title: str, text: str) -> None:
     for environ in ({"TERM": "xterm"}, {"TERM": "xterm", "TMUX": "1"}, {"TERM": "foot"}, {"WT_SESSION": "1"}):
         told: list[str] = []
-        attention = Attention(told.append, "auto", environ)
+        attention = TerminalNotifier(told.append, "auto", environ)
         attention.title(title)
         attention.call(title, text)
         for sequence in told:
@@ -190,8 +211,9 @@ def test_a_notification_and_a_title_end_where_we_end_them(title: str, text: str)
 def test_a_check_is_told_in_colours_of_ours_alone(words: str) -> None:
     results = [
         CheckResult(id=words, node=node, title=words, status=status, evidence=words, hint=words, fixed=True)
-        for node in (None, words, "uut") for status in (CheckStatus.FAIL, CheckStatus.PASS)
-    ]  # fmt: skip
+        for node in (None, words, "uut")
+        for status in (CheckStatus.FAIL, CheckStatus.PASS)
+    ]
     lines = "\n".join(check_text.report_lines(results, ["uut"], colour=True, width=80))
     for code in check_text.COLOURS.values():
         lines = lines.replace(f"\x1b[{code}m", "")

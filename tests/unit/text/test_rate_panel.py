@@ -10,9 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from labconsole.text.axis import Axis, fit_axis, fit_upright, tick_words
-from labconsole.text.rate_grid import draw_grid, places
-from labconsole.text.rate_panel import LEGEND, OFFERED_EVERY_DOTS, Cells, RateSeries, _losses, draw_panels, joined
+from labconsole.text.axis import Axis, fit_axis, fit_upright, format_ticks
+from labconsole.text.rate_grid import draw_grid, fit_grid
+from labconsole.text.rate_panel import (
+    LEGEND,
+    OFFERED_EVERY_DOTS,
+    Cells,
+    RateSeries,
+    _losses,
+    draw_panels,
+    join_short_intervals,
+)
 
 NAN = math.nan
 
@@ -59,8 +67,8 @@ def test_an_axis_below_zero_has_zero_and_both_of_its_ends():
 
 
 def test_labels_have_as_many_decimals_as_the_step_needs():
-    assert tick_words(Axis(0, 2.5, 2, 1), " %") == ["0 %", "2.5 %", "5.0 %"]
-    assert tick_words(Axis(0, 20_000, 2, 1)) == ["0", "20\u2009000", "40\u2009000"]
+    assert format_ticks(Axis(0, 2.5, 2, 1), " %") == ["0 %", "2.5 %", "5.0 %"]
+    assert format_ticks(Axis(0, 20_000, 2, 1)) == ["0", "20\u2009000", "40\u2009000"]
 
 
 def test_an_axis_of_nothing_is_still_one():
@@ -178,15 +186,15 @@ def test_losses_are_those_that_were_counted_and_not_added_up_from_rates():
     assert all(loss == 0 for loss in _losses(known) if math.isfinite(loss)), (
         "the last sample came before the last packet"
     )
-    assert joined(RateSeries([0.1, 0.2, 0.25, 0.35, 0.45], [1] * 5, [1] * 5, [0, 1, 2, 3, 4, 5], 7)).missing_packets == (
-        0, 1, 3, 4, 5
-    )  # fmt: skip
+    assert join_short_intervals(
+        RateSeries([0.1, 0.2, 0.25, 0.35, 0.45], [1] * 5, [1] * 5, [0, 1, 2, 3, 4, 5], 7)
+    ).missing_packets == (0, 1, 3, 4, 5)
 
 
 def test_several_samples_at_one_instant_are_drawn():
     """As at the beginning of a trial, while no clock of the stream has moved yet."""
     at = [0.0, 0.0, 0.0, 0.1, 0.2, 0.3]
-    drawn = joined(RateSeries(at, [0.0, 0.0, 0.0, 14.0, 84.0, 0.0], [0.0, 0.0, 0.0, 0.0, 98.0, 0.0]))
+    drawn = join_short_intervals(RateSeries(at, [0.0, 0.0, 0.0, 14.0, 84.0, 0.0], [0.0, 0.0, 0.0, 0.0, 98.0, 0.0]))
     assert list(drawn.seconds) == at
 
 
@@ -211,11 +219,11 @@ def test_a_clock_that_is_read_late_makes_no_peak():
     stamped = [at + (what.uniform(0.02, 0.06) if i % 7 == 3 else 0.0) for i, at in enumerate(read)]
     rates = [1400 / (b - a) for a, b in zip(stamped, stamped[1:], strict=False)]
     assert max(rates) > 20_000
-    drawn = joined(RateSeries(stamped[1:], [14_000.0] * 100, rates))
+    drawn = join_short_intervals(RateSeries(stamped[1:], [14_000.0] * 100, rates))
     assert len(drawn.seconds) > 80
     assert list(drawn.measured_pps) == pytest.approx([14_000] * len(drawn.seconds), rel=0.001)
     assert list(drawn.offered_pps) == pytest.approx([14_000] * len(drawn.seconds))
-    unknown = joined(RateSeries([0.1, 0.2, 0.25, 0.35, 0.45], [NAN, 1, NAN, 1, 1], [1, 1, 1, 1, 1]))
+    unknown = join_short_intervals(RateSeries([0.1, 0.2, 0.25, 0.35, 0.45], [NAN, 1, NAN, 1, 1], [1, 1, 1, 1, 1]))
     assert [math.isnan(rate) for rate in unknown.offered_pps] == [True, True, False, False]
 
 
@@ -244,7 +252,7 @@ def test_all_panels_have_the_scale_of_the_largest():
     rows, _ = draw_grid([("a", traffic(10_000)), ("b", traffic(40_000))], 0, 78, 12, span_s=10.0)
     assert any("40\u2009000┤" in row for row in plain(rows))
     assert sum("┤" in row for row in plain(rows)) == len([row for row in plain(rows) if "┤" in row])
-    assert places(78, 12, 2) == (2, 1)
+    assert fit_grid(78, 12, 2) == (2, 1)
 
 
 def test_where_more_arrives_than_was_sent_the_losses_are_not_known():

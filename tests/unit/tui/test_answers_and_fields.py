@@ -47,7 +47,7 @@ async def test_a_testbed_is_taken_over_only_by_the_key_for_yes(answer: str) -> N
         await pilot.press("r")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         await pilot.press(answer)
-        await until(pilot, lambda: isinstance(app.screen, BenchScreen) and not app.state.asked)
+        await until(pilot, lambda: isinstance(app.screen, BenchScreen) and not app.state.requested)
         await settle(app, pilot)
         assert session.taken_over == (answer == "y")
 
@@ -196,16 +196,16 @@ async def test_the_theme_chosen_last_is_there_next_time_unless_the_settings_name
 
 async def test_a_console_that_is_left_says_how_much_it_saved_not_every_id() -> None:
     state = ConsoleState()
-    assert state.parting_words("/runs.sqlite") == []
+    assert state.describe_saved_runs("/runs.sqlite") == []
     state.saved_runs = [("a", "2026-11-29T08:00:00Z")]
-    assert state.parting_words("/runs.sqlite") == ["1 run saved in /runs.sqlite: a"]
+    assert state.describe_saved_runs("/runs.sqlite") == ["1 run saved in /runs.sqlite: a"]
     state.saved_runs.append(("b", "2026-11-29T08:01:00Z"))
-    assert state.parting_words("/runs.sqlite") == [
+    assert state.describe_saved_runs("/runs.sqlite") == [
         "2 runs saved in /runs.sqlite: a to b",
         "to list them: labconsole runs list --limit 2 --where run=a,b --store /runs.sqlite",
     ]
     state.saved_runs = [(f"run-{number}", f"2026-11-29T08:{number % 60:02}:00.5Z") for number in range(121)]
-    assert state.parting_words("/runs.sqlite") == [
+    assert state.describe_saved_runs("/runs.sqlite") == [
         "121 runs saved in /runs.sqlite: run-0 to run-120",
         "to list all runs of this time, of whatever console: labconsole runs list --limit 10000 --where "
         "'started>=2026-11-29T08:00:00 started<=2026-11-29T08:00:00' --store /runs.sqlite",

@@ -8,19 +8,19 @@ import pytest
 
 from labconsole.engine.live.events import NodeChanged, NodeState, Notice
 from labconsole.tui.console import clock
-from labconsole.tui.console.attention import Attention
-from labconsole.tui.console.away import AWAY_AFTER_S, Happening, Watch
-from labconsole.tui.console.caller import Caller
-from labconsole.tui.console.state import ConsoleState, PlanOver
+from labconsole.tui.console.absence import AWAY_AFTER_S, NotableEvent, PresenceWatch
+from labconsole.tui.console.notifications import TerminalNotifier
+from labconsole.tui.console.notifier import OperatorNotifier
+from labconsole.tui.console.state import ConsoleState, PlanEnd
 from support.driven_console import SIZES, console, text, until
 from support.fake_session import make_record
 
 HOSTILE = "\x1b]52;c;ZXZpbA==\x07night;\x9b31m\u202e"
 
 
-def attention(notify: str = "auto", **environ: str) -> tuple[Attention, list[str]]:
+def attention(notify: str = "auto", **environ: str) -> tuple[TerminalNotifier, list[str]]:
     sent: list[str] = []
-    return Attention(sent.append, notify, {"TERM": "xterm-256color", **environ}), sent
+    return TerminalNotifier(sent.append, notify, {"TERM": "xterm-256color", **environ}), sent
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_progress_bar_only_where_it_is_known_and_once_per_change() -> None:
     caller, sent = attention(WT_SESSION="1")
     for ratio in (0.5, 0.5004, 0.51):
         caller.progress(ratio)
-    caller.progress(0.51, held_up=True)
+    caller.progress(0.51, halted=True)
     caller.progress(1.0, failed=True)
     caller.progress(None)
     caller.progress(None)
@@ -84,11 +84,11 @@ def test_the_title_is_given_back() -> None:
 
 
 def test_who_presses_no_key_for_a_while_has_left() -> None:
-    watch = Watch(1000.0)
+    watch = PresenceWatch(1000.0)
     assert watch.seen(1000.0 + AWAY_AFTER_S / 2) is None
-    watch.tell(Happening(1100.0, "node", "error", "while there"))
+    watch.tell(NotableEvent(1100.0, "node", "error", "while there"))
     watch.seen(1150.0)
-    watch.tell(Happening(5000.0, "plan", "error", "plan night failed"))
+    watch.tell(NotableEvent(5000.0, "plan", "error", "plan night failed"))
     absence = watch.seen(9000.0)
     assert absence is not None
     assert (absence.from_wall_s, absence.until_wall_s) == (1150.0, 9000.0)
@@ -97,8 +97,8 @@ def test_who_presses_no_key_for_a_while_has_left() -> None:
 
 
 def test_what_nobody_has_read_about_is_not_lost_by_another_pause() -> None:
-    watch = Watch(0.0)
-    watch.tell(Happening(1000.0, "plan", "error", "plan night failed"))
+    watch = PresenceWatch(0.0)
+    watch.tell(NotableEvent(1000.0, "plan", "error", "plan night failed"))
     watch.seen(8000.0)
     watch.seen(8300.0)
     assert [each.text for each in watch.digest(8300.0).happenings] == ["plan night failed"]
@@ -116,12 +116,12 @@ def wall(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_an_absence_without_news_is_not_counted_with_the_next(wall: list[float]) -> None:
     begun, state = wall[0], ConsoleState()
-    state.watch = Watch(begun)
-    caller = Caller(state, attention()[0], "lab")
+    state.watch = PresenceWatch(begun)
+    caller = OperatorNotifier(state, attention()[0], "lab")
     for minutes in (3, 6):
         wall[0] = begun + 60 * minutes
         assert caller.seen() is None
-    state.watch.tell(Happening(wall[0] + 60, "plan", "error", "plan night failed"))
+    state.watch.tell(NotableEvent(wall[0] + 60, "plan", "error", "plan night failed"))
     wall[0] += 180
     digest = caller.seen()
     assert digest is not None
@@ -145,7 +145,7 @@ async def test_who_comes_back_in_the_morning_sees_what_happened(size: tuple[int,
             app.state.watch.ended(wall[0], record, saved=True)
         session.say(NodeChanged(node="snk1", state=NodeState.LOST, message="no route"))
         session.say(Notice(severity="error", message="eve@desk took the testbed over", node="uut"))
-        app.plan_over(PlanOver(wall[0], "error", "plan night failed: snk1 did not come back", failed=True))
+        app.plan_over(PlanEnd(wall[0], "error", "plan night failed: snk1 did not come back", failed=True))
         calls = "".join(sent)
         assert "snk1 was lost: no route" in calls
         assert "plan night failed" in calls

@@ -22,10 +22,10 @@ from labconsole.model.design_point import BACKGROUNDS, DesignPoint, FrameSize
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.run import RunRecord
-from labconsole.platforms.loading import driver_for
+from labconsole.platforms.loading import build_driver
 from labconsole.tui.console import form
 from labconsole.tui.console.state import ConsoleState
-from labconsole.tui.screens.bench.streams import TOTAL, stream_numbers
+from labconsole.tui.screens.bench.streams import TOTAL, collect_stream_numbers
 from labconsole.tui.screens.runs.run_pages import packets_page, verdict_page
 from support.background_records import FOUND, REQUEST, forwarding_record
 from support.fake_session import make_inventory, make_record
@@ -76,7 +76,7 @@ def test_the_second_guests_stream_is_shown_while_it_runs_and_enters_no_total() -
         shown.offered_pps.append(pps)
         shown.measured_pps.append(pps)
         shown.offered_packets = shown.measured_packets = int(pps)
-    rows = stream_numbers(inventory, telemetry, state)
+    rows = collect_stream_numbers(inventory, telemetry, state)
     assert (rows["s1"].offered_pps, rows["s3"].offered_pps, rows[TOTAL].offered_pps) == (1000.0, 50_000.0, 1000.0)
     assert rows["s3"].offered_bps == 50_000 * 8 * (64 + 24), "of the second guest's own frames"
 
@@ -134,7 +134,7 @@ def _bench(plan: Plan, found: StoredMaximum | None = None, stress: str | None = 
 
     store = SimpleNamespace(maximum=lambda **asked: found)
     session = SimpleNamespace(
-        inventory=make_inventory(), store=store, check_background=lambda request: None, driver_for=driver_for
+        inventory=make_inventory(), store=store, check_background=lambda request: None, driver_for=build_driver
     )
     bench: Any = CheckContext(cast(Any, session), plan, fix=False)
     bench.survey = survey

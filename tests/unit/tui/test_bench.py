@@ -36,7 +36,7 @@ from labconsole.tui.screens import SCREENS
 from labconsole.tui.screens.bench.interfaces import InterfacesTable
 from labconsole.tui.screens.bench.screen import BenchScreen
 from labconsole.tui.screens.bench.uut import UutView
-from labconsole.wire.surroundings import NodeSurroundings
+from labconsole.wire.host_activity import NodeSurroundings
 from support.asking import partly
 from support.driven_console import SIZES, console, picture, settle, text, until
 from support.fake_lab_session import LabSession
@@ -121,7 +121,7 @@ async def test_typing_narrows_the_interfaces_and_esc_shows_them_all_again(size: 
         assert "eth5" in text(app)
         await pilot.press("enter", "r")
         await until(pilot, lambda: len(session.requests) == 1)  # the letters belong to the console again
-        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: not app.state.requested)
         await pilot.press("slash", "escape")
         assert rows(app) == everything
 
@@ -175,7 +175,7 @@ async def test_repetitions_accumulate_to_mean_and_interval_while_they_run(size: 
         assert (found.mean, found.half_width) == pytest.approx((expected.mean, expected.half_width))
         assert f"{expected.mean:,.0f}".replace(",", "\u2009") in shown
         session.step.release()
-        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: not app.state.requested)
         assert app.state.repetitions.done == 5  # they stay to be read
 
 
@@ -194,11 +194,16 @@ def delay(p50_ns: int, *, one_way: bool) -> Delay:
     quantiles = {"p50": p50_ns, "p99": 10 * p50_ns, "p999": 20 * p50_ns, "max": 30 * p50_ns}
     return Delay.model_validate(
         {
-            "packets": 1000, "pair_every_packets": 10, "one_way": one_way, "reason": None if one_way else "no shared clock",
-            "clock_bound_ns": 0 if one_way else None, "pdv_ns": quantiles, "ipdv_ns": None,
+            "packets": 1000,
+            "pair_every_packets": 10,
+            "one_way": one_way,
+            "reason": None if one_way else "no shared clock",
+            "clock_bound_ns": 0 if one_way else None,
+            "pdv_ns": quantiles,
+            "ipdv_ns": None,
             "one_way_ns": {**quantiles, "min": 1, "mean": 5.0} if one_way else None,
         }
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.asyncio
@@ -207,10 +212,13 @@ async def test_percentiles_of_delay_come_in_with_every_repetition_and_say_what_t
     async with console(Repeating, (200, 60)) as (app, _, pilot):
         repetitions = app.state.repetitions
         for number, (p50_ns, one_way, words) in enumerate(
-            [(20_000, True, ("delay p50", "20.0", "200.0")), (40_000, True, ("delay p50", "30.0", "300.0")),
-             (60_000, False, ("PDV p50", "40.0", "400.0"))],
+            [
+                (20_000, True, ("delay p50", "20.0", "200.0")),
+                (40_000, True, ("delay p50", "30.0", "300.0")),
+                (60_000, False, ("PDV p50", "40.0", "400.0")),
+            ],
             start=1,
-        ):  # fmt: skip
+        ):
             record = make_record(request, f"run-{number}")
             stream = record.streams[0].model_copy(update={"delay": delay(p50_ns, one_way=one_way)})
             repetitions.begin(request, number, 3)
@@ -252,7 +260,7 @@ async def test_who_holds_the_testbed_is_said_and_it_is_taken_over_only_after_a_q
             await until(pilot, lambda: isinstance(app.screen, Confirm))
             assert "eva@desk" in text(app)
             await pilot.press(answer)
-            await until(pilot, lambda: not isinstance(app.screen, Confirm) and not app.state.asked)
+            await until(pilot, lambda: not isinstance(app.screen, Confirm) and not app.state.requested)
             await until(pilot, partial(lambda requests: len(session.requests) == requests, requests))
         assert session.taken_over and len(session.store.records) == 1
 
@@ -277,23 +285,24 @@ def look(**surroundings: Any) -> UutView:
 
 
 def test_what_runs_on_the_uut_is_said_in_words_and_the_unknown_is_not_made_up() -> None:
-    assert look(load=[0.5], cpus=4, guests=[], sessions=[], logins=[]).words({}, "uut") == (
-        ("no guests · load 0.50 on 4 CPUs · free", "no guests · load 0.50 on 4 CPUs", "no guests"), "muted",
-    )  # fmt: skip
-    words, tone = look(load=[2.0], cpus=4, guests=[{"name": "deb12", "pid": 1}], sessions=[7], logins=[{}, {}]).words(
-        {}, "uut"
+    assert look(load=[0.5], cpus=4, guests=[], sessions=[], logins=[]).describe({}, "uut") == (
+        ("no guests · load 0.50 on 4 CPUs · free", "no guests · load 0.50 on 4 CPUs", "no guests"),
+        "muted",
     )
+    words, tone = look(
+        load=[2.0], cpus=4, guests=[{"name": "deb12", "pid": 1}], sessions=[7], logins=[{}, {}]
+    ).describe({}, "uut")
     assert words[0] == "! guest deb12 · load 2.00 on 4 CPUs · 1 other console, 2 logins · free" and tone == "warn"
-    assert look().words({}, "uut")[0][0] == "no guests · free"
-    assert UutView(Inspection(at_wall_s=0.0)).words({}, "uut")[0][0] == "free"
-    assert UutView().words({}, "uut")[0] == ("not inspected yet",)
+    assert look().describe({}, "uut")[0][0] == "no guests · free"
+    assert UutView(Inspection(at_wall_s=0.0)).describe({}, "uut")[0][0] == "free"
+    assert UutView().describe({}, "uut")[0] == ("not inspected yet",)
 
 
 def test_what_a_node_says_of_itself_is_harmless() -> None:
     for words in (
-        look(guests=[{"name": ESCAPE + "x" * 10_000}]).words({}, "uut")[0],
-        UutView().words({"uut": holder(ESCAPE * 100)}, "uut")[0],
-        UutView().words({ESCAPE: holder(ESCAPE)}, "uut")[0],
+        look(guests=[{"name": ESCAPE + "x" * 10_000}]).describe({}, "uut")[0],
+        UutView().describe({"uut": holder(ESCAPE * 100)}, "uut")[0],
+        UutView().describe({ESCAPE: holder(ESCAPE)}, "uut")[0],
     ):
         for wording in words:
             assert wording.isprintable() and len(wording) < 250, wording
@@ -468,5 +477,5 @@ async def test_delays_of_all_packets_so_far_stand_beside_the_loss_where_they_are
         assert header.index("loss %") < header.index("p50 µs") < header.index("p99 µs")
         assert "p50, p99 of the one-way delay" in text(app)
         session.release.set()
-        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: not app.state.requested)
         await until(pilot, lambda: "p50 µs" not in text(app))  # the record of this one was not timed

@@ -82,7 +82,7 @@ def test_bench_after_repetitions_in_the_light_theme(snap_compare: Any, size: tup
         made[0].release.set()
         app.screen.query_one("#repetitions", Field).value = "3"
         await pilot.press("r")
-        while app.state.repetitions.done < 3 or app.state.asked or len(app.runs) < 3:
+        while app.state.repetitions.done < 3 or app.state.requested or len(app.runs) < 3:
             await pilot.pause(0.01)
         await paint(app, pilot)
         await paint(app, pilot)

@@ -51,7 +51,7 @@ async def test_it_asks_tells_every_trial_and_shows_what_each_source_and_sink_can
         gate.release()
         await shown(app, pilot, "src1 sends up to 100\u2009000", "loses nothing up to 60\u2009000", "calibrated")
         assert session.calibrated == 1
-        assert not app.state.asked
+        assert not app.state.requested
 
 
 async def test_it_is_aborted_by_a_key_and_keeps_nothing():
@@ -85,9 +85,14 @@ async def test_neither_a_console_that_only_watches_nor_one_beside_others_calibra
         assert isinstance(session, LabSession)
         assert session.calibrated == 0
     held = LeaseHolder(
-        owner="eva@desk", purpose="plan nightly", since=datetime(2026, 3, 2, 9, tzinfo=UTC), until=None,
-        observe=None, quiet=False, own=False,
-    )  # fmt: skip
+        owner="eva@desk",
+        purpose="plan nightly",
+        since=datetime(2026, 3, 2, 9, tzinfo=UTC),
+        until=None,
+        observe=None,
+        quiet=False,
+        own=False,
+    )
     async with console(made(holders={"uut": held})) as (app, session, pilot):
         await pilot.press("5", "c")
         await shown(app, pilot, "uut is held by eva@desk")

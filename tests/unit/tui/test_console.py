@@ -58,7 +58,7 @@ async def test_a_trial_is_set_up_run_watched_and_found_among_the_runs(size: tupl
         assert "sending" in text(app)
         assert "s1" in text(app)
         session.release.set()
-        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: not app.state.requested)
         request, repetitions = session.requests[0]
         assert (request.frame.bytes, request.target, request.sources, repetitions) == (500, 10**8, 3, 1)
         await settle(app, pilot)
@@ -251,7 +251,7 @@ async def test_what_the_engine_refuses_is_said_and_the_console_is_ready_again() 
         session.refusal = refuse("background: is not available in this version")
         await pilot.press("r")
         await until(pilot, lambda: bool(app.state.notes) and "not available" in app.state.notes[-1].text)
-        assert not app.state.asked
+        assert not app.state.requested
 
 
 async def test_a_store_that_cannot_be_read_is_said() -> None:
@@ -304,7 +304,7 @@ async def test_the_run_id_is_copied_from_the_bench_and_from_the_list() -> None:
         await pilot.press("y")
         assert app.clipboard == ""
         await pilot.press("r")
-        await until(pilot, lambda: app.state.last is not None and not app.state.asked)
+        await until(pilot, lambda: app.state.last is not None and not app.state.requested)
         await pilot.press("y")
         assert app.state.last is not None and app.clipboard == app.state.last.run_id
         await pilot.press("f3")
@@ -391,8 +391,8 @@ async def test_timers_that_outlast_the_screens_of_a_console_that_is_left_do_noth
                 patch.setattr(ConsoleApp, "screen", property(no_screen))
                 for callback in timers:
                     callback()
-                assert not screen.in_sight
-            assert screen.in_sight
+                assert not screen.is_in_view
+            assert screen.is_in_view
 
 
 async def test_everything_with_a_key_is_in_the_command_palette() -> None:

@@ -30,7 +30,7 @@ from labconsole.tui.screens.curves.curve_chart import CurveChart, legend_rows, s
 from labconsole.tui.screens.curves.curves_table import CurvesTable
 from labconsole.tui.screens.curves.feed import CurveFeed
 from labconsole.tui.screens.curves.screen import CurvesScreen
-from labconsole.tui.screens.curves.viewing import Viewing, even_ticks, log_ticks, picture
+from labconsole.tui.screens.curves.view_options import CurveViewOptions, even_ticks, log_ticks, picture
 from labconsole.tui.screens.runs.screen import RunsScreen
 from support import driven_console
 from support.driven_console import console, still, text, until
@@ -128,7 +128,7 @@ async def test_enter_leads_to_the_runs_of_a_point() -> None:
         await still(app, pilot)
         assert table.chosen is not None
         design = table.chosen.design
-        runs = app.screen.query_one(SavedRunsTable).all_shown()
+        runs = app.screen.query_one(SavedRunsTable).list_displayed_runs()
         assert {(r.platform, r.frame_size_bytes, r.target_bps) for r in runs} == {
             (design.platform, design.frame.bytes, design.target_bps)
         }
@@ -335,7 +335,7 @@ async def test_axes_become_logarithmic_and_say_what_they_cannot_show(size: tuple
 def test_a_logarithmic_axis_has_equal_factors_at_equal_distances() -> None:
     data = CurveFeed()
     made = data.curves(session_with_runs().store.page(limit=1000).runs, parse_query(""), 0, CurveSpec())
-    viewing = Viewing(log=("x", "y"))
+    viewing = CurveViewOptions(log=("x", "y"))
     drawn = picture(made, viewing, str, str, ideal=True)
     assert drawn is not None and not drawn.axes.ideal
     for curve, marks in zip(viewing.drawn(made), drawn.curves, strict=True):
@@ -343,8 +343,14 @@ def test_a_logarithmic_axis_has_equal_factors_at_equal_distances() -> None:
             assert float(drawn.axes.x_words(mark.x)) == pytest.approx(point.x)
             assert float(drawn.axes.y_words(mark.y)) == pytest.approx(point.y.mean)
     assert [round(float(drawn.axes.x_words(tick))) for tick in drawn.axes.x_ticks] == [
-        1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000
-    ]  # fmt: skip
+        1000,
+        3000,
+        10_000,
+        30_000,
+        100_000,
+        300_000,
+        1_000_000,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -465,8 +471,10 @@ def test_zooming_out_never_shows_less_although_other_runs_are_shown_meanwhile() 
         return Curves(CurveSpec(), (curve,), len(places), {}, 0, {})
 
     few, many = made(1.0, 2.0, 3.0), made(1.0, 2.0, 3.0, 90.0, 100.0)
-    close = Viewing(low=80.0, high=100.0)
+    close = CurveViewOptions(low=80.0, high=100.0)
     wide = close.zoomed(few, 90.0, closer=False)
     assert wide.low is not None and wide.low <= 80.0
     assert wide.high is not None and wide.high >= 100.0
-    assert Viewing(low=85.0, high=95.0).zoomed(many, 90.0, closer=False) == Viewing(low=80.0, high=100.0)
+    assert CurveViewOptions(low=85.0, high=95.0).zoomed(many, 90.0, closer=False) == CurveViewOptions(
+        low=80.0, high=100.0
+    )

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from textual.app import App
 
-from labconsole.cli.text.of_guests import ALL_SHOWN
-from labconsole.engine.execution.step_seen import StepSeen, StepState
+from labconsole.cli.text.guest_kinds import GUEST_KIND_VIEWS
+from labconsole.engine.execution.step_view import StepState, StepView
 from labconsole.experiments.flow.steps import Flows
 from labconsole.experiments.job.steps import Jobs
 from labconsole.model.plan.loader import load_plan
@@ -59,13 +59,16 @@ def test_a_column_is_as_wide_as_what_it_says_and_what_all_share_leaves_first() -
     ]
     columns = factor_columns(rows)
     assert [(each.title, each.width) for each in columns] == [
-        ("platform", 8), ("guests", 6), ("working", 7), ("size", 11),
-    ]  # fmt: skip
+        ("platform", 8),
+        ("guests", 6),
+        ("working", 7),
+        ("size", 11),
+    ]
     assert [column.title for column, _ in fit_columns(columns, 25)] == ["platform", "guests", "working"]
     assert [column.title for column, _ in fit_columns(columns, 16)] == ["guests", "working"]
 
 
-async def lines_of(plan: Plan, steps: list[StepSeen], width: int) -> list[str]:
+async def lines_of(plan: Plan, steps: list[StepView], width: int) -> list[str]:
     class Alone(App[None]):
         def compose(self) -> Any:
             yield SearchesTable()
@@ -86,16 +89,16 @@ async def test_no_two_flows_of_a_plan_look_the_same(tmp_path: Path, width: int) 
     path.write_text(FLOWS)
     plan = load_plan(path, make_inventory())
     store: Any = None
-    lines = await lines_of(plan, [StepSeen(step) for step in Flows(store).steps(plan)], width)
+    lines = await lines_of(plan, [StepView(step) for step in Flows(store).steps(plan)], width)
     assert "limits" in lines[0] and "set-up" in lines[0] and "Mbit/s" in lines[0]
     assert len({tuple(line[2:].split()) for line in lines[1:]}) == len(lines) - 1
 
 
-def flows_done(tmp_path: Path, asked: str) -> tuple[Plan, list[StepSeen]]:
+def flows_done(tmp_path: Path, asked: str) -> tuple[Plan, list[StepView]]:
     (path := tmp_path / "flows.yaml").write_text(asked)
     plan = load_plan(path, make_inventory())
     store: Any = None
-    steps = [StepSeen(step) for step in Flows(store).steps(plan)]
+    steps = [StepView(step) for step in Flows(store).steps(plan)]
     for each in steps:
         each.record, each.state = flow_record([[2500, 2600], [5500, 5500]]), StepState.DONE
     return plan, steps
@@ -128,7 +131,7 @@ async def test_no_two_jobs_of_a_plan_look_the_same(tmp_path: Path, width: int) -
     path.write_text(PLAN)
     plan = load_plan(path, make_inventory())
     store: Any = None
-    steps = [StepSeen(step) for step in Jobs(store).steps(plan)]
+    steps = [StepView(step) for step in Jobs(store).steps(plan)]
     record = taken([2.0, 3.0, 3.2], platform="raw", working="one-two")
     steps[0].record, steps[0].state = record, StepState.DONE
     lines = await lines_of(plan, steps, width)
@@ -143,12 +146,15 @@ async def test_no_two_jobs_of_a_plan_look_the_same(tmp_path: Path, width: int) -
 async def test_stored_trials_of_every_kind_tell_what_was_asked_in_columns(size: tuple[int, int]) -> None:
     async with console(FakeSession, size) as (app, session, pilot):
         records: list[Any] = [
-            taken([2.0], guests=1, working="one"), taken([2.0, 2.1], working="all"),
-            taken([2.0, 3.0, 3.2], working="one-two"), flow_record([[100, 100], [50, 50]]), route_record(routes=1000),
-        ]  # fmt: skip
+            taken([2.0], guests=1, working="one"),
+            taken([2.0, 2.1], working="all"),
+            taken([2.0, 3.0, 3.2], working="one-two"),
+            flow_record([[100, 100], [50, 50]]),
+            route_record(routes=1000),
+        ]
         store: Any = session.store
         store.experiments = lambda kind, where: [each for each in records if isinstance(each, kind.record)]
-        app.crew_kinds = lambda: ALL_SHOWN
+        app.crew_kinds = lambda: GUEST_KIND_VIEWS
         await pilot.press("2", "E")
         await until(pilot, lambda: isinstance(app.screen, StoredTrials))
         await shown(app, pilot, "Stored jobs: 3 of 3", "guests working")

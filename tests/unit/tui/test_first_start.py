@@ -20,7 +20,7 @@ from labconsole.tui.console.first_start import FirstStart
 from labconsole.tui.parts.confirm import Confirm
 from labconsole.tui.parts.help import Help
 from labconsole.tui.screens.check.screen import CheckScreen
-from labconsole.tui.screens.first.found import FoundText
+from labconsole.tui.screens.first.discovery_result import DiscoveryText
 from labconsole.tui.screens.first.machines import MachineRow, TypedField
 from labconsole.tui.screens.first.screen import FirstScreen
 from support.driven_console import SIZES, picture, shown, text, until
@@ -84,7 +84,7 @@ async def test_machines_are_typed_in_found_written_and_checked(size: tuple[int, 
         await first.pilot.press("enter")
         await first.shown("Send 5 frames from each of these 4 ports?")
         (page,) = (each for each in first.app.screen_stack if isinstance(each, FirstScreen))
-        told = ["".join(part for part, _ in row) for row in page.query_one("#cables", FoundText).lines(80)]
+        told = ["".join(part for part, _ in row) for row in page.query_one("#cables", DiscoveryText).lines(80)]
         assert " dut1: eth1 (ixgbe), eth2 (ixgbe, down)" in told
         assert not any(what == "PrepareGenerator" for _, what in nodes.asked)
         nodes.go_on.clear()
@@ -150,8 +150,11 @@ async def test_rows_come_as_they_are_needed_and_say_roles(tmp_path: Path) -> Non
         await first.shown("from each of these 6 ports?")
         (request,) = nodes.requests
         assert [(each.name, each.roles) for each in request.asked] == [
-            ("dut1", ("uut",)), ("src1", ("source",)), ("t", ("sink",)), ("src2", ("source",)),
-        ]  # fmt: skip
+            ("dut1", ("uut",)),
+            ("src1", ("source",)),
+            ("t", ("sink",)),
+            ("src2", ("source",)),
+        ]
         await first.pilot.press("n")
         await first.shown("nothing was sent", "Name of testbed")
         assert nodes.let_go == 1

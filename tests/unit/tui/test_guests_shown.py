@@ -11,14 +11,14 @@ import pytest
 from textual.widget import Widget
 
 from labconsole.contracts.picture import CopyState, OverTime, PictureCurve, PictureGuest, StepPicture
-from labconsole.engine.execution.step_seen import StepSeen, StepState
-from labconsole.experiments.flow.live import picture_of as flow_picture
-from labconsole.experiments.route.live import picture_of as route_picture
+from labconsole.engine.execution.step_view import StepState, StepView
+from labconsole.experiments.flow.live_view import build_picture as flow_picture
+from labconsole.experiments.route.live_view import build_picture as route_picture
 from labconsole.model.record.flow import FlowRecord
 from labconsole.model.record.route import RouteRecord
 from labconsole.tui.app import ConsoleApp
-from labconsole.tui.parts.guests_table import GuestsTable, guests_words
-from labconsole.tui.parts.step_screen import SeenSteps, StepScreen
+from labconsole.tui.parts.guests_table import GuestsTable, format_guest_counts
+from labconsole.tui.parts.step_screen import StepScreen, StepSelection
 from labconsole.tui.screens.bench.nodes import NodesTable
 from labconsole.tui.screens.bench.screen import BenchScreen
 from labconsole.tui.screens.bench.streams import StreamsTable
@@ -54,7 +54,7 @@ async def test_a_hundred_guests_are_counted_and_scrolled(size):
         await pilot.press("G")
         await shown(app, pilot, "g100", "▶ works")
         session.release.set()
-        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: not app.state.requested)
         await until(pilot, lambda: app.screen.query_one(StreamsTable).display)
         await until(pilot, lambda: not app.screen.has_class("-crew"))
         assert "57 of 100" not in text(app)
@@ -75,7 +75,7 @@ async def test_on_a_small_terminal_every_view_shows_something_while_guests_work(
             await until(pilot, partial(has_room, app, part))
             await shown(app, pilot, "v View")
         session.release.set()
-        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: not app.state.requested)
 
 
 @pytest.mark.asyncio
@@ -83,11 +83,11 @@ async def test_a_step_over_the_whole_screen_shows_its_guests():
     async with console(bounded, (80, 24)) as (app, session, pilot):
         assert isinstance(session, LabSession)
         await step_under_way(app, pilot, HUNDRED)
-        app.push_screen(StepScreen(app, lambda: SeenSteps.of(app.state.execution)))
+        app.push_screen(StepScreen(app, lambda: StepSelection.of(app.state.execution)))
         await shown(app, pilot, "57 of 100 done", "2.500")
         assert "no trial yet" not in text(app)
         session.release.set()
-        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: not app.state.requested)
 
 
 @pytest.mark.asyncio
@@ -107,14 +107,14 @@ async def test_the_same_picture_is_painted_once(monkeypatch):
             bench.tick()
         assert not painted
         session.release.set()
-        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: not app.state.requested)
 
 
-def over(record: FlowRecord | RouteRecord) -> SeenSteps:
+def over(record: FlowRecord | RouteRecord) -> StepSelection:
     """A trial that is over, as a plan shows it."""
     picture = flow_picture(record, ()) if isinstance(record, FlowRecord) else route_picture(record, ())
     step: Any = SimpleNamespace(describe=lambda: "a trial", picture=lambda _: picture)
-    return SeenSteps("p", [StepSeen(step, StepState.STORED, record)])
+    return StepSelection("p", [StepView(step, StepState.STORED, record)])
 
 
 @pytest.mark.asyncio
@@ -127,7 +127,8 @@ def over(record: FlowRecord | RouteRecord) -> SeenSteps:
             ["g1 30.03 30.00 1.0295 0 0.000", "g2 10.01 40.00 – 0 0.000"],
         ),
         (
-            ring_record([40e6, None]), "guest sends to Mbit/s of frames out Mbit/s of frames in",
+            ring_record([40e6, None]),
+            "guest sends to Mbit/s of frames out Mbit/s of frames in",
             ["g1 g2 40.00 –", "g2 g1 – 40.00"],
         ),
         (
@@ -141,7 +142,7 @@ def over(record: FlowRecord | RouteRecord) -> SeenSteps:
             ["g1 2 000 20.000 0 1 000 0", "g2 1 000 0.000 0 0 0"],
         ),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("size", SIZES)
 async def test_each_guest_that_sent_or_forwarded_is_shown_with_what_it_came_to(size, record, headings, rows):
     async with console(bounded, size) as (app, _, pilot):
@@ -168,10 +169,10 @@ async def test_guests_that_send_have_no_times():
         await shown(app, pilot, "Sent: Mbit/s", "▶ works")
         await until(pilot, lambda: "+s" not in text(app))
         session.release.set()
-        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: not app.state.requested)
 
 
 def test_those_that_only_stand_are_counted_apart():
     crew = (guest(1, CopyState.DONE), guest(2, CopyState.WAITS), guest(3, CopyState.STANDS))
-    assert guests_words(crew) == "Guests: 1 of 2 done, 1 waiting, 1 standing by"
-    assert guests_words(()) == "Guests"
+    assert format_guest_counts(crew) == "Guests: 1 of 2 done, 1 waiting, 1 standing by"
+    assert format_guest_counts(()) == "Guests"

@@ -12,14 +12,31 @@ from support.fake_session import make_record
 
 REQUEST = DesignPoint(platform="raw", frame=FrameSize(64), sources=1, target=10**7, duration_s=1.0)
 TOLD = {
-    "version": 1, "asked": "auto", "budget_ns": None, "mode": "tp_btf", "tells_reasons": True, "passed_packets": 0,
-    "looked_packets": 9, "unreadable_packets": 0, "unlisted_packets": 0, "missed_packets": 0, "counted_ns": 10**9,
-    "ended_early": False, "complete": True, "estimated_cost_ns": 0,
+    "version": 1,
+    "asked": "auto",
+    "budget_ns": None,
+    "mode": "tp_btf",
+    "tells_reasons": True,
+    "passed_packets": 0,
+    "looked_packets": 9,
+    "unreadable_packets": 0,
+    "unlisted_packets": 0,
+    "missed_packets": 0,
+    "counted_ns": 10**9,
+    "ended_early": False,
+    "complete": True,
+    "estimated_cost_ns": 0,
     "elsewhere": [
-        {"namespace": "", "interface": "br0", "stream": "s1", "reason": "NETFILTER_DROP", "function": "nft_do_chain",
-         "packets": 7},
+        {
+            "namespace": "",
+            "interface": "br0",
+            "stream": "s1",
+            "reason": "NETFILTER_DROP",
+            "function": "nft_do_chain",
+            "packets": 7,
+        },
     ],
-}  # fmt: skip
+}
 
 
 def shown(record: RunRecord, width: int) -> list[str]:

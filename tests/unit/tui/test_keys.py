@@ -8,13 +8,13 @@ import pytest
 from textual.binding import Binding
 from textual.widgets import Input
 
-from labconsole.cli.text.of_guests import ALL_SHOWN
+from labconsole.cli.text.guest_kinds import GUEST_KIND_VIEWS
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.keymap import DIALOGS, PARTS
-from labconsole.tui.parts.action import HasActions, key_word
+from labconsole.tui.parts.action import HasActions, display_key
 from labconsole.tui.parts.help import Help
 from labconsole.tui.parts.screen import ConsoleScreen
-from labconsole.tui.parts.step_screen import SeenSteps, StepScreen
+from labconsole.tui.parts.step_screen import StepScreen, StepSelection
 from labconsole.tui.parts.stored_trials import StoredTrials
 from labconsole.tui.screens import SCREENS
 from labconsole.tui.screens.plans.searches_table import SearchesTable
@@ -81,11 +81,23 @@ def test_every_key_has_an_id_for_keymaps_and_words_for_help() -> None:
 
 @pytest.mark.parametrize(
     ("key", "word"),
-    [("equals_sign", "="), ("question_mark", "?"), ("slash", "/"), ("ctrl+q", "^q"), ("f10", "F10"), ("f", "f"),
-     ("escape", "esc"), ("space", "space"), ("pageup", "PgUp"), ("T", "T"), ("upper_t", "T"), ("shift+up", "shift+↑")],
-)  # fmt: skip
+    [
+        ("equals_sign", "="),
+        ("question_mark", "?"),
+        ("slash", "/"),
+        ("ctrl+q", "^q"),
+        ("f10", "F10"),
+        ("f", "f"),
+        ("escape", "esc"),
+        ("space", "space"),
+        ("pageup", "PgUp"),
+        ("T", "T"),
+        ("upper_t", "T"),
+        ("shift+up", "shift+↑"),
+    ],
+)
 def test_a_key_is_named_as_it_is_on_the_keyboard(key: str, word: str) -> None:
-    assert key_word(key) == word
+    assert display_key(key) == word
 
 
 @pytest.mark.asyncio
@@ -98,7 +110,7 @@ async def test_help_and_palette_name_only_keys_that_work_here() -> None:
             assert isinstance(screen, ConsoleScreen)
             nodes = (screen, *screen.query("*"), app)
             keys = {key for node in nodes for key in node._bindings.key_to_bindings}
-            bound = {key_word(key) for key in keys}
+            bound = {display_key(key) for key in keys}
             offered = list(app.get_system_commands(app.screen))
             named = [
                 (c.title, key)
@@ -113,8 +125,11 @@ async def test_help_and_palette_name_only_keys_that_work_here() -> None:
 
 
 OVERLAYS = {
-    "a search or trial": ("Previous", lambda app: StepScreen(app, lambda: SeenSteps.of(None))),
-    "stored trials of guests": ("Curves", lambda app: StoredTrials(app, app.session.store, ALL_SHOWN, lambda: 0)),
+    "a search or trial": ("Previous", lambda app: StepScreen(app, lambda: StepSelection.of(None))),
+    "stored trials of guests": (
+        "Curves",
+        lambda app: StoredTrials(app, app.session.store, GUEST_KIND_VIEWS, lambda: 0),
+    ),
 }
 
 

@@ -26,7 +26,7 @@ from labconsole.model.plan.loader import load_plan
 from labconsole.model.record.run import RunRecord
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.console import clock
-from labconsole.tui.console.journal import KEPT
+from labconsole.tui.console.journal import MOST_ENTRIES
 from labconsole.tui.parts.ask_text import AskText
 from labconsole.tui.parts.confirm import Confirm
 from labconsole.tui.parts.runs_table import RunsTable
@@ -174,7 +174,7 @@ async def test_what_another_console_measured_while_a_plan_ran_here_is_seen_when_
         assert app.state.execution is not None and app.state.execution.plan.name == "own"
         monkeypatch.setattr(app, "load_runs", lambda: None)  # read long before all is undone that was set up
         await app.state.execution.abort()
-        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: not app.state.requested)
         await rescanned(app)
         await shown(app, pilot, "✓ stored")
 
@@ -207,7 +207,7 @@ async def test_a_plan_that_ended_here_says_so_also_after_it_was_left(monkeypatch
         await shown(app, pilot, "pair.yaml", "ready")
         await rescanned(app)
         await pilot.press("r", "1")
-        await until(pilot, lambda: state(app) is ExecutionStatus.DONE and not app.state.asked)
+        await until(pilot, lambda: state(app) is ExecutionStatus.DONE and not app.state.requested)
         await pilot.press("4")
         await until(pilot, lambda: isinstance(app.screen, PlansScreen))
         for _ in range(2):
@@ -260,10 +260,17 @@ async def test_a_preview_shows_what_is_left_out_what_is_needed_and_every_command
     (plans / "ruled.yaml").write_text(RULED)
     async with console(size=(160, 50), screen="4") as (app, _, pilot):
         await shown(
-            app, pilot, "6 points", "not measured: platform raw, background", "2 points of the matrix are excluded",
-            "one trial after every set-up, not saved", "after s 3600", "./tune.sh --quiet (at most 60 s)",
-            "points 4-5 need the maximum of", "--background idle",
-        )  # fmt: skip
+            app,
+            pilot,
+            "6 points",
+            "not measured: platform raw, background",
+            "2 points of the matrix are excluded",
+            "one trial after every set-up, not saved",
+            "after s 3600",
+            "./tune.sh --quiet (at most 60 s)",
+            "points 4-5 need the maximum of",
+            "--background idle",
+        )
 
 
 async def test_enter_on_a_trial_leads_to_its_run():
@@ -310,7 +317,7 @@ async def test_an_abort_asks_once_keeps_what_was_measured_and_running_again_goes
         await pilot.press("y")
         await until(pilot, lambda: state(app) is ExecutionStatus.STOPPED)
         assert not session.running
-        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: not app.state.requested)
         await pilot.press("r")
         await until(pilot, lambda: state(app) is ExecutionStatus.DONE)
         await shown(app, pilot, "1 stored before", "■")
@@ -322,7 +329,7 @@ async def test_a_plan_of_which_all_is_stored_says_so_when_it_is_run_again():
         await shown(app, pilot, "pair.yaml", "ready")
         for _ in range(2):
             await pilot.press("r")
-            await until(pilot, lambda: state(app) is ExecutionStatus.DONE and not app.state.asked)
+            await until(pilot, lambda: state(app) is ExecutionStatus.DONE and not app.state.requested)
         assert len(session.store.records) == 6
         told = "plan pair: nothing left to take: all is stored (6 trials); to measure it again: labconsole replay --occasion"
         assert any(note.text.startswith(told) for note in app.state.notes)
@@ -527,7 +534,7 @@ async def test_a_refused_plan_says_why_and_can_be_run_again(monkeypatch):
         await pilot.press("r")
         await shown(app, pilot, "✗ failed", "eth5 carries 1400 bytes")
         monkeypatch.undo()
-        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: not app.state.requested)
         await pilot.press("r")
         await until(pilot, lambda: state(app) is ExecutionStatus.DONE)
 
@@ -540,7 +547,7 @@ async def test_a_held_testbed_is_taken_over_for_a_plan_only_after_a_question():
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         assert "eve@desk" in text(app)
         await pilot.press("n")
-        await until(pilot, lambda: state(app) is ExecutionStatus.FAILED and not app.state.asked)
+        await until(pilot, lambda: state(app) is ExecutionStatus.FAILED and not app.state.requested)
         assert session.store.records == []
         await pilot.press("r")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
@@ -554,7 +561,7 @@ async def test_what_was_done_in_a_session_becomes_a_plan_of_exactly_that(plans):
         await pilot.press("4", "s")
         await shown(app, pilot, "nothing has been measured yet")
         await pilot.press("1", "r")
-        await until(pilot, lambda: len(session.store.records) == 1 and not app.state.asked)
+        await until(pilot, lambda: len(session.store.records) == 1 and not app.state.requested)
         await pilot.press("4")
         await shown(app, pilot, "pair.yaml", "ready")
         await pilot.press("r")
@@ -614,8 +621,17 @@ async def test_the_legend_names_every_glyph_of_the_grid_at_any_size(size):
     async with console(size=size, screen="4") as (app, _, pilot):
         words = await shown(app, pilot, "ready")
         legend = words[words.index("· to do") :]
-        for each in ("▶ running", "✓ valid", "? suspect", "✗ invalid", "■ stored", "□ stored, suspect",
-                     "⊠ stored, invalid", "′ repeated", "– skipped by stop"):  # fmt: skip
+        for each in (
+            "▶ running",
+            "✓ valid",
+            "? suspect",
+            "✗ invalid",
+            "■ stored",
+            "□ stored, suspect",
+            "⊠ stored, invalid",
+            "′ repeated",
+            "– skipped by stop",
+        ):
             assert each in legend
 
 
@@ -947,9 +963,11 @@ async def test_the_log_is_filtered_by_words_and_severity_and_copied():
 
 async def test_the_log_is_bounded_and_says_what_it_forgot():
     async with console(screen="7") as (app, _, pilot):
-        for number in range(KEPT + 50):
+        for number in range(MOST_ENTRIES + 50):
             app.state.note(0.0, f"note {number}")
-        await shown(app, pilot, f"{KEPT} of {KEPT}", "older ones were dropped", f"note {KEPT + 49}")
+        await shown(
+            app, pilot, f"{MOST_ENTRIES} of {MOST_ENTRIES}", "older ones were dropped", f"note {MOST_ENTRIES + 49}"
+        )
 
 
 @pytest.mark.parametrize(

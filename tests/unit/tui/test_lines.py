@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from labconsole.tui.parts.lines import cells_of, field, whole_field
+from labconsole.tui.parts.lines import field, measure_cells, whole_field
 
 
 @pytest.mark.parametrize(
@@ -22,4 +22,4 @@ def test_a_command_is_shown_to_its_last_character(word: str) -> None:
     rows = whole_field("pre", command, 40, "warn")
     shown = "".join(row[1][0] for row in rows)
     assert shown.replace(" ", "") == "".join(command.split()).replace("\x1b", "·")
-    assert all(cells_of(row) <= 40 for row in rows)
+    assert all(measure_cells(row) <= 40 for row in rows)

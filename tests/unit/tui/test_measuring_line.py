@@ -13,8 +13,8 @@ from labconsole.engine.execution.progress import ExecutionStatus
 from labconsole.engine.execution.stopwatch import Stopwatch
 from labconsole.engine.live.events import NodeChanged, NodeState, Phase, PhaseChanged, TrialStarted
 from labconsole.model.design_point import DesignPoint, FrameSize
-from labconsole.tui.console.measured_now import MeasuredNow, measured_now, point_words
-from labconsole.tui.console.state import ConsoleState, PlanOver
+from labconsole.tui.console.current_measurement import CurrentMeasurement, build_current_measurement, format_point
+from labconsole.tui.console.state import ConsoleState, PlanEnd
 from labconsole.tui.parts.measuring_line import MeasuringLine, fitting
 from support.driven_console import SIZES, console, settle, text, until
 from support.fake_lab_session import LabSession
@@ -33,9 +33,9 @@ def sending(state: ConsoleState, point: DesignPoint = POINT) -> None:
 
 def test_what_is_measured_is_said_with_its_place_and_time() -> None:
     state = ConsoleState(wait_per_trial_s=2.0)
-    assert measured_now(state, 100.0, 0.0) is None
+    assert build_current_measurement(state, 100.0, 0.0) is None
     sending(state)
-    now = measured_now(state, 104.0, 0.0)
+    now = build_current_measurement(state, 104.0, 0.0)
     assert now is not None
     assert now.what[0] == "container, 64 B, 2 sources at 500Mbit beside idle"
     assert now.place[0] == "repetition 3 of 5"
@@ -79,8 +79,14 @@ def test_it_is_ready_when_the_nodes_are_there() -> None:
 
 
 def test_what_does_not_fit_is_said_in_fewer_words_and_the_time_left_goes_last() -> None:
-    parts = (("",), point_words(POINT), ("plan night, 34 of 120", "night 34/120", "34/120"),
-             ("repetition 3 of 5", "3/5", ""), ("sending, 6 s left", "sending"), ("about 1 h 03 min left", "1 h 03 min", ""))  # fmt: skip
+    parts = (
+        ("",),
+        format_point(POINT),
+        ("plan night, 34 of 120", "night 34/120", "34/120"),
+        ("repetition 3 of 5", "3/5", ""),
+        ("sending, 6 s left", "sending"),
+        ("about 1 h 03 min left", "1 h 03 min", ""),
+    )
     for room in range(200, 33, -1):
         words = [word for word in fitting(parts, room) if word]
         assert len(" · ".join(words)) <= room
@@ -121,7 +127,7 @@ async def test_every_screen_says_what_is_measured(size: tuple[int, int]) -> None
             await settle(app, pilot)
             await until(pilot, lambda: "▶ raw" in text(app) and "sending" in text(app))
         session.release.set()
-        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: not app.state.requested)
 
 
 @pytest.mark.asyncio
@@ -141,7 +147,7 @@ async def test_the_bench_shows_what_is_measured_and_the_set_up_when_it_is_wanted
         await pilot.press("tab", "tab", "tab", "tab", "tab", "tab", "tab")
         await until(pilot, lambda: "Measured now" in text(app))
         session.release.set()
-        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: not app.state.requested)
         await until(pilot, lambda: "Repetitions" in text(app))
 
 
@@ -149,7 +155,7 @@ async def test_the_bench_shows_what_is_measured_and_the_set_up_when_it_is_wanted
 @pytest.mark.parametrize("key", ["0", "r"])
 async def test_how_a_plan_ended_stays_in_sight_until_it_is_read_or_the_next_thing_begins(key: str) -> None:
     async with console() as (app, _, pilot):
-        app.plan_over(PlanOver(0.0, "error", "plan night failed: snk1: lost", failed=True))
+        app.plan_over(PlanEnd(0.0, "error", "plan night failed: snk1: lost", failed=True))
         await until(pilot, lambda: "✗ 00:00 plan night failed: snk1: lost" in text(app))
         await pilot.press("7")
         await until(pilot, lambda: "plan night failed" in text(app).splitlines()[1])
@@ -159,7 +165,7 @@ async def test_how_a_plan_ended_stays_in_sight_until_it_is_read_or_the_next_thin
 
 
 def test_somebody_elses_trial_is_told_apart() -> None:
-    now = MeasuredNow(what=("raw",), place=("",), plan=("",), step=("sending",), by="eve@desk")
+    now = CurrentMeasurement(what=("raw",), place=("",), plan=("",), step=("sending",), by="eve@desk")
     from labconsole.tui.parts.measuring_line import _one_line
 
     assert "".join(text for text, _ in _one_line(now, 80)).startswith(" ◇ eve@desk measures · raw · sending")
@@ -177,7 +183,7 @@ async def test_numbers_of_the_trial_before_are_not_called_live() -> None:
         app.state.apply(PhaseChanged(run_id="next", phase=Phase.SENDING, expected_s=5), now_s=2, wall_s=2)
         await until(pilot, lambda: "Streams · live" in text(app))
         session.release.set()
-        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: not app.state.requested)
 
 
 def test_between_the_trials_of_guests_and_after_the_last_it_is_said_which_of_how_many() -> None:
@@ -186,20 +192,27 @@ def test_between_the_trials_of_guests_and_after_the_last_it_is_said_which_of_how
     steps: Any = SimpleNamespace(current=None, asked=2, rest=[1])
     outcome = SimpleNamespace(taken=0, skipped=0)
     state = ConsoleState(wait_per_trial_s=2.0)
-    state.asked = True
+    state.requested = True
     execution: Any = SimpleNamespace(
-        plan=plan, steps=steps, running=True, salt="", outcome=outcome, total=0, current=None, left_s=0.0,
+        plan=plan,
+        steps=steps,
+        running=True,
+        salt="",
+        outcome=outcome,
+        total=0,
+        current=None,
+        left_s=0.0,
         status=ExecutionStatus.RUNNING,
-    )  # fmt: skip
+    )
     state.execution = execution
-    between = measured_now(state, 100.0, 0.0)
+    between = build_current_measurement(state, 100.0, 0.0)
     assert between is not None
     assert (between.plan[0], between.done_ratio, between.left_s) == ("plan twenty, job 1 of 2", 0.5, 0.0)
-    steps.rest = []
-    over = measured_now(state, 100.0, 0.0)
+    steps.remaining = []
+    over = build_current_measurement(state, 100.0, 0.0)
     assert over is not None
     assert over.plan == ("plan twenty, job 2 of 2, ending the guests", "twenty job 2/2, ending", "job 2/2")
     assert (over.step, over.left_s, over.done_ratio) == (("ending the guests",), None, 1.0)
     steps.asked = 0
-    unknown = measured_now(state, 100.0, 0.0)
+    unknown = build_current_measurement(state, 100.0, 0.0)
     assert unknown is not None and unknown.plan[0] == "plan twenty"

@@ -10,7 +10,7 @@ import pytest
 
 from labconsole.engine.execution.progress import ExecutionStatus
 from labconsole.errors import ConfigError
-from labconsole.experiments.kinds import OutsideExperiment, kinds
+from labconsole.experiments.kinds import PluginExperiment, kinds
 from labconsole.tui.screens.plans.plans_table import PlansTable
 from support.driven_console import console, shown, until
 from support.fake_lab_session import LabSession
@@ -99,7 +99,7 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 def session() -> LabSession:
     made = LabSession()
-    outside = [each for each in kinds(made.store) if isinstance(each, OutsideExperiment)]
+    outside = [each for each in kinds(made.store) if isinstance(each, PluginExperiment)]
     both: Any = (*made.experiments, *outside)
     made.experiments = both
     return made
@@ -161,4 +161,4 @@ async def test_a_kind_that_fails_says_so_with_its_plan_and_all_other_plans_are_s
         await until(pilot, lambda: [plans.cell_state(key, 20)[0] for key in list(plans.keys())] == ["○ ready"] * 2)
         await pilot.press("r")
         await until(pilot, lambda: any(why in note.text for note in app.state.notes))
-        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: not app.state.requested)

@@ -13,7 +13,7 @@ from rich.traceback import Traceback
 
 from labconsole.measure.comparison import Pair
 from labconsole.tui.console.journal import Entry
-from labconsole.tui.console.outward_text import HarmlessApp, HarmlessSegments
+from labconsole.tui.console.sanitizing_app import SanitizingApp, SanitizingSegments
 from labconsole.tui.parts import new_file
 from labconsole.tui.screens.runs.run_pages import comparison_lines
 from support.foreign_words import PIECES, check_tabs
@@ -25,7 +25,7 @@ WORDS = "".join(PIECES)
 
 @pytest.mark.asyncio
 async def test_the_clipboard_and_toasts_take_words_alone() -> None:
-    app = HarmlessApp()
+    app = SanitizingApp()
     async with app.run_test() as pilot:
         app.copy_to_clipboard(WORDS)
         assert app.clipboard and not harmful(app.clipboard)
@@ -39,14 +39,14 @@ async def test_the_clipboard_and_toasts_take_words_alone() -> None:
 def test_the_console_is_such_an_app_and_no_screen_goes_around_it() -> None:
     from labconsole.tui.app import ConsoleApp
 
-    assert ConsoleApp.copy_to_clipboard is HarmlessApp.copy_to_clipboard
-    assert ConsoleApp.notify is HarmlessApp.notify
+    assert ConsoleApp.copy_to_clipboard is SanitizingApp.copy_to_clipboard
+    assert ConsoleApp.notify is SanitizingApp.notify
 
 
 def test_a_crash_is_told_in_colours_of_ours_alone() -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, color_system=None, width=100)
-    console.push_render_hook(HarmlessSegments(console))
+    console.push_render_hook(SanitizingSegments(console))
     try:
         raise RuntimeError(WORDS.replace("\ud800", ""))
     except RuntimeError:
@@ -55,8 +55,8 @@ def test_a_crash_is_told_in_colours_of_ours_alone() -> None:
 
 
 def test_the_apps_last_words_go_through_the_same() -> None:
-    hooks = HarmlessApp().error_console._render_hooks
-    assert [type(hook) for hook in hooks] == [HarmlessSegments]
+    hooks = SanitizingApp().error_console._render_hooks
+    assert [type(hook) for hook in hooks] == [SanitizingSegments]
 
 
 def test_a_line_of_the_log_is_one_line() -> None:

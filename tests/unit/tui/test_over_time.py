@@ -9,10 +9,10 @@ import pytest
 from textual.app import App
 
 from labconsole.contracts.picture import CopyState, OverTime, PictureCurve, PictureGuest, StepPicture
-from labconsole.engine.execution.step_seen import StepSeen
-from labconsole.experiments.flow.live import INTO, SendingWatch
-from labconsole.experiments.flow.live import picture_of as flow_picture
-from labconsole.experiments.route.live import picture_of as route_picture
+from labconsole.engine.execution.step_view import StepView
+from labconsole.experiments.flow.live_view import INTO, SendingWatch
+from labconsole.experiments.flow.live_view import build_picture as flow_picture
+from labconsole.experiments.route.live_view import build_picture as route_picture
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.parts import over_time_chart
 from labconsole.tui.parts.lines import Span
@@ -37,7 +37,7 @@ TWO = OverTime(
 SENDING = tuple(PictureGuest(name=name, state=CopyState.WORKS) for name in ("g1", "g2"))
 
 
-def now(app: ConsoleApp) -> StepSeen:
+def now(app: ConsoleApp) -> StepView:
     assert app.state.execution is not None
     seen = app.state.execution.steps.current
     assert seen is not None
@@ -57,7 +57,7 @@ async def test_guests_that_send_are_drawn_over_time(size):
         )
         assert "100" in text(app), "the scale"
         session.release.set()
-        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: not app.state.requested)
         await until(pilot, lambda: not app.screen.query_one(OverTimeChart).display)
 
 
@@ -82,7 +82,7 @@ async def test_the_same_curves_are_drawn_once(monkeypatch):
             chart.show(StepPicture(guests=SENDING, over_time=TWO))
         assert not drawn
         session.release.set()
-        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: not app.state.requested)
 
 
 @pytest.mark.asyncio

@@ -83,7 +83,7 @@ async def test_the_last_run_says_its_reason_in_words_that_fit(size: tuple[int, i
 
     async with console(FakeSession, size) as (app, session, pilot):
         await pilot.press("r")
-        await until(pilot, lambda: app.state.last is not None and not app.state.asked)
+        await until(pilot, lambda: app.state.last is not None and not app.state.requested)
         assert app.state.last is not None
         suspect = Verdict(status="suspect", reasons=reasons)
         app.state.last = app.state.last.model_copy(update={"verdict": suspect})
@@ -144,7 +144,7 @@ async def test_of_the_doubtful_trials_of_a_plan_it_says_how_many_there_are_of_ea
         await carried_through(app, pilot)
         await shown(app, pilot, "3 doubtful trials", "1 suspect, 1 invalid, 1 valid when repeated")
         assert app.state.plan_over is not None
-        said = app.state.plan_over.words
+        said = app.state.plan_over.text
         assert "5 trials taken (1 invalid, 1 suspect, 3 valid), 0 stored before, 2 repeats" in said
 
 

@@ -24,6 +24,7 @@ def test_plans_here_and_yaml_files_in_plans_are_offered(tmp_path: Path, monkeypa
     Path("compose.yaml").write_text("services: {plan: x}\n")
     Path("wrong.yaml").write_text("plan: w\nplatfroms: [raw]\nduration_s: -1\n")
     os.mkfifo("pipe.yaml")
+    os.mkfifo("plans/pipe.yaml")
     found = scan(make_inventory(), {})
     assert [str(entry.path) for entry in found] == ["plans/broken.yml", "plans/night.yaml", "quick.yaml", "wrong.yaml"]
     assert [entry.plan is not None for entry in found] == [False, True, True, False]

@@ -17,11 +17,15 @@ def busy(telemetry: Telemetry, node: str, *, elapsed_s: float = 1.0) -> None:
     telemetry.set_processors(
         node,
         ProcessorsSampled(
-            monotonic_ns=1, wall_ns=1, elapsed_ns=round(elapsed_s * 1e9), processors=4, busiest_number=2,
+            monotonic_ns=1,
+            wall_ns=1,
+            elapsed_ns=round(elapsed_s * 1e9),
+            processors=4,
+            busiest_number=2,
             mean=ProcessorUse(busy=0.34, softirq=0.25, steal=0.0),
             busiest=ProcessorUse(busy=0.98, softirq=0.97, steal=0.0),
         ),
-    )  # fmt: skip
+    )
 
 
 async def test_a_line_says_what_is_known_of_each_node() -> None:

@@ -17,7 +17,7 @@ from labconsole.contracts.ports import Series
 from labconsole.engine.live.samples import LiveStreams
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.run import LedgerHop, RunRecord
-from labconsole.model.record.timing import Delay, OneWay, Quantiles
+from labconsole.model.record.timing import Delay, OneWayDelay, Quantiles
 from labconsole.store.open import open_store
 from labconsole.text import charts
 from labconsole.tui.screens.bench.streams import StreamsTable
@@ -40,12 +40,17 @@ def inventory_of(streams: int) -> Inventory:
         nodes[f"snk{number}"] = INVENTORY["nodes"]["snk1"]
         stream = copy.deepcopy(INVENTORY["streams"][0])
         made.append(
-            stream | {
-                "name": f"s{number}", "source": f"src{number}/eth1", "sink": f"snk{number}/eth1",
-                "uut_in": f"in{number}", "uut_out": f"out{number}",
-                "source_ip": f"198.18.{number}.1", "sink_ip": f"198.19.{number}.1",
+            stream
+            | {
+                "name": f"s{number}",
+                "source": f"src{number}/eth1",
+                "sink": f"snk{number}/eth1",
+                "uut_in": f"in{number}",
+                "uut_out": f"out{number}",
+                "source_ip": f"198.18.{number}.1",
+                "sink_ip": f"198.19.{number}.1",
             }
-        )  # fmt: skip
+        )
     return make_inventory(nodes=nodes, streams=made)
 
 
@@ -137,9 +142,7 @@ async def test_streams_that_find_no_room_are_counted_and_turned_to(size: tuple[i
 def heard_late(record: RunRecord) -> Series:
     """Two seconds of a run as they were kept before: by when the console heard, in bursts; with the NICs' counters."""
     pps, loss, offset_ns = 50_000, 0.1, {"src1": 7_000_000_000, "snk1": -3_000_000_000}
-    streams: dict[str, list[Any]] = {
-        name: [] for name in ("seconds", "stream", "offered_packets", "measured_packets")
-    }  # fmt: skip
+    streams: dict[str, list[Any]] = {name: [] for name in ("seconds", "stream", "offered_packets", "measured_packets")}
     names = ("monotonic_ns", "wall_ns", "interface", "rx_packets", "tx_packets")
     interfaces: dict[str, list[Any]] = {name: [] for name in names}
     for tick in range(21):
@@ -150,8 +153,13 @@ def heard_late(record: RunRecord) -> Series:
         for place, (node, late_ns) in enumerate((("src1", 31_000_000), ("snk1", 0))):
             at_ns = tick * 100_000_000 + late_ns
             sent = round(pps * at_ns / 1e9)
-            row = (at_ns + 12345 * (place + 1), 10**18 + at_ns + offset_ns[node], place,
-                   0 if place == 0 else round(sent * (1 - loss)), sent if place == 0 else 0)  # fmt: skip
+            row = (
+                at_ns + 12345 * (place + 1),
+                10**18 + at_ns + offset_ns[node],
+                place,
+                0 if place == 0 else round(sent * (1 - loss)),
+                sent if place == 0 else 0,
+            )
             for name, value in zip(names, row, strict=True):
                 interfaces[name].append(value)
     return Series({"streams": streams, "interfaces": interfaces})
@@ -257,10 +265,15 @@ async def test_the_page_over_time_names_every_glyph_and_has_the_loss_beneath(siz
 async def test_percentiles_of_delay_are_on_the_page_of_packets(one_way: bool) -> None:
     figures = {"p50": 12_300, "p99": 45_600, "p999": 78_900, "max": 1_234_500}
     delay = Delay(
-        packets=32_768, pair_every_packets=9, one_way=one_way, reason=None if one_way else "the clocks differ too much",
-        clock_bound_ns=None, one_way_ns=OneWay(min=1000, mean=2.0, **figures) if one_way else None,
-        pdv_ns=Quantiles(**{name: ns - 1000 for name, ns in figures.items()}), ipdv_ns=None,
-    )  # fmt: skip
+        packets=32_768,
+        pair_every_packets=9,
+        one_way=one_way,
+        reason=None if one_way else "the clocks differ too much",
+        clock_bound_ns=None,
+        one_way_ns=OneWayDelay(min=1000, mean=2.0, **figures) if one_way else None,
+        pdv_ns=Quantiles(**{name: ns - 1000 for name, ns in figures.items()}),
+        ipdv_ns=None,
+    )
     record = saved_record(1)
     stream = record.streams[0].model_copy(update={"delay": delay})
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from labconsole.tui.app import ConsoleApp, run_console
-from labconsole.tui.console import resting_selector
-from labconsole.tui.console.resting_selector import REST_S, RestingSelector
+from labconsole.tui.console import throttled_selector
+from labconsole.tui.console.throttled_selector import REST_S, ThrottledSelector
 from support.driven_console import console
 from support.fake_session import FakeSession
 
@@ -48,7 +48,7 @@ class Looks:
 
     def __init__(self, may_rest: bool, clock: Clock) -> None:
         self.own, self.node = Pipe(), Pipe()
-        self.selector = RestingSelector(lambda: may_rest)
+        self.selector = ThrottledSelector(lambda: may_rest)
         self.selector.register(self.own.reading, selectors.EVENT_READ, "own")
         self.selector.register(self.node.reading, selectors.EVENT_READ, "node")
         self.node.write()
@@ -77,7 +77,7 @@ class Looks:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(resting_selector, "time", clock)
+    monkeypatch.setattr(throttled_selector, "time", clock)
     return clock
 
 
@@ -119,11 +119,11 @@ def test_nothing_waits_while_something_hangs_on_it(clock: Clock):
 
 @pytest.mark.asyncio
 async def test_a_console_waits_for_more_only_while_its_session_hangs_on_nothing():
-    assert not ConsoleApp(FakeSession).may_rest()  # there are no nodes yet
+    assert not ConsoleApp(FakeSession).can_throttle()  # there are no nodes yet
     async with console() as (app, session, _):
-        assert app.may_rest()
+        assert app.can_throttle()
         session.timing_matters = True
-        assert not app.may_rest()
+        assert not app.can_throttle()
 
 
 def test_the_console_runs_on_it_and_its_own_pipe_is_what_ends_a_rest(monkeypatch: pytest.MonkeyPatch):
@@ -140,6 +140,6 @@ def test_the_console_runs_on_it_and_its_own_pipe_is_what_ends_a_rest(monkeypatch
     monkeypatch.setattr("gc.disable", lambda: None)  # the process goes on here
     assert run_console(FakeSession) == 3
     ((app, selector, ready, own),) = seen
-    assert isinstance(selector, RestingSelector)
-    assert selector._may_rest == app.may_rest
+    assert isinstance(selector, ThrottledSelector)
+    assert selector._may_rest == app.can_throttle
     assert ready == [(own, select.POLLIN)]

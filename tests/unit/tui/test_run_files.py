@@ -10,20 +10,20 @@ import pytest
 
 from labconsole.errors import StoreError
 from labconsole.store.open import open_store
-from labconsole.text.harmless import harmless_cell
+from labconsole.text.sanitize import sanitize_cell
 from labconsole.tui.screens.runs import run_files
 from support.store_samples import sample_record
 
 
 @pytest.mark.parametrize("text", ['=HYPERLINK("http://x","y")', "+1", "-1+2", "@SUM(1)"])
 def test_text_that_a_spreadsheet_would_run_is_told_apart(text: str):
-    assert harmless_cell(text) == f"'{text}"
-    assert harmless_cell(f"\t{text}") == f"'\t'{text}", "also where a tab parts two cells"
+    assert sanitize_cell(text) == f"'{text}"
+    assert sanitize_cell(f"\t{text}") == f"'\t'{text}", "also where a tab parts two cells"
 
 
 @pytest.mark.parametrize("cell", ["raw", "", "–", None, -1.5, 7])
 def test_everything_else_is_left_as_it_is(cell: Any):
-    assert harmless_cell(cell) == cell
+    assert sanitize_cell(cell) == cell
 
 
 def test_a_note_that_is_a_formula_is_exported_as_words(tmp_path: Path):

@@ -24,7 +24,7 @@ from labconsole.tui.parts.ask_text import AskText
 from labconsole.tui.parts.filter_line import FilterInput
 from labconsole.tui.parts.runs_table import SavedRunsTable
 from labconsole.tui.screens.bench.screen import BenchScreen
-from labconsole.tui.screens.runs import listed, run_files
+from labconsole.tui.screens.runs import run_files, run_list
 from labconsole.tui.screens.runs.details import PageTabs
 from labconsole.tui.screens.runs.details_pane import DetailsPane
 from labconsole.tui.screens.runs.screen import RunsScreen
@@ -112,7 +112,7 @@ async def test_what_is_wrong_with_a_filter_is_said_beside_it_and_the_rest_of_it_
         table = await open_runs(app, pilot)
         await type_filter(app, pilot, "size=500 platfrom=raw")
         assert "there is no field 'platfrom'; did you mean platform?" in text(app)
-        assert {run.frame_size_bytes for run in table.all_shown()} == {500}
+        assert {run.frame_size_bytes for run in table.list_displayed_runs()} == {500}
         await pilot.press("escape")
         await still(app, pilot)
         assert "platfrom" not in text(app)
@@ -136,13 +136,13 @@ async def test_runs_are_sorted_by_columns_with_what_is_not_known_last() -> None:
         await pilot.press("s", *"loss", "enter")
         await still(app, pilot)
         assert table.sorting == Sorting("loss", True)
-        *ratios, last = (run.loss_ratio for run in table.all_shown())
+        *ratios, last = (run.loss_ratio for run in table.list_displayed_runs())
         assert last is None
         assert ratios == sorted((ratio for ratio in ratios if ratio is not None), reverse=True)
         assert "loss %▼" in text(app)
         await pilot.press("S")
         await still(app, pilot)
-        *ratios, last = (run.loss_ratio for run in table.all_shown())
+        *ratios, last = (run.loss_ratio for run in table.list_displayed_runs())
         assert last is None
         assert ratios == sorted(ratio for ratio in ratios if ratio is not None)
         header = next(i for i, line in enumerate(picture(app)) if "measured pps" in line)
@@ -169,7 +169,7 @@ async def test_the_palette_sorts_by_each_column_at_once() -> None:
         assert {"Sort by loss", "Sort by measured rate", "Sort by start"} <= set(commands)
         await commands["Sort by loss"]()
         await still(app, pilot)
-        ratios = [run.loss_ratio or 0 for run in table.all_shown()]
+        ratios = [run.loss_ratio or 0 for run in table.list_displayed_runs()]
         assert ratios == sorted(ratios, reverse=True) and max(ratios) > 0
 
 
@@ -195,14 +195,14 @@ async def test_a_run_of_another_year_says_so_and_one_of_this_year_its_seconds(
     monkeypatch.setattr(clock, "wall_s", lambda: 1_772_442_880.0)  # March 2026, as the runs
     async with console(session, size) as (app, _, pilot):
         table = await open_runs(app, pilot)
-        newest = table.all_shown()[0].started_at
+        newest = table.list_displayed_runs()[0].started_at
         assert newest.startswith("2026-")
         shown = newest[5:16] if size[0] < 100 else newest[5:19]
         assert shown.replace("T", " ") + " " in text(app)
         await pilot.press("end")
         await still(app, pilot)
         assert "2019-05-06" in next(line for line in picture(app) if "▌" in line)
-        assert table.row_words("old")[1] == ("start UTC", "2019-05-06 07:08:09")
+        assert table.read_row_texts("old")[1] == ("start UTC", "2019-05-06 07:08:09")
         await pilot.press("enter")
         await still(app, pilot)
         assert "2019-05-06 07:08:09" in text(app).replace("T07", " 07")
@@ -262,7 +262,9 @@ async def test_a_pinned_run_is_the_baseline_that_a_column_tells_differences_to()
         base = table.baseline
         assert base is not None and base.run_id == table.chosen and base.measured_pps
         assert "Δ baseline" in text(app)
-        other = next(run for run in table.all_shown() if run.measured_pps and run.measured_pps != base.measured_pps)
+        other = next(
+            run for run in table.list_displayed_runs() if run.measured_pps and run.measured_pps != base.measured_pps
+        )
         assert other.measured_pps is not None
         words, _ = table.cell_difference(other.run_id, 20)
         assert words == f"{100 * (other.measured_pps / base.measured_pps - 1):+.2f} %"
@@ -456,7 +458,7 @@ async def test_a_store_that_cannot_be_read_is_said_and_read_again_on_demand(size
         assert len(table.order) == len(session.store.records)
         session.store.broken = False
         assert isinstance(app.screen, RunsScreen)
-        app.screen.follow_in_sight()
+        app.screen.follow_if_visible()
         await until(pilot, lambda: "cannot be read" not in text(app))
         assert len(table.order) == len(session.store.records)
 
@@ -518,7 +520,7 @@ async def test_the_list_is_read_in_pages_then_only_what_came_since(monkeypatch: 
     await saved.refresh(lambda: None)
     assert len(saved.runs) == total + 15
     assert all(after is not None for _, after in asked)
-    assert json.dumps(saved.words()) == json.dumps(f"{total + 15} runs")
+    assert json.dumps(saved.describe_count()) == json.dumps(f"{total + 15} runs")
 
 
 async def test_of_very_many_runs_the_newest_are_kept_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -529,7 +531,7 @@ async def test_of_very_many_runs_the_newest_are_kept_and_that_is_said(monkeypatc
     saved = SavedRuns(session.store)
     await saved.refresh(lambda: None)
     assert [run.run_id for run in saved.runs] == [record.run_id for record in session.store.records[:20]]
-    assert saved.words() == f"newest 20 of {len(session.store.records)} runs"
+    assert saved.describe_count() == f"newest 20 of {len(session.store.records)} runs"
 
 
 async def test_runs_that_somebody_else_saved_appear_by_themselves_and_nothing_is_painted_for_none() -> None:
@@ -537,19 +539,19 @@ async def test_runs_that_somebody_else_saved_appear_by_themselves_and_nothing_is
         table = await open_runs(app, pilot)
         assert isinstance(app.screen, RunsScreen)
         before = app.screen._done
-        app.screen.follow_in_sight()
+        app.screen.follow_if_visible()
         await still(app, pilot)
         assert app.screen._done == before
         fresh = saved_record(700)
         session.store.records.insert(0, fresh)
-        app.screen.follow_in_sight()
+        app.screen.follow_if_visible()
         await until(pilot, lambda: fresh.run_id in table.order)
 
 
 async def test_the_list_goes_on_as_one_goes_down_and_counts_what_it_has_not_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(listed, "ROWS_AT_ONCE", 60)
+    monkeypatch.setattr(run_list, "ROWS_AT_ONCE", 60)
     monkeypatch.setattr(SavedRunsTable, "ROWS_AHEAD", 10)
 
     def many() -> FakeSession:

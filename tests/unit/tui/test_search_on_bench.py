@@ -55,7 +55,7 @@ async def test_the_set_up_is_searched_shown_told_and_saved(size):
         await pilot.press("f")
         await until(pilot, lambda: isinstance(app.screen, StepScreen))
         session.release.set()
-        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: not app.state.requested)
         await shown(app, pilot, "ended", "ndr (adjusted)")
         (record,) = session.store.searches
         assert record.requested.frame_size_bytes == 64
@@ -74,7 +74,7 @@ async def test_every_search_is_a_new_one_which_nothing_resumes():
             await asked(app, pilot)
             await typed(app, pilot, "width", "20")
             await pilot.press("enter")
-            await until(pilot, lambda: len(made) > before and not app.state.asked)
+            await until(pilot, lambda: len(made) > before and not app.state.requested)
             await until(pilot, lambda: isinstance(app.screen, StepScreen))
             await pilot.press("escape")
             await until(pilot, lambda: isinstance(app.screen, BenchScreen))
@@ -100,7 +100,7 @@ async def test_a_stored_search_whose_settings_mean_nothing_here_is_left_out():
         await asked(app, pilot)
         await typed(app, pilot, "width", "20")
         await pilot.press("enter")
-        await until(pilot, lambda: bool(session.store.searches) and not app.state.asked)
+        await until(pilot, lambda: bool(session.store.searches) and not app.state.requested)
         await pilot.press("escape")
         (record,) = session.store.searches
         session.store.searches.append(record.model_copy(update={"settings": {"goals": ["of another world"]}}))
@@ -149,7 +149,7 @@ async def test_an_abort_keeps_the_trials_and_says_so():
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         await shown(app, pilot, "Abort the search?")
         await pilot.press("y")
-        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: not app.state.requested)
         assert any("its trials are kept as runs" in note.text for note in app.state.notes)
 
 
@@ -170,7 +170,7 @@ async def test_a_key_while_the_dialog_still_looks_ends_nothing(monkeypatch: pyte
         await until(pilot, lambda: not isinstance(app.screen, AskSearch) or key == "7")
         assert app.is_running
         session.release.set()
-        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: not app.state.requested)
 
 
 @pytest.mark.parametrize(("rights", "words"), [(4, "loss at every load"), (5, "bursts of")])
@@ -182,7 +182,7 @@ async def test_what_other_goals_found_is_told_in_their_own_unit(rights: int, wor
         await pilot.press(*(["right"] * rights))
         await typed(app, pilot, "trial_s", "1")
         await pilot.press("enter")
-        await until(pilot, lambda: bool(session.store.searches) and not app.state.asked)
+        await until(pilot, lambda: bool(session.store.searches) and not app.state.requested)
         told = [note.text for note in app.state.notes if words in note.text]
         assert told
         assert "packets packets" not in told[0]
@@ -212,7 +212,7 @@ async def test_a_bound_that_the_generator_set_is_told_as_soon_as_it_is_drawn(wea
         assert ("upper bound set by the generator" in " ".join(picture.split())) is weak
         await session.abort()
         gate.release()
-        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: not app.state.requested)
 
 
 async def test_while_something_runs_no_search_begins():

@@ -15,7 +15,7 @@ from textual.pilot import Pilot
 
 from labconsole.contracts.picture import PicturePart, PictureTrial, StepPicture
 from labconsole.engine.execution.progress import ExecutionStatus
-from labconsole.engine.execution.step_seen import StepState
+from labconsole.engine.execution.step_view import StepState
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.parts.confirm import Confirm
 from labconsole.tui.parts.step_picture import StepTrials
@@ -89,9 +89,14 @@ async def test_every_trial_of_a_running_search_is_drawn_with_the_open_interval_a
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, StepScreen))
         await shown(
-            app, pilot, "▶ trial 4: load at 34\u2009766", "ndr (adjusted): 28\u2009200 to 42\u2009861 packets/s, 34.21 %",
-            "if ✓ 38\u2009602, if ✗ about 31\u2009311", "at most 1\u2009997", "about 2 left",
-        )  # fmt: skip
+            app,
+            pilot,
+            "▶ trial 4: load at 34\u2009766",
+            "ndr (adjusted): 28\u2009200 to 42\u2009861 packets/s, 34.21 %",
+            "if ✓ 38\u2009602, if ✗ about 31\u2009311",
+            "at most 1\u2009997",
+            "about 2 left",
+        )
         rows = trials_shown(app)
         assert len(rows) == 4
         assert re.search(r"^1 +122\u2009070 +10 +75\.424 ✗✗ .*─✗$", rows[0])

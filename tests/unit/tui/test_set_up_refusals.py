@@ -12,7 +12,7 @@ from labconsole.tui.app import ConsoleApp
 from labconsole.tui.console.memory import ConsoleMemory
 from labconsole.tui.parts.fields import Choice, Field
 from labconsole.tui.screens.bench.screen import BenchScreen
-from labconsole.tui.screens.bench.setup import Hint, whole_words
+from labconsole.tui.screens.bench.setup import Hint, fit_whole_words
 from support.driven_console import SIZES, console, picture, settle, text, until
 from support.fake_session import FakeSession
 
@@ -79,7 +79,7 @@ async def test_only_a_set_up_that_was_accepted_and_run_is_remembered(tmp_path: P
         await pilot.press("r")
         await until(pilot, lambda: len(session.requests) == 1)
         await pilot.press("n")
-        await until(pilot, lambda: isinstance(app.screen, BenchScreen) and not app.state.asked)
+        await until(pilot, lambda: isinstance(app.screen, BenchScreen) and not app.state.requested)
         await settle(app, pilot)
         assert not path.exists()
         session.refusal = None
@@ -117,4 +117,4 @@ async def test_no_word_beside_a_field_is_cut(size: tuple[int, int], background: 
 
 
 async def test_words_are_left_out_whole() -> None:
-    assert whole_words("second guest: stress --cpu 1", 20) == "second guest: …"
+    assert fit_whole_words("second guest: stress --cpu 1", 20) == "second guest: …"

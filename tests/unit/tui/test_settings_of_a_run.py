@@ -13,5 +13,7 @@ def test_settings_of_nodes_are_shown_with_their_whole_names():
     lines = ["".join(text for text, _ in row).split() for row in nodes_page(parse_record(record, "x"), 80)]
     place = lines.index(["Settings", "of", "uut", "as", "the", "trial", "began"])
     assert lines[place + 1 :] == [
-        ["net.core.netdev_budget_usecs", "8000"], ["eth1", "qdiscs", "tbf", "rate", "5"], ["turbo", "yes"],
-    ]  # fmt: skip
+        ["net.core.netdev_budget_usecs", "8000"],
+        ["eth1", "qdiscs", "tbf", "rate", "5"],
+        ["turbo", "yes"],
+    ]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from labconsole.model.design_point import DesignPoint, FrameSize
-from labconsole.tui.console.source_limits import source_limit
+from labconsole.tui.console.source_limits import find_source_limit
 from labconsole.tui.parts.fields import Field
 from support.driven_console import SIZES, console, text, until
 from support.envelopes import envelope, point
@@ -17,7 +17,7 @@ REQUEST = DesignPoint(platform="raw", frame=FrameSize(64), sources=1, target=100
 
 
 def test_the_calibration_names_the_weakest_source() -> None:
-    limit = source_limit(REQUEST, envelope(point(most_pps=60_400.0)), ())
+    limit = find_source_limit(REQUEST, envelope(point(most_pps=60_400.0)), ())
     assert limit is not None
     assert (limit.name, limit.pps, limit.origin) == ("src1", 60_400.0, "calibration")
     assert limit.wordings(142_045.0)[1] == "src1 tops out near 60\u2009000 pps (calibration)"
@@ -29,14 +29,14 @@ def test_past_runs_say_it_where_nothing_was_calibrated() -> None:
     asked = summary_of_record(make_record(REQUEST, "a"))
     short = replace(asked, run_id="b", offered_pps=60_000.0)
     other = replace(short, run_id="c", frame_size_bytes=1500)
-    assert source_limit(REQUEST, None, [other]) is None
-    assert source_limit(REQUEST, None, [asked]) is None, "it got what it asked for: nothing topped out"
-    limit = source_limit(REQUEST, None, [short, other])
+    assert find_source_limit(REQUEST, None, [other]) is None
+    assert find_source_limit(REQUEST, None, [asked]) is None, "it got what it asked for: nothing topped out"
+    limit = find_source_limit(REQUEST, None, [short, other])
     assert limit is not None and (limit.pps, limit.origin) == (60_000.0, "past runs")
     at_max = replace(short, run_id="d", target_bps="max", offered_pps=75_000.0)
-    limit = source_limit(REQUEST, None, [short, at_max])
+    limit = find_source_limit(REQUEST, None, [short, at_max])
     assert limit is not None and limit.pps == 75_000.0
-    assert source_limit(REQUEST, None, [replace(at_max, verdict="invalid")]) is None
+    assert find_source_limit(REQUEST, None, [replace(at_max, verdict="invalid")]) is None
 
 
 @pytest.mark.asyncio

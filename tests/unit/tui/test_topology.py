@@ -10,20 +10,20 @@ from labconsole.engine.live.hops import follow
 from labconsole.engine.live.telemetry import Telemetry
 from labconsole.model.inventory import Inventory
 from labconsole.tui.screens.bench.topology import Topology
-from labconsole.verdict.way import Place
+from labconsole.verdict.stream_path import CountingPoint
 from support.driven_console import SIZES, console, settle, text, until
 from support.fake_session import FakeSession
 
 pytestmark = pytest.mark.asyncio
 
 
-def places(inventory: Inventory, name: str) -> list[Place]:
+def places(inventory: Inventory, name: str) -> list[CountingPoint]:
     stream = next(stream for stream in inventory.streams if stream.name == name)
     return [
-        Place("source_nic", stream.source.node, "", stream.source.interface, "tx_packets"),
-        Place("uut_in", "uut", "", stream.uut_in, "rx_packets"),
-        Place("uut_out", "uut", "", stream.uut_out, "tx_packets"),
-        Place("sink_nic", stream.sink.node, "", stream.sink.interface, "rx_packets"),
+        CountingPoint("source_nic", stream.source.node, "", stream.source.interface, "tx_packets"),
+        CountingPoint("uut_in", "uut", "", stream.uut_in, "rx_packets"),
+        CountingPoint("uut_out", "uut", "", stream.uut_out, "tx_packets"),
+        CountingPoint("sink_nic", stream.sink.node, "", stream.sink.interface, "rx_packets"),
     ]
 
 
@@ -52,7 +52,7 @@ async def test_the_lossy_place_and_its_counter_are_seen_while_it_happens(size: t
         assert row.index("tx_dropped") > row.index("▲") if "▲" in row else True
         assert shown.count("─▶") >= 3
         session.release.set()
-        await until(pilot, lambda: not app.state.asked)
+        await until(pilot, lambda: not app.state.requested)
         await until(pilot, lambda: "Topology · of the saved run" in text(app))
         assert "−" in text(app)
         await pilot.press("t")

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from labconsole.engine.live.events import NodeChanged, NodeState, Phase
-from labconsole.engine.live.observed import ObservedTrial
+from labconsole.engine.live.observed_trial import ObservedTrial
 from labconsole.model.design_point import DesignPoint, FrameSize
 from labconsole.tui.app import ConsoleApp
 from labconsole.tui.console import clock
-from labconsole.tui.console.measured_now import MeasuredNow, measured_now
+from labconsole.tui.console.current_measurement import CurrentMeasurement, build_current_measurement
 from labconsole.tui.console.state import ConsoleState
 from labconsole.tui.parts.ask_text import AskText
 from labconsole.tui.parts.measuring_line import MeasuringLine, _two_lines
@@ -29,15 +29,27 @@ REFUSED = "this console only watches: --read-only"
 def observed(**changes: object) -> ObservedTrial:
     at = datetime.fromtimestamp(clock.wall_s(), UTC)
     values: dict[str, object] = {
-        "run_id": "run-7", "operator": "eva@desk", "purpose": "plan night", "request": REQUEST, "repetition": 2,
-        "repetitions": 5, "plan": "night", "block": 1, "set_ups": 3, "phase": Phase.SENDING, "started": at,
-        "phase_started": at, "phase_until": None, "since": at, "until": None,
-    }  # fmt: skip
+        "run_id": "run-7",
+        "operator": "eva@desk",
+        "purpose": "plan night",
+        "request": REQUEST,
+        "repetition": 2,
+        "repetitions": 5,
+        "plan": "night",
+        "block": 1,
+        "set_ups": 3,
+        "phase": Phase.SENDING,
+        "started": at,
+        "phase_started": at,
+        "phase_until": None,
+        "since": at,
+        "until": None,
+    }
     return ObservedTrial(**{**values, **changes})  # type: ignore[arg-type]
 
 
-def measured(state: ConsoleState) -> MeasuredNow:
-    now = measured_now(state, 0.0, clock.wall_s())
+def measured(state: ConsoleState) -> CurrentMeasurement:
+    now = build_current_measurement(state, 0.0, clock.wall_s())
     assert now is not None
     return now
 
@@ -158,7 +170,7 @@ async def test_a_trial_of_guests_is_shown_by_its_words() -> None:
     first, second = ("".join(words for words, _ in spans) for spans in _two_lines(measured(state), 120))
     assert first.startswith(" ◇ eva@desk measures · container: 2 guests offer 10Mbit ")
     assert "measuring" in second
-    assert state.request_seen is None and state.measures
+    assert state.current_request is None and state.measures
 
 
 async def test_a_console_that_only_watches_says_where_trials_are_announced_and_offers_nothing_it_refuses() -> None:
@@ -175,7 +187,7 @@ async def test_a_console_that_only_watches_says_where_trials_are_announced_and_o
 
 
 async def test_a_run_that_waits_for_nodes_says_for_which() -> None:
-    state = ConsoleState(asked=True, connecting={"src2", "src1"})
+    state = ConsoleState(requested=True, connecting={"src2", "src1"})
     assert state.step_wordings(0)[0] == "waiting for src1, src2 to connect"
     state.stopping = True
     assert state.step_wordings(0) == ("stopping",)

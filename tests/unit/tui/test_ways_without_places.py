@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from labconsole.engine.live.telemetry import StreamLive, Telemetry
 from labconsole.tui.console.state import ConsoleState
-from labconsole.tui.screens.bench.topology import StreamWay, Topology
+from labconsole.tui.screens.bench.topology import StreamPathView, Topology
 from support.fake_session import make_inventory
 
 
 def test_a_way_without_places_is_one_line():
     topology = Topology(make_inventory(), Telemetry(), ConsoleState())
-    assert "unknown" in topology._one_line(StreamWay("unknown", (), None, None), 80)[0][0]
+    assert "unknown" in topology._one_line(StreamPathView("unknown", (), None, None), 80)[0][0]
 
 
 def test_the_ratio_is_of_what_was_offered():

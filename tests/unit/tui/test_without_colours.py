@@ -48,11 +48,9 @@ def glyphs(looks: Mapping[Any, tuple[str, str]]) -> list[str]:
         pytest.param(glyphs(checks_table.LOOKS), id="checks"),
         pytest.param(glyphs(searches_table.LOOKS), id="searches"),
         pytest.param([f"{g} {s.value}" for s, (g, _) in plans_table.STATUS_LOOKS.items()], id="plans"),
-        pytest.param(
-            [*glyphs(grid.LOOKS), grid.STORED_SUSPECT[0], grid.STORED_INVALID[0]], id="trials of a plan"
-        ),
+        pytest.param([*glyphs(grid.LOOKS), grid.STORED_SUSPECT[0], grid.STORED_INVALID[0]], id="trials of a plan"),
     ],
-)  # fmt: skip
+)
 def test_no_two_states_look_the_same_without_colours(shown: list[str]) -> None:
     assert len(set(shown)) == len(shown)
 
@@ -62,7 +60,7 @@ def test_every_state_has_its_look() -> None:
     assert checks_table.LOOKS.keys() == set(CheckStatus)
     assert plans_table.STATUS_LOOKS.keys() == set(ExecutionStatus)
     assert grid.LOOKS.keys() == set(TrialState)
-    looks = [grid.look(Cell(state=state)) for state in TrialState]
+    looks = [grid.choose_look(Cell(state=state)) for state in TrialState]
     assert len({glyph for glyph, _ in looks}) == len(looks)
 
 

@@ -9,7 +9,7 @@ import pytest
 from labconsole.model.record.run import Background, RunRecord
 from labconsole.model.record.verdict_codes import WEIGHT
 from labconsole.model.tolerances import Tolerances
-from labconsole.verdict.observed import NodeReading, TrialObservations
+from labconsole.verdict.observations import NodeReading, TrialObservations
 from labconsole.verdict.reasons import reason
 from support.observed_trials import (
     SENT,
@@ -184,8 +184,12 @@ def test_frames_that_are_not_ours_are_seen_on_every_port_and_both_ways(inventory
     run = record(inventory, seen)
     assert codes(run) == {"foreign_frames"}
     assert found(run, "foreign_frames").evidence == {
-        "node": node, "interface": interface, "direction": direction, "packets": 3, "protocols": {"unnamed": 3}
-    }  # fmt: skip
+        "node": node,
+        "interface": interface,
+        "direction": direction,
+        "packets": 3,
+        "protocols": {"unnamed": 3},
+    }
 
 
 def test_frames_within_the_tolerance_are_told_and_not_doubted(inventory):
@@ -299,10 +303,14 @@ def test_each_drop_counter_speaks_for_the_hop_it_kept_the_packet_from(inventory)
     assert drops(run) == {
         "uut_in": {"rx_missed_errors": 3, "driver.rx_no_buffer_count": 6},
         "uut_out": {
-            "tx_dropped": 30, "qdisc_tbf": 10, "eth1.rx_dropped": 20, "node.softnet_dropped": 40, "node.ip.InDiscards": 10
+            "tx_dropped": 30,
+            "qdisc_tbf": 10,
+            "eth1.rx_dropped": 20,
+            "node.softnet_dropped": 40,
+            "node.ip.InDiscards": 10,
         },
         "sink_nic": {"rx_fifo_errors": 4},
-    }  # fmt: skip
+    }
     assert codes(run) == set()  # explained or not, loss at the unit under test is no doubt
 
 
@@ -314,18 +322,25 @@ def test_counters_of_a_whole_node_speak_only_where_the_stream_lost_something(inv
 
 def rule(chain: str, packets: int, *, interface: str | None = None, hook: str | None = None) -> dict:
     return {
-        "family": "netdev", "table": "fw", "chain": chain, "handle": 4, "interface": interface, "hook": hook,
+        "family": "netdev",
+        "table": "fw",
+        "chain": chain,
+        "handle": 4,
+        "interface": interface,
+        "hook": hook,
         "packets": packets,
-    }  # fmt: skip
+    }
 
 
 def test_a_firewall_that_counts_what_it_drops_explains_the_loss(inventory):
     seen = undisturbed(inventory, uut_out=SENT - 100)
     before = [rule("in", 5, interface="eth1", hook="ingress")]
     after = [
-        rule("in", 45, interface="eth1", hook="ingress"), rule("out", 35, interface="eth5", hook="egress"),
-        rule("forward", 25), rule("elsewhere", 9, interface="eth9", hook="ingress"),
-    ]  # fmt: skip
+        rule("in", 45, interface="eth1", hook="ingress"),
+        rule("out", 35, interface="eth5", hook="egress"),
+        rule("forward", 25),
+        rule("elsewhere", 9, interface="eth9", hook="ingress"),
+    ]
     tell(seen.begin["uut"], "drops.namespaces..filters", before)
     tell(seen.end["uut"], "drops.namespaces..filters", after)
     assert drops(record(inventory, seen)) == {

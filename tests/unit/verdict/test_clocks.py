@@ -16,7 +16,7 @@ from labconsole.measure.recompute.record import unjudged
 from labconsole.model.inventory import Inventory
 from labconsole.model.record.clocks import EXTENSION, ClockAgreement, ClockStatement
 from labconsole.model.record.run import RunRecord
-from labconsole.verdict.observed import NicClockSeen, TimedStream
+from labconsole.verdict.observations import NicClockObservation, TimedStream
 from labconsole.wire.capture import CountedDelay
 from labconsole.wire.clocks import NicClock
 from support.observed_trials import SENT, bent, codes, counted, observe, record, recounted
@@ -57,8 +57,10 @@ def test_the_smaller_of_what_is_stated_and_what_is_measured_holds() -> None:
     unknown = node(0, 50_000) | {"clock_offset_ns": None}
     assert agreed(unknown, node(0, 1)) == (None, None, False)
     assert agreed(unknown | node(0, 1, **declared(5)) | {"clock_offset_ns": None}, node(0, 1, **declared(6))) == (
-        11, "stated", False,
-    )  # fmt: skip
+        11,
+        "stated",
+        False,
+    )
     assert agreement(ENDS, None, node(0, 1)).bound_ns is None
 
 
@@ -224,12 +226,17 @@ def captured(inventory: Inventory, sink: dict[str, Any], *, ahead_ns: int, refus
 
     raw = {"p50": 20_000, "p99": 30_000, "p999": 30_000, "max": 31_000, "min": 19_000}
     varied = {name: value - raw["min"] for name, value in raw.items() if name != "min"}
-    delay = CountedDelay.parse({
-        "packets": 100, "pair_every_packets": 1, "pdv_ns": varied, "ipdv_ns": None,
-        "raw_ns": {name: value + TAI_NS for name, value in raw.items()} | {"mean": 21_000.0 + TAI_NS},
-    })  # fmt: skip
+    delay = CountedDelay.parse(
+        {
+            "packets": 100,
+            "pair_every_packets": 1,
+            "pdv_ns": varied,
+            "ipdv_ns": None,
+            "raw_ns": {name: value + TAI_NS for name, value in raw.items()} | {"mean": 21_000.0 + TAI_NS},
+        }
+    )
     recounted(seen, bent(counted(SENT), delay=delay))
-    seen.streams[0].nic_clock = NicClockSeen([reading(-1), reading(3)], refused)
+    seen.streams[0].nic_clock = NicClockObservation([reading(-1), reading(3)], refused)
     return record(inventory, seen, environment={"nodes": {"src1": node(0, 50_000, "a"), "snk1": sink}})
 
 

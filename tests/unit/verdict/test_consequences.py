@@ -9,7 +9,7 @@ from labconsole.model.record.run import Failure
 from labconsole.model.record.verdict_codes import TITLES, WEIGHT, WHAT_TO_DO, depths, title_with_code
 from labconsole.model.tolerances import Tolerances
 from labconsole.tui.screens.runs.run_pages import verdict_page
-from labconsole.verdict.consequences import FOLLOWS, arrange, weighed
+from labconsole.verdict.reason_tree import FOLLOWS, arrange, weighed
 from labconsole.verdict.reasons import each_place, reason
 from support.observed_trials import SENT, observe, record
 
@@ -39,9 +39,13 @@ def test_places_that_differ_in_what_happened_keep_their_own_words():
 
 def test_what_follows_from_a_lost_link_stands_under_it():
     assert tree("offered_short", "not_drained", "capture_missing", "link_lost", "duration_cut", "samples_missed") == [
-        ("link_lost", None), ("offered_short", "link_lost"), ("duration_cut", "link_lost"), ("not_drained", "link_lost"),
-        ("capture_missing", "link_lost"), ("samples_missed", "link_lost"),
-    ]  # fmt: skip
+        ("link_lost", None),
+        ("offered_short", "link_lost"),
+        ("duration_cut", "link_lost"),
+        ("not_drained", "link_lost"),
+        ("capture_missing", "link_lost"),
+        ("samples_missed", "link_lost"),
+    ]
 
 
 def test_a_consequence_of_a_consequence_stands_two_deep():
@@ -56,8 +60,11 @@ def test_without_its_cause_it_stands_for_itself():
 
 def test_the_most_serious_cause_comes_first_even_if_only_what_follows_from_it_is_serious():
     assert tree("clock_stepped", "capture_missing", "not_measured", "foreign_frames") == [
-        ("capture_missing", None), ("not_measured", "capture_missing"), ("foreign_frames", None), ("clock_stepped", None),
-    ]  # fmt: skip
+        ("capture_missing", None),
+        ("not_measured", "capture_missing"),
+        ("foreign_frames", None),
+        ("clock_stepped", None),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -17,18 +17,18 @@ from labconsole.engine.trial.foreign_taps import EVERY_BELOW_PPS, SinkPortHolder
 from labconsole.engine.trial.setup import Flow
 from labconsole.errors import AgentError
 from labconsole.model.design_point import DesignPoint, FrameSize
-from labconsole.model.record.route import RouteSinkSeen
+from labconsole.model.record.route import RouteSinkRecord
 from labconsole.model.record.run import RunRecord
 from labconsole.model.tolerances import Tolerances
-from labconsole.packets.frame import CONTROL, Own, name_of
+from labconsole.packets.frame import CONTROL, StreamAddresses, classify_frame
 from labconsole.verdict.crew_trial import sink_reasons
-from labconsole.verdict.foreign import WORDS
-from labconsole.verdict.observed import Tapped, TrialObservations
+from labconsole.verdict.foreign_packets import PROTOCOL_NAMES
+from labconsole.verdict.observations import TappedFrames, TrialObservations
 from labconsole.wire.foreign import MAX_STREAMS, HoldSinkPorts, SinkPortState, SinkPortStates
 from support.fake_session import make_inventory
 from support.observed_trials import SENT, bump, codes, found, observe, record
 
-OWN = [Own(socket.inet_aton("198.18.1.1"), socket.inet_aton("198.19.1.1"), 9 + i) for i in range(3)]
+OWN = [StreamAddresses(socket.inet_aton("198.18.1.1"), socket.inet_aton("198.19.1.1"), 9 + i) for i in range(3)]
 MACS = bytes(12)
 
 
@@ -97,8 +97,8 @@ FRAMES = [
 
 @pytest.mark.parametrize(("frame", "name"), FRAMES)
 def test_a_frame_is_called_by_its_first_bytes(frame: bytes, name: str):
-    assert name_of(frame[: foreign.SNAP_BYTES], OWN) == name
-    assert name.startswith("0x") or name in WORDS
+    assert classify_frame(frame[: foreign.SNAP_BYTES], OWN) == name
+    assert name.startswith("0x") or name in PROTOCOL_NAMES
 
 
 def passes(text: bytes, frame: bytes) -> int:
@@ -125,16 +125,20 @@ def test_the_filter_drops_the_streams_own_frames_and_no_others(streams: int):
     text = program(own)
     assert all(passes(text, udp(port=9 + place)) == 0 for place in range(streams))
     others = [
-        udp(port=9 + streams), udp(source="198.18.1.2"), udp(sink="198.19.1.2"), udp(magic=7), udp(options=bytes(4)),
+        udp(port=9 + streams),
+        udp(source="198.18.1.2"),
+        udp(sink="198.19.1.2"),
+        udp(magic=7),
+        udp(options=bytes(4)),
         *(frame for frame, name in FRAMES if len(frame) >= 50 and name != "udp_test"),
-    ]  # fmt: skip
+    ]
     assert all(passes(text, frame) == foreign.SNAP_BYTES for frame in others)
 
 
 def tap(
     seen: TrialObservations, node: str = "snk1", *, received=None, sent=None, every: bool = True
 ) -> TrialObservations:
-    seen.foreign[node, "eth1"] = Tapped(every, received or {}, sent or {})
+    seen.foreign[node, "eth1"] = TappedFrames(every, received or {}, sent or {})
     return seen
 
 
@@ -216,8 +220,9 @@ def flow(inventory, target_bps) -> Flow:
 def test_the_ends_are_watched_and_never_the_unit_under_test(inventory):
     watched = ports_to_watch([flow(inventory, 10**7)])
     assert {node: [port.interface for port in ports] for node, ports in watched.items()} == {
-        "src1": ["eth1"], "snk1": ["eth1"]
-    }  # fmt: skip
+        "src1": ["eth1"],
+        "snk1": ["eth1"],
+    }
     assert all(port.every for ports in watched.values() for port in ports)
 
 
@@ -292,8 +297,15 @@ def test_a_sink_that_would_answer_is_foreseen_and_noted(answer: Any, status: str
     ("other", "control", "doubted"), [(0, 0, False), (1, 0, True), (20, 20, False), (21, 21, True), (21, 20, True)]
 )
 def test_a_sink_of_flows_tolerates_the_control_traffic_that_every_wire_has(other: int, control: int, doubted: bool):
-    sink = RouteSinkSeen(
-        node="snk1", interface="eth1", mac="02:00:00:00:00:01", captured_packets=1000 + other, dropped_packets=0,
-        nic_packets=1000 + other, other_packets=other, foreign_packets=0, control_packets=control,
-    )  # fmt: skip
+    sink = RouteSinkRecord(
+        node="snk1",
+        interface="eth1",
+        mac="02:00:00:00:00:01",
+        captured_packets=1000 + other,
+        dropped_packets=0,
+        nic_packets=1000 + other,
+        other_packets=other,
+        foreign_packets=0,
+        control_packets=control,
+    )
     assert [each.code for each in sink_reasons(sink, "the routers'", Tolerances())] == ["foreign_frames"] * doubted

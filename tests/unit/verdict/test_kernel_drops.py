@@ -6,19 +6,24 @@ from typing import Any
 
 import pytest
 
-from labconsole.measure.drop_causes import elsewhere_words
+from labconsole.measure.drop_causes import describe_off_path_drops
 from labconsole.measure.recompute.record import examine, unjudged
 from labconsole.model.record.verdict_codes import WEIGHT
-from labconsole.verdict.kernel_drops import hop_of, label
-from labconsole.verdict.observed import KernelWitness
-from labconsole.verdict.way import Place
+from labconsole.verdict.kernel_drops import find_hop, label
+from labconsole.verdict.observations import KernelWitness
+from labconsole.verdict.stream_path import CountingPoint
 from labconsole.wire.kernel_drops import KernelDrop, KernelDrops, KernelDropsStarted
 from support.observed_trials import SENT, counters, observe, record
 
 COUNTED: dict[str, Any] = {
-    "passed_packets": 0, "looked_packets": 0, "unreadable_packets": 0, "unlisted_packets": 0, "missed_packets": 0,
-    "counted_ns": 10**9, "ended_early": False,
-}  # fmt: skip
+    "passed_packets": 0,
+    "looked_packets": 0,
+    "unreadable_packets": 0,
+    "unlisted_packets": 0,
+    "missed_packets": 0,
+    "counted_ns": 10**9,
+    "ended_early": False,
+}
 
 
 def row(interface: str | None, packets: int, *, function: str | None = "nft_do_chain", **other: Any) -> KernelDrop:
@@ -69,11 +74,13 @@ def test_what_was_dropped_where_it_came_in_belongs_to_the_next_hop(inventory):
 
 def test_a_full_ring_belongs_to_where_the_sender_counts():
     way = [
-        Place("source_nic", "src1", "", "eth1", "tx_packets"), Place("uut_in", "uut", "", "eth1", "rx_packets"),
-        Place("to_guest", "uut", "", "lcvi1", "tx_packets"), Place("guest_in", "uut", "g", "eth0", "rx_packets"),
-    ]  # fmt: skip
-    assert hop_of(row("eth0", 1, function="veth_xmit", namespace="g"), way, "uut") is way[2]
-    assert hop_of(row("eth1", 1, function="veth_xmit"), way, "uut") is way[0]
+        CountingPoint("source_nic", "src1", "", "eth1", "tx_packets"),
+        CountingPoint("uut_in", "uut", "", "eth1", "rx_packets"),
+        CountingPoint("to_guest", "uut", "", "lcvi1", "tx_packets"),
+        CountingPoint("guest_in", "uut", "g", "eth0", "rx_packets"),
+    ]
+    assert find_hop(row("eth0", 1, function="veth_xmit", namespace="g"), way, "uut") is way[2]
+    assert find_hop(row("eth1", 1, function="veth_xmit"), way, "uut") is way[0]
 
 
 def test_what_a_full_ring_kept_out_of_the_unit_under_test_is_no_loss_of_it(inventory):
@@ -94,25 +101,29 @@ def test_what_a_port_that_was_down_did_not_take_in_is_no_loss_of_the_unit_under_
 
 
 def test_a_full_ring_stands_under_the_end_that_has_not_received_where_no_sender_counts():
-    way = [Place(hop, "uut", "", name, "rx_packets") for hop, name in (("uut_in", "eth1"), ("from_guest", "lcvo1"))]
-    assert hop_of(row("lcvo1", 1, function="veth_xmit"), way, "uut") is way[1]
-    assert hop_of(row("eth1", 1), way, "uut") is way[1]
-    assert hop_of(row("lcvo1", 1), way, "uut") is None
+    way = [
+        CountingPoint(hop, "uut", "", name, "rx_packets") for hop, name in (("uut_in", "eth1"), ("from_guest", "lcvo1"))
+    ]
+    assert find_hop(row("lcvo1", 1, function="veth_xmit"), way, "uut") is way[1]
+    assert find_hop(row("eth1", 1), way, "uut") is way[1]
+    assert find_hop(row("lcvo1", 1), way, "uut") is None
     assert label(row("eth1", 1, function=None, reason=None), way[0]) == "kernel.NOT_TOLD"
 
 
 def test_what_was_dropped_inside_a_guest_did_not_come_out_of_it():
     way = [
-        Place("source_nic", "src1", "", "eth1", "tx_packets"), Place("uut_in", "uut", "", "eth1", "rx_packets"),
-        Place("to_guest", "uut", "", "lx1i", "tx_packets"), Place("from_guest", "uut", "", "lx1o", "rx_packets"),
-    ]  # fmt: skip
+        CountingPoint("source_nic", "src1", "", "eth1", "tx_packets"),
+        CountingPoint("uut_in", "uut", "", "eth1", "rx_packets"),
+        CountingPoint("to_guest", "uut", "", "lx1i", "tx_packets"),
+        CountingPoint("from_guest", "uut", "", "lx1o", "rx_packets"),
+    ]
     inside = row("eth0", 1, namespace="first")
-    assert hop_of(inside, way, "uut") is way[3]
+    assert find_hop(inside, way, "uut") is way[3]
     assert label(inside, way[3]) == "first/eth0.kernel.NETFILTER_DROP@nft_do_chain"
-    assert hop_of(row("eth0", 1, namespace="first", function="veth_xmit"), way, "uut") is way[2]
+    assert find_hop(row("eth0", 1, namespace="first", function="veth_xmit"), way, "uut") is way[2]
     # The sender of what is on its way out is inside, and counts nowhere.
-    assert hop_of(row("lx1o", 1, function="veth_xmit"), way, "uut") is way[3]
-    assert hop_of(inside, way[:3], "uut") is None
+    assert find_hop(row("lx1o", 1, function="veth_xmit"), way, "uut") is way[3]
+    assert find_hop(inside, way[:3], "uut") is None
 
 
 def test_more_than_was_lost_is_a_doubt(inventory):
@@ -127,15 +138,21 @@ def test_more_than_was_lost_is_a_doubt(inventory):
 def test_the_generators_own_references_and_rows_of_nobody_are_no_loss(inventory):
     uut_in, _ = ports(inventory)
     rows = [
-        row(uut_in, SENT, function="pktgen_xmit"), row(uut_in, 9, function="tpacket_rcv"), row(uut_in, 3, stream=None), row("br0", 2), row(None, 1, stream=9),
-    ]  # fmt: skip
+        row(uut_in, SENT, function="pktgen_xmit"),
+        row(uut_in, 9, function="tpacket_rcv"),
+        row(uut_in, 3, stream=None),
+        row("br0", 2),
+        row(None, 1, stream=9),
+    ]
     run = record(inventory, told(observe(inventory), *rows))
     assert not any(hop.drops for hop in run.streams[0].ledger)
     kept = run.extensions["kernel_drops"]["elsewhere"]
     name = inventory.streams[0].name
     assert [(each["interface"], each["stream"], each["packets"]) for each in kept] == [
-        (uut_in, None, 3), ("br0", name, 2), (None, None, 1),
-    ]  # fmt: skip
+        (uut_in, None, 3),
+        ("br0", name, 2),
+        (None, None, 1),
+    ]
 
 
 def test_what_the_host_of_a_machine_dropped_never_reached_the_machines_nic_or_the_sink(inventory):
@@ -153,7 +170,7 @@ def test_what_the_host_of_a_machine_dropped_never_reached_the_machines_nic_or_th
     assert disputed(run) == "" and not [each for each in unjudged(run) if "kernel_drops" in each]
     assert run.extensions["host_kernel_drops"]["node"] == "below"
     assert [each["interface"] for each in run.extensions["host_kernel_drops"]["elsewhere"]] == ["other"]
-    assert elsewhere_words(run)[0].split(": ")[0].endswith("at below/other")
+    assert describe_off_path_drops(run)[0].split(": ")[0].endswith("at below/other")
 
 
 def test_what_asking_the_host_took_is_a_doubt_about_the_host(inventory):
@@ -243,7 +260,7 @@ def test_verify_names_what_does_not_follow(inventory, rows, counted, changes, wo
 def test_what_was_dropped_off_the_way_is_told_to_people(inventory):
     seen = told(observe(inventory), row("br0", 2000), row(None, 1, stream=9, function="ip_error", reason=None))
     name = inventory.streams[0].name
-    assert elsewhere_words(record(inventory, seen)) == [
+    assert describe_off_path_drops(record(inventory, seen)) == [
         f"2\u2009000 packets of {name}, off every stream's path, at br0: kernel.NETFILTER_DROP@nft_do_chain: a firewall rule dropped it "
         "(nft list ruleset, iptables-save -c)",
         "1 test packet of no stream, off every stream's path, at an interface that is gone: kernel.NOT_TOLD@ip_error: a route "

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from labconsole.model.tolerances import Tolerances
-from labconsole.verdict.machines import INITIAL_PID_NAMESPACE
-from labconsole.verdict.observed import TrialObservations
-from labconsole.wire.surroundings import CpuShares, UsageWindow
+from labconsole.verdict.observations import TrialObservations
+from labconsole.verdict.shared_hosts import INITIAL_PID_NAMESPACE
+from labconsole.wire.host_activity import CpuShares, UsageWindow
 from support.observed_trials import PORTS, SENT, bent, busy, codes, found, record, tell, undisturbed
 
 
@@ -21,9 +21,12 @@ def one_machine(
     seen = undisturbed(inventory, **sent)
     for place, node in enumerate(PORTS):
         window = UsageWindow(
-            elapsed_s=elapsed_s, cpu=CpuShares(busy_ratio=busy_ratio, interrupt_ratio=0.1, steal_ratio=0.05),
-            hottest=None, used_s={"ours": own_s}, processes=[],
-        )  # fmt: skip
+            elapsed_s=elapsed_s,
+            cpu=CpuShares(busy_ratio=busy_ratio, interrupt_ratio=0.1, steal_ratio=0.05),
+            hottest=None,
+            used_s={"ours": own_s},
+            processes=[],
+        )
         seen.end[node].surroundings = bent(
             seen.end[node].surroundings, boot_id="the same", pid_namespace=4026532000 + place, cpus=2, window=window
         )

@@ -50,12 +50,25 @@ def test_all_of_a_node_with_two_plain_ports_takes_a_record_little_room(inventory
     queues = {"rps_cpus": "0", "rps_flow_cnt": "0", "xps_cpus": "0"}
     for port in ("eth1", "eth5"):
         plain = seen.begin["uut"].settings.interfaces[port].to_wire()
-        tell(seen.begin["uut"], f"settings.interfaces.{port}", {
-            **plain, "qdiscs": "noqueue", "xdp": "none", "sysctls": dict.fromkeys(INTERFACE_SYSCTLS, "0"),
-            "device": {**queues, **dict.fromkeys(DEVICE_FILES, "0")}, "rings": None, "coalesce": None, "pause": None,
-            "offloads": dict.fromkeys([*FEATURES, *FLAGS, *NAMED_FEATURES], True), "irqs": {},
-            "queues": {"rx": 1, "tx": 1, "combined": 0}, "stamps": {"all_received": False, "clock": None}, "bus": None,
-        })  # fmt: skip
+        tell(
+            seen.begin["uut"],
+            f"settings.interfaces.{port}",
+            {
+                **plain,
+                "qdiscs": "noqueue",
+                "xdp": "none",
+                "sysctls": dict.fromkeys(INTERFACE_SYSCTLS, "0"),
+                "device": {**queues, **dict.fromkeys(DEVICE_FILES, "0")},
+                "rings": None,
+                "coalesce": None,
+                "pause": None,
+                "offloads": dict.fromkeys([*FEATURES, *FLAGS, *NAMED_FEATURES], True),
+                "irqs": {},
+                "queues": {"rx": 1, "tx": 1, "combined": 0},
+                "stamps": {"all_received": False, "clock": None},
+                "bus": None,
+            },
+        )
     held = kept(inventory, seen)
     assert held["eth1 queues"] == "rx 1, tx 1, combined 0" and held["net.ipv4.ip_forward"] == 1000
     assert not {"net.ipv4.conf.all.forwarding", "eth1 stamps.all_received"} & set(held)

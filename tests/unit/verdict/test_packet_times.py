@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from labconsole.cli.text.runs import packet_times_texts
-from labconsole.measure.packet_times import build_packet_times, packet_times, refusal, xdp_words
+from labconsole.measure.packet_times import build_packet_times, describe_xdp, packet_times, refusal
 from labconsole.measure.recompute.packet_times import contradicting_times
 from labconsole.measure.recompute.record import unjudged
 from labconsole.measure.recompute.verdict import rejudge
@@ -17,7 +17,7 @@ from labconsole.model.inventory import Inventory
 from labconsole.model.record.packet_times import EXTENSION, PacketTimes
 from labconsole.model.record.run import RunRecord
 from labconsole.model.record.verdict_codes import WEIGHT
-from labconsole.verdict.observed import TimedStream, TrialObservations, UntimedStream
+from labconsole.verdict.observations import TimedStream, TrialObservations, UntimedStream
 from labconsole.wire.packet_times import GENERIC_XDP, NATIVE_XDP, StreamTimes, XdpChanges
 from support.observed_trials import SENT, codes, found, observe, record
 from support.timed_packets import histogram, stream_times
@@ -150,8 +150,9 @@ def test_a_clock_of_the_source_that_was_set_widens_what_the_clocks_may_be_off(in
 def test_a_gap_longer_than_the_last_bucket_is_no_contradiction(inventory: Inventory, nodes_of_one_kernel: Any) -> None:
     gap_ns, rest = 90 * 10**9, SENT - 2
     times = counted(
-        last_ns=10**9 + gap_ns + GAP_NS * rest, spacing=histogram({GAP_NS: rest, gap_ns: 1}),
-    )  # fmt: skip
+        last_ns=10**9 + gap_ns + GAP_NS * rest,
+        spacing=histogram({GAP_NS: rest, gap_ns: 1}),
+    )
     run = nodes_of_one_kernel(inventory, timed(observe(inventory), times))
     assert wrong(run) == []
 
@@ -198,8 +199,10 @@ def test_a_capture_that_missed_packets_is_no_doubt_where_the_kernel_timed_them_a
         assert codes(less) == {"capture_incomplete", *also}
         assert list(rejudge(less, WEIGHT)) == []
     assert found(record(inventory, timed(missing(), counted(packets=SENT - 20))), "untimed_packets").evidence == {
-        "stream": "s1", "timed_packets": SENT - 20, "packets": 20,
-    }  # fmt: skip
+        "stream": "s1",
+        "timed_packets": SENT - 20,
+        "packets": 20,
+    }
 
 
 def test_several_processors_know_no_more_than_an_estimate_of_what_came_twice(inventory: Inventory) -> None:
@@ -240,18 +243,27 @@ def test_what_counting_took_of_the_sinks_memory_is_told(inventory: Inventory) ->
 @pytest.mark.parametrize(
     ("by", "changes", "words"),
     [
-        (GENERIC_XDP, (["rx-gro-hw off", "eth2 rx-lro off"], [], 0, None),
-         f"{LATER}; the port had rx-gro-hw off, eth2 rx-lro off meanwhile; it was put back"),
-        (GENERIC_XDP, (["rx-gro-hw off"], ["rx-gro-hw off"], None, None),
-         f"{LATER}; the port had rx-gro-hw off meanwhile; it still has rx-gro-hw off, which could not be put back; "
-         "whether its link went down is not known"),
+        (
+            GENERIC_XDP,
+            (["rx-gro-hw off", "eth2 rx-lro off"], [], 0, None),
+            f"{LATER}; the port had rx-gro-hw off, eth2 rx-lro off meanwhile; it was put back",
+        ),
+        (
+            GENERIC_XDP,
+            (["rx-gro-hw off"], ["rx-gro-hw off"], None, None),
+            f"{LATER}; the port had rx-gro-hw off meanwhile; it still has rx-gro-hw off, which could not be put back; "
+            "whether its link went down is not known",
+        ),
         (NATIVE_XDP, ([], [], 4, True), f"{EARLIER}; its link went down or came up 4 times by it"),
-        (NATIVE_XDP, ([], [], 3, False),
-         f"{EARLIER}; its link went down or came up 3 times by it; 7 s after the program had gone its link was not up "
-         "again"),
+        (
+            NATIVE_XDP,
+            ([], [], 3, False),
+            f"{EARLIER}; its link went down or came up 3 times by it; 7 s after the program had gone its link was not up "
+            "again",
+        ),
         (GENERIC_XDP, ([], [], 0, None), f"{LATER}; nothing changed at the port"),
     ],
-)  # fmt: skip
+)
 def test_what_an_xdp_program_changes_is_told_once_a_port(
     inventory: Inventory, nodes_of_one_kernel: Any, by: str, changes: Any, words: str
 ) -> None:
@@ -261,7 +273,7 @@ def test_what_an_xdp_program_changes_is_told_once_a_port(
     seen.streams[0].times = TimedStream(counted(), 0, by=by, xdp=xdp)
     run = nodes_of_one_kernel(inventory, seen)
     told = times_of(run)
-    assert (told.by, xdp_words(told)) == (by, words)
+    assert (told.by, describe_xdp(told)) == (by, words)
     assert run.streams[0].extensions[EXTENSION]["port"] == {**xdp.to_wire()}
     (entry,) = (each for each in run.influences if each["kind"] == "xdp")
     interface = seen.streams[0].stream.sink.interface
@@ -275,7 +287,7 @@ def test_what_an_xdp_program_changes_is_told_once_a_port(
 def test_a_record_of_a_socket_filter_says_what_it_always_said(inventory: Inventory) -> None:
     run = record(inventory, timed(observe(inventory), counted()))
     assert run.streams[0].extensions[EXTENSION]["by"] == "socket filter"
-    assert "port" not in run.streams[0].extensions[EXTENSION] and xdp_words(times_of(run)) is None
+    assert "port" not in run.streams[0].extensions[EXTENSION] and describe_xdp(times_of(run)) is None
     assert not [each for each in run.influences if each["kind"] == "xdp"]
 
 

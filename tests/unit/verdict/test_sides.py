@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 
 from labconsole.cli.text.runs import run_lines
-from labconsole.model.record.run import LostTogether
+from labconsole.model.record.run import JointLoss
 from labconsole.tui.screens.runs.run_pages import verdict_page
 from support.observed_trials import SENT, bent, counted, observe, record, recounted
 
@@ -48,7 +48,7 @@ def test_a_counter_that_stood_still_counts_as_not_read(inventory):
     run = record(inventory, seen)
     assert run.streams[0].counters["uut_out_tx_packets"] is None
     assert (run.total.uut_lost_packets, run.total.sink_lost_packets, run.total.uut_loss_ratio) == (None, None, None)
-    assert run.streams[0].lost_together == (LostTogether(sides=("uut", "sink"), packets=30),)
+    assert run.streams[0].lost_together == (JointLoss(sides=("uut", "sink"), packets=30),)
 
 
 def test_foreign_frames_on_the_source_s_nic_do_not_count_as_offered(inventory):

@@ -138,7 +138,7 @@ def with_arrivals(
             )
         }
     )
-    verdict = judge(seen, (stream,), REQUEST, Tolerances(), inventory=inventory, stood_still={})
+    verdict = judge(seen, (stream,), REQUEST, Tolerances(), inventory=inventory, frozen_hops={})
     notes = [entry for entry in influences(seen, (stream,), inventory.uut) if entry["kind"] == "buffered"]
     return run.model_copy(update={"streams": (stream,), "verdict": verdict, "influences": tuple(notes)})
 
@@ -189,7 +189,9 @@ def test_a_rate_that_distant_samples_leave_open_is_doubted_with_how_far(
     if error_ratio is not None:
         (doubt,) = run.verdict.reasons
         assert doubt.evidence == {
-            "stream": "s1", "rate_error_ratio": pytest.approx(error_ratio, rel=1e-3), "resolution_s": resolution_s,
-        }  # fmt: skip
+            "stream": "s1",
+            "rate_error_ratio": pytest.approx(error_ratio, rel=1e-3),
+            "resolution_s": resolution_s,
+        }
         assert f"known to \u00b1 {error_ratio:.1%}" in doubt.detail
     assert codes(with_arrivals(inventory, window_from="capture", **told)) == set()

@@ -131,8 +131,18 @@ def test_whatever_replaces_a_field_is_refused_as_a_wire_error_or_harmless(event:
 
 
 def test_a_hello_of_another_protocol_is_refused() -> None:
-    hello = {"event": "hello", "protocol": 1, "version": "0", "python": "3.11", "pid": 1, "euid": 0,
-             "hostname": "a\x07b", "kernel": "6", "monotonic_ns": 1, "wall_ns": 2}  # fmt: skip
+    hello = {
+        "event": "hello",
+        "protocol": 1,
+        "version": "0",
+        "python": "3.11",
+        "pid": 1,
+        "euid": 0,
+        "hostname": "a\x07b",
+        "kernel": "6",
+        "monotonic_ns": 1,
+        "wall_ns": 2,
+    }
     assert kept_hello(hello)["hostname"] == "ab"
     changes: list[dict[str, Any]] = [
         {"protocol": 2},

@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labconsole.agent import operations, server
-from labconsole.agent.operations import execute
+from labconsole.agent.operations import program_execution
 from labconsole.engine.live.telemetry import Telemetry
 from labconsole.model.record.run import Sequence
 from labconsole.packets import analysis
-from labconsole.verdict.observed import parse_snapshot
+from labconsole.verdict.observations import parse_snapshot
 from labconsole.wire import capture, execution
 from labconsole.wire.codec import WireError, encode
 from labconsole.wire.counters import CountersSampled, InterfaceCounters
@@ -31,67 +31,147 @@ from support.kept_messages import kept_event, kept_reply
 from support.requests import REQUESTS
 
 FACTS = {
-    "vendor": None, "cpu_model": None, "python": "3.11.2", "euid": 0, "clocksource": "tsc", "boot_id": "a", "network_namespace": 7,
-    "hostname": "uut", "kernel": "6.18.44", "kernel_version": "#1 SMP PREEMPT_DYNAMIC @0", "machine": "x86_64",
-    "os": "Debian GNU/Linux 12 (bookworm)", "product": None, "cpus": 2, "hypervisor_flag": True,
-    "memory_bytes": 25276510208, "tcpdump": "4.99.3", "pktgen": None, "pktgen_loadable": False,
-    "load": [2.98, 2.94, 2.04], "governors": {"powersave": 4}, "capabilities": ["kill", "net_admin"],
-    "logins": [{"user": "ann", "line": "pts/0", "host": None, "since_wall_s": 5}], "uptime_s": 3599.05,
-}  # fmt: skip
+    "vendor": None,
+    "cpu_model": None,
+    "python": "3.11.2",
+    "euid": 0,
+    "clocksource": "tsc",
+    "boot_id": "a",
+    "network_namespace": 7,
+    "hostname": "uut",
+    "kernel": "6.18.44",
+    "kernel_version": "#1 SMP PREEMPT_DYNAMIC @0",
+    "machine": "x86_64",
+    "os": "Debian GNU/Linux 12 (bookworm)",
+    "product": None,
+    "cpus": 2,
+    "hypervisor_flag": True,
+    "memory_bytes": 25276510208,
+    "tcpdump": "4.99.3",
+    "pktgen": None,
+    "pktgen_loadable": False,
+    "load": [2.98, 2.94, 2.04],
+    "governors": {"powersave": 4},
+    "capabilities": ["kill", "net_admin"],
+    "logins": [{"user": "ann", "line": "pts/0", "host": None, "since_wall_s": 5}],
+    "uptime_s": 3599.05,
+}
 COUNTERS = {
-    "monotonic_ns": 3602007529755, "wall_ns": 1795231742724018463,
+    "monotonic_ns": 3602007529755,
+    "wall_ns": 1795231742724018463,
     "namespaces": {"": [[1, "lo", [0] * 25], [2, "eth1", NUMBERS[:24]]], "guest1": [[1, "lo", [2**64 - 1] * 25]]},
-}  # fmt: skip
+}
 PREPARED = {
-    "stream": "s2", "generator": "afpacket", "version": "1 (sendmmsg)", "interface": "eth1", "burst_packets": 1,
+    "stream": "s2",
+    "generator": "afpacket",
+    "version": "1 (sendmmsg)",
+    "interface": "eth1",
+    "burst_packets": 1,
     "cpus": [0, 1],
-}  # fmt: skip
+}
 SEQUENCE = {
-    "first": 1, "last": 4294967295, "expected_packets": 14205, "lost_packets": 5, "lost_runs": {"1": 3, "2": 1},
-    "reordered_packets": 0, "duplicate_packets": 0,
-}  # fmt: skip
+    "first": 1,
+    "last": 4294967295,
+    "expected_packets": 14205,
+    "lost_packets": 5,
+    "lost_runs": {"1": 3, "2": 1},
+    "reordered_packets": 0,
+    "duplicate_packets": 0,
+}
 CAPTURED_STREAM = {
-    "source_ip": "198.18.3.1", "sink_ip": "198.19.3.1", "udp_source_port": 9, "udp_sink_port": 11, "packets": 14200,
-    "bytes": 908800, "first_at_ns": 1795231740831296327, "last_at_ns": 1795231741831107286, "sequence": SEQUENCE,
-    "sequence_error": None, "gap_ns": {"min": 6439, "mean": 70389.394, "p50": 69764, "p99": 439126, "max": 5576863},
-    "gaps_exact": True, "backward_steps": 0, "pps": 14206.69, "frame_bps": 7273823.05,
-    "late_packets": 12, "queued_packets": 0, "delay": None, "delay_error": None,
-}  # fmt: skip
+    "source_ip": "198.18.3.1",
+    "sink_ip": "198.19.3.1",
+    "udp_source_port": 9,
+    "udp_sink_port": 11,
+    "packets": 14200,
+    "bytes": 908800,
+    "first_at_ns": 1795231740831296327,
+    "last_at_ns": 1795231741831107286,
+    "sequence": SEQUENCE,
+    "sequence_error": None,
+    "gap_ns": {"min": 6439, "mean": 70389.394, "p50": 69764, "p99": 439126, "max": 5576863},
+    "gaps_exact": True,
+    "backward_steps": 0,
+    "pps": 14206.69,
+    "frame_bps": 7273823.05,
+    "late_packets": 12,
+    "queued_packets": 0,
+    "delay": None,
+    "delay_error": None,
+}
 ANALYSIS = {
-    "format": "pcap", "link_type": "ethernet", "packets": 14200, "bytes": 908800, "first_at_ns": 1795231740831296327,
-    "last_at_ns": 1795231741831107286, "duration_ns": 999810959, "truncated": False, "corrupt_at_byte": None,
-    "corrupt_reason": None, "read_bytes": 1136424, "other_packets": 0, "unlisted_stream_packets": 0,
-    "untimed_packets": 0, "pps": 14206.69, "frame_bps": 7273823.05, "streams": [CAPTURED_STREAM],
-}  # fmt: skip
+    "format": "pcap",
+    "link_type": "ethernet",
+    "packets": 14200,
+    "bytes": 908800,
+    "first_at_ns": 1795231740831296327,
+    "last_at_ns": 1795231741831107286,
+    "duration_ns": 999810959,
+    "truncated": False,
+    "corrupt_at_byte": None,
+    "corrupt_reason": None,
+    "read_bytes": 1136424,
+    "other_packets": 0,
+    "unlisted_stream_packets": 0,
+    "untimed_packets": 0,
+    "pps": 14206.69,
+    "frame_bps": 7273823.05,
+    "streams": [CAPTURED_STREAM],
+}
 EMPTY_ANALYSIS = {
-    **ANALYSIS, "link_type": None, "packets": 0, "bytes": 0, "first_at_ns": None, "last_at_ns": None,
-    "duration_ns": None, "pps": None, "frame_bps": None, "streams": [],
-}  # fmt: skip
+    **ANALYSIS,
+    "link_type": None,
+    "packets": 0,
+    "bytes": 0,
+    "first_at_ns": None,
+    "last_at_ns": None,
+    "duration_ns": None,
+    "pps": None,
+    "frame_bps": None,
+    "streams": [],
+}
 CAPTURE = {
-    "captured_packets": 14200, "received_by_filter_packets": 14200, "dropped_kernel_packets": 0,
-    "dropped_interface_packets": None, "file_bytes": 1136424, "analysis": ANALYSIS,
+    "captured_packets": 14200,
+    "received_by_filter_packets": 14200,
+    "dropped_kernel_packets": 0,
+    "dropped_interface_packets": None,
+    "file_bytes": 1136424,
+    "analysis": ANALYSIS,
     "sha256": 64 * "a",
-}  # fmt: skip
+}
 OPTIONAL = ("routes", "neighbours", "late_packets", "queued_packets")
 STARTED = {"path": "/proc/444/fd/11", "argv": ["/usr/bin/tcpdump", "-nn", "udp and src port 9"], "tcpdump": "4.99.3"}
 NET = {
     "sysctls": {"net.ipv4.ip_forward": "1"},
     "routes": [{"destination": "0.0.0.0/0", "interface": "eth0", "gateway": "10.0.0.1"}],
     "neighbours": [{"address": "10.0.0.1", "mac": None, "interface": "eth0", "permanent": False}],
-}  # fmt: skip
+}
 HOLDER = {
-    "owner": "anna@a", "purpose": "raw", "observe": "quiet", "quiet": False, "since_wall_ns": 1, "until_wall_ns": None,
-}  # fmt: skip
+    "owner": "anna@a",
+    "purpose": "raw",
+    "observe": "quiet",
+    "quiet": False,
+    "since_wall_ns": 1,
+    "until_wall_ns": None,
+}
 MARKS = {
-    "marks": [MARK, {**MARK, "payload_bytes": 0, "pattern": None, "pattern_from_byte": None}], "untold_marks": 1,
-    "strange_packets": 3, "dropped_kernel_packets": 0, "unread_packets": 0,
+    "marks": [MARK, {**MARK, "payload_bytes": 0, "pattern": None, "pattern_from_byte": None}],
+    "untold_marks": 1,
+    "strange_packets": 3,
+    "dropped_kernel_packets": 0,
+    "unread_packets": 0,
     "started": {"monotonic_ns": 3598108540456, "wall_ns": 1795231738825028642},
-    "stopped": {"monotonic_ns": 3602007529755, "wall_ns": 1795231742724018463}, "interrupted": None,
-}  # fmt: skip
+    "stopped": {"monotonic_ns": 3602007529755, "wall_ns": 1795231742724018463},
+    "interrupted": None,
+}
 ASKED = {
-    "guest": "g001", "asked_ns": 52001029751841, "answered_ns": 52001442525682, "printed": "real\t0.41\n",
-    "code": None, "message": None,
-}  # fmt: skip
+    "guest": "g001",
+    "asked_ns": 52001029751841,
+    "answered_ns": 52001442525682,
+    "printed": "real\t0.41\n",
+    "code": None,
+    "message": None,
+}
 UNASKED = {**ASKED, "asked_ns": None, "answered_ns": None, "printed": None, "code": "busy", "message": "it is asked"}
 ALL_ASKED = {
     "guests": [ASKED, UNASKED, {**UNASKED, "asked_ns": 5, "code": "guest_silent"}],
@@ -264,9 +344,19 @@ def test_an_answer_that_is_not_as_described_is_refused_by_name(op: str, path: tu
         checked(op, put(BY_OP[op] if op != "capture.stop" else CAPTURE, path, value))
 
 
-@pytest.mark.parametrize("reply", [{}, {"ok": []}, {"ok": None}, {"error": "x"}, {"error": None, "ok": {}},
-                                   {"error": {"code": 1, "message": ""}}, {"error": {"code": ""}},
-                                   {"error": {"code": "a\nb", "message": ""}}])  # fmt: skip
+@pytest.mark.parametrize(
+    "reply",
+    [
+        {},
+        {"ok": []},
+        {"ok": None},
+        {"error": "x"},
+        {"error": None, "ok": {}},
+        {"error": {"code": 1, "message": ""}},
+        {"error": {"code": ""}},
+        {"error": {"code": "a\nb", "message": ""}},
+    ],
+)
 def test_an_answer_is_an_object_or_an_error_with_code_and_message(reply: dict[str, Any]) -> None:
     with pytest.raises(WireError, match="^ping: "):
         kept_reply("ping", {"id": 1, **reply})
@@ -299,7 +389,7 @@ def test_an_extra_key_cannot_become_one_that_was_checked() -> None:
 
 def test_the_limits_leave_room_for_all_that_an_agent_says() -> None:
     assert capture.MAX_CAPTURED_STREAMS >= analysis.MAX_STREAMS
-    assert execution.MAX_OUTPUT >= execute.OUTPUT_BYTES
+    assert execution.MAX_OUTPUT >= program_execution.OUTPUT_BYTES
 
 
 def test_every_request_is_answered_by_one_method_of_the_agent_that_takes_it_and_returns_its_reply() -> None:

@@ -41,21 +41,33 @@ DROPS: dict[str, Any] = {
         },
         "guest": {"ip": None, "qdiscs": [], "driver": {}, "filters": None},
         "newer": {
-            "ip": None, "qdiscs": [], "driver": {"eth1": {}}, "filters": None, "drivers": {"eth1": "ena", "eth5": None},
+            "ip": None,
+            "qdiscs": [],
+            "driver": {"eth1": {}},
+            "filters": None,
+            "drivers": {"eth1": "ena", "eth5": None},
             "cut": ["eth1"],
         },
     },
-}  # fmt: skip
+}
 SURROUNDINGS = {
-    "monotonic_ns": 1, "wall_ns": 2, "boot_id": "0f-1a", "pid_namespace": 4026531836,
+    "monotonic_ns": 1,
+    "wall_ns": 2,
+    "boot_id": "0f-1a",
+    "pid_namespace": 4026531836,
     "logins": [{"user": "eva", "line": "pts/1", "host": None, "since_wall_s": -1}],
-    "load": [0.5, 1, 2.25], "cpus": 2, "guests": [{"name": "deb12", "pid": 50}], "sessions": [7],
+    "load": [0.5, 1, 2.25],
+    "cpus": 2,
+    "guests": [{"name": "deb12", "pid": 50}],
+    "sessions": [7],
     "window": {
-        "elapsed_s": 2.5, "cpu": {"busy_ratio": 0.9, "interrupt_ratio": 0.1, "steal_ratio": 0.0},
+        "elapsed_s": 2.5,
+        "cpu": {"busy_ratio": 0.9, "interrupt_ratio": 0.1, "steal_ratio": 0.0},
         "hottest": {"cpu": "cpu1", "busy_ratio": 1, "interrupt_ratio": 0.1, "steal_ratio": 0.0},
-        "used_s": {"ours": 1.5}, "processes": [{"pid": 9, "name": "make", "whose": "other", "cpu_s": 0.4}],
+        "used_s": {"ours": 1.5},
+        "processes": [{"pid": 9, "name": "make", "whose": "other", "cpu_s": 0.4}],
     },
-}  # fmt: skip
+}
 N = ("namespaces", "")
 W = ("window",)
 

@@ -1,4 +1,4 @@
-"""``labconsole check``: is the testbed fit to measure on, and can a plan be carried out on it? docs/check.md."""
+"""``labconsole check``: whether the testbed is ready to measure, and whether it can run a plan. docs/check.md."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from labconsole.cli.options import add_common, add_configuration, add_shared, nu
 from labconsole.errors import ConfigError
 
 OBSERVER_DEFAULTS = {"frame_size": 64, "sources": 1, "target": "100Mbit", "duration": 1.0}
-OF_OBSERVER_EFFECT = ("platform", "includes_fcs", "take_over", *OBSERVER_DEFAULTS)
-"""Options that are about the comparison only."""
+OBSERVER_OPTIONS = ("platform", "includes_fcs", "take_over", *OBSERVER_DEFAULTS)
+"""Options for the comparison only."""
 
-OF_CHECKS = ("plan", "fix", "brief")
-"""Options that are about the checks only."""
+CHECK_OPTIONS = ("plan", "fix", "brief")
+"""Options for the checks only."""
 
 about = About(
     90,
@@ -26,48 +26,55 @@ about = About(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser, "--hosts", "--store", "--json")
     parser.add_argument(
-        "--plan", type=Path, metavar="FILE",
+        "--plan",
+        type=Path,
+        metavar="FILE",
         help="also check whether this plan can be run here: rates, calibration, disk space, time, platforms",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--fix", action="store_true", help="fix what can be fixed safely; fixes are undone at the end unless noted"
     )
     parser.add_argument("--brief", action="store_true", help="print only warnings and failures")
-    # No defaults here: what is given without --observer-effect would do nothing, and is refused there.
+    # No defaults here: options without --observer-effect would have no effect, and are refused there.
     group = parser.add_argument_group("measuring the observer effect instead of running the checks")
     group.add_argument(
-        "--observer-effect", type=whole_number, nargs="?", const=5, metavar="PAIRS",
+        "--observer-effect",
+        type=whole_number,
+        nargs="?",
+        const=5,
+        metavar="PAIRS",
         help="measure runs with the UUT observed quietly and live, in PAIRS pairs (default: 5), and compare them; "
         "none is saved",
-    )  # fmt: skip
+    )
     add_configuration(group, frame_size_bytes=None, sources=None)
     group.add_argument(
-        "--target", metavar="RATE",
+        "--target",
+        metavar="RATE",
         help="bandwidth on the wire per source, such as 100Mbit, max, or 1ns: a delay of 1 ns (default: 100Mbit)",
-    )  # fmt: skip
+    )
     group.add_argument("--duration", type=number, metavar="S", help="seconds of traffic per run (default: 1)")
     add_shared(group, "--take-over")
 
 
 def run(args: argparse.Namespace) -> int:
-    """The checks, or the comparison."""
+    """Run the checks or the comparison."""
     _refuse_strays(args)
     if args.observer_effect is not None:
-        from labconsole.cli.commands.check.observer_effect import observe
+        from labconsole.cli.commands.check.observer_effect import run_observer_effect
 
-        return observe(args)
-    from labconsole.cli.commands.check.checks import check
+        return run_observer_effect(args)
+    from labconsole.cli.commands.check.checks import run_checks
 
-    return check(args)
+    return run_checks(args)
 
 
 def _refuse_strays(args: argparse.Namespace) -> None:
-    """Raise ConfigError for an option that would do nothing: one of the comparison without it, or the other way."""
+    """Raise ConfigError for an option without effect: one of the comparison without it, or vice versa."""
     wanted = args.observer_effect is not None
-    for name in OF_CHECKS if wanted else OF_OBSERVER_EFFECT:
+    for name in CHECK_OPTIONS if wanted else OBSERVER_OPTIONS:
         if getattr(args, name) not in (None, False):
             key = "--" + name.replace("_", "-")
             raise ConfigError(

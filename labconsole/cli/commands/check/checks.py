@@ -1,4 +1,4 @@
-"""Every check, and what came out."""
+"""Run all checks and print their results."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import sys
 import time
 
 from labconsole.api.testbed import load_testbed, open_session
-from labconsole.cli.drive import drive
 from labconsole.cli.options import hosts_path
-from labconsole.cli.output import json_line
+from labconsole.cli.output import print_json_line
+from labconsole.cli.session_runner import run_session
 from labconsole.cli.text.check import closing_line, report_lines, status_counts, terminal_style
 from labconsole.engine.check.result import CheckResult, CheckStatus
 from labconsole.engine.testbed import Testbed
@@ -18,21 +18,21 @@ from labconsole.errors import Aborted, NodeUnreachable
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.plan import Plan
 from labconsole.store.writing import RunStore
-from labconsole.text.harmless import undisguised
+from labconsole.text.sanitize import unwrap_stream
 
 
-def check(args: argparse.Namespace) -> int:
-    """Run every check and say what came out. 0: none failed; 1: some did; 3: no node could be reached."""
+def run_checks(args: argparse.Namespace) -> int:
+    """Run every check and print the results. 0: none failed; 1: some did; 3: no node could be reached."""
     begun_s = time.monotonic()
     inventory, store = load_testbed(hosts_path(args.hosts), args.store)
-    # Not held against the testbed yet: what does not fit is a check's finding, and all of it is told at once.
+    # Not compared with the testbed yet: misfits are a check's findings, and all of them are reported at once.
     plan = load_plan(args.plan) if args.plan is not None else None
     session = open_session(inventory, store)
 
     async def work(session: Testbed[RunStore]) -> int:
         return await _check(session, args, plan, connect_s=time.monotonic() - begun_s)
 
-    return drive(session, [], work, [])
+    return run_session(session, [], work, [])
 
 
 async def _check(session: Testbed[RunStore], args: argparse.Namespace, plan: Plan | None, *, connect_s: float) -> int:
@@ -40,7 +40,7 @@ async def _check(session: Testbed[RunStore], args: argparse.Namespace, plan: Pla
 
     def tell(result: CheckResult) -> None:
         if args.json:
-            json_line(result.to_json())
+            print_json_line(result.to_json())
 
     progress = None
     if not args.json and sys.stderr.isatty():
@@ -50,7 +50,7 @@ async def _check(session: Testbed[RunStore], args: argparse.Namespace, plan: Pla
     finally:
         if progress is not None:
             progress.cancel()
-            undisguised(sys.stderr).write("\r\x1b[K")
+            unwrap_stream(sys.stderr).write("\r\x1b[K")
     took_s = time.monotonic() - begun
     logins = [result for result in results if result.id == "ssh.login"]
     unreachable = bool(logins) and all(result.status is CheckStatus.FAIL for result in logins)
@@ -59,21 +59,21 @@ async def _check(session: Testbed[RunStore], args: argparse.Namespace, plan: Pla
     if session.stopping:
         status = Aborted.exit_code
     if args.json:
-        json_line({**_summary(session, results, took_s, status), "connect_s": connect_s})
+        print_json_line({**_summary(session, results, took_s, status), "connect_s": connect_s})
     else:
         lines = report_lines(results, list(session.inventory.nodes), brief=args.brief, **terminal_style())
-        # The colours are ours, and all words in the lines are harmless.
-        undisguised(sys.stdout).write(
+        # The colours are ours, and all text in the lines is sanitized.
+        unwrap_stream(sys.stdout).write(
             "\n".join([*lines, "", closing_line(results, took_s, connect_s, stopped=session.stopping)]) + "\n"
         )
     return status
 
 
 async def _progress(nodes: int) -> None:
-    """A word while nothing is on the screen yet."""
+    """A message while the screen is still empty."""
     begun = time.monotonic()
     while True:
-        undisguised(sys.stderr).write(f"\rchecking {nodes} nodes … {time.monotonic() - begun:.0f} s")
+        unwrap_stream(sys.stderr).write(f"\rchecking {nodes} nodes … {time.monotonic() - begun:.0f} s")
         sys.stderr.flush()
         await asyncio.sleep(1)
 

@@ -1,4 +1,4 @@
-"""``labconsole check --observer-effect``: does watching the UUT live change what is measured on this testbed?"""
+"""``labconsole check --observer-effect``: whether watching the UUT live changes the results on this testbed."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ import sys
 
 from labconsole.api.testbed import load_testbed, open_session
 from labconsole.cli.commands.check import OBSERVER_DEFAULTS
-from labconsole.cli.drive import drive
-from labconsole.cli.options import hosts_path, naming_options, request_from
+from labconsole.cli.options import hosts_path, naming_options, parse_request
 from labconsole.cli.output import answer
+from labconsole.cli.session_runner import run_session
 from labconsole.engine.calibration.observer import ObserverEffect, ObserverProgress, ObserverRun, observer_effect
 from labconsole.engine.testbed import Testbed
 from labconsole.model.record.verdict_codes import title
 from labconsole.store.writing import RunStore
 
 
-def observe(args: argparse.Namespace) -> int:
-    """Compare both ways of observing; 0: done, whatever came out; 1: too few valid runs to tell."""
+def run_observer_effect(args: argparse.Namespace) -> int:
+    """Compare both ways of observing. 0: done, whatever the result; 1: too few valid runs for a result."""
     inventory, store = load_testbed(hosts_path(args.hosts), args.store)
     for name, value in OBSERVER_DEFAULTS.items():
         if getattr(args, name) is None:
             setattr(args, name, value)
     args.repetitions, args.background, args.generator, args.observe = 1, "none", None, None
-    request = request_from(args, inventory)
+    request = parse_request(args, inventory)
     session = open_session(inventory, store)
 
     def tell(progress: ObserverProgress) -> None:
@@ -39,7 +39,7 @@ def observe(args: argparse.Namespace) -> int:
         return 0 if effect.loss_ratio is not None and effect.loss_ratio.detectable is not None else 1
 
     with naming_options():
-        return drive(session, session.nodes_of(request), work, [], kept="nothing of this comparison is saved")
+        return run_session(session, session.nodes_of(request), work, [], kept="nothing of this comparison is saved")
 
 
 def _run_text(run: ObserverRun) -> str:

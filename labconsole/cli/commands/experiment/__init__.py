@@ -1,4 +1,4 @@
-"""``labconsole experiment KIND``: guests in number, seen from outside; and what was taken before."""
+"""``labconsole experiment KIND``: trials of several guests, observed from outside; and stored trials."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ about = About(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its kinds."""
+    """Add the kinds of experiment."""
     kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
     job.add_kind(kinds)
     boot.add_kind(kinds)
@@ -27,5 +27,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when no trial is invalid, 1 when one is."""
+    """Return 0 if no trial is invalid, else 1."""
     return {"job": job.run, "boot": boot.run, "flow": flow.run, "route": route.run}[args.kind](args)

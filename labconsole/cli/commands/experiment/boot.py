@@ -1,18 +1,18 @@
-"""``labconsole experiment boot``: how long guests take to start, and how much memory they need."""
+"""``labconsole experiment boot``: start-up time of guests, and their memory."""
 
 from __future__ import annotations
 
 import argparse
 from typing import Any
 
-from labconsole.cli.commands.experiment.of_guests import (
-    add_stored,
-    add_taking,
-    asked,
+from labconsole.cli.commands.experiment.guest_experiments import (
+    add_display_options,
+    add_execution_options,
     counts,
-    require,
+    parse_factor_options,
+    require_options,
+    run_trials,
     show_stored,
-    take,
 )
 from labconsole.cli.options import add_common, comma_separated, number, whole_number
 
@@ -28,7 +28,7 @@ DESCRIPTION = (
 
 
 def add_kind(kinds: Any) -> None:
-    """Its options."""
+    """Add the options of this kind."""
     boot: argparse.ArgumentParser = kinds.add_parser(
         "boot", help="start-up time and memory of guests", description=DESCRIPTION
     )
@@ -40,17 +40,19 @@ def add_kind(kinds: Any) -> None:
         "--memory-mib", type=whole_number, metavar="MIB", help="memory of each guest (default: the platform's)"
     )
     boot.add_argument("--limit", type=number, metavar="S", help="a guest that takes longer is missing (default: 300)")
-    add_taking(boot, set_ups="how often every point is measured", repetitions="how often in each of these rounds")
-    add_stored(boot, summary="times and memory with intervals, and lines over the number of guests")
+    add_execution_options(
+        boot, set_ups="how often every point is measured", repetitions="how often in each of these rounds"
+    )
+    add_display_options(boot, summary="times and memory with intervals, and lines over the number of guests")
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when no trial is invalid, 1 when one is."""
-    from labconsole.cli.text.of_guests import BOOTS_SHOWN
+    """Return 0 if no trial is invalid, else 1."""
+    from labconsole.cli.text.guest_kinds import BOOTS_VIEW
     from labconsole.model.plan.boots import BootFactors
 
     if args.list or args.show or args.summary:
-        return show_stored(args, BOOTS_SHOWN)
-    require(args, "platforms")
+        return show_stored(args, BOOTS_VIEW)
+    require_options(args, "platforms")
     wanted = {"guests": args.guests, "start": args.start, "memory_mib": args.memory_mib, "limit_s": args.limit}
-    return take(args, BOOTS_SHOWN, asked(BootFactors, wanted))
+    return run_trials(args, BOOTS_VIEW, parse_factor_options(BootFactors, wanted))

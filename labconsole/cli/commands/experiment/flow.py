@@ -1,26 +1,26 @@
-"""``labconsole experiment flow``: guests that send at once through one NIC, and what each gets of it."""
+"""``labconsole experiment flow``: guests that send at once through one NIC, and each one's share."""
 
 from __future__ import annotations
 
 import argparse
 from typing import Any
 
-from labconsole.cli.commands.experiment.of_guests import (
-    add_stored,
-    add_taking,
-    asked,
+from labconsole.cli.commands.experiment.guest_experiments import (
+    add_display_options,
+    add_execution_options,
     counts,
-    require,
+    parse_factor_options,
+    require_options,
+    run_trials,
     show_stored,
-    take,
 )
 from labconsole.cli.options import add_common, comma_separated, number, whole_number
 from labconsole.errors import ConfigError
 
 BIN_RATIO = 0.2
-"""Of the time that weights hold: a step of them has to have several bins."""
-DURATION_BESIDE_DISK_S = 30.0
-"""With room before and after what is done on the disk, which is from 10 to 20 s."""
+"""Largest default bin, as a share of a step of the weights: each step has to have several bins."""
+DURATION_WITH_DISK_S = 30.0
+"""Leaves room before and after the disk job, which runs from 10 to 20 s."""
 
 DESCRIPTION = (
     "Have any number of guests send UDP at once through one NIC of the unit under test, and count what of each comes "
@@ -33,7 +33,7 @@ DESCRIPTION = (
 
 
 def add_kind(kinds: Any) -> None:
-    """Its options."""
+    """Add the options of this kind."""
     flow: argparse.ArgumentParser = kinds.add_parser(
         "flow", help="what each guest gets of one NIC", description=DESCRIPTION
     )
@@ -43,16 +43,20 @@ def add_kind(kinds: Any) -> None:
         "--guests", type=counts, metavar="N,M", help="how many guests send, or are sent to, at once (default: 1)"
     )
     flow.add_argument(
-        "--pattern", type=comma_separated, metavar="A,B",
+        "--pattern",
+        type=comma_separated,
+        metavar="A,B",
         help="out: to the sink; in: from the source to each guest; ring: each guest to the next over TCP, inside the "
         "unit under test (default: out)",
-    )  # fmt: skip
+    )
     flow.add_argument("--cpu", type=comma_separated, metavar="A,B", help="same, own, any (default: any)")
     flow.add_argument(
-        "--offered", type=comma_separated, metavar="A,B",
+        "--offered",
+        type=comma_separated,
+        metavar="A,B",
         help="payload of each flow, such as 100Mbit; line: as much as the link's speed, to guests what the link "
         "carries (default: line)",
-    )  # fmt: skip
+    )
     flow.add_argument(
         "--limits",
         type=comma_separated,
@@ -60,9 +64,11 @@ def add_kind(kinds: Any) -> None:
         help="what each of the guests may send, in turn, in whole frames",
     )
     flow.add_argument(
-        "--weights", type=comma_separated, metavar="A,B",
+        "--weights",
+        type=comma_separated,
+        metavar="A,B",
         help="by which the guests share the link, such as 30:1,1:1,1:30: one after the other, the last to the end",
-    )  # fmt: skip
+    )
     flow.add_argument("--weights-every", type=number, metavar="S", help="how long weights hold (default: 1)")
     flow.add_argument(
         "--disk",
@@ -76,25 +82,27 @@ def add_kind(kinds: Any) -> None:
     flow.add_argument("--payload-bytes", type=counts, metavar="N,M", help="payload of a datagram (default: 1472)")
     flow.add_argument("--duration", type=number, metavar="S", help="how long is sent (default: 10, with --disk 30)")
     flow.add_argument(
-        "--bin", type=number, metavar="S",
+        "--bin",
+        type=number,
+        metavar="S",
         help="over which a rate is a mean (default: 1, or a fifth of the time that weights hold where that is less)",
-    )  # fmt: skip
+    )
     flow.add_argument(
         "--memory-mib", type=whole_number, metavar="MIB", help="memory of each guest (default: the platform's)"
     )
-    add_taking(flow, set_ups="how often the guests are set up", repetitions="trials in each set-up")
-    add_stored(flow, summary="rates with intervals, shares, isolation")
+    add_execution_options(flow, set_ups="how often the guests are set up", repetitions="trials in each set-up")
+    add_display_options(flow, summary="rates with intervals, shares, isolation")
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when no trial is invalid, 1 when one is."""
-    from labconsole.cli.text.of_guests import FLOWS_SHOWN
+    """Return 0 if no trial is invalid, else 1."""
+    from labconsole.cli.text.guest_kinds import FLOWS_VIEW
     from labconsole.model.plan.flows import FlowFactors
     from labconsole.model.weights import WeightSteps
 
     if args.list or args.show or args.summary:
-        return show_stored(args, FLOWS_SHOWN)
-    require(args, "platforms")
+        return show_stored(args, FLOWS_VIEW)
+    require_options(args, "platforms")
     weights = None if args.weights is None else {"steps": args.weights}
     if args.weights_every is not None:
         if weights is None:
@@ -103,18 +111,25 @@ def run(args: argparse.Namespace) -> int:
     disk = {"job": args.disk, "from_s": args.disk_from, "to_s": args.disk_to}
     if args.disk is None and (args.disk_from is not None or args.disk_to is not None):
         raise ConfigError("is of no use without a job", key="--disk-from, --disk-to", allowed="with --disk")
-    duration_s = DURATION_BESIDE_DISK_S if args.duration is None and args.disk is not None else args.duration
+    duration_s = DURATION_WITH_DISK_S if args.duration is None and args.disk is not None else args.duration
     every_s = args.weights_every or WeightSteps.model_fields["every_s"].default
     bin_s = args.bin
     if bin_s is None and args.weights is not None and len(args.weights) > 1 and every_s > 0:
         bin_s = min(BIN_RATIO * every_s, FlowFactors.model_fields["bin_s"].default)
     wanted = {
-        "pattern": args.pattern, "guests": args.guests, "cpu": args.cpu, "offered": args.offered,
-        "limits": None if args.limits is None else [args.limits], "greedy": args.greedy,
+        "pattern": args.pattern,
+        "guests": args.guests,
+        "cpu": args.cpu,
+        "offered": args.offered,
+        "limits": None if args.limits is None else [args.limits],
+        "greedy": args.greedy,
         "second_after_s": None if args.second_after is None else [args.second_after],
-        "payload_bytes": args.payload_bytes, "duration_s": duration_s, "bin_s": bin_s,
-        "memory_mib": args.memory_mib, "weights": weights,
+        "payload_bytes": args.payload_bytes,
+        "duration_s": duration_s,
+        "bin_s": bin_s,
+        "memory_mib": args.memory_mib,
+        "weights": weights,
         "disk": None if args.disk is None else {key: value for key, value in disk.items() if value is not None},
-    }  # fmt: skip
-    factors = asked(FlowFactors, wanted)
-    return take(args, FLOWS_SHOWN, factors)
+    }
+    factors = parse_factor_options(FlowFactors, wanted)
+    return run_trials(args, FLOWS_VIEW, factors)

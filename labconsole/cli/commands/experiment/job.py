@@ -1,18 +1,18 @@
-"""``labconsole experiment job``: a job in guests, timed by a clock outside; and those that were taken before."""
+"""``labconsole experiment job``: a job in guests, timed by a clock outside; and stored trials."""
 
 from __future__ import annotations
 
 import argparse
 from typing import Any
 
-from labconsole.cli.commands.experiment.of_guests import (
-    add_stored,
-    add_taking,
-    asked,
+from labconsole.cli.commands.experiment.guest_experiments import (
+    add_display_options,
+    add_execution_options,
     counts,
-    require,
+    parse_factor_options,
+    require_options,
+    run_trials,
     show_stored,
-    take,
 )
 from labconsole.cli.options import add_common, comma_separated, number, whole_number
 from labconsole.model.jobs import JOBS
@@ -27,11 +27,14 @@ DESCRIPTION = (
 
 
 def add_kind(kinds: Any) -> None:
-    """Its options."""
+    """Add the options of this kind."""
     job: argparse.ArgumentParser = kinds.add_parser(
-        "job", help="fixed work in guests", description=DESCRIPTION, epilog=_jobs_epilog(),
+        "job",
+        help="fixed work in guests",
+        description=DESCRIPTION,
+        epilog=_jobs_epilog(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    )
     add_common(job, "--hosts", "--store", "--json")
     job.add_argument(
         "--platforms", type=comma_separated, metavar="A,B", help="platforms of hosts.yaml; raw is the bare host"
@@ -53,8 +56,8 @@ def add_kind(kinds: Any) -> None:
         help="disk of each guest, where a job works on it (default: what it needs)",
     )
     job.add_argument("--limit", type=number, metavar="S", help="a job that takes longer has failed (default: 600)")
-    add_taking(job, set_ups="how often the guests are set up", repetitions="trials in each set-up")
-    add_stored(job, summary="times with intervals, overhead, isolation")
+    add_execution_options(job, set_ups="how often the guests are set up", repetitions="trials in each set-up")
+    add_display_options(job, summary="times with intervals, overhead, isolation")
 
 
 def _jobs_epilog() -> str:
@@ -64,17 +67,23 @@ def _jobs_epilog() -> str:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when no trial is invalid, 1 when one is."""
-    from labconsole.cli.text.of_guests import JOBS_SHOWN
+    """Return 0 if no trial is invalid, else 1."""
+    from labconsole.cli.text.guest_kinds import JOBS_VIEW
     from labconsole.model.plan.jobs import JobFactors
 
     if args.list or args.show or args.summary:
-        return show_stored(args, JOBS_SHOWN)
-    require(args, "platforms", "jobs")
+        return show_stored(args, JOBS_VIEW)
+    require_options(args, "platforms", "jobs")
     jobs = [{"job": name, "size": args.size} if args.size is not None else name for name in args.jobs]
     wanted = {
-        "jobs": jobs, "guests": args.guests, "working": args.working, "cpu": args.cpu, "cpu_shares": args.cpu_shares,
-        "cpu_quota_ratio": args.cpu_quota, "memory_mib": args.memory_mib, "disk_mib": args.disk_mib,
+        "jobs": jobs,
+        "guests": args.guests,
+        "working": args.working,
+        "cpu": args.cpu,
+        "cpu_shares": args.cpu_shares,
+        "cpu_quota_ratio": args.cpu_quota,
+        "memory_mib": args.memory_mib,
+        "disk_mib": args.disk_mib,
         "limit_s": args.limit,
-    }  # fmt: skip
-    return take(args, JOBS_SHOWN, asked(JobFactors, wanted))
+    }
+    return run_trials(args, JOBS_VIEW, parse_factor_options(JobFactors, wanted))

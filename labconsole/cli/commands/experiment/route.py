@@ -1,18 +1,18 @@
-"""``labconsole experiment route``: guests that forward, with routes in them, and what each passes on."""
+"""``labconsole experiment route``: guests that forward with their own routes, and the rate of each."""
 
 from __future__ import annotations
 
 import argparse
 from typing import Any
 
-from labconsole.cli.commands.experiment.of_guests import (
-    add_stored,
-    add_taking,
-    asked,
+from labconsole.cli.commands.experiment.guest_experiments import (
+    add_display_options,
+    add_execution_options,
     counts,
-    require,
+    parse_factor_options,
+    require_options,
+    run_trials,
     show_stored,
-    take,
 )
 from labconsole.cli.options import add_common, comma_separated, number, whole_number
 
@@ -26,7 +26,7 @@ DESCRIPTION = (
 
 
 def add_kind(kinds: Any) -> None:
-    """Its options."""
+    """Add the options of this kind."""
     route: argparse.ArgumentParser = kinds.add_parser(
         "route", help="guests as routers: rate over routes, and over their number", description=DESCRIPTION
     )
@@ -36,37 +36,49 @@ def add_kind(kinds: Any) -> None:
     route.add_argument("--cpu", type=comma_separated, metavar="A,B", help="same, own, any (default: any)")
     route.add_argument("--routes", type=counts, metavar="N,M", help="routes in each router (default: 0)")
     route.add_argument(
-        "--destinations", type=counts, metavar="N,M",
+        "--destinations",
+        type=counts,
+        metavar="N,M",
         help="addresses that the traffic is spread over, each with a route of its own: powers of two (default: 1)",
-    )  # fmt: skip
+    )
     route.add_argument(
-        "--filters", type=counts, metavar="N,M",
+        "--filters",
+        type=counts,
+        metavar="N,M",
         help="rules of each router's packet filter that match nothing: a cost per packet (default: 0)",
-    )  # fmt: skip
+    )
     route.add_argument(
-        "--targets", type=comma_separated, metavar="A,B",
+        "--targets",
+        type=comma_separated,
+        metavar="A,B",
         help="what is sent to all routers together, such as 130kpps; max: as much as the source can (default: max)",
-    )  # fmt: skip
+    )
     route.add_argument("--frame-sizes", type=counts, metavar="N,M", help="bytes with check sequence (default: 64)")
     route.add_argument("--duration", type=number, metavar="S", help="how long is sent (default: 10)")
     route.add_argument(
         "--memory-mib", type=whole_number, metavar="MIB", help="memory of each router (default: the platform's)"
     )
-    add_taking(route, set_ups="how often the routers are set up", repetitions="trials in each set-up")
-    add_stored(route, summary="rates with intervals, what routes and further routers change")
+    add_execution_options(route, set_ups="how often the routers are set up", repetitions="trials in each set-up")
+    add_display_options(route, summary="rates with intervals, what routes and further routers change")
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when no trial is invalid, 1 when one is."""
-    from labconsole.cli.text.of_guests import ROUTES_SHOWN
+    """Return 0 if no trial is invalid, else 1."""
+    from labconsole.cli.text.guest_kinds import ROUTES_VIEW
     from labconsole.model.plan.routes import RouteFactors
 
     if args.list or args.show or args.summary:
-        return show_stored(args, ROUTES_SHOWN)
-    require(args, "platforms")
+        return show_stored(args, ROUTES_VIEW)
+    require_options(args, "platforms")
     wanted = {
-        "guests": args.guests, "cpu": args.cpu, "routes": args.routes, "destinations": args.destinations,
-        "filters": args.filters, "targets": args.targets, "frame_sizes": args.frame_sizes,
-        "duration_s": args.duration, "memory_mib": args.memory_mib,
-    }  # fmt: skip
-    return take(args, ROUTES_SHOWN, asked(RouteFactors, wanted))
+        "guests": args.guests,
+        "cpu": args.cpu,
+        "routes": args.routes,
+        "destinations": args.destinations,
+        "filters": args.filters,
+        "targets": args.targets,
+        "frame_sizes": args.frame_sizes,
+        "duration_s": args.duration,
+        "memory_mib": args.memory_mib,
+    }
+    return run_trials(args, ROUTES_VIEW, parse_factor_options(RouteFactors, wanted))

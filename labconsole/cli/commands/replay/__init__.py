@@ -1,4 +1,4 @@
-"""``labconsole replay``: plans without the console, resumable. docs/plans.md."""
+"""``labconsole replay``: run plans without the console, resumable. docs/plans.md."""
 
 from __future__ import annotations
 
@@ -19,51 +19,60 @@ about = About(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+    """Add the command's options."""
     add_common(parser, "--hosts", "--store", "--json", "--take-over")
     parser.add_argument("plan", type=Path, nargs="+", help="plan files, such as plans/sanity.yaml")
     parser.add_argument(
         "--dry-run", action="store_true", help="list the trials, time, room and what needs what; touch nothing"
     )
     parser.add_argument(
-        "--platforms", type=comma_separated, metavar="A,B",
+        "--platforms",
+        type=comma_separated,
+        metavar="A,B",
         help="of the plans' points only these platforms'; hosts.yaml need not have the others; the report compares "
         "platforms by blocks that are taken in one go and in the order that the plan draws",
-    )  # fmt: skip
+    )
     parser.add_argument("--points", metavar="N,N-M", help="of one plan only these points, by number")
     parser.add_argument(
-        "--set-ups", type=whole_number, metavar="N",
+        "--set-ups",
+        type=whole_number,
+        metavar="N",
         help="of plans in blocks only the first N blocks, as if they said `set_ups: N`: for one block in each boot",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--occasion", metavar="NAME",
+        "--occasion",
+        metavar="NAME",
         help="measure the plans once more, as PLAN@NAME, such as by night or by version under test; compare, gate and "
         "trend tell what has changed",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--notify", metavar="COMMAND",
+        "--notify",
+        metavar="COMMAND",
         help="when the plans have ended, or cannot go on, run this command (words, no shell) with the outcome as JSON "
         "on its standard input",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--metrics", metavar="WHERE",
+        "--metrics",
+        metavar="WHERE",
         help="meanwhile serve the plans' progress for Prometheus, at a loopback address or unix:PATH",
-    )  # fmt: skip
+    )
     add_shared(parser, "--drop-reasons", "--packet-times")
     parser.add_argument(
-        "--telemetry", action="store_true",
+        "--telemetry",
+        action="store_true",
         help="instead take each point once in a trial that enters no mean and tells what packets cost the UUT's "
         "processors and why its kernel dropped some",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--retake", action="store_true",
+        "--retake",
+        action="store_true",
         help="of jobs, starts, flows and routers take every block again in which a trial is suspect or invalid, and so "
         "enters no mean",
-    )  # fmt: skip
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Measure what is missing, or list it."""
+    """Measure the missing trials, or list them."""
     from labconsole.cli.commands.replay.execution import replay
 
     return replay(args)

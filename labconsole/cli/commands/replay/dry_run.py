@@ -1,4 +1,4 @@
-"""What a replay would measure of a plan, listed: trials and time, room and what needs what."""
+"""Lists the trials that a replay would measure: time, storage and dependencies."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from labconsole.cli.drive import show_set_ups
-from labconsole.cli.output import json_line, plain_lines
-from labconsole.cli.text.replay import minutes, size_words
+from labconsole.cli.output import print_json_line, print_lines
+from labconsole.cli.session_runner import show_set_ups
+from labconsole.cli.text.replay import format_h_mm_ss, format_size
 from labconsole.engine.execution.blocks import first_block
-from labconsole.engine.execution.pending import Dependency, asked_for, dependencies, is_asked_for, look_up
-from labconsole.engine.execution.set_up_course import beside_words, block_words
+from labconsole.engine.execution.pending import Dependency, count_requested, dependencies, is_requested, load_plan_state
+from labconsole.engine.execution.set_up_tracker import describe_background, format_block
 from labconsole.engine.execution.time_limit import room_refusal
 from labconsole.engine.testbed import Testbed
-from labconsole.model.plan.blocks import PILOT, undrawn_words
+from labconsole.model.plan.blocks import PILOT, describe_fixed_order
 from labconsole.model.plan.estimate import Estimate, estimate
 from labconsole.model.plan.order import Trial, configuration
 from labconsole.model.plan.plan import Plan
@@ -22,63 +22,63 @@ from labconsole.store.writing import RunStore
 from labconsole.units import counted, format_count
 
 
-def trials_dry_run(plan: Plan, only: frozenset[int] | None, session: Testbed[RunStore], *, as_json: bool) -> None:
-    """What would be taken, in which order, how long it takes, and what depends on what."""
+def dry_run_trials(plan: Plan, only: frozenset[int] | None, session: Testbed[RunStore], *, as_json: bool) -> None:
+    """List the trials in their order, with their duration and dependencies."""
     if not plan.grid:
         return
-    state = look_up(plan, session, only)
+    state = load_plan_state(plan, session, only)
     todo = state.left
     refusal = state.refusal or room_refusal(plan, todo, session.inventory, session.boots_s)
     if refusal is not None:
         raise refusal
-    reckoned = estimate(plan, session.inventory, session.boots_s, todo)
+    estimated = estimate(plan, session.inventory, session.boots_s, todo)
     _list_trials(plan, todo, as_json=as_json)
-    trials = asked_for(plan, only)
-    kept = sum(is_asked_for(plan, trial, only) for trial in state.done)
+    trials = count_requested(plan, only)
+    kept = sum(is_requested(plan, trial, only) for trial in state.done)
     needs = dependencies(plan, todo, session, state.pilot)
     show_set_ups((plan.every_point[index].request for index, _ in todo), session.inventory, as_json=as_json)
     if as_json:
-        json_line(_plan_json(plan, trials, kept, len(todo), reckoned, needs))
+        print_json_line(_plan_json(plan, trials, kept, len(todo), estimated, needs))
         return
     commands = [f"{key}: {shlex.join(each.run)}" for key in ("pre", "post") for each in getattr(plan, key)]
-    undrawn = undrawn_words(plan.set_ups, plan.order)
+    undrawn = describe_fixed_order(plan.set_ups, plan.order)
     for line in [*plan.rules, *commands, *(need.words for need in needs), *([undrawn] if undrawn else ())]:
-        plain_lines(f"{plan.name}: {line}")
-    extra = f", {counted(reckoned.warm_ups, 'warm-up')}" if reckoned.warm_ups else ""
+        print_lines(f"{plan.name}: {line}")
+    extra = f", {counted(estimated.warm_ups, 'warm-up')}" if estimated.warm_ups else ""
     if plan.set_ups is not None:
-        plain_lines(f"{plan.name}: {_blocks_words(plan, todo, session)}")
-    plain_lines(
+        print_lines(f"{plan.name}: {_format_blocks(plan, todo, session)}")
+    print_lines(
         f"{plan.name}: {format_count(len(todo))} of {counted(trials, 'trial')} to take "
         f"({format_count(kept)} stored already), "
-        f"{reckoned.per_trial_s:.1f} s each, {counted(reckoned.platform_switches, 'set-up')}{extra}, "
-        f"about {minutes(reckoned.total_s)} in all; {size_words(reckoned.store_bytes)} in the store, "
-        f"up to {size_words(reckoned.capture_bytes)} on a sink while a trial runs"
+        f"{estimated.per_trial_s:.1f} s each, {counted(estimated.platform_switches, 'set-up')}{extra}, "
+        f"about {format_h_mm_ss(estimated.total_s)} in all; {format_size(estimated.store_bytes)} in the store, "
+        f"up to {format_size(estimated.capture_bytes)} on a sink while a trial runs"
     )
 
 
 def _list_trials(plan: Plan, todo: Sequence[Trial], *, as_json: bool) -> None:
-    """Every trial in its order; of a plan in blocks under the set-up that it is taken in."""
+    """List every trial in order; for a plan in blocks under its set-up."""
     above: object = None
     for index, number in todo:
         request = plan.every_point[index].request
         block, repetition = plan.place_of((index, number))
         if as_json:
-            json_line({"event": "trial", "plan": plan.name, **_trial_json(plan, index, number)})
+            print_json_line({"event": "trial", "plan": plan.name, **_trial_json(plan, index, number)})
             continue
         if block is not None and above != (block, configuration(request)):
             above = (block, configuration(request))
-            where = block_words(block, plan.set_ups)
-            plain_lines(f"{where}: {request.platform} {beside_words(request.background)}")
-        plain_lines(f"{index:>5}  #{repetition:<3} {request.words()}")
+            where = format_block(block, plan.set_ups)
+            print_lines(f"{where}: {request.platform} {describe_background(request.background)}")
+        print_lines(f"{index:>5}  #{repetition:<3} {request.words()}")
 
 
-def _blocks_words(plan: Plan, todo: Sequence[Trial], session: Testbed[RunStore]) -> str:
-    """How the time divides into the pilot and the blocks."""
+def _format_blocks(plan: Plan, todo: Sequence[Trial], session: Testbed[RunStore]) -> str:
+    """The division of time between the pilot and the blocks."""
     pilot = [trial for trial in todo if trial[1] == PILOT]
     parts = [f"{plan.set_ups} blocks of {plan.repetitions} repetition{'s' if plan.repetitions > 1 else ''}"]
     for name, trials in (("pilot", pilot), ("next block", first_block(plan, [each for each in todo if each[1]]))):
         if trials:
-            took = minutes(estimate(plan, session.inventory, session.boots_s, trials).total_s)
+            took = format_h_mm_ss(estimate(plan, session.inventory, session.boots_s, trials).total_s)
             parts.append(f"{name}: {len(trials)} trials, about {took}")
     return "; ".join(parts)
 
@@ -100,26 +100,26 @@ def _trial_json(plan: Plan, index: int, number: int) -> dict[str, Any]:
 
 
 def _plan_json(
-    plan: Plan, trials: int, kept: int, left: int, reckoned: Estimate, needs: Sequence[Dependency]
+    plan: Plan, trials: int, kept: int, left: int, estimated: Estimate, needs: Sequence[Dependency]
 ) -> dict[str, Any]:
     return {
         "event": "plan",
         "plan": plan.name,
         "hash": plan.hash(),
         "order": plan.order,
-        "warning": undrawn_words(plan.set_ups, plan.order),
+        "warning": describe_fixed_order(plan.set_ups, plan.order),
         "points": len(plan.points),
         "trials": trials,
         "stored": kept,
         "remaining": left,
-        "set_ups": reckoned.platform_switches,
+        "set_ups": estimated.platform_switches,
         "blocks": plan.set_ups,
         "pilot": len(plan.pilot),
-        "warm_ups": reckoned.warm_ups,
-        "per_trial_s": reckoned.per_trial_s,
-        "total_s": reckoned.total_s,
-        "store_bytes": reckoned.store_bytes,
-        "capture_bytes": reckoned.capture_bytes,
+        "warm_ups": estimated.warm_ups,
+        "per_trial_s": estimated.per_trial_s,
+        "total_s": estimated.total_s,
+        "store_bytes": estimated.store_bytes,
+        "capture_bytes": estimated.capture_bytes,
         "needs": [
             {
                 "platform": need.platform,

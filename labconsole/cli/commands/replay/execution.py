@@ -1,4 +1,4 @@
-"""A replay: what is missing of its plans is measured, one after the other."""
+"""A replay: measures the missing trials of its plans, one plan after the other."""
 
 from __future__ import annotations
 
@@ -9,20 +9,24 @@ from pathlib import Path
 
 from labconsole.api.metrics import PlanMetrics
 from labconsole.api.metrics_server import served
-from labconsole.api.plan_files import held_for, refuse_twice
+from labconsole.api.plan_files import exclusive_replay, refuse_twice
 from labconsole.api.testbed import load_testbed, open_session
-from labconsole.cli.commands.replay.choice import chosen_points, meant
-from labconsole.cli.commands.replay.dry_run import trials_dry_run
-from labconsole.cli.commands.replay.notify import notify, notify_words
-from labconsole.cli.commands.replay.outside import outside_dry_run, tell_all_outside, tell_outside
-from labconsole.cli.commands.replay.searches import searches_dry_run, tell_search, tell_searches
-from labconsole.cli.drive import drive, narrator
-from labconsole.cli.dry_place import dry_place
-from labconsole.cli.guests import guests_dry_run, tell_trial, tell_trials
+from labconsole.cli.commands.replay.dry_run import dry_run_trials
+from labconsole.cli.commands.replay.notification import notify, parse_notify_command
+from labconsole.cli.commands.replay.plan_selection import apply_options, parse_points
+from labconsole.cli.commands.replay.plugin_steps import (
+    dry_run_plugin_steps,
+    narrate_plugin_outcome,
+    narrate_plugin_step,
+)
+from labconsole.cli.commands.replay.searches import dry_run_searches, narrate_search, narrate_search_outcome
+from labconsole.cli.dry_run_store import find_dry_run_store
+from labconsole.cli.guest_trials import dry_run_guest_trials, narrate_trial, narrate_trial_outcome
 from labconsole.cli.options import hosts_path
-from labconsole.cli.output import plain_lines
-from labconsole.cli.text.of_guests import kind_of
-from labconsole.cli.text.replay import ReplayScreen, now, outcome_json
+from labconsole.cli.output import print_lines
+from labconsole.cli.session_runner import build_narrator, run_session
+from labconsole.cli.text.guest_kinds import find_kind_view
+from labconsole.cli.text.replay import ReplayScreen, outcome_json, utc_timestamp
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.progress import ExecutionStatus, Outcome, Progress, StepProgress
 from labconsole.engine.execution.runner import PlanRunner
@@ -31,14 +35,14 @@ from labconsole.errors import Aborted, ConfigError, LabError
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.run import RunRecord
-from labconsole.model.yaml_file import about
+from labconsole.model.yaml_file import locate_errors
 from labconsole.store.writing import RunStore
 
 
 def replay(args: argparse.Namespace) -> int:
-    """Measure what is missing of every plan that was named, one after the other, holding the testbed once."""
-    with ExitStack() as held:
-        place, write = dry_place(held, args.store) if args.dry_run else (args.store, True)
+    """Measure the missing trials of every named plan, one plan after the other, under one lease."""
+    with ExitStack() as opened:
+        place, write = find_dry_run_store(opened, args.store) if args.dry_run else (args.store, True)
         return _replay_into(args, place, write=write)
 
 
@@ -46,9 +50,9 @@ def _replay_into(args: argparse.Namespace, place: str | None, *, write: bool) ->
     inventory, store = load_testbed(hosts_path(args.hosts), place, write=write)
     session = open_session(inventory, store)
     read = [load_plan(path, inventory, also=session.check_background, only=args.platforms) for path in args.plan]
-    plans = [meant(plan, args) for plan in read]
+    plans = [apply_options(plan, args) for plan in read]
     refuse_twice(args.plan, plans)
-    chosen = [chosen_points(plan, args) for plan in plans]
+    chosen = [parse_points(plan, args) for plan in plans]
     if args.platforms and not any(points for points in chosen):
         known = list(dict.fromkeys(name for plan in plans for name in plan.platforms))
         raise ConfigError(
@@ -56,21 +60,21 @@ def _replay_into(args: argparse.Namespace, place: str | None, *, write: bool) ->
         )
     for path, plan, only in zip(args.plan, plans, chosen, strict=True):
         for experiment in session.experiments:
-            with about(Path(path)):
+            with locate_errors(Path(path)):
                 experiment.refuse(experiment.steps(plan, only), plan, inventory, session.stage)
     if args.dry_run:
         for plan, only in zip(plans, chosen, strict=True):
-            trials_dry_run(plan, only, session, as_json=args.json)
-            searches_dry_run(plan, only, session, as_json=args.json)
-            outside_dry_run(plan, only, session, as_json=args.json)
-            guests_dry_run(plan, only, session, as_json=args.json, retake=args.retake)
+            dry_run_trials(plan, only, session, as_json=args.json)
+            dry_run_searches(plan, only, session, as_json=args.json)
+            dry_run_plugin_steps(plan, only, session, as_json=args.json)
+            dry_run_guest_trials(plan, only, session, as_json=args.json, retake=args.retake)
         return 0
     if args.platforms and not args.json and any(plan.set_ups is not None for plan in plans):
-        plain_lines(
+        print_lines(
             f"only {', '.join(args.platforms)}: the report compares these with other platforms by blocks that are "
             "taken in one go, and in the order that the plan draws"
         )
-    with held_for(store, inventory, plans):
+    with exclusive_replay(store, inventory, plans):
         return _replay(args, session, plans, chosen)
 
 
@@ -89,13 +93,13 @@ def _replay(
 
     def tell_step(progress: StepProgress) -> None:
         screen.leave_grid(progress.plan)
-        kind = kind_of(progress.plan)
+        kind = find_kind_view(progress.plan)
         if kind is not None:
-            tell_trial(kind, progress, as_json=args.json)
+            narrate_trial(kind, progress, as_json=args.json)
         elif progress.plan.experiments:
-            tell_outside(progress, as_json=args.json)
+            narrate_plugin_step(progress, as_json=args.json)
         else:
-            tell_search(progress, as_json=args.json)
+            narrate_search(progress, as_json=args.json)
 
     metrics = PlanMetrics()
 
@@ -117,45 +121,47 @@ def _replay(
         except LabError as exc:
             if not any(each.first_refusal is exc or each.spent_s > 0 for each in executions):
                 raise
-            problem = exc  # nothing of a plan could be measured, or it could not go on: told as every end, then raised
+            problem = (
+                exc  # nothing of a plan could be measured, or it could not go on: reported like every end, then raised
+            )
         status = 0
         for execution in executions:
             outcome = execution.outcome
             if execution.plan.grid:
                 status = max(status, _tell(screen, execution, outcome, as_json=args.json))
             if execution.plan.search is not None and (outcome.steps.cut or not outcome.cut_short):
-                status = max(status, tell_searches(execution.plan, outcome, as_json=args.json))
+                status = max(status, narrate_search_outcome(execution.plan, outcome, as_json=args.json))
             if execution.plan.experiments and (outcome.steps.cut or not outcome.cut_short):
-                status = max(status, tell_all_outside(execution.plan, outcome, as_json=args.json))
-            kind = kind_of(execution.plan)
+                status = max(status, narrate_plugin_outcome(execution.plan, outcome, as_json=args.json))
+            kind = find_kind_view(execution.plan)
             if kind is not None:
-                status = max(status, tell_trials(kind, execution.plan, outcome, as_json=args.json))
+                status = max(status, narrate_trial_outcome(kind, execution.plan, outcome, as_json=args.json))
         if problem is not None:
             raise problem
         stopped = any(execution.outcome.stopped for execution in executions)
         return max(status, Aborted.exit_code) if stopped else status
 
     nodes = list(dict.fromkeys(needed)) or [session.inventory.uut]
-    told = _Told(executions, session.inventory.testbed, notify_words(args.notify))
+    notifier = _EndNotifier(executions, session.inventory.testbed, parse_notify_command(args.notify))
     try:
         with nullcontext() if args.metrics is None else served(args.metrics, "--metrics", metrics):
-            status = drive(session, nodes, work, [narrator(args, quiet=True)], finish=runner.finish)
+            status = run_session(session, nodes, work, [build_narrator(args, quiet=True)], finish=runner.finish)
     except BaseException as exc:
         status = exc.exit_code if isinstance(exc, LabError) else Aborted.exit_code
-        told.ended(status, problem=str(exc) or type(exc).__name__)
+        notifier.ended(status, problem=str(exc) or type(exc).__name__)
         raise
-    told.ended(status)
+    notifier.ended(status)
     return status
 
 
-class _Told:
-    """Who is told how the plans ended, if anybody is."""
+class _EndNotifier:
+    """Notifies the user of how the plans ended, if requested."""
 
-    def __init__(self, executions: Sequence[PlanExecution], testbed: str, words: Sequence[str] | None) -> None:
-        self._executions, self._testbed, self._words = executions, testbed, words
+    def __init__(self, executions: Sequence[PlanExecution], testbed: str, command: Sequence[str] | None) -> None:
+        self._executions, self._testbed, self._command = executions, testbed, command
 
     def ended(self, status: int, *, problem: str | None = None) -> None:
-        if self._words is None:
+        if self._command is None:
             return
         through = [each.status is ExecutionStatus.DONE and each.outcome.complete for each in self._executions]
         plans = [
@@ -163,16 +169,21 @@ class _Told:
         ]
         complete = status == 0 and all(through)
         notify(
-            self._words,
+            self._command,
             {
-                "event": "replay_ended", "at": now(), "testbed": self._testbed, "complete": complete,
-                "exit_status": status, "problem": problem, "plans": plans,
+                "event": "replay_ended",
+                "at": utc_timestamp(),
+                "testbed": self._testbed,
+                "complete": complete,
+                "exit_status": status,
+                "problem": problem,
+                "plans": plans,
             },
-        )  # fmt: skip
+        )
 
 
 def _tell(screen: ReplayScreen, execution: PlanExecution, outcome: Outcome, *, as_json: bool) -> int:
-    """How one plan ended, and the exit status that goes with it."""
+    """Report how one plan ended and return its exit status."""
     stopped, ended_by = (False, "") if outcome.steps.cut else (outcome.cut_short, outcome.ended_by)
     early = Aborted.exit_code if outcome.problem is None else outcome.problem.exit_code
     status = early if stopped else 0 if outcome.grid_complete else 1
@@ -183,25 +194,25 @@ def _tell(screen: ReplayScreen, execution: PlanExecution, outcome: Outcome, *, a
     word = "stopped" if stopped else f"ended because {ended_by}" if ended_by else "done"
     more = f", {outcome.left_out} left out" if outcome.left_out else ""
     more += f", {outcome.warm_ups} warm-ups thrown away" if outcome.warm_ups else ""
-    plain_lines(
+    print_lines(
         f"{execution.plan.name}: {word}; {outcome.taken} taken ({counts}), {outcome.skipped} stored before, "
         f"{outcome.redone} redone{more}"
     )
     for why, trials in outcome.refused:
-        plain_lines(f"  not measured{f' ({trials} trials)' if trials else ''}: {why}")
+        print_lines(f"  not measured{f' ({trials} trials)' if trials else ''}: {why}")
     if outcome.to_retake:
-        plain_lines(f"  of a set-up that broke off: {outcome.to_retake} of the trials taken, which will be taken again")
+        print_lines(f"  of a set-up that broke off: {outcome.to_retake} of the trials taken, which will be taken again")
     if outcome.broken_before:
-        plain_lines(
+        print_lines(
             f"  not counted: {outcome.broken_before} of the trials stored before, whose set-up broke off: "
             "it is measured again as a whole"
         )
     if outcome.invalid_before:
-        plain_lines(
+        print_lines(
             f"  {outcome.invalid_before} stored trials stayed invalid, and their set-ups are gone: raise set_ups"
         )
     for record in outcome.invalid:
-        plain_lines(f"  invalid: {_why(record)}")
+        print_lines(f"  invalid: {_why(record)}")
     return status
 
 

@@ -1,13 +1,13 @@
-"""The searches of a replay: how each goes and ended, as lines for people or machines, and what would be searched."""
+"""The searches of a replay: their progress and outcome, for people or machines, and a dry run."""
 
 from __future__ import annotations
 
 import sys
 from typing import Any
 
-from labconsole.cli.output import json_line, plain_lines
-from labconsole.cli.steps import Chosen, exit_status, how_ended, left_of
-from labconsole.cli.text.replay import minutes, now
+from labconsole.cli.output import print_json_line, print_lines
+from labconsole.cli.remaining_steps import Chosen, describe_ending, exit_status, find_remaining_steps
+from labconsole.cli.text.replay import format_h_mm_ss, utc_timestamp
 from labconsole.cli.text.runs import run_row
 from labconsole.cli.text.searches import search_lines
 from labconsole.engine.execution.progress import Outcome, StepProgress
@@ -19,42 +19,44 @@ from labconsole.model.record.search import SearchRecord
 from labconsole.store.writing import RunStore
 
 
-def tell_search(progress: StepProgress, *, as_json: bool) -> None:
-    """A search begins, a trial of it has ended, or it has ended itself."""
+def narrate_search(progress: StepProgress, *, as_json: bool) -> None:
+    """Report that a search begins, that one of its trials has ended, or that it has ended."""
     plan, record = progress.plan, progress.record
     if progress.last is not None:
         if as_json:
-            json_line({"event": "search_trial", "at": now(), "plan": plan.name, "run": progress.last.to_json()})
+            print_json_line(
+                {"event": "search_trial", "at": utc_timestamp(), "plan": plan.name, "run": progress.last.to_json()}
+            )
         else:
             sys.stderr.write(run_row(progress.last) + "\n")
         return
-    head = {"at": now(), "plan": plan.name, "search_number": progress.number, "searches": progress.total}
+    head = {"at": utc_timestamp(), "plan": plan.name, "search_number": progress.number, "searches": progress.total}
     if isinstance(record, SearchRecord):
         if as_json:
-            json_line({"event": "search_finished", **head, "search": record.to_json()})
+            print_json_line({"event": "search_finished", **head, "search": record.to_json()})
         else:
-            plain_lines(*search_lines(record))
+            print_lines(*search_lines(record))
     elif progress.warm_up:
         if not as_json:
             request = progress.step.request
             sys.stderr.write(f"warm-up of {request.platform}, background {request.background}: thrown away\n")
     elif as_json:
-        json_line({"event": "search_started", **head, "requested": _configuration(progress.step.request)})
+        print_json_line({"event": "search_started", **head, "requested": _configuration(progress.step.request)})
     else:
-        words = progress.step.describe()
-        sys.stderr.write(f"{plan.name}: search {progress.number} of {progress.total}: {words}\n")
+        description = progress.step.describe()
+        sys.stderr.write(f"{plan.name}: search {progress.number} of {progress.total}: {description}\n")
 
 
-def tell_searches(plan: Plan, outcome: Outcome, *, as_json: bool) -> int:
-    """How a plan's searches ended, and the exit status that goes with it."""
+def narrate_search_outcome(plan: Plan, outcome: Outcome, *, as_json: bool) -> int:
+    """Report how a plan's searches ended and return the exit status."""
     steps = outcome.steps
     failed = [record for record in steps.failed if isinstance(record, SearchRecord)]
     status = exit_status(outcome)
     if as_json:
-        json_line(
+        print_json_line(
             {
                 "event": "searches_finished",
-                "at": now(),
+                "at": utc_timestamp(),
                 "plan": plan.name,
                 "made": len(steps.made),
                 "failed": [record.search_id for record in failed],
@@ -69,29 +71,32 @@ def tell_searches(plan: Plan, outcome: Outcome, *, as_json: bool) -> int:
         )
         return status
     unfinished = f", {len(failed)} of them not to their end" if failed else ""
-    plain_lines(
-        f"{plan.name}: searches {how_ended(outcome)}; {len(steps.made)} made{unfinished} by {steps.trials} trials, "
-        f"{steps.skipped} stored before{f', {steps.redone} redone' if steps.redone else ''}"
+    print_lines(
+        f"{plan.name}: searches {describe_ending(outcome)}; {len(steps.made)} made{unfinished} by {steps.trials} "
+        f"trials, {steps.skipped} stored before{f', {steps.redone} redone' if steps.redone else ''}"
     )
     for why in steps.refused:
-        plain_lines(f"  not searched: {why}")
+        print_lines(f"  not searched: {why}")
     return status
 
 
 def _configuration(point: DesignPoint) -> dict[str, Any]:
     return {
-        "platform": point.platform, **point.frame.columns(), "sources": point.sources, "background": point.background,
-    }  # fmt: skip
+        "platform": point.platform,
+        **point.frame.columns(),
+        "sources": point.sources,
+        "background": point.background,
+    }
 
 
-def searches_dry_run(plan: Plan, only: Chosen, session: Testbed[RunStore], *, as_json: bool) -> None:
-    """What would be searched, and how long that takes on units that behave."""
+def dry_run_searches(plan: Plan, only: Chosen, session: Testbed[RunStore], *, as_json: bool) -> None:
+    """Print the searches that would run, and their duration on well-behaved units."""
     if plan.search is None:
         return
-    left = left_of(LoadSearches(session.store), plan, only, session)
+    left = find_remaining_steps(LoadSearches(session.store), plan, only, session)
     for wanted in left.steps:
         if as_json:
-            json_line(
+            print_json_line(
                 {
                     "event": "search",
                     "plan": plan.name,
@@ -102,9 +107,9 @@ def searches_dry_run(plan: Plan, only: Chosen, session: Testbed[RunStore], *, as
                 }
             )
         else:
-            plain_lines(f"search {wanted.configuration.describe()}: {', '.join(wanted.search.goals)}")
+            print_lines(f"search {wanted.configuration.describe()}: {', '.join(wanted.search.goals)}")
     if as_json:
-        json_line(
+        print_json_line(
             {
                 "event": "searches",
                 "plan": plan.name,
@@ -116,8 +121,8 @@ def searches_dry_run(plan: Plan, only: Chosen, session: Testbed[RunStore], *, as
             }
         )
         return
-    plain_lines(
+    print_lines(
         f"{plan.name}: {len(left.steps)} of {left.asked} {'search' if left.asked == 1 else 'searches'} to make "
         f"({left.stored} stored already), "
-        f"{left.reckoned.trials} trials or more, about {minutes(left.reckoned.total_s)} on platforms that behave"
+        f"{left.reckoned.trials} trials or more, about {format_h_mm_ss(left.reckoned.total_s)} on platforms that behave"
     )

@@ -1,1 +1,1 @@
-"""What reports show of starts of guests, a subject a file: its name ``UNITS`` holds what it makes."""
+"""Report units on boot trials, one subject per file, each with its ``UNITS``."""

@@ -1,36 +1,36 @@
-"""What the abstract of Quétier, Neri and Cappello concludes of what guests occupy, beside one's own findings."""
+"""Conclusions on guests' memory in the abstract of Quétier, Neri and Cappello, compared with one's own findings."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 from labconsole.contracts.report import Experiments
-from labconsole.experiments.boot.tools import MemoryCompared, compare_memory
-from labconsole.experiments.boot.units.starts import summary_of
+from labconsole.experiments.boot.platform_comparison import MemoryComparison, compare_memory
+from labconsole.experiments.boot.units.starts import build_summary
+from labconsole.measure.paired_blocks import adjusted
 from labconsole.measure.statistics.effects import SIGNIFICANCE
 from labconsole.measure.statistics.line_in_blocks import LineInBlocks, slope_p
-from labconsole.measure.trials_of_guests import adjusted
 from labconsole.model.record.boot import BootRecord
-from labconsole.report.abstracts import (
-    ONE_FAMILY,
-    Concluded,
-    ToolPair,
-    abstract_unit,
-    all_apart,
-    kernel_words,
-    one_only,
-    p_values_of,
-)
-from labconsole.report.effect_words import interval_words
+from labconsole.report.effect_formatting import format_interval
 from labconsole.report.material import Material
+from labconsole.report.paper_abstracts import (
+    ONE_FAMILY,
+    PaperConclusion,
+    ToolPair,
+    build_abstract_unit,
+    collect_p_values,
+    format_kernels,
+    format_one_platform,
+    judge_all_different,
+)
 
 MIB = 2**20
 OCCUPATION = "the tools behave differently in resource occupation"
 
 
-def _conclude(material: Material) -> Iterator[Concluded]:
-    """For each way to start that several platforms were measured for."""
-    summary = summary_of(material)
+def _conclude(material: Material) -> Iterator[PaperConclusion]:
+    """Conclude for each start that was measured on several platforms."""
+    summary = build_summary(material)
     compared = compare_memory(each for each in material.of("boot") if isinstance(each, BootRecord))
     tested = [_p(each) for each in compared]
     found = adjusted(tested, material.evaluation.claims.p_values)
@@ -40,41 +40,46 @@ def _conclude(material: Material) -> Iterator[Concluded]:
         about += "".join(f", {mib} MiB given" for mib in each.key.crew)
         if len(summary.testbeds) > 1:
             about += f", on {summary.testbeds[each.key.testbed_fingerprint]}"
-        about += kernel_words({point.key.kernel for point in summary.points}, each.key, each.than)
+        about += format_kernels({point.key.kernel for point in summary.points}, each.key, each.than)
         apart = True if p is not None and p <= SIGNIFICANCE else None
-        said = f"{summary.names[each.key]} against {summary.names[each.than]}: {each.absent or _words(each.line)}"
+        said = (
+            f"{summary.names[each.key]} against {summary.names[each.than]}: {each.absent or _format_slope(each.line)}"
+        )
         pair = ToolPair(each.key.platform, each.than.platform, said, apart, p=plain)
         groups.setdefault((each.key.testbed_fingerprint, about), []).append(pair)
     if summary.points and not groups:
-        yield Concluded(OCCUPATION, "memory of each guest", one_only("the same start"), "not decided")
+        yield PaperConclusion(OCCUPATION, "memory of each guest", format_one_platform("the same start"), "not decided")
     for (_, about), pairs in groups.items():
         said = "; ".join(pair.said for pair in pairs)
-        yield Concluded(OCCUPATION, about, said, all_apart(pairs), p_values_of(pairs))
+        yield PaperConclusion(OCCUPATION, about, said, judge_all_different(pairs), collect_p_values(pairs))
 
 
 def _claimed(experiments: Experiments, names: Mapping[str, str]) -> list[float]:
-    """The p values of every two platforms' lines."""
+    """Return the p values of the lines of every two platforms."""
     compared = compare_memory(each for each in experiments.get("boot", ()) if isinstance(each, BootRecord))
     return [p for each in compared if (p := _p(each)) is not None]
 
 
-def _p(compared: MemoryCompared) -> float | None:
+def _p(compared: MemoryComparison) -> float | None:
     return None if compared.line is None or compared.absent else slope_p(compared.line)
 
 
-def _words(line: LineInBlocks | None) -> str:
+def _format_slope(line: LineInBlocks | None) -> str:
     """``+41.2 MiB (35.0 to 47.4)``."""
     if line is None:
         return "no block has both"
     if line.slope.low is None or line.slope.high is None:
         return str(line.absent)
     mean, low, high = (each / MIB for each in (line.slope.mean, line.slope.low, line.slope.high))
-    return f"{'+' if mean > 0 else ''}{interval_words(mean, low, high, 1)} MiB"
+    return f"{'+' if mean > 0 else ''}{format_interval(mean, low, high, 1)} MiB"
 
 
 UNITS = (
-    abstract_unit(
-        "quetier", "quetier-abstract-memory", 168, _conclude,
+    build_abstract_unit(
+        "quetier",
+        "quetier-abstract-memory",
+        168,
+        _conclude,
         "Of every two platforms: by how much more memory each guest of the one takes, by what the machine has left "
         "(its hypervisor's word where that tells, else the kernel's), as lines over the number of guests. Confirmed "
         "where every two are shown to differ; that none do, this does not show. Guests have the memory that their "
@@ -82,4 +87,4 @@ UNITS = (
         f"Differences are taken in pairs of blocks. {ONE_FAMILY}",
         _claimed,
     ),
-)  # fmt: skip
+)

@@ -1,14 +1,14 @@
-"""What idle guests cost: context switches of the host while nothing is asked of it (Quétier et al., section 5.2.1)."""
+"""The cost of idle guests: context switches of the idle host (Quétier et al., section 5.2.1)."""
 
 from __future__ import annotations
 
 from labconsole.contracts.report import Cell, ReportUnit, Table
-from labconsole.experiments.boot.summary import BootPointFound
-from labconsole.experiments.boot.units.starts import PAPER, mean_words, summary_of
+from labconsole.experiments.boot.summary import BootPointResult
+from labconsole.experiments.boot.units.starts import PAPER, build_summary, format_set_up_mean
 from labconsole.measure.statistics.set_ups import SetUpMean
+from labconsole.report.environment_columns import ENVIRONMENT_COLUMNS, build_environment_cells
 from labconsole.report.material import Material
-from labconsole.report.reference import BESIDE_ALL, matching_words, printed_words
-from labconsole.report.tested_on import TESTED_ON, tested_on
+from labconsole.report.reference import UNMATCHED_NOTE, describe_matching, format_printed_value
 
 NAMES = ("before_switches_per_s", "standing_switches_per_s", "guest_switches_per_s")
 SWITCHES = (
@@ -18,17 +18,17 @@ SWITCHES = (
 )
 
 
-def _of(point: BootPointFound) -> tuple[SetUpMean | None, ...]:
+def _switch_rates(point: BootPointResult) -> tuple[SetUpMean | None, ...]:
     return point.before_switches_per_s, point.standing_switches_per_s, point.guest_switches_per_s
 
 
 def idle(material: Material) -> Table | None:
-    """Every point at which switches were counted."""
+    """Build the table of every point at which switches were counted."""
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
-    summary = summary_of(material)
+    summary = build_summary(material)
     for each in summary.points:
-        found = _of(each)
+        found = _switch_rates(each)
         if not any(found):
             continue
         figures: list[Cell] = []
@@ -36,46 +36,60 @@ def idle(material: Material) -> Table | None:
             figures += (None, None, None) if mean is None else (mean.mean, mean.ci_low, mean.ci_high)
         most = max((mean for mean in found if mean is not None), key=lambda mean: mean.trials)
         key, of = each.key, (most.trials, most.set_ups)
-        rows.append((key.platform, each.guests, key.start, *figures, *of, *tested_on(key, summary.testbeds)))
-        told = [mean_words(mean, 1.0, 1) for mean in found]
-        shown.append((summary.names[key], str(each.guests), key.start, *told, *map(str, of)))
+        rows.append(
+            (key.platform, each.guests, key.start, *figures, *of, *build_environment_cells(key, summary.testbeds))
+        )
+        means = [format_set_up_mean(mean, 1.0, 1) for mean in found]
+        shown.append((summary.names[key], str(each.guests), key.start, *means, *map(str, of)))
     if not rows:
         return None
     bounds = [column for name in NAMES for column in (name, f"{name}_ci_low", f"{name}_ci_high")]
     return Table(
         name="boot-idle",
         title="Context switches of a host of idle guests",
-        columns=("platform", "guests", "start", *bounds, "trials", "set_ups", *TESTED_ON),
+        columns=("platform", "guests", "start", *bounds, "trials", "set_ups", *ENVIRONMENT_COLUMNS),
         rows=tuple(rows),
-        headings=("platform", "guests", "start", "before, /s", "all idle, /s", "more for each guest, /s", "trials",
-                  "set-ups"),
+        headings=(
+            "platform",
+            "guests",
+            "start",
+            "before, /s",
+            "all idle, /s",
+            "more for each guest, /s",
+            "trials",
+            "set-ups",
+        ),
         shown=tuple(shown),
         note=f"{SWITCHES}. Mean ± half the 95 % interval over set-ups. More for each guest: the difference of a trial "
         "divided by its guests, as it is, also where it is negative.",
-    )  # fmt: skip
+    )
 
 
-def idle_beside(material: Material) -> Table | None:
-    """The fewest guests of each series, beside what the paper's text says of one."""
+def build_paper_table(material: Material) -> Table | None:
+    """Build the table of each series' fewest guests, next to the paper's printed value for one guest."""
     paper, names = material.paper, material.paper_names
     if paper is None or paper.name != PAPER:
         return None
     said = [row for row in paper.tables["numbers"] if row["topic"] == "scheduler"]
-    summary = summary_of(material)
-    fewest: dict[object, BootPointFound] = {}
+    summary = build_summary(material)
+    fewest: dict[object, BootPointResult] = {}
     for each in summary.points:
-        if any(_of(each)) and (each.key not in fewest or each.guests < fewest[each.key].guests):
+        if any(_switch_rates(each)) and (each.key not in fewest or each.guests < fewest[each.key].guests):
             fewest[each.key] = each
     rows: list[tuple[str, ...]] = []
     for each in fewest.values():
-        before, standing, _ = _of(each)
+        before, standing, _ = _switch_rates(each)
         theirs = names.get(each.key.platform)
         for row in said:
             host = row["guests"] == "0"
             if host or theirs is None or theirs == row["platform"]:
-                own = ("0", mean_words(before, 1.0, 1)) if host else (str(each.guests), mean_words(standing, 1.0, 1))
-                told = summary.names[each.key], each.key.start, *own
-                rows.append((*told, row["platform"], printed_words(row), row["where"]))
+                own = (
+                    ("0", format_set_up_mean(before, 1.0, 1))
+                    if host
+                    else (str(each.guests), format_set_up_mean(standing, 1.0, 1))
+                )
+                cells = summary.names[each.key], each.key.start, *own
+                rows.append((*cells, row["platform"], format_printed_value(row), row["where"]))
     if not rows:
         return None
     return Table(
@@ -88,12 +102,12 @@ def idle_beside(material: Material) -> Table | None:
         note=f"{paper.cited()} {SWITCHES}. The paper counts calls of the scheduler in a kernel that was changed for "
         "it; a call that goes on with the same task switches nothing. It says that this does not suit VServer, "
         "whose guests are not scheduled. Own rows are of the fewest guests of each series. "
-        f"{matching_words((each.key.platform for each in summary.points), names, BESIDE_ALL)}",
+        f"{describe_matching((each.key.platform for each in summary.points), names, UNMATCHED_NOTE)}",
         beside_paper=True,
     )
 
 
 UNITS = (
     ReportUnit(name="boot-idle", place=119, make=idle),
-    ReportUnit(name="boot-idle-beside", place=162, paper=(PAPER, "section 5.2.1"), make=idle_beside),
+    ReportUnit(name="boot-idle-beside", place=162, paper=(PAPER, "section 5.2.1"), make=build_paper_table),
 )

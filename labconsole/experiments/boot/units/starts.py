@@ -20,29 +20,30 @@ from labconsole.measure.statistics.line_in_blocks import LineInBlocks, OverBlock
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.record.boot import BootRecord
 from labconsole.model.record.kind import ExperimentRecord
-from labconsole.report.captions import caption, mark_of
-from labconsole.report.effect_words import ratio_words
+from labconsole.report.captions import build_caption, build_mark
+from labconsole.report.effect_formatting import format_ratio
+from labconsole.report.environment_columns import ENVIRONMENT_COLUMNS, build_environment_cells
+from labconsole.report.formatting import UNKNOWN, format_noun_count, format_number
 from labconsole.report.material import Material
 from labconsole.report.points import platform_order
-from labconsole.report.tested_on import TESTED_ON, tested_on
-from labconsole.report.words import UNKNOWN, count, number
 
 MIB = 2**20
 CLOCK = "Until the last guest is up, by the clock outside, from the first start command"
 WITNESSES = ("used_bytes", "pss_bytes", "cgroup_bytes", "hypervisor_bytes")
-"""Memory: less available on the unit under test, of the guests' processes, of their control groups, by the hypervisor's
-own word."""
+"""Witnesses of memory: decrease of the UUT's available memory, processes, control groups, and the hypervisor's
+report.
+"""
 
 PAPER = "quetier"
 
 
-def summary_of(material: Material) -> BootsSummary:
-    """Of all starts that the report is of."""
+def build_summary(material: Material) -> BootsSummary:
+    """Summarize all boot trials of the report."""
     return _summary(material.of("boot"), material.evaluation.claims.p_values)
 
 
 def claimed(experiments: Mapping[str, Sequence[ExperimentRecord]]) -> list[float]:
-    """The p values of starts compared."""
+    """Return the p values of the comparisons of starts."""
     summary = _summary(experiments.get("boot", ()), ())
     found = (each.effect.p for each in (*summary.cold_against_hot, *summary.between_platforms))
     return [p for p in found if p is not None]
@@ -53,8 +54,8 @@ def _summary(records: Sequence[ExperimentRecord], family: Sequence[float]) -> Bo
 
 
 def startup(material: Material) -> Figure | None:
-    """A panel for cold and for hot, a curve a platform."""
-    summary = summary_of(material)
+    """Build the figure: a panel for cold and for hot, a curve per platform."""
+    summary = build_summary(material)
     points, names = [each for each in summary.points if each.startup_s is not None], summary.names
     panels = []
     for start in dict.fromkeys(each.key.start for each in points):
@@ -62,7 +63,7 @@ def startup(material: Material) -> Figure | None:
         curves = []
         for key in sorted({each.key for each in own}, key=lambda key: (platform_order(key.platform), key)):
             marks = [
-                mark_of(each.guests, each.startup_s, scale=1.0)
+                build_mark(each.guests, each.startup_s, scale=1.0)
                 for each in own
                 if each.key == key and each.startup_s is not None
             ]
@@ -77,14 +78,14 @@ def startup(material: Material) -> Figure | None:
         x_label="guests",
         y_label="seconds",
         panels=tuple(panels),
-        caption=caption(CLOCK, panels),
+        caption=build_caption(CLOCK, panels),
         ideal=False,
     )
 
 
 def times(material: Material) -> Table | None:
-    """Every point in numbers, by both witnesses."""
-    summary = summary_of(material)
+    """Build the table of every point, by both witnesses."""
+    summary = build_summary(material)
     if not summary.points:
         return None
     names = summary.names
@@ -105,7 +106,7 @@ def times(material: Material) -> Table | None:
                 None if mean is None else mean.trials,
                 None if mean is None else mean.set_ups,
                 out,
-                *tested_on(each.key, summary.testbeds),
+                *build_environment_cells(each.key, summary.testbeds),
             )
         )
         shown.append(
@@ -113,10 +114,10 @@ def times(material: Material) -> Table | None:
                 names[each.key],
                 each.key.start,
                 str(each.guests),
-                mean_words(mean, 1.0, 3),
-                mean_words(ready, 1.0, 3),
-                UNKNOWN if own is None else number(own.mean, 3),
-                UNKNOWN if each.resolution_s is None else number(each.resolution_s, 4),
+                format_set_up_mean(mean, 1.0, 3),
+                format_set_up_mean(ready, 1.0, 3),
+                UNKNOWN if own is None else format_number(own.mean, 3),
+                UNKNOWN if each.resolution_s is None else format_number(each.resolution_s, 4),
                 UNKNOWN if mean is None else str(mean.trials),
                 UNKNOWN if mean is None else str(mean.set_ups),
                 out or "none",
@@ -138,7 +139,7 @@ def times(material: Material) -> Table | None:
             "trials",
             "set_ups",
             "left_out_codes",
-            *TESTED_ON,
+            *ENVIRONMENT_COLUMNS,
         ),
         rows=tuple(rows),
         headings=(
@@ -164,8 +165,8 @@ def times(material: Material) -> Table | None:
 
 
 def compared(material: Material) -> Table | None:
-    """Cold against hot, and every platform against every other, at equal numbers of guests."""
-    summary = summary_of(material)
+    """Build the table of cold against hot, and of every two platforms, at equal numbers of guests."""
+    summary = build_summary(material)
     found = (*summary.cold_against_hot, *summary.between_platforms)
     if not found:
         return None
@@ -183,7 +184,7 @@ def compared(material: Material) -> Table | None:
                 than.start,
                 each.guests,
                 *figures,
-                *tested_on(key, summary.testbeds),
+                *build_environment_cells(key, summary.testbeds),
                 than.hypervisor or None,
             )
         )
@@ -192,9 +193,9 @@ def compared(material: Material) -> Table | None:
                 f"{names[key]}, {key.start}",
                 f"{names[than]}, {than.start}",
                 str(each.guests),
-                ratio_words(effect),
+                format_ratio(effect),
                 str(effect.blocks),
-                UNKNOWN if each.adjusted_p is None else number(each.adjusted_p, 3),
+                UNKNOWN if each.adjusted_p is None else format_number(each.adjusted_p, 3),
                 each.word,
             )
         )
@@ -214,7 +215,7 @@ def compared(material: Material) -> Table | None:
             "p",
             "adjusted_p",
             "word",
-            *TESTED_ON,
+            *ENVIRONMENT_COLUMNS,
             "than_hypervisor",
         ),
         rows=tuple(rows),
@@ -225,24 +226,26 @@ def compared(material: Material) -> Table | None:
 
 
 def findings(material: Material) -> Findings | None:
-    """What may be claimed."""
-    summary = summary_of(material)
+    """Return the findings that may be claimed."""
+    summary = build_summary(material)
     names, found = summary.names, list[Finding]()
     ids = {(each.key, each.guests): each.boot_ids for each in summary.points}
     for each in (*summary.cold_against_hot, *summary.between_platforms):
         if "different" in each.word and each.effect.change is not None:
             start, than = f"{names[each.key]} ({each.key.start})", f"{names[each.than]} ({each.than.start})"
-            longer = f"{ratio_words(each.effect)} times as long to start as of {than}: {each.word}"
-            sentence = f"{start}: {count(each.guests, 'guest')} {'takes' if each.guests == 1 else 'take'} {longer}"
+            longer = f"{format_ratio(each.effect)} times as long to start as of {than}: {each.word}"
+            sentence = (
+                f"{start}: {format_noun_count(each.guests, 'guest')} {'takes' if each.guests == 1 else 'take'} {longer}"
+            )
             found.append(Finding(sentence, ids[each.key, each.guests] + ids[each.than, each.guests]))
     return Findings(kind="boot_compared", heading="Starts of guests", found=tuple(found), claims=True, evidence="trial")
 
 
 def memory(material: Material) -> Table | None:
-    """What each guest needs, and what is needed however many there are, by each witness."""
+    """Build the table of the memory per guest and the memory for any number of guests, by each witness."""
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
-    summary = summary_of(material)
+    summary = build_summary(material)
     names = summary.names
     for each in summary.lines:
         lines = [getattr(each, name) for name in WITNESSES]
@@ -258,8 +261,8 @@ def memory(material: Material) -> Table | None:
         known = [line for line in lines if line is not None]
         blocks, word = {line.blocks for line in known}, _says(known)
         figures += [min(blocks), word]
-        rows.append((each.key.platform, each.key.start, *figures, *tested_on(each.key, summary.testbeds)))
-        cells = [word for line in lines for word in line_words(line)]
+        rows.append((each.key.platform, each.key.start, *figures, *build_environment_cells(each.key, summary.testbeds)))
+        cells = [word for line in lines for word in format_line(line)]
         of = f"{min(blocks)}" if len(blocks) == 1 else f"{min(blocks)} to {max(blocks)}"
         shown.append((names[each.key], each.key.start, *cells, of, word))
     if not rows:
@@ -270,7 +273,7 @@ def memory(material: Material) -> Table | None:
     return Table(
         name="quetier-memory",
         title="Memory of guests: each guest's, and the tool's",
-        columns=("platform", "start", *figures_of, "fewest_blocks", "word", *TESTED_ON),
+        columns=("platform", "start", *figures_of, "fewest_blocks", "word", *ENVIRONMENT_COLUMNS),
         rows=tuple(rows),
         headings=(
             "platform",
@@ -297,7 +300,7 @@ def memory(material: Material) -> Table | None:
 
 
 def method(material: Material) -> MethodNote | None:
-    """How the times are taken."""
+    """Describe how the times are taken."""
     if not material.of("boot"):
         return None
     return MethodNote(
@@ -312,31 +315,31 @@ def _interval(found: SetUpMean | None) -> tuple[Cell, Cell, Cell]:
     return (None, None, None) if found is None else (found.mean, found.ci_low, found.ci_high)
 
 
-def mean_words(found: SetUpMean | None, unit: float, places: int) -> str:
+def format_set_up_mean(found: SetUpMean | None, unit: float, places: int) -> str:
     if found is None:
         return UNKNOWN
-    half_width = found.half_width if found.scope == "set-ups" else None  # of one set-up it would speak for no other
-    half = "" if half_width is None else f" ± {number(half_width / unit, places)}"
-    return f"{number(found.mean / unit, places)}{half}"
+    half_width = found.half_width if found.scope == "set-ups" else None  # one set-up does not represent others
+    half = "" if half_width is None else f" ± {format_number(half_width / unit, places)}"
+    return f"{format_number(found.mean / unit, places)}{half}"
 
 
 def _says(lines: Sequence[LineInBlocks]) -> str:
-    """Why there are no intervals, or whether lines describe what was found."""
+    """Return why there are no intervals, or whether lines describe the data."""
     absent = dict.fromkeys(line.absent for line in lines if line.absent is not None)
     if absent:
         return ", ".join(absent)
     return "no line" if any(line.bent for line in lines) else "a line, as far as can be told"
 
 
-def line_words(line: LineInBlocks | None) -> tuple[str, str]:
+def format_line(line: LineInBlocks | None) -> tuple[str, str]:
     if line is None:
         return UNKNOWN, UNKNOWN
 
     def part(each: OverBlocks) -> str:
-        told = number(each.mean / MIB)
+        mean = format_number(each.mean / MIB)
         if each.low is None or each.high is None:
-            return told
-        return f"{told} ({number(each.low / MIB)} to {number(each.high / MIB)})"
+            return mean
+        return f"{mean} ({format_number(each.low / MIB)} to {format_number(each.high / MIB)})"
 
     return part(line.slope), part(line.constant)
 

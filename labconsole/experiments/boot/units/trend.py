@@ -1,8 +1,8 @@
-"""Starts over the occasions on which plans were measured, and where they change; figure and tables."""
+"""Boot trials over the occasions of plans, and where they change; figure and tables."""
 
 from __future__ import annotations
 
 from labconsole.experiments.boot.measured import MEASURED
-from labconsole.report.trend_units import trend_units
+from labconsole.report.trend_units import build_trend_units
 
-UNITS = trend_units(MEASURED, place=152)
+UNITS = build_trend_units(MEASURED, place=152)

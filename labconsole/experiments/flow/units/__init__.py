@@ -1,1 +1,1 @@
-"""What reports show of flows out of guests, a subject a file: its name ``UNITS`` holds what it makes."""
+"""Report units on flows from guests, one module per subject, with its units in ``UNITS``."""

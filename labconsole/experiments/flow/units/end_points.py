@@ -1,4 +1,4 @@
-"""Guests as end points: what one sends and receives, what several that send share (Mattos et al., section 3.3.4)."""
+"""Guests as end points: what one sends and receives, and how several that send share (Mattos et al., section 3.3.4)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from labconsole.contracts.report import Figure, MethodNote, Panel, PlottedCurve, ReportUnit
-from labconsole.experiments.flow.shown import MEGA, full, inward_of, plain, records_of, summary_of
-from labconsole.experiments.flow.summary import FlowPointFound, flow_key, summarize_flows
-from labconsole.measure.hypervisors import apart_words
-from labconsole.report.captions import caption, mark_of, told_once
+from labconsole.experiments.flow.report_data import (
+    MEGA,
+    build_summary,
+    full,
+    plain,
+    select_receive_records,
+    select_send_records,
+)
+from labconsole.experiments.flow.summary import FlowPointResult, flow_key, summarize_flows
+from labconsole.measure.hypervisors import describe_outer_hypervisors
+from labconsole.report.captions import build_caption, build_mark, split_shared_parts
 from labconsole.report.material import Material
 from labconsole.report.points import platform_order
 
@@ -18,13 +25,13 @@ LAYER = "Payload that came to the sink"
 
 
 def one_guest(material: Material) -> Figure | None:
-    """A bar a platform, of one guest that sends as much as it can, and of one that is sent what the link carries."""
-    out, into = summary_of(material), summarize_flows(inward_of(material))
+    """A bar per platform for one guest that sends as much as it can, and for one that is sent what the link carries."""
+    out, into = build_summary(material), summarize_flows(select_receive_records(material))
     ways = {
         "from the guest": [(out.name_parts(each.key), each) for each in plain(out.points)],
         "to the guest": [(into.name_parts(each.key), each) for each in full(into.points)],
     }
-    found: dict[str, list[tuple[tuple[str, ...], FlowPointFound]]] = {}
+    found: dict[str, list[tuple[tuple[str, ...], FlowPointResult]]] = {}
     for way, points in ways.items():
         own = [(name, each) for name, each in points if each.key.guests == 1 and each.sum_bps is not None]
         if own:
@@ -33,14 +40,16 @@ def one_guest(material: Material) -> Figure | None:
         return None
     every = sorted((one for own in found.values() for one in own), key=lambda one: platform_order(one[1].key.platform))
     names = tuple(dict.fromkeys(name for name, _ in every))
-    common, x_names = told_once(names)
+    common, x_names = split_shared_parts(names)
     panels = tuple(
         Panel(
             way,
             (
                 PlottedCurve(
                     "payload",
-                    tuple(mark_of(names.index(name), each.sum_bps) for name, each in own if each.sum_bps is not None),
+                    tuple(
+                        build_mark(names.index(name), each.sum_bps) for name, each in own if each.sum_bps is not None
+                    ),
                 ),
             ),
             levels=_link([each for _, each in own]),
@@ -59,20 +68,20 @@ def one_guest(material: Material) -> Figure | None:
         x_label="",
         y_label="Mbit/s of payload",
         panels=panels,
-        caption=caption(layer, panels),
+        caption=build_caption(layer, panels),
         x_names=tuple(x_names),
     )
 
 
-def _link(points: Sequence[FlowPointFound]) -> tuple[tuple[float, str], ...]:
-    """What it carries of such payload, where that is the same for all of them."""
+def _link(points: Sequence[FlowPointResult]) -> tuple[tuple[float, str], ...]:
+    """The payload rate of the link, if it is the same for all points."""
     lines = {each.line_bps for each in points}
     return ((lines.pop() / MEGA, "what the link carries of such payload"),) if len(lines) == 1 else ()
 
 
 def several_guests(material: Material) -> Figure | None:
-    """A panel a platform: the sum and each guest's share over how many send."""
-    summary = summary_of(material)
+    """A panel per platform: the sum and each guest's share over the number of guests that send."""
+    summary = build_summary(material)
     points = [each for each in plain(summary.points) if each.sum_bps is not None]
     panels, names = [], []
     for name in dict.fromkeys(summary.name_parts(each.key) for each in points):
@@ -80,18 +89,23 @@ def several_guests(material: Material) -> Figure | None:
         if len({each.key.guests for each in own}) < 2:
             continue
         names.append(name)
-        total = [mark_of(each.key.guests, each.sum_bps) for each in own if each.sum_bps is not None]
+        total = [build_mark(each.key.guests, each.sum_bps) for each in own if each.sum_bps is not None]
         each_one = [
-            mark_of(each.key.guests, guest.shared_bps)
+            build_mark(each.key.guests, guest.shared_bps)
             for each in own
             for guest in each.guests
             if guest.shared_bps is not None
         ]
-        panels.append(Panel("", (PlottedCurve("all together", tuple(total)), PlottedCurve("each", tuple(each_one))),
-                            levels=_link(own)))  # fmt: skip
+        panels.append(
+            Panel(
+                "",
+                (PlottedCurve("all together", tuple(total)), PlottedCurve("each", tuple(each_one))),
+                levels=_link(own),
+            )
+        )
     if not panels:
         return None
-    common, titles = told_once(names)
+    common, titles = split_shared_parts(names)
     panels = [replace(panel, title=title) for panel, title in zip(panels, titles, strict=True)]
     return Figure(
         name="mattos-4a",
@@ -100,21 +114,22 @@ def several_guests(material: Material) -> Figure | None:
         x_label="guests that send",
         y_label="Mbit/s of payload",
         panels=tuple(panels),
-        caption=caption(f"{LAYER} while all of them sent", panels),
+        caption=build_caption(f"{LAYER} while all of them sent", panels),
         ideal=False,
     )
 
 
 def method(material: Material) -> MethodNote | None:
-    """How flows are counted."""
-    if not (records := records_of(material)):
+    """How flows are counted, for the report's methods."""
+    if not (records := select_send_records(material)):
         return None
     return MethodNote(
         "Flows out of guests",
         "All guests send UDP at once, to an address that nobody has. The sink captures every packet; a flow is told by "
         "its source MAC address and port, and counted in bins of time by the capture's time stamps from the first "
         "packet of any flow on. What a rate is of: payload, in the whole bins in which all guests send. The second "
-        "witness of each guest is its interface on the unit under test." + apart_words(map(flow_key, records)),
+        "witness of each guest is its interface on the unit under test."
+        + describe_outer_hypervisors(map(flow_key, records)),
     )
 
 

@@ -1,8 +1,8 @@
-"""Flows over the occasions on which plans were measured, and where they change; figure and tables."""
+"""Flows over the occasions of plans, and where they change, as a figure and tables."""
 
 from __future__ import annotations
 
 from labconsole.experiments.flow.measured import MEASURED
-from labconsole.report.trend_units import trend_units
+from labconsole.report.trend_units import build_trend_units
 
-UNITS = trend_units(MEASURED, place=153)
+UNITS = build_trend_units(MEASURED, place=153)

@@ -1,1 +1,1 @@
-"""What reports show of forwarding trials, a subject a file: its name ``UNITS`` holds what it makes."""
+"""Report units on forwarding trials, one subject per file, each with its ``UNITS``."""

@@ -1,4 +1,4 @@
-"""Changes of the maximum beside a background: load of the processors, or a second guest that forwards."""
+"""Changes of the maximum under background load: load of the processors, or a second guest that forwards."""
 
 from __future__ import annotations
 
@@ -10,49 +10,55 @@ from labconsole.report.claim_cells import (
     CLAIM_HEADINGS,
     SETTING_COLUMNS,
     claim_cells,
-    claim_words,
-    effect_words,
+    collect_run_ids,
     family_note,
-    grouped,
-    maximum_words,
-    run_ids_of,
+    format_claim,
+    format_claim_effect,
+    format_maximum,
+    group_comparisons,
     setting_cells,
 )
 from labconsole.report.claims import Family
 from labconsole.report.comparisons import Comparison
+from labconsole.report.formatting import (
+    describe_baseline,
+    format_setting,
+    format_size_number,
+    name_reading,
+    target_cell,
+)
 from labconsole.report.material import Material
 from labconsole.report.points import CPU_LOADS, DEDICATED, FORWARDING
-from labconsole.report.words import baseline_words, setting_words, size_number, target_cell, thing
 
 
 def cpu_load(material: Material) -> list[Table | MethodNote]:
-    """Beside load of the processors, and an idle second guest beside none."""
+    """Build the table under load of the processors, and with an idle second guest compared with none."""
     made = material.evaluation
     found = (*made.cpu_loads, *made.idle)
     title = "Relative change of the maximum throughput under background CPU load"
     table = _relative_changes(found, made.claims, name="table-1", title=title)
     if not any(point.background in CPU_LOADS for point in made.points):
         return [table]
-    words = (
+    text = (
         "the same platform beside an idle second guest, as the shared scenario of the paper (section 3.4) starts from "
         "a second guest without load; beside none where no idle one was measured. The column against says which. "
         "Maxima are over the loads at which both were measured"
     )
-    return [table, MethodNote("Baseline of table 1", words)]
+    return [table, MethodNote("Baseline of table 1", text)]
 
 
 def forwarding(material: Material) -> list[Table | MethodNote]:
-    """Beside a second guest that forwards: the figure in numbers."""
+    """Build the table under a second guest that forwards: the figure in numbers."""
     made = material.evaluation
     title = "Relative change of the maximum throughput beside a forwarding second guest"
     table = _relative_changes(made.network_loads, made.claims, name="figure-5-numbers", title=title)
     if not any(point.background in FORWARDING for point in made.points):
         return [table]
-    words = (
+    text = (
         "the dedicated maximum (no second guest) of the same platform, frame size and number of sources; beside an "
         "idle second guest where no dedicated one was measured. Maxima are over the loads at which both were measured"
     )
-    return [table, MethodNote("Baseline of figure 5", words)]
+    return [table, MethodNote("Baseline of figure 5", text)]
 
 
 def _relative_changes(found: Sequence[Comparison], family: Family, *, name: str, title: str) -> Table:
@@ -62,29 +68,65 @@ def _relative_changes(found: Sequence[Comparison], family: Family, *, name: str,
         s, b = change.subject, change.baseline
         rows.append(
             (
-                *setting_cells(s), s.setting.background, b.setting.background, s.rate.mean, b.rate.mean, s.at_least,
-                b.at_least, target_cell(s.point), target_cell(b.point), s.rate.set_ups, b.rate.set_ups, s.rate.trials,
-                b.rate.trials, change.loads, *claim_cells(change.claim, change.change_ratio),
+                *setting_cells(s),
+                s.setting.background,
+                b.setting.background,
+                s.rate.mean,
+                b.rate.mean,
+                s.at_least,
+                b.at_least,
+                target_cell(s.point),
+                target_cell(b.point),
+                s.rate.set_ups,
+                b.rate.set_ups,
+                s.rate.trials,
+                b.rate.trials,
+                change.loads,
+                *claim_cells(change.claim, change.change_ratio),
             )
-        )  # fmt: skip
+        )
         shown.append(
             (
-                size_number(s.setting.frame), s.setting.platform, str(s.setting.sources), s.setting.background,
-                b.setting.background, maximum_words(s), maximum_words(b),
-                *claim_words(change.claim, change.change_ratio, family),
+                format_size_number(s.setting.frame),
+                s.setting.platform,
+                str(s.setting.sources),
+                s.setting.background,
+                b.setting.background,
+                format_maximum(s),
+                format_maximum(b),
+                *format_claim(change.claim, change.change_ratio, family),
             )
-        )  # fmt: skip
+        )
     return Table(
         name=name,
         title=title,
         columns=(
-            *SETTING_COLUMNS, "background", "baseline", "maximum_bps", "baseline_maximum_bps", "at_least",
-            "baseline_at_least", "target_bps", "baseline_target_bps", "set_ups", "baseline_set_ups", "trials",
-            "baseline_trials", "loads", *CLAIM_COLUMNS,
+            *SETTING_COLUMNS,
+            "background",
+            "baseline",
+            "maximum_bps",
+            "baseline_maximum_bps",
+            "at_least",
+            "baseline_at_least",
+            "target_bps",
+            "baseline_target_bps",
+            "set_ups",
+            "baseline_set_ups",
+            "trials",
+            "baseline_trials",
+            "loads",
+            *CLAIM_COLUMNS,
         ),
         rows=tuple(rows),
         headings=(
-            "size, B", "platform", "sources", "background", "against", "Mbit/s", "against, Mbit/s", *CLAIM_HEADINGS,
+            "size, B",
+            "platform",
+            "sources",
+            "background",
+            "against",
+            "Mbit/s",
+            "against, Mbit/s",
+            *CLAIM_HEADINGS,
         ),
         shown=tuple(shown),
         note=(
@@ -92,31 +134,34 @@ def _relative_changes(found: Sequence[Comparison], family: Family, *, name: str,
             f"the background in the column against ({DEDICATED}: no second guest), block by block; positive is more. "
             f"Both are over the loads at which both were measured. {family_note(family)}"
         ),
-    )  # fmt: skip
+    )
 
 
 def findings(material: Material) -> Findings:
-    """By platform, maxima that background load moves."""
+    """Return findings by platform on maxima that background load changes."""
     made = material.evaluation
     moved = [each for each in (*made.cpu_loads, *made.idle, *made.network_loads) if each.claim.different]
     return Findings(
-        kind="background_effect", heading="Maxima that background load moves", claims=True,
+        kind="background_effect",
+        heading="Maxima that background load moves",
+        claims=True,
         found=tuple(_sentences(moved)),
-    )  # fmt: skip
+    )
 
 
 def _sentences(moved: Sequence[Comparison]) -> Iterator[Finding]:
-    for held in grouped(
+    for group in group_comparisons(
         moved, lambda c: (c.subject.setting.platform, c.subject.setting.background, c.baseline.setting.background)
     ):
-        first = held[0]
-        words = "; ".join(f"{effect_words(c.claim)} at {setting_words(c.subject.setting)}" for c in held)
+        first = group[0]
+        changes = "; ".join(f"{format_claim_effect(c.claim)} at {format_setting(c.subject.setting)}" for c in group)
         yield Finding(
             sentence=(
                 f"{first.subject.setting.platform}, background {first.subject.setting.background} against "
-                f"{baseline_words(first.baseline.setting.background)}: the {thing(first.subject)} changes by {words}."
+                f"{describe_baseline(first.baseline.setting.background)}: "
+                f"the {name_reading(first.subject)} changes by {changes}."
             ),
-            run_ids=run_ids_of(held),
+            run_ids=collect_run_ids(group),
         )
 
 

@@ -1,4 +1,4 @@
-"""Rate at the highest load against the maximum, for each setting that has both."""
+"""The rate at the highest load relative to the maximum, for each setting that has both."""
 
 from __future__ import annotations
 
@@ -10,18 +10,25 @@ from labconsole.report.claim_cells import (
     CLAIM_HEADINGS,
     SETTING_COLUMNS,
     claim_cells,
-    claim_words,
-    effect_words,
     family_note,
+    format_claim,
+    format_claim_effect,
     setting_cells,
 )
 from labconsole.report.evaluation import Evaluation
+from labconsole.report.formatting import (
+    format_full_setting,
+    format_number,
+    format_size_number,
+    format_target_number,
+    format_with_interval,
+    target_cell,
+)
 from labconsole.report.material import Material
-from labconsole.report.words import number, size_number, target_cell, target_number, where, with_interval
 
 
 def table(material: Material) -> Table:
-    """Every setting whose maximum lies below its highest load, with its claim."""
+    """Build the table of every setting whose maximum is below its highest load, with its claim."""
     family = material.evaluation.claims
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
@@ -30,37 +37,57 @@ def table(material: Material) -> Table:
         plain = r.highest.rate_bps.mean / r.rate.mean - 1 if r.rate.mean else None
         rows.append(
             (
-                *setting_cells(r), setting.background, r.rate.mean, target_cell(r.point), r.highest.rate_bps.mean,
-                target_cell(r.highest), *claim_cells(each.claim, plain),
+                *setting_cells(r),
+                setting.background,
+                r.rate.mean,
+                target_cell(r.point),
+                r.highest.rate_bps.mean,
+                target_cell(r.highest),
+                *claim_cells(each.claim, plain),
             )
-        )  # fmt: skip
+        )
         shown.append(
             (
-                size_number(setting.frame), setting.platform, str(setting.sources), setting.background,
-                number(r.rate.mean / 1e6), target_number(r.point.target_bps, r.point.frame),
-                number(r.highest.rate_bps.mean / 1e6),
-                *claim_words(each.claim, plain, family),
+                format_size_number(setting.frame),
+                setting.platform,
+                str(setting.sources),
+                setting.background,
+                format_number(r.rate.mean / 1e6),
+                format_target_number(r.point.target_bps, r.point.frame),
+                format_number(r.highest.rate_bps.mean / 1e6),
+                *format_claim(each.claim, plain, family),
             )
-        )  # fmt: skip
+        )
     return Table(
         name="collapse",
         title="Rate at the highest load against that at the maximum",
         columns=(
-            *SETTING_COLUMNS, "background", "maximum_bps", "target_bps", "highest_bps", "highest_target_bps",
+            *SETTING_COLUMNS,
+            "background",
+            "maximum_bps",
+            "target_bps",
+            "highest_bps",
+            "highest_target_bps",
             *CLAIM_COLUMNS,
         ),
         rows=tuple(rows),
         headings=(
-            "size, B", "platform", "sources", "background", "maximum, Mbit/s", "at, Mbit/s", "highest load, Mbit/s",
+            "size, B",
+            "platform",
+            "sources",
+            "background",
+            "maximum, Mbit/s",
+            "at, Mbit/s",
+            "highest load, Mbit/s",
             *CLAIM_HEADINGS,
         ),
         shown=tuple(shown),
         note=f"One-sided: whether more than 2 % is lost beyond the maximum. {family_note(family)}",
-    )  # fmt: skip
+    )
 
 
 def findings(material: Material) -> Findings:
-    """Settings that lose more than a little of their maximum."""
+    """Return findings on settings that lose more than a little of their maximum."""
     found = tuple(_sentences(material.evaluation))
     return Findings(kind="collapse", heading="Collapse beyond the maximum", claims=True, found=found)
 
@@ -71,9 +98,11 @@ def _sentences(made: Evaluation) -> Iterator[Finding]:
             r = each.reading
             yield Finding(
                 sentence=(
-                    f"{where(r.setting)}: collapses beyond its maximum; {with_interval(r.rate)} Mbit/s forwarded at "
-                    f"{number(r.point.offered_bps.mean / 1e6)} offered, {with_interval(r.highest.rate_bps)} at "
-                    f"{number(r.highest.offered_bps.mean / 1e6)}: {effect_words(each.claim)}."
+                    f"{format_full_setting(r.setting)}: collapses beyond its maximum; "
+                    f"{format_with_interval(r.rate)} Mbit/s forwarded at "
+                    f"{format_number(r.point.offered_bps.mean / 1e6)} offered, "
+                    f"{format_with_interval(r.highest.rate_bps)} at "
+                    f"{format_number(r.highest.offered_bps.mean / 1e6)}: {format_claim_effect(each.claim)}."
                 ),
                 run_ids=each.claim.run_ids,
             )

@@ -1,20 +1,20 @@
-"""Why the unit under test dropped packets, by its kernel's word, with what it means and where to look."""
+"""Why the unit under test dropped packets according to its kernel, with the meaning and where to look."""
 
 from __future__ import annotations
 
 from labconsole.contracts.report import Cell, ReportUnit, Table
 from labconsole.measure.drop_causes import cause_of
+from labconsole.report.formatting import UNKNOWN
 from labconsole.report.material import Material
 from labconsole.report.points import platform_order
-from labconsole.report.telemetry_trials import plain
-from labconsole.report.words import UNKNOWN
+from labconsole.report.telemetry_trials import clean_name
 
 SHOWN = 30
-"""Rows that a page shows; the file has all."""
+"""The number of rows on the page; the file has all."""
 
 
 def make(material: Material) -> Table | None:
-    """A row for each platform, interface and word, the most packets first; None where no kernel named any."""
+    """Build the table: a row per platform, interface and cause, the most packets first, or None without any cause."""
     dropped = material.digest.dropped
     found = [(platform, place, label, kept) for (platform, place, label), kept in dropped.found.items()]
     found += [
@@ -30,9 +30,9 @@ def make(material: Material) -> Table | None:
         cause = cause_of(label)
         meant = (None, None) if cause is None else (cause.happened, cause.look)
         runs = (len(kept.run_ids), kept.partly_counted_runs)
-        rows.append((platform, plain(place), plain(label), kept.packets, *runs, *meant))
+        rows.append((platform, clean_name(place), clean_name(label), kept.packets, *runs, *meant))
         at_least = "at least " if kept.partly_counted_runs else ""
-        shown.append((platform, plain(place), plain(label), f"{at_least}{kept.packets}", runs[0], *meant))
+        shown.append((platform, clean_name(place), clean_name(label), f"{at_least}{kept.packets}", runs[0], *meant))
     more = len(rows) - SHOWN
     return Table(
         name="drop-causes",

@@ -5,34 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from labconsole.contracts.report import Figure, Panel, PlottedCurve, ReportUnit
-from labconsole.report.captions import caption, mark_of, platforms_of, sizes_of
+from labconsole.report.captions import build_caption, build_mark, collect_platforms, collect_sizes
+from labconsole.report.formatting import format_frame_size
 from labconsole.report.material import Material
 from labconsole.report.points import DEDICATED, MaximumReading
-from labconsole.report.words import size_words
 
 
 def make(material: Material) -> Figure | None:
-    """Bars by number of sources, a panel per frame size."""
+    """Build the figure: bars by number of sources, a panel per frame size."""
     made = material.evaluation
     chosen = [p for p in made.points if p.background == DEDICATED]
     readings = [reading for reading in made.maxima if reading.setting.background == DEDICATED]
     numbers = sorted({p.sources for p in chosen})
     panels = []
-    for size in sizes_of(chosen):
+    for size in collect_sizes(chosen):
         curves = []
-        for platform in platforms_of(chosen):
-            own = {
-                r.setting.sources: r for r in readings
-                if r.setting.platform == platform and r.setting.frame == size
-            }  # fmt: skip
+        for platform in collect_platforms(chosen):
+            own = {r.setting.sources: r for r in readings if r.setting.platform == platform and r.setting.frame == size}
             marks = [
-                mark_of(place, own[count].rate, list(own[count].means_bps.values()))
+                build_mark(place, own[count].rate, list(own[count].means_bps.values()))
                 for place, count in enumerate(numbers)
                 if count in own
             ]
             if marks:
                 curves.append(PlottedCurve(platform, tuple(marks)))
-        panels.append(Panel(size_words(size), tuple(curves)))
+        panels.append(Panel(format_frame_size(size), tuple(curves)))
     if not panels:
         return None
     return Figure(
@@ -42,12 +39,13 @@ def make(material: Material) -> Figure | None:
         x_label="sources",
         y_label="forwarded Mbit/s on the wire",
         panels=tuple(panels),
-        caption=caption(f"{_maximum_words(readings)}, summed over the streams", panels) + _lower_bounds(readings),
+        caption=build_caption(f"{_describe_maximum(readings)}, summed over the streams", panels)
+        + _lower_bounds(readings),
         x_names=tuple(str(count) for count in numbers),
     )
 
 
-def _maximum_words(readings: Sequence[MaximumReading]) -> str:
+def _describe_maximum(readings: Sequence[MaximumReading]) -> str:
     said = {
         "pilot's load": "rate at the load that the pilot chose",
         "chosen on block 1, read from the others": "rate at the load that block 1 chose, read from the other blocks",
@@ -58,8 +56,8 @@ def _maximum_words(readings: Sequence[MaximumReading]) -> str:
     methods = dict.fromkeys(
         said.get(r.choice.method, "highest mean over the loads, which is too high on average") for r in readings
     )
-    words = ", or ".join(methods)
-    return words[:1].upper() + words[1:]
+    text = ", or ".join(methods)
+    return text[:1].upper() + text[1:]
 
 
 def _lower_bounds(readings: Sequence[MaximumReading]) -> str:

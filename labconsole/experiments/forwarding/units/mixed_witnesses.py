@@ -1,4 +1,4 @@
-"""Points whose mean holds runs counted by a capture and by the sink's NIC, or runs observed differently."""
+"""Points whose mean mixes runs counted by a capture and by the sink's NIC, or runs observed differently."""
 
 from __future__ import annotations
 
@@ -7,42 +7,45 @@ from itertools import chain
 from typing import NamedTuple
 
 from labconsole.contracts.report import Finding, Findings, ReportUnit
+from labconsole.report.formatting import format_point_setting, format_target_number
 from labconsole.report.material import Material
 from labconsole.report.points import PointSummary, RunFacts
-from labconsole.report.words import point_where, target_number
 
 
 def make(material: Material) -> Sequence[Findings]:
-    """By platform."""
+    """Return the findings by platform."""
     points, facts = material.evaluation.points, material.digest.facts
     counted = _mixed(points, facts, lambda fact: fact.witnesses)
-    asked = _mixed(points, facts, lambda fact: fact.kernels_asked)
+    probes = _mixed(points, facts, lambda fact: fact.kernels_asked)
     return (
         Findings(kind="mixed_witnesses", heading="Means of two witnesses", found=tuple(map(_two_witnesses, counted))),
-        Findings(kind="mixed_asking", heading="Means of runs observed differently", found=tuple(map(_asked, asked))),
+        Findings(
+            kind="mixed_asking", heading="Means of runs observed differently", found=tuple(map(_mixed_probes, probes))
+        ),
     )
 
 
 def _mixed(
     points: Sequence[PointSummary], facts: Mapping[str, RunFacts], of: Callable[[RunFacts], tuple[str, ...]]
 ) -> list[Mixed]:
-    """By platform, the points whose runs differ in this."""
-    held: dict[str, list[PointSummary]] = {}
+    """Return, by platform, the points whose runs differ in this property."""
+    by_platform: dict[str, list[PointSummary]] = {}
     for p in points:
         if len({of(facts[run_id]) for run_id in p.run_ids if run_id in facts}) > 1:
-            held.setdefault(p.platform, []).append(p)
+            by_platform.setdefault(p.platform, []).append(p)
     found = []
-    for platform, own in held.items():
-        words = "; ".join(
-            f"{point_where(p).partition(', ')[2]}, target {target_number(p.target_bps, p.frame)}" for p in own
+    for platform, own in by_platform.items():
+        text = "; ".join(
+            f"{format_point_setting(p).partition(', ')[2]}, target {format_target_number(p.target_bps, p.frame)}"
+            for p in own
         )
         said = {name for p in own for run_id in p.run_ids if run_id in facts for name in of(facts[run_id])}
-        found.append(Mixed(platform, words, tuple(sorted(said)), tuple(chain.from_iterable(p.run_ids for p in own))))
+        found.append(Mixed(platform, text, tuple(sorted(said)), tuple(chain.from_iterable(p.run_ids for p in own))))
     return found
 
 
 class Mixed(NamedTuple):
-    """Of one platform: which points, in words, and what they differ in."""
+    """One platform's points, as text, and the values in which they differ."""
 
     platform: str
     points: str
@@ -60,7 +63,7 @@ def _two_witnesses(mixed: Mixed) -> Finding:
     )
 
 
-def _asked(mixed: Mixed) -> Finding:
+def _mixed_probes(mixed: Mixed) -> Finding:
     return Finding(
         sentence=(
             f"{mixed.platform}: one mean combines runs with and runs without {' and '.join(mixed.said)} asked of the "

@@ -1,4 +1,4 @@
-"""Plans whose results depend on when in the schedule they were taken."""
+"""Plans whose results depend on their position in the schedule."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from labconsole.measure.statistics.effects import MINIMUM_BLOCKS
 from labconsole.measure.statistics.repetitions import order_effect
 from labconsole.measure.statistics.set_ups import mean_of, set_up_means
 from labconsole.report.digest import Digest
+from labconsole.report.formatting import format_percent
 from labconsole.report.material import Material
-from labconsole.report.words import percent
 
 ORDER_LEVEL = 0.99
-"""Of the interval by which a plan's rates are said to change over its blocks."""
+"""The level of the interval by which the report shows a change of a plan's rates over its blocks."""
 
 
 def make(material: Material) -> Findings:
-    """Of each plan on one testbed."""
+    """Return the findings on each plan on one testbed."""
     found = tuple(order_effects(material.kept.entered, material.digest))
     return Findings(kind="order_effect", heading="Rates that change over the course of a plan", found=found)
 
 
 def order_effects(entered: Sequence[RunRow], digest: Digest) -> Iterator[Finding]:
-    """Plans whose results depend on when in the schedule they were taken, on one testbed.
+    """Find plans whose results depend on their position in the schedule, on one testbed.
 
-    In blocks the means of the blocks are tested: trials are alike within a set-up, and with their neighbours. Without
-    blocks there is a slope and nothing to test it by: it is told where independent trials would rarely have it.
+    In blocks, the means of the blocks are tested, because trials resemble each other within a set-up and over time.
+    Without blocks there is only a slope, and no test for it: it is reported if independent trials would rarely show it.
     """
     groups: dict[tuple[str, str], list[RunRow]] = {}
     for run in sorted(entered, key=lambda run: (run.started_at, run.run_id)):
@@ -37,17 +37,17 @@ def order_effects(entered: Sequence[RunRow], digest: Digest) -> Iterator[Finding
     for key in sorted(groups):
         taken = groups[key]
         in_blocks = [run for run in taken if run.block and run.set_up is not None]
-        words = _over_blocks(in_blocks) if in_blocks else _over_trials(taken)
-        if words is not None:
+        description = _describe_block_effect(in_blocks) if in_blocks else _describe_trial_effect(taken)
+        if description is not None:
             facts = digest.planned.get(key)
             yield Finding(
-                sentence=f"Plan {key[0] if facts is None else facts.name}: {words}",
+                sentence=f"Plan {key[0] if facts is None else facts.name}: {description}",
                 run_ids=tuple(run.run_id for run in in_blocks or taken),
             )
 
 
-def _over_blocks(taken: Sequence[RunRow]) -> str | None:
-    """The change from the first block to the last, where its 99 % interval excludes zero; None elsewhere."""
+def _describe_block_effect(taken: Sequence[RunRow]) -> str | None:
+    """Describe the change from the first block to the last if its 99 % interval excludes zero, else return None."""
     points: dict[int, dict[int, list[float]]] = {}
     for run in taken:
         rate = rate_of(run)
@@ -75,8 +75,8 @@ def _over_blocks(taken: Sequence[RunRow]) -> str | None:
     )
 
 
-def _over_trials(taken: Sequence[RunRow]) -> str | None:
-    """The slope, where its 95 % interval excludes zero as if trials were independent; None elsewhere."""
+def _describe_trial_effect(taken: Sequence[RunRow]) -> str | None:
+    """Describe the slope if its 95 % interval, as if trials were independent, excludes zero, else return None."""
     values = [(rate_of(run) or (0.0, 0.0))[1] for run in taken]
     found = order_effect(range(1, len(values) + 1), values, [run.plan_point or 0 for run in taken], relative=True)
     if not found.detectable or found.change is None:
@@ -89,7 +89,7 @@ def _over_trials(taken: Sequence[RunRow]) -> str | None:
 
 
 def _signed(ratio: float) -> str:
-    return f"{'+' if ratio >= 0 else ''}{percent(ratio, 2)}"
+    return f"{'+' if ratio >= 0 else ''}{format_percent(ratio, 2)}"
 
 
 UNITS = (ReportUnit(name="order_effect", place=100, make=make),)

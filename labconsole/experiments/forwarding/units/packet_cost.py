@@ -1,7 +1,7 @@
-"""A model of stored runs: the time that a packet takes, c0 + c1 · s, from each platform's maxima over frame sizes.
+"""A model of stored runs: the time per packet, c0 + c1 · s, from each platform's maxima over frame sizes.
 
-At its maximum r packets a second pass, so that one takes 1/r. c0 is what a packet costs whatever it holds, c1 what each
-of its bytes adds: copying, or the link. (Schlosser, Duelli and Goll, section 6, leave such a model to further work.)
+At a maximum of r packets per second, one packet takes 1/r. c0 is the cost of a packet whatever its size, c1 the cost of
+each of its bytes: copying, or the link. (Schlosser, Duelli and Goll, section 6, leave such a model to further work.)
 """
 
 from __future__ import annotations
@@ -13,7 +13,18 @@ from labconsole.contracts.report import Cell, Figure, Mark, MethodNote, Panel, P
 from labconsole.measure.statistics.least_squares import Line, fit_line
 from labconsole.measure.statistics.set_ups import mean_over_set_ups
 from labconsole.model.design_point import FrameSize
-from labconsole.report.captions import caption, mark_of
+from labconsole.report.captions import build_caption, build_mark
+from labconsole.report.formatting import (
+    SIZE_COLUMNS,
+    UNKNOWN,
+    format_noun_count,
+    format_number,
+    format_p_value,
+    format_share,
+    format_size_number,
+    format_target_number,
+    size_cells,
+)
 from labconsole.report.material import Material
 from labconsole.report.points import (
     DEDICATED,
@@ -23,34 +34,23 @@ from labconsole.report.points import (
     background_order,
     platform_order,
 )
-from labconsole.report.words import (
-    SIZE_COLUMNS,
-    UNKNOWN,
-    count,
-    number,
-    p_words,
-    share_words,
-    size_cells,
-    size_number,
-    target_number,
-)
 
 LEAST_SIZES = 3
-"""Through fewer frame sizes a line goes whatever the truth is."""
+"""The fewest frame sizes of a model; a line fits fewer sizes whatever the truth is."""
 
 NS = 1e9
 PERCENT = 100.0
 
 Replicates = list[tuple[float, float]]
-"""Frame size in bytes without check sequence, and ns a packet: one for each set-up."""
+"""Frame size in bytes without check sequence, and ns per packet: one for each set-up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PacketCost:
-    """One platform with a number of sources beside a background. ``setting``: of its smallest frame.
+    """The cost on one platform with a number of sources and a background. ``setting``: that of its smallest frame.
 
-    ``worst_ratio``: of the rates that the model foretells of a size it was not given, the one farthest from what was
-    measured, as predicted over measured - 1; None: fewer than four sizes.
+    ``worst_ratio``: the largest error of a rate that the model predicts for a size left out of the fit, as predicted
+    over measured - 1, or None with fewer than four sizes.
     """
 
     setting: Setting
@@ -60,12 +60,14 @@ class PacketCost:
     worst_ratio: float | None
 
     def ns(self, frame_bytes: float) -> float:
-        """What a packet of so many bytes takes."""
+        """Return the time of a packet of this size."""
         return self.line.constant + self.line.slope * frame_bytes
 
 
 def costs(material: Material) -> Iterator[PacketCost]:
-    """Of settings whose maximum was reached: where the highest load was still carried, no packet's time shows."""
+    """Find the costs of settings whose maximum was reached. Elsewhere the highest load does not show a packet's
+    time.
+    """
     groups: dict[Setting, list[MaximumReading]] = {}
     for reading in material.evaluation.maxima:
         if reading.at_least is False and reading.rate.mean > 0:
@@ -99,7 +101,7 @@ def _replicates(reading: MaximumReading) -> Replicates:
 
 
 def _worst(readings: Sequence[MaximumReading]) -> float | None:
-    """Each size foretold from all others."""
+    """Return the largest error when each size is predicted from all others."""
     found: list[float] = []
     if len(readings) <= LEAST_SIZES:
         return None
@@ -115,54 +117,85 @@ def _worst(readings: Sequence[MaximumReading]) -> float | None:
 
 
 def table(material: Material) -> Table | None:
-    """Both parts with their intervals, and how far the model can be trusted."""
+    """Build the table of both parts with their intervals, and of the model's errors."""
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
     for each in costs(material):
         s, line = each.setting, each.line
         rows.append(
             (
-                s.platform, s.sources, s.background, line.places, line.values, line.constant, line.constant_low,
-                line.constant_high, line.slope, line.slope_low, line.slope_high, line.lack_of_fit_p, each.worst_ratio,
+                s.platform,
+                s.sources,
+                s.background,
+                line.places,
+                line.values,
+                line.constant,
+                line.constant_low,
+                line.constant_high,
+                line.slope,
+                line.slope_low,
+                line.slope_high,
+                line.lack_of_fit_p,
+                each.worst_ratio,
             )
-        )  # fmt: skip
+        )
         shown.append(
             (
-                s.platform, str(s.sources), s.background, str(line.places),
+                s.platform,
+                str(s.sources),
+                s.background,
+                str(line.places),
                 _reach(line.constant, line.constant_low, line.constant_high, 0),
-                _reach(line.slope, line.slope_low, line.slope_high, 2), p_words(line.lack_of_fit_p),
-                UNKNOWN if each.worst_ratio is None else number(PERCENT * each.worst_ratio),
+                _reach(line.slope, line.slope_low, line.slope_high, 2),
+                format_p_value(line.lack_of_fit_p),
+                UNKNOWN if each.worst_ratio is None else format_number(PERCENT * each.worst_ratio),
             )
-        )  # fmt: skip
+        )
     if not rows:
         return None
     return Table(
         name="packet-cost",
         title="What a packet costs: a constant part, and one by its bytes",
         columns=(
-            "platform", "sources", "background", "sizes", "values", "constant_ns", "constant_ci_low_ns",
-            "constant_ci_high_ns", "per_byte_ns", "per_byte_ci_low_ns", "per_byte_ci_high_ns", "lack_of_fit_p",
+            "platform",
+            "sources",
+            "background",
+            "sizes",
+            "values",
+            "constant_ns",
+            "constant_ci_low_ns",
+            "constant_ci_high_ns",
+            "per_byte_ns",
+            "per_byte_ci_low_ns",
+            "per_byte_ci_high_ns",
+            "lack_of_fit_p",
             "worst_prediction_ratio",
         ),
         rows=tuple(rows),
         headings=(
-            "platform", "sources", "background", "sizes", "c0, ns", "c1, ns a byte", "p, lack of fit",
+            "platform",
+            "sources",
+            "background",
+            "sizes",
+            "c0, ns",
+            "c1, ns a byte",
+            "p, lack of fit",
             "worst foretold rate, %",
         ),
         shown=tuple(shown),
         note="Least squares over the set-ups' means at the maximum of each frame size; ± half the 95 % interval. A "
         "small p says that a line is not enough. Worst foretold rate: of each size from all others, the farthest from "
         "what was measured. Only maxima that were reached enter.",
-    )  # fmt: skip
+    )
 
 
 def _reach(value: float, low: float | None, high: float | None, places: int) -> str:
-    half = "" if low is None or high is None else f" ± {number((high - low) / 2, places)}"
-    return number(value, places) + half
+    half = "" if low is None or high is None else f" ± {format_number((high - low) / 2, places)}"
+    return format_number(value, places) + half
 
 
 def beyond(material: Material) -> Table | None:
-    """Loss beyond what the model says is the most, foretold and measured, load by load."""
+    """Build the table of loss beyond the model's maximum, predicted and measured, load by load."""
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
     for each in costs(material):
@@ -177,35 +210,58 @@ def beyond(material: Material) -> Table | None:
                 s = reading.setting
                 rows.append(
                     (
-                        *size_cells(frame), s.platform, s.sources, s.background, point.offered_bps.mean, most_bps,
-                        foretold, point.missing_ratio,
+                        *size_cells(frame),
+                        s.platform,
+                        s.sources,
+                        s.background,
+                        point.offered_bps.mean,
+                        most_bps,
+                        foretold,
+                        point.missing_ratio,
                     )
-                )  # fmt: skip
+                )
                 shown.append(
                     (
-                        size_number(frame), s.platform, str(s.sources), s.background,
-                        target_number(point.target_bps, point.frame),
-                        number(point.offered_bps.mean / 1e6), share_words(foretold), share_words(point.missing_ratio),
+                        format_size_number(frame),
+                        s.platform,
+                        str(s.sources),
+                        s.background,
+                        format_target_number(point.target_bps, point.frame),
+                        format_number(point.offered_bps.mean / 1e6),
+                        format_share(foretold),
+                        format_share(point.missing_ratio),
                     )
-                )  # fmt: skip
+                )
     if not rows:
         return None
     return Table(
         name="packet-cost-loss",
         title="Loss beyond the maximum: foretold by the model, and measured",
         columns=(
-            *SIZE_COLUMNS, "platform", "sources", "background", "offered_mean_bps", "foretold_maximum_bps",
-            "foretold_loss_ratio", "missing_ratio",
+            *SIZE_COLUMNS,
+            "platform",
+            "sources",
+            "background",
+            "offered_mean_bps",
+            "foretold_maximum_bps",
+            "foretold_loss_ratio",
+            "missing_ratio",
         ),
         rows=tuple(rows),
         headings=(
-            "size, B", "platform", "sources", "background", "target, Mbit/s", "offered, Mbit/s", "foretold loss",
+            "size, B",
+            "platform",
+            "sources",
+            "background",
+            "target, Mbit/s",
+            "offered, Mbit/s",
+            "foretold loss",
             "lost or late",
         ),
         shown=tuple(shown),
         note="Foretold: that everything beyond the model's maximum is lost, and nothing else. A platform that "
         "collapses loses more.",
-    )  # fmt: skip
+    )
 
 
 def _beyond(points: Iterable[PointSummary], most_bps: float) -> list[PointSummary]:
@@ -214,7 +270,9 @@ def _beyond(points: Iterable[PointSummary], most_bps: float) -> list[PointSummar
 
 
 def figure(material: Material) -> Figure | None:
-    """A panel for each number of sources, beside no second guest: times over the frame size, and the lines."""
+    """Build the figure: a panel per number of sources, without a second guest, of times and lines over the frame
+    size.
+    """
     found = [each for each in costs(material) if each.setting.background == DEDICATED]
     panels = []
     for sources in sorted({each.setting.sources for each in found}):
@@ -226,12 +284,12 @@ def figure(material: Material) -> Figure | None:
             for reading in each.readings:
                 size = float(reading.setting.frame.pkt_size_bytes)
                 own = {number: [ns] for number, (_, ns) in enumerate(_replicates(reading))}
-                marks.append(mark_of(size, mean_over_set_ups(own), [ns for (ns,) in own.values()], scale=1.0))
+                marks.append(build_mark(size, mean_over_set_ups(own), [ns for (ns,) in own.values()], scale=1.0))
             curves.append(PlottedCurve(each.setting.platform, tuple(marks)))
             ends = (marks[0].x, marks[-1].x)
             drawn = tuple(Mark(size, each.ns(size), None, None, each.line.values, each.line.values) for size in ends)
             curves.append(PlottedCurve(f"{each.setting.platform}: c0 + c1 · s", drawn))
-        panels.append(Panel(count(sources, "source"), tuple(curves)))
+        panels.append(Panel(format_noun_count(sources, "source"), tuple(curves)))
     if not panels:
         return None
     measured = [
@@ -244,13 +302,13 @@ def figure(material: Material) -> Figure | None:
         x_label="frame size in bytes without check sequence",
         y_label="ns a packet at the maximum",
         panels=tuple(panels),
-        caption=caption("Mean time a packet takes at the maximum, and the line fitted to it", measured),
+        caption=build_caption("Mean time a packet takes at the maximum, and the line fitted to it", measured),
         ideal=False,
     )
 
 
 def method(material: Material) -> MethodNote | None:
-    """What the model rests on."""
+    """Describe the basis of the model."""
     if not any(True for _ in costs(material)):
         return None
     return MethodNote(

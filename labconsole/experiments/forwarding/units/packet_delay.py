@@ -1,4 +1,6 @@
-"""Delay of every packet, where the sinks' kernels timed them: quantiles of each point, and curves at three loads."""
+"""The delay of every packet, where the sinks' kernels timed them: quantiles of each point, and curves at three
+loads.
+"""
 
 from __future__ import annotations
 
@@ -7,45 +9,45 @@ from dataclasses import dataclass
 from functools import reduce
 
 from labconsole.contracts.report import Cell, Figure, Mark, Panel, PlottedCurve, ReportUnit, Table
-from labconsole.measure.packet_times import QUANTILES, told_quantiles
+from labconsole.measure.packet_times import QUANTILES, find_supported_quantiles
 from labconsole.measure.time_histogram import TimeHistogram
 from labconsole.model.design_point import FrameSize
-from labconsole.report.captions import MEGA, platforms_of, sizes_of
-from labconsole.report.material import Material
-from labconsole.report.points import DEDICATED, PointSummary, RunFacts, Setting
-from labconsole.report.words import (
+from labconsole.report.captions import MEGA, collect_platforms, collect_sizes
+from labconsole.report.formatting import (
     SIZE_COLUMNS,
     UNKNOWN,
-    number,
+    format_frame_size,
+    format_number,
+    format_size_number,
+    format_target_number,
     size_cells,
-    size_number,
-    size_words,
     target_cell,
-    target_number,
 )
+from labconsole.report.material import Material
+from labconsole.report.points import DEDICATED, PointSummary, RunFacts, Setting
 
 NS_PER_US = 1e3
 
 LOADS = (0.1, 0.5, 0.9)
-"""Of the most that a platform was seen to forward: as FD.io's CSIT tells delay."""
+"""Shares of a platform's highest forwarding rate for which delay is reported, as in FD.io's CSIT."""
 
 NEAR = 0.1
-"""How far from it, in shares of the maximum, a point may be that stands for such a load."""
+"""The largest distance of a point from such a load, in shares of the maximum."""
 
 DRAWN = {"median": 0.5, "99 %": 0.99}
-"""Quantiles that are drawn over the load."""
+"""The quantiles that are drawn over the load."""
 
 STEPS_A_DECADE = 4
 SOURCES = 1
 
 
 SINCE = ("sent", "due")
-"""From when on a delay is told: when the sender stamped a packet, or when it was to be sent, which is no later."""
+"""The beginning of a delay: the sender's stamp on a packet, or its scheduled time, which is no later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A point with the delays of all packets of its trials, ``since`` when."""
+    """A point with the delays of all packets of its trials, since ``since``."""
 
     point: PointSummary
     since: str
@@ -55,19 +57,20 @@ class Timed:
 
 
 def make(material: Material) -> Sequence[Table | Figure]:
-    """Of trials in which every stream's delays are known."""
+    """Build tables and figures from trials in which every stream's delays are known."""
     points, facts = material.evaluation.points, material.digest.facts
-    timed = [each for p in points for since in SINCE if (each := timed_at(p, facts, since)) is not None]
+    timed = [each for p in points for since in SINCE if (each := build_timed(p, facts, since)) is not None]
     if not timed:
         return ()
     drawn = [t for t in timed if (t.since, t.point.sources, t.point.background) == (SINCE[0], SOURCES, DEDICATED)]
-    figures = [each for each in (_over_load(drawn), _figure(drawn, material)) if each is not None]
+    figures = [each for each in (_load_figure(drawn), _figure(drawn, material)) if each is not None]
     return (_table(timed), *figures)
 
 
-def timed_at(point: PointSummary, facts: Mapping[str, RunFacts], since: str) -> Timed | None:
-    """None unless all trials of the point that enter know the delay of every packet: whether one does may depend on how
-    long it was.
+def build_timed(point: PointSummary, facts: Mapping[str, RunFacts], since: str) -> Timed | None:
+    """Return the point's delays, or None unless all included trials know the delay of every packet.
+
+    The trials that know every delay may be a biased sample.
     """
     of_runs = [facts[run_id] for run_id in point.run_ids if run_id in facts]
     found = [each.delays_since_due if since == "due" else each.packet_delays for each in of_runs]
@@ -85,31 +88,56 @@ def _table(timed: Sequence[Timed]) -> Table:
     shown: list[tuple[str, ...]] = []
     for each in timed:
         p = each.point
-        values = [*told_quantiles(each.delays, each.longest_ns).values(), each.longest_ns]
+        values = [*find_supported_quantiles(each.delays, each.longest_ns).values(), each.longest_ns]
         rows.append(
             (
-                p.platform, *size_cells(p.frame), p.sources, target_cell(p), p.background, each.since, each.trials,
-                each.delays.total, *values,
+                p.platform,
+                *size_cells(p.frame),
+                p.sources,
+                target_cell(p),
+                p.background,
+                each.since,
+                each.trials,
+                each.delays.total,
+                *values,
             )
-        )  # fmt: skip
+        )
         shown.append(
             (
-                p.platform, size_number(p.frame), str(p.sources), target_number(p.target_bps, p.frame), p.background,
-                each.since, str(each.delays.total),
-                *(UNKNOWN if ns is None else number(ns / NS_PER_US, 1) for ns in values),
+                p.platform,
+                format_size_number(p.frame),
+                str(p.sources),
+                format_target_number(p.target_bps, p.frame),
+                p.background,
+                each.since,
+                str(each.delays.total),
+                *(UNKNOWN if ns is None else format_number(ns / NS_PER_US, 1) for ns in values),
             )
-        )  # fmt: skip
+        )
     names = [*QUANTILES, "max"]
     return Table(
         name="packet-delay",
         title="One-way delay of every packet",
         columns=(
-            "platform", *SIZE_COLUMNS, "sources", "target_bps", "background", "since", "trials", "packets",
+            "platform",
+            *SIZE_COLUMNS,
+            "sources",
+            "target_bps",
+            "background",
+            "since",
+            "trials",
+            "packets",
             *(f"{name.replace('.', '')}_ns" for name in names),
         ),
         rows=tuple(rows),
         headings=(
-            "platform", "size, B", "sources", "target, Mbit/s", "background", "since", "packets",
+            "platform",
+            "size, B",
+            "sources",
+            "target, Mbit/s",
+            "background",
+            "since",
+            "packets",
             *(f"{name}, µs" for name in names),
         ),
         shown=tuple(shown),
@@ -120,22 +148,22 @@ def _table(timed: Sequence[Timed]) -> Table:
             "would take more packets. What was lost has no delay. Packets of one trial are no independent sample: no "
             "interval is told."
         ),
-    )  # fmt: skip
+    )
 
 
-def _over_load(timed: Sequence[Timed]) -> Figure | None:
-    """Of platforms with two loads or more."""
+def _load_figure(timed: Sequence[Timed]) -> Figure | None:
+    """Build the figure for platforms with two loads or more."""
     points = [each.point for each in timed]
     panels = []
-    for size in sizes_of(points):
+    for size in collect_sizes(points):
         for name, ratio in DRAWN.items():
             curves = []
-            for platform in platforms_of(points):
-                marks = [mark for t in _of(timed, platform, size) if (mark := _at_load(t, ratio)) is not None]
+            for platform in collect_platforms(points):
+                marks = [mark for t in _select(timed, platform, size) if (mark := _build_mark(t, ratio)) is not None]
                 if len(marks) > 1:
                     curves.append(PlottedCurve(platform, tuple(sorted(marks, key=lambda mark: mark.x))))
             if curves:
-                panels.append(Panel(f"{size_words(size)}, {name}", tuple(curves)))
+                panels.append(Panel(f"{format_frame_size(size)}, {name}", tuple(curves)))
     if not panels:
         return None
     return Figure(
@@ -156,9 +184,9 @@ def _over_load(timed: Sequence[Timed]) -> Figure | None:
     )
 
 
-def _at_load(timed: Timed, ratio: float) -> Mark | None:
-    """What took no time has no place on a logarithmic axis."""
-    ns = timed.delays.told_ns(ratio)
+def _build_mark(timed: Timed, ratio: float) -> Mark | None:
+    """Return the mark, or None for a delay of zero, which has no place on a logarithmic axis."""
+    ns = timed.delays.supported_quantile_ns(ratio)
     if not ns or not timed.longest_ns:
         return None
     value_us = min(ns, timed.longest_ns) / NS_PER_US
@@ -168,20 +196,20 @@ def _at_load(timed: Timed, ratio: float) -> Mark | None:
 def _figure(timed: Sequence[Timed], material: Material) -> Figure | None:
     maxima: dict[Setting, float] = {}
     several = {reading.setting for reading in material.evaluation.maxima if reading.loads > 1}
-    for point in material.evaluation.points:  # at target max a platform may forward less than at a lower one
+    for point in material.evaluation.points:  # at target max a platform may forward less than at a lower target
         if point.key in several and point.rate_bps.mean > 0:
             maxima[point.key] = max(point.rate_bps.mean, maxima.get(point.key, 0.0))
     points = [each.point for each in timed]
     panels = []
-    for size in sizes_of(points):
+    for size in collect_sizes(points):
         for load in LOADS:
             curves = []
-            for platform in platforms_of(points):
-                near = _nearest(_of(timed, platform, size), maxima, load)
+            for platform in collect_platforms(points):
+                near = _nearest(_select(timed, platform, size), maxima, load)
                 if near is not None:
                     curves.append(PlottedCurve(platform, _marks(near)))
             if curves:
-                title = f"{size_words(size)}, at {100 * load:.0f} % of the most that the platform forwarded"
+                title = f"{format_frame_size(size)}, at {100 * load:.0f} % of the most that the platform forwarded"
                 panels.append(Panel(title, tuple(curves)))
     if not panels:
         return None
@@ -205,22 +233,22 @@ def _figure(timed: Sequence[Timed], material: Material) -> Figure | None:
     )
 
 
-def _of(timed: Sequence[Timed], platform: str, size: FrameSize) -> list[Timed]:
+def _select(timed: Sequence[Timed], platform: str, size: FrameSize) -> list[Timed]:
     return [each for each in timed if (each.point.platform, each.point.frame) == (platform, size)]
 
 
 def _nearest(own: Sequence[Timed], maxima: Mapping[Setting, float], load: float) -> Timed | None:
-    """The point whose load is nearest to that share of its platform's maximum, if it is near."""
+    """Return the point whose load is nearest to that share of its platform's maximum, if it is near enough."""
     known = [(abs(t.point.offered_bps.mean / maxima[t.point.key] - load), t) for t in own if t.point.key in maxima]
     nearest = min(known, key=lambda pair: pair[0], default=None)
     return nearest[1] if nearest is not None and nearest[0] <= NEAR else None
 
 
 def _marks(timed: Timed) -> tuple[Mark, ...]:
-    """At every quarter of a nine, as far as there are packets. What took no time has no place on a logarithmic axis."""
+    """Return marks at every quarter of a nine, as far as there are packets, without zero delays (logarithmic axis)."""
     marks = []
     step = 0
-    while (ns := timed.delays.told_ns(1 - 10 ** (-step / STEPS_A_DECADE))) is not None:
+    while (ns := timed.delays.supported_quantile_ns(1 - 10 ** (-step / STEPS_A_DECADE))) is not None:
         value_us = min(ns, timed.longest_ns) / NS_PER_US
         if value_us > 0:
             marks.append(Mark(step / STEPS_A_DECADE, value_us, None, None, timed.trials, timed.point.set_ups))

@@ -1,4 +1,4 @@
-"""What each stream of a trial with several brings, at the setting's maximum, with its interval over set-ups."""
+"""The rate of each stream in trials with several, at the setting's maximum, with its interval over set-ups."""
 
 from __future__ import annotations
 
@@ -7,16 +7,23 @@ from dataclasses import dataclass
 
 from labconsole.contracts.report import Cell, Figure, Panel, PlottedCurve, ReportUnit, Table
 from labconsole.measure.statistics.set_ups import SetUpMean, set_up_means
-from labconsole.report.captions import caption, mark_of
-from labconsole.report.claim_cells import SETTING_COLUMNS, finding_words, setting_cells
+from labconsole.report.captions import build_caption, build_mark
+from labconsole.report.claim_cells import SETTING_COLUMNS, format_finding, setting_cells
+from labconsole.report.formatting import (
+    UNKNOWN,
+    format_number,
+    format_setting,
+    format_size_number,
+    format_with_interval,
+    target_cell,
+)
 from labconsole.report.material import Material
 from labconsole.report.points import DEDICATED, MaximumReading, Values, mean_of_point
-from labconsole.report.words import UNKNOWN, number, setting_words, size_number, target_cell, with_interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamRate:
-    """One stream at its setting's maximum. ``finding``: what the test of its share against an equal one says."""
+    """One stream at its setting's maximum. ``finding``: the result of testing its share against an equal one."""
 
     reading: MaximumReading
     stream: str
@@ -26,9 +33,9 @@ class StreamRate:
 
 
 def rates(material: Material) -> Iterator[StreamRate]:
-    """Of trials whose streams were offered the same, as the shares are."""
+    """Return the rates in trials whose streams were offered the same load, as for the shares."""
     made, facts = material.evaluation, material.digest.facts
-    said = {(each.reading.setting, each.stream): finding_words(each.claim, made.claims) for each in made.streams}
+    said = {(each.reading.setting, each.stream): format_finding(each.claim, made.claims) for each in made.streams}
     for setting, points in made.settings.items():
         if setting.sources < 2:
             continue
@@ -43,7 +50,7 @@ def rates(material: Material) -> Iterator[StreamRate]:
             for name, share in known.shares.items():
                 values.setdefault(name, {}).setdefault(block, []).append(share * total_bps)
         for name in sorted(values):
-            # Of two streams the first says it for both.
+            # With two streams, the finding on the first covers both.
             finding = said.get((setting, name)) or said.get((setting, min(values)), UNKNOWN)
             yield StreamRate(
                 reading=reading,
@@ -55,7 +62,7 @@ def rates(material: Material) -> Iterator[StreamRate]:
 
 
 def table(material: Material) -> Table | None:
-    """A row a stream, with its rate and what the test of equal shares says."""
+    """Build the table: a row per stream, with its rate and the result of the test of equal shares."""
     found = list(rates(material))
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
@@ -63,56 +70,83 @@ def table(material: Material) -> Table | None:
         r, rate = each.reading, each.rate
         rows.append(
             (
-                *setting_cells(r), r.setting.background, target_cell(r.point), each.stream, rate.mean, rate.ci_low,
-                rate.ci_high, rate.set_ups, rate.trials, each.finding,
-            )
-        )  # fmt: skip
-        shown.append(
-            (
-                size_number(r.setting.frame), r.setting.platform, str(r.setting.sources), r.setting.background,
-                each.stream, with_interval(rate), f"{rate.set_ups} × {number(rate.trials / rate.set_ups, 0)}",
+                *setting_cells(r),
+                r.setting.background,
+                target_cell(r.point),
+                each.stream,
+                rate.mean,
+                rate.ci_low,
+                rate.ci_high,
+                rate.set_ups,
+                rate.trials,
                 each.finding,
             )
-        )  # fmt: skip
+        )
+        shown.append(
+            (
+                format_size_number(r.setting.frame),
+                r.setting.platform,
+                str(r.setting.sources),
+                r.setting.background,
+                each.stream,
+                format_with_interval(rate),
+                f"{rate.set_ups} × {format_number(rate.trials / rate.set_ups, 0)}",
+                each.finding,
+            )
+        )
     if not rows:
         return None
     return Table(
         name="stream-rates",
         title="Streams of one trial: what each brings at the setting's maximum",
         columns=(
-            *SETTING_COLUMNS, "background", "target_bps", "stream", "forwarding_mean_bps", "forwarding_ci_low_bps",
-            "forwarding_ci_high_bps", "set_ups", "trials", "equal_share",
+            *SETTING_COLUMNS,
+            "background",
+            "target_bps",
+            "stream",
+            "forwarding_mean_bps",
+            "forwarding_ci_low_bps",
+            "forwarding_ci_high_bps",
+            "set_ups",
+            "trials",
+            "equal_share",
         ),
         rows=tuple(rows),
         headings=(
-            "size, B", "platform", "sources", "background", "stream", "forwarded, Mbit/s", "set-ups × trials",
+            "size, B",
+            "platform",
+            "sources",
+            "background",
+            "stream",
+            "forwarded, Mbit/s",
+            "set-ups × trials",
             "against an equal share",
         ),
         shown=tuple(shown),
         note="Bandwidth on the wire of each stream, of trials whose streams were offered the same; ± half the 95 % "
         "interval. The test of equal shares is that of the table of shares, in its family of claims.",
-    )  # fmt: skip
+    )
 
 
 def figure(material: Material) -> Figure | None:
-    """A panel a setting beside no second guest, bars by platform, one a stream."""
+    """Build the figure: a panel per setting without a second guest, bars by platform, one per stream."""
     found = [each for each in rates(material) if each.reading.setting.background == DEDICATED]
     platforms = tuple(dict.fromkeys(each.reading.setting.platform for each in found))
     panels = []
-    for words in dict.fromkeys(setting_words(each.reading.setting) for each in found):
-        here = [each for each in found if setting_words(each.reading.setting) == words]
+    for title in dict.fromkeys(format_setting(each.reading.setting) for each in found):
+        here = [each for each in found if format_setting(each.reading.setting) == title]
         curves = tuple(
             PlottedCurve(
                 stream,
                 tuple(
-                    mark_of(platforms.index(each.reading.setting.platform), each.rate, each.means_bps)
+                    build_mark(platforms.index(each.reading.setting.platform), each.rate, each.means_bps)
                     for each in here
                     if each.stream == stream
                 ),
             )
             for stream in sorted({each.stream for each in here})
         )
-        panels.append(Panel(words, curves))
+        panels.append(Panel(title, curves))
     if not panels:
         return None
     return Figure(
@@ -122,7 +156,7 @@ def figure(material: Material) -> Figure | None:
         x_label="",
         y_label="forwarded Mbit/s on the wire",
         panels=tuple(panels),
-        caption=caption("Mean forwarding rate of each stream at the setting's maximum", panels),
+        caption=build_caption("Mean forwarding rate of each stream at the setting's maximum", panels),
         x_names=platforms,
     )
 

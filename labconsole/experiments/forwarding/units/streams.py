@@ -1,4 +1,4 @@
-"""Each stream's share of what was forwarded at a setting's maximum."""
+"""Each stream's share of the forwarded load at a setting's maximum."""
 
 from __future__ import annotations
 
@@ -10,18 +10,24 @@ from labconsole.report.claim_cells import (
     CLAIM_HEADINGS,
     SETTING_COLUMNS,
     claim_cells,
-    claim_words,
-    effect_words,
     family_note,
+    format_claim,
+    format_claim_effect,
     setting_cells,
 )
 from labconsole.report.evaluation import Evaluation
+from labconsole.report.formatting import (
+    format_full_setting,
+    format_number,
+    format_percent,
+    format_size_number,
+    target_cell,
+)
 from labconsole.report.material import Material
-from labconsole.report.words import number, percent, size_number, target_cell, where
 
 
 def table(material: Material) -> Table:
-    """Every stream of trials with several, with its claim."""
+    """Build the table of every stream in trials with several, with its claim."""
     family = material.evaluation.claims
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
@@ -30,16 +36,25 @@ def table(material: Material) -> Table:
         plain = each.share * each.streams - 1
         rows.append(
             (
-                *setting_cells(r), setting.background, target_cell(r.point), each.stream, each.share,
+                *setting_cells(r),
+                setting.background,
+                target_cell(r.point),
+                each.stream,
+                each.share,
                 *claim_cells(each.claim, plain),
             )
-        )  # fmt: skip
+        )
         shown.append(
             (
-                size_number(setting.frame), setting.platform, str(setting.sources), setting.background,
-                each.stream, number(100 * each.share, 2), *claim_words(each.claim, plain, family),
+                format_size_number(setting.frame),
+                setting.platform,
+                str(setting.sources),
+                setting.background,
+                each.stream,
+                format_number(100 * each.share, 2),
+                *format_claim(each.claim, plain, family),
             )
-        )  # fmt: skip
+        )
     return Table(
         name="streams",
         title="Streams of one trial: share of what was forwarded",
@@ -51,11 +66,11 @@ def table(material: Material) -> Table:
             "At each setting's maximum, of trials whose streams were offered the same; change: against an equal share. "
             f"Of two streams the first says it for both. {family_note(family)}"
         ),
-    )  # fmt: skip
+    )
 
 
 def findings(material: Material) -> Findings:
-    """Streams that have more or less than an equal share."""
+    """Return findings on streams that have more or less than an equal share."""
     found = tuple(_sentences(material.evaluation))
     return Findings(
         kind="unequal_streams", heading="Streams of one trial that fare unequally", claims=True, found=found
@@ -67,8 +82,9 @@ def _sentences(made: Evaluation) -> Iterator[Finding]:
         if each.claim.different:
             yield Finding(
                 sentence=(
-                    f"{where(each.reading.setting)}: the streams of one trial fare unequally; {each.stream} has "
-                    f"{percent(each.share)} of what is forwarded: {effect_words(each.claim)} against an equal share."
+                    f"{format_full_setting(each.reading.setting)}: the streams of one trial fare unequally; "
+                    f"{each.stream} has {format_percent(each.share)} of what is forwarded: "
+                    f"{format_claim_effect(each.claim)} against an equal share."
                 ),
                 run_ids=each.claim.run_ids,
             )

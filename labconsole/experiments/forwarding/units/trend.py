@@ -1,4 +1,4 @@
-"""Results over the occasions on which plans were measured, and where they change; figure and tables."""
+"""Results over the occasions of plans, and where they change; figure and tables."""
 
 from __future__ import annotations
 
@@ -11,40 +11,41 @@ from labconsole.model.plan.occasions import AT
 from labconsole.report.changes import Side
 from labconsole.report.digest import Digest
 from labconsole.report.material import Material
-from labconsole.report.occasions import base_name, incomplete_words, planned_and_missing
-from labconsole.report.sample import KeptRuns
-from labconsole.report.trend_units import figure_of, tables_of
+from labconsole.report.occasions import base_name, count_planned_and_missing, describe_incomplete
+from labconsole.report.sample import RunSample
+from labconsole.report.trend_units import build_trend_figures, build_trend_tables
 from labconsole.report.trends import Trend, find_trends
 
 Occasion = tuple[str, str, str]
-"""Its plan's name and hash, and the fingerprint of its testbed."""
+"""A plan's name and hash, and the fingerprint of its testbed."""
 
 
 def trends(material: Material) -> tuple[list[Trend], list[str]]:
-    """Of every plan with several occasions, and which of them are left out; empty without one. What else changed is
-    what the runs' conditions tell.
+    """Return the trend of every plan with several occasions, and the excluded ones; both empty without any.
+
+    The conditions of the runs say what else changed.
     """
-    every = _by_occasion((*material.kept.entered, *material.kept.excluded))
+    every = _group_by_occasion((*material.kept.entered, *material.kept.excluded))
     by_plan: dict[str, dict[Occasion, list[RunRow]]] = {}
-    for key, runs in _by_occasion(material.kept.entered).items():
+    for key, runs in _group_by_occasion(material.kept.entered).items():
         by_plan.setdefault(base_name(key[0]), {})[key] = runs
     found: list[Trend] = []
-    told: list[str] = []
+    incomplete: list[str] = []
     for occasions in by_plan.values():
         sides = []
         for key, runs in occasions.items():
             facts = material.digest.planned.get(key[1:])
-            planned, missing = planned_and_missing(every[key], None if facts is None else facts.set_ups)
+            planned, missing = count_planned_and_missing(every[key], None if facts is None else facts.set_ups)
             if missing:
-                told.append(incomplete_words(key[0], planned, missing, "set-ups"))
+                incomplete.append(describe_incomplete(key[0], planned, missing, "set-ups"))
             else:
                 sides.append(_side(key[0], runs, material))
         if len(occasions) > 1:
             found += find_trends(sides, margin_ratio=material.given_margin_ratio)
-    return found, told
+    return found, incomplete
 
 
-def _by_occasion(runs: Sequence[RunRow]) -> dict[Occasion, list[RunRow]]:
+def _group_by_occasion(runs: Sequence[RunRow]) -> dict[Occasion, list[RunRow]]:
     found: dict[Occasion, list[RunRow]] = {}
     for run in runs:
         name = getattr(run, "plan_name", None)
@@ -53,24 +54,24 @@ def _by_occasion(runs: Sequence[RunRow]) -> dict[Occasion, list[RunRow]]:
     return found
 
 
-def _side(words: str, runs: Sequence[RunRow], material: Material) -> Side:
-    kept = KeptRuns(tuple(runs), (), {})
+def _side(name: str, runs: Sequence[RunRow], material: Material) -> Side:
+    kept = RunSample(tuple(runs), (), {})
     digest = Digest(())
     digest.facts = {run.run_id: known for run in runs if (known := material.digest.facts.get(run.run_id)) is not None}
-    return Side(words=words, place="", kept=kept, admission=material.evaluation.admission, digest=digest)
+    return Side(words=name, place="", kept=kept, admission=material.evaluation.admission, digest=digest)
 
 
 def figure(material: Material) -> list[Figure]:
-    """None without several occasions."""
-    return figure_of(trends(material)[0])
+    """Build a figure per trend; none without several occasions."""
+    return build_trend_figures(trends(material)[0])
 
 
 def tables(material: Material) -> list[Table]:
-    """One of the design points, one of the changes, if there are any, and one of every result."""
-    return tables_of(*trends(material))
+    """Build the tables of design points, of changes if there are any, and of every result."""
+    return build_trend_tables(*trends(material))
 
 
 UNITS = (
     ReportUnit(name="trend", place=64, make=figure),
     ReportUnit(name="trends", place=155, make=tables),
-)  # fmt: skip
+)

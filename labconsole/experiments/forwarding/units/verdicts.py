@@ -1,4 +1,4 @@
-"""What verdicts say of runs: generators, losses outside of the platform, background load that was not reached."""
+"""Findings from the verdicts of runs: generators, losses outside the platform, background load that was not reached."""
 
 from __future__ import annotations
 
@@ -7,112 +7,117 @@ from collections.abc import Callable, Sequence
 from labconsole.contracts.report import Finding, Findings, ReportUnit
 from labconsole.measure.groups import WHY
 from labconsole.report.digest import Evidence
+from labconsole.report.formatting import format_noun_count, format_percent
 from labconsole.report.material import Material
-from labconsole.report.words import count, percent
 
 LOADS_NAMED = 5
-"""Of a mark that is seen at many loads."""
+"""The number of loads that a mark names."""
 
 LEFT_OUT = {
     "lost_at_source": "Lost at the source",
     "lost_at_sink": "Lost at the sink",
     "instrument_limited": "Beyond the calibrated instrument",
 }
-"""By the code for which runs enter no mean."""
+"""Headings by the code for which runs enter no mean."""
 
-Words = Callable[[str, list[Evidence]], str]
-"""A sentence about runs of one platform and frame size."""
+Describe = Callable[[str, list[Evidence]], str]
+"""Returns a sentence about runs of one platform and frame size."""
 
 
-def seen(material: Material) -> list[Findings]:
-    """In runs that enter."""
+def included_findings(material: Material) -> list[Findings]:
+    """Return findings on included runs."""
     digest = material.digest
     return [
         _marks("generator_throttled", "Generator throttled by flow control", digest.throttled, _throttled),
         _marks("generator_short", "Generator short of its target", digest.short, _short),
-        _marks("lost_before_guest", "Loss before the guest", digest.before_guest, _before_guest),
-        _marks("lost_before_uut", "Loss before the unit under test counts the frame", digest.before_uut, _before_uut),
+        _marks("lost_before_guest", "Loss before the guest", digest.before_guest, _loss_before_guest),
+        _marks(
+            "lost_before_uut", "Loss before the unit under test counts the frame", digest.before_uut, _loss_before_uut
+        ),
     ]
 
 
-def left_out(material: Material) -> list[Findings]:
-    """In runs that say nothing of the platform, by the code for which they enter no mean."""
+def excluded_findings(material: Material) -> list[Findings]:
+    """Return findings on runs that say nothing of the platform, by the code that excludes them from means."""
     return [
-        _marks(code, LEFT_OUT.get(code, code), held, _beside(code)) for code, held in material.digest.beside.items()
+        _marks(code, LEFT_OUT.get(code, code), evidence, _describe_excluded(code))
+        for code, evidence in material.digest.beside.items()
     ]
 
 
 def missed(material: Material) -> Findings:
-    """Background load that was not what was asked for."""
+    """Return findings on background load that differed from the request."""
     return _marks("background_not_achieved", "Background load not achieved", material.digest.missed, _missed)
 
 
-def _marks(kind: str, heading: str, found: Sequence[Evidence], words: Words) -> Findings:
-    """One for each platform and frame size, with the loads at which it was seen."""
+def _marks(kind: str, heading: str, found: Sequence[Evidence], describe: Describe) -> Findings:
+    """Return a mark for each platform and frame size, with the loads at which it was seen."""
     groups: dict[str, list[Evidence]] = {}
     for evidence in found:
         groups.setdefault(evidence.asked, []).append(evidence)
     marks = []
-    for asked, held in groups.items():
-        loads = list(dict.fromkeys(evidence.load for evidence in held))
+    for request, group in groups.items():
+        loads = list(dict.fromkeys(evidence.load for evidence in group))
         more = f" and {len(loads) - LOADS_NAMED} other loads" if len(loads) > LOADS_NAMED else ""
-        sentence = f"{words(asked, held)} Seen at {', '.join(loads[:LOADS_NAMED])}{more}."
-        marks.append(Finding(sentence, tuple(dict.fromkeys(evidence.run_id for evidence in held))))
+        sentence = f"{describe(request, group)} Seen at {', '.join(loads[:LOADS_NAMED])}{more}."
+        marks.append(Finding(sentence, tuple(dict.fromkeys(evidence.run_id for evidence in group))))
     return Findings(kind=kind, heading=heading, found=tuple(marks))
 
 
-def _throttled(asked: str, held: list[Evidence]) -> str:
+def _throttled(request: str, evidence: list[Evidence]) -> str:
     return (
-        f"{asked}: flow control held the generator back in {count(len(held), 'run')}; the point is plotted at what "
-        f"was offered, not at its target ({held[0].detail})."
+        f"{request}: flow control held the generator back in {format_noun_count(len(evidence), 'run')}; "
+        f"the point is plotted at what was offered, not at its target ({evidence[0].detail})."
     )
 
 
-def _short(asked: str, held: list[Evidence]) -> str:
-    return f"{asked}: the generator sent less than intended in {count(len(held), 'run')} ({held[0].detail})."
+def _short(request: str, evidence: list[Evidence]) -> str:
+    runs = format_noun_count(len(evidence), "run")
+    return f"{request}: the generator sent less than intended in {runs} ({evidence[0].detail})."
 
 
-def _before_guest(asked: str, held: list[Evidence]) -> str:
-    return f"{asked}: {_share(held)} of the loss happens before the guest in {count(len(held), 'run')}."
+def _loss_before_guest(request: str, evidence: list[Evidence]) -> str:
+    runs = format_noun_count(len(evidence), "run")
+    return f"{request}: {_share(evidence)} of the loss happens before the guest in {runs}."
 
 
-def _before_uut(asked: str, held: list[Evidence]) -> str:
+def _loss_before_uut(request: str, evidence: list[Evidence]) -> str:
     return (
-        f"{asked}: {_share(held)} of the loss happens before the unit under test counts the frame, in "
-        f"{count(len(held), 'run')}."
+        f"{request}: {_share(evidence)} of the loss happens before the unit under test counts the frame, in "
+        f"{format_noun_count(len(evidence), 'run')}."
     )
 
 
-def _share(held: list[Evidence]) -> str:
-    low, high = min(e.value for e in held), max(e.value for e in held)
-    words = percent(low, 0), percent(high, 0)
-    return words[0] if words[0] == words[1] else f"{words[0]} to {words[1]}"
+def _share(evidence: list[Evidence]) -> str:
+    low, high = min(e.value for e in evidence), max(e.value for e in evidence)
+    shares = format_percent(low, 0), format_percent(high, 0)
+    return shares[0] if shares[0] == shares[1] else f"{shares[0]} to {shares[1]}"
 
 
-def _beside(code: str) -> Words:
-    """Runs that enter no mean, because they say nothing of the platform."""
+def _describe_excluded(code: str) -> Describe:
+    """Return the description of runs that enter no mean because they say nothing of the platform."""
 
-    def words(asked: str, held: list[Evidence]) -> str:
-        runs = len(held)
+    def describe(request: str, evidence: list[Evidence]) -> str:
+        runs = len(evidence)
         they = "it says" if runs == 1 else "they say"
         return (
-            f"{asked}: {count(runs, 'run')} left out of every mean ({WHY[code]}); {they} nothing about the platform "
-            f"({held[0].detail})."
+            f"{request}: {format_noun_count(runs, 'run')} left out of every mean ({WHY[code]}); "
+            f"{they} nothing about the platform ({evidence[0].detail})."
         )
 
-    return words
+    return describe
 
 
-def _missed(asked: str, held: list[Evidence]) -> str:
-    runs = len({evidence.run_id for evidence in held})
+def _missed(request: str, evidence: list[Evidence]) -> str:
+    runs = len({each.run_id for each in evidence})
     return (
-        f"{asked}: the background load was not as requested in {count(runs, 'run')}, which enter no mean "
-        f"({held[0].detail})."
+        f"{request}: the background load was not as requested in {format_noun_count(runs, 'run')}, which enter no mean "
+        f"({evidence[0].detail})."
     )
 
 
 UNITS = (
-    ReportUnit(name="seen_in_runs", place=120, make=seen),
-    ReportUnit(name="left_out", place=130, make=left_out),
+    ReportUnit(name="seen_in_runs", place=120, make=included_findings),
+    ReportUnit(name="left_out", place=130, make=excluded_findings),
     ReportUnit(name="background_not_achieved", place=140, make=missed),
 )

@@ -1,1 +1,1 @@
-"""What reports show of jobs in guests, a subject a file: its name ``UNITS`` holds what it makes."""
+"""Report units on jobs in guests, one subject per file, each with its ``UNITS``."""

@@ -1,4 +1,4 @@
-"""What the abstract of Quétier, Neri and Cappello concludes of work in guests, beside one's own findings."""
+"""Conclusions on work in guests in the abstract of Quétier, Neri and Cappello, compared with one's own findings."""
 
 from __future__ import annotations
 
@@ -7,74 +7,82 @@ from typing import Final
 
 from labconsole.contracts.measured import HELD
 from labconsole.contracts.report import Experiments
+from labconsole.experiments.job.platform_comparison import PlatformComparison, compare_platforms, resolve_programs
 from labconsole.experiments.job.points import PointKey
-from labconsole.experiments.job.shown import asked_words, job_words, resource_of, summarize_last, summary_of
-from labconsole.experiments.job.summary import LEFT_OUT, IsolationFound, JobsSummary
-from labconsole.experiments.job.tools import ToolsCompared, compare_tools, stand_for
-from labconsole.model.record.job import JobRecord
-from labconsole.report.abstracts import (
-    Concluded,
-    ToolPair,
-    abstract_unit,
-    all_apart,
-    apart_in_something,
-    judged,
-    kernel_words,
-    none_valid,
-    one_only,
-    p_values_of,
-    tool_pairs,
+from labconsole.experiments.job.report_data import (
+    build_summary,
+    describe_request,
+    format_job,
+    resource_of,
+    summarize_last,
 )
-from labconsole.report.effect_words import effect_words
+from labconsole.experiments.job.summary import LEFT_OUT, IsolationResult, JobsSummary
+from labconsole.model.record.job import JobRecord
+from labconsole.report.effect_formatting import format_effect
 from labconsole.report.material import Material
+from labconsole.report.paper_abstracts import (
+    PaperConclusion,
+    ToolPair,
+    build_abstract_unit,
+    collect_p_values,
+    conclude_difference,
+    format_kernels,
+    format_none_valid,
+    format_one_platform,
+    judge_all_different,
+    judge_differences,
+    pair_tools,
+)
 
 OVERHEAD, ISOLATION = "the tools behave differently in overhead", "the tools behave differently in isolation"
 Groups = dict[tuple[str, str], list[ToolPair]]
-"""By testbed, and what was asked of it."""
+"""Pairs of tools by testbed and request."""
 
 CLASSES: Final = ("between guests", "between processes")
-"""Of isolation, those that exclude each other; "neither" is what is left, and two of that may be unlike."""
+"""The conclusions on isolation that exclude each other. "neither" is the rest, and two of these may differ."""
 
 
-def _conclude(material: Material) -> Iterator[Concluded]:
-    """For each thing that several platforms were measured for, and then over all of them."""
-    summary = summary_of(material)
+def _conclude(material: Material) -> Iterator[PaperConclusion]:
+    """Conclude for each request that was measured on several platforms, and then over all of them."""
+    summary = build_summary(material)
     records = [each for each in material.of("job") if isinstance(each, JobRecord)]
     for conclusion, groups in (
         (
             OVERHEAD,
-            _overheads(summary, compare_tools(records, summary.bare_platforms), material.evaluation.claims.p_values),
+            _overheads(
+                summary, compare_platforms(records, summary.bare_platforms), material.evaluation.claims.p_values
+            ),
         ),
         (ISOLATION, _isolated(summary)),
     ):
         if conclusion == OVERHEAD and summary.points and not groups:
-            yield Concluded(conclusion, "one guest's job", one_only("the same"), "not decided")
+            yield PaperConclusion(conclusion, "one guest's job", format_one_platform("the same"), "not decided")
         for (_, about), pairs in groups.items():
             said = "; ".join(pair.said for pair in pairs)
-            yield Concluded(conclusion, about, said, all_apart(pairs), p_values_of(pairs))
-        whole = apart_in_something(conclusion, list(groups.values()))
+            yield PaperConclusion(conclusion, about, said, judge_all_different(pairs), collect_p_values(pairs))
+        whole = conclude_difference(conclusion, list(groups.values()))
         if whole is not None:
             yield whole
 
 
 def _claimed(experiments: Experiments, names: Mapping[str, str]) -> list[float]:
-    """The p values of every two tools' overheads."""
+    """Return the p values of the overheads of every two tools."""
     every = experiments.get("job", ())
     records = [each for each in every if isinstance(each, JobRecord)]
-    compared = compare_tools(records, summarize_last(every, ()).bare_platforms)
+    compared = compare_platforms(records, summarize_last(every, ()).bare_platforms)
     return [p for each in compared if each.absent is None and (p := each.effect.p) is not None]
 
 
-def _overheads(summary: JobsSummary, compared: Sequence[ToolsCompared], family: Sequence[float]) -> Groups:
+def _overheads(summary: JobsSummary, compared: Sequence[PlatformComparison], family: Sequence[float]) -> Groups:
     known = [each for each in compared if each.absent is None]
-    found = judged([x.effect for x in known], [x.margin_ratio for x in known], family)
+    found = judge_differences([x.effect for x in known], [x.margin_ratio for x in known], family)
     apart = dict(zip(map(id, known), found, strict=True))
     groups: Groups = {}
     for each in compared:
-        about = _about(summary, each.key, each.than, guests=each.most_guests is None)
+        about = _describe_comparison(summary, each.key, each.than, guests=each.most_guests is None)
         if each.most_guests is not None:
             about += f", growth from {each.key.guests} to {each.most_guests} guests"
-        said = each.absent or effect_words(each.effect)
+        said = each.absent or format_effect(each.effect)
         pair = _pair(summary, each.key, each.than, said, apart.get(id(each)), by_link=each.absent == HELD)
         pair = pair._replace(p=each.effect.p if each.absent is None else None)
         groups.setdefault((each.key.testbed_fingerprint, about), []).append(pair)
@@ -84,16 +92,16 @@ def _overheads(summary: JobsSummary, compared: Sequence[ToolsCompared], family: 
 def _isolated(summary: JobsSummary) -> Groups:
     groups: Groups = {}
     found = {each.key: each for each in summary.isolation}
-    asked = [
+    isolated = [
         key
-        for key in stand_for({each.key: bool(each.job_ids) for each in summary.points})
+        for key in resolve_programs({each.key: bool(each.job_ids) for each in summary.points})
         if key.working == "one-two" and key.cpu == "same" and key.platform not in summary.bare_platforms
     ]
-    for one, other in tool_pairs(asked):
-        about = _about(summary, one, other, guests=True)
+    for one, other in pair_tools(isolated):
+        about = _describe_comparison(summary, one, other, guests=True)
         none = [key.platform for key in (one, other) if key not in found]
         pair = (
-            _pair(summary, one, other, none_valid(none), None)
+            _pair(summary, one, other, format_none_valid(none), None)
             if none
             else _isolation(summary, found[one], found[other])
         )
@@ -101,11 +109,13 @@ def _isolated(summary: JobsSummary) -> Groups:
     return groups
 
 
-def _isolation(summary: JobsSummary, ours: IsolationFound, theirs: IsolationFound) -> ToolPair:
-    held, out = ours.held or theirs.held, ours.left_out or theirs.left_out
-    decided = not held and not out and ours.word in CLASSES and theirs.word in CLASSES
-    said = LEFT_OUT if out else HELD if held else f"{ours.word} and {theirs.word}"
-    return _pair(summary, ours.key, theirs.key, said, ours.word != theirs.word if decided else None, by_link=held)
+def _isolation(summary: JobsSummary, ours: IsolationResult, theirs: IsolationResult) -> ToolPair:
+    link_limited, out = ours.held or theirs.held, ours.left_out or theirs.left_out
+    decided = not link_limited and not out and ours.word in CLASSES and theirs.word in CLASSES
+    said = LEFT_OUT if out else HELD if link_limited else f"{ours.word} and {theirs.word}"
+    return _pair(
+        summary, ours.key, theirs.key, said, ours.word != theirs.word if decided else None, by_link=link_limited
+    )
 
 
 def _pair(
@@ -115,18 +125,21 @@ def _pair(
     return ToolPair(ours.platform, theirs.platform, f"{names[0]} against {names[1]}: {said}", apart, by_link)
 
 
-def _about(summary: JobsSummary, key: PointKey, than: PointKey, *, guests: bool) -> str:
-    """What was asked, however the tools are called."""
+def _describe_comparison(summary: JobsSummary, key: PointKey, than: PointKey, *, guests: bool) -> str:
+    """Describe the request without the names of the tools."""
     testbed = [f"on {summary.testbeds[key.testbed_fingerprint]}"] if len(summary.testbeds) > 1 else []
     programs = {each.key.program for each in summary.points if each.key.job == key.job and each.key.program}
     program = [f"program {key.program}"] if len(programs) > 1 else []
-    words = [resource_of(key), job_words(key), asked_words(key, guests=guests), *program, *testbed]
-    return ", ".join(words) + kernel_words({each.key.kernel for each in summary.points}, key, than)
+    parts = [resource_of(key), format_job(key), describe_request(key, guests=guests), *program, *testbed]
+    return ", ".join(parts) + format_kernels({each.key.kernel for each in summary.points}, key, than)
 
 
 UNITS = (
-    abstract_unit(
-        "quetier", "quetier-abstract-jobs", 168, _conclude,
+    build_abstract_unit(
+        "quetier",
+        "quetier-abstract-jobs",
+        168,
+        _conclude,
         "Of every two platforms with guests that ran the same program. Overhead: by how much longer one guest's job "
         "takes, and by how much more that grows while others stand. Isolation: who is kept apart (job-isolation). "
         "Confirmed where every two are shown to differ, not confirmed where two are shown not to, by more than the "
@@ -138,4 +151,4 @@ UNITS = (
         "point by itself.",
         _claimed,
     ),
-)  # fmt: skip
+)

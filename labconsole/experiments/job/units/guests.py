@@ -1,4 +1,4 @@
-"""A program while more and more guests stand, and in more and more guests at once (Quétier et al., 3.1.1 and 3.1.2)."""
+"""A program while more and more guests run, and in more and more guests at once (Quétier et al., 3.1.1 and 3.1.2)."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from dataclasses import replace
 from functools import partial
 
 from labconsole.contracts.report import Cell, Figure, Mark, Panel, PlottedCurve, ReportUnit, Table
-from labconsole.experiments.job.shown import (
+from labconsole.experiments.job.report_data import (
     CLOCK,
     RESOURCES,
-    job_words,
-    panel_words,
-    platforms_in,
+    build_summary,
+    describe_settings,
+    format_job,
+    format_panel_title,
     resource_of,
     seconds_mark,
-    settings_words,
-    summary_of,
+    sort_platforms,
 )
 from labconsole.experiments.job.summary import GuestsCurve, JobsSummary
 from labconsole.measure.statistics.line_in_blocks import OverBlocks
-from labconsole.report.captions import caption
-from labconsole.report.effect_words import line_part_words
+from labconsole.report.captions import build_caption
+from labconsole.report.effect_formatting import format_line_part
+from labconsole.report.environment_columns import ENVIRONMENT_COLUMNS, build_environment_cells
+from labconsole.report.formatting import UNKNOWN, format_number
 from labconsole.report.material import Material
-from labconsole.report.tested_on import TESTED_ON, tested_on
-from labconsole.report.words import UNKNOWN, number
 
 OVERHEAD = dict(zip(("quetier-3", "quetier-4", "quetier-5-disk", "quetier-5-network"), RESOURCES, strict=True))
 LINEARITY = dict(zip(("quetier-7", "quetier-8", "quetier-9", "quetier-10"), RESOURCES, strict=True))
@@ -35,10 +35,10 @@ IDEAL = "bare host × guests"
 
 
 def overhead(material: Material, name: str) -> Figure | None:
-    """One guest works while others stand; the line is the bare host's time."""
-    summary = summary_of(material)
+    """Build the figure of one guest that works while others run; the line is the bare host's time."""
+    summary = build_summary(material)
     curves = [each for each in summary.one_works if resource_of(each.key) == OVERHEAD[name]]
-    groups = _by_title(summary, curves)
+    groups = _group_by_title(summary, curves)
     measured = [Panel(title, tuple(_means(own))) for title, own in groups.items()]
     panels = [replace(panel, curves=(*panel.curves, *_level(groups[panel.title]))) for panel in measured]
     if not panels:
@@ -50,16 +50,16 @@ def overhead(material: Material, name: str) -> Figure | None:
         x_label="guests that stand",
         y_label="seconds",
         panels=tuple(panels),
-        caption=caption(CLOCK, measured),
+        caption=build_caption(CLOCK, measured),
         ideal=False,
     )
 
 
 def linearity(material: Material, name: str) -> Figure | None:
-    """All guests work: mean and slowest; the line is what processor sharing without any cost would take."""
-    summary = summary_of(material)
+    """Build the figure of all guests working: mean and slowest. The line is the time of ideal processor sharing."""
+    summary = build_summary(material)
     curves = [each for each in summary.all_work if resource_of(each.key) == LINEARITY[name]]
-    groups = _by_title(summary, curves)
+    groups = _group_by_title(summary, curves)
     measured = [Panel(title, (*_means(own, "mean"), *_slowest(own))) for title, own in groups.items()]
     panels = [replace(panel, curves=(*panel.curves, *_ideal(groups[panel.title]))) for panel in measured]
     if not panels:
@@ -71,22 +71,22 @@ def linearity(material: Material, name: str) -> Figure | None:
         x_label="guests that work",
         y_label="seconds",
         panels=tuple(panels),
-        caption=caption(f"{CLOCK}; mean over the guests, and the slowest of them", measured),
+        caption=build_caption(f"{CLOCK}; mean over the guests, and the slowest of them", measured),
         ideal=False,
     )
 
 
-def _by_title(summary: JobsSummary, curves: Sequence[GuestsCurve]) -> dict[str, list[GuestsCurve]]:
-    """A panel for each job and way to place guests."""
+def _group_by_title(summary: JobsSummary, curves: Sequence[GuestsCurve]) -> dict[str, list[GuestsCurve]]:
+    """Group curves into a panel for each job and placement of guests."""
     found: dict[str, list[GuestsCurve]] = {}
     for each in curves:
-        found.setdefault(panel_words(summary, each.key), []).append(each)
+        found.setdefault(format_panel_title(summary, each.key), []).append(each)
     return found
 
 
 def _means(curves: Sequence[GuestsCurve], what: str = "") -> list[PlottedCurve]:
     found = []
-    for platform in platforms_in(each.key for each in curves):
+    for platform in sort_platforms(each.key for each in curves):
         curve = next(each for each in curves if each.key.platform == platform)
         marks = [seconds_mark(point.key.guests, point.seconds) for point in curve.points if point.seconds is not None]
         found.append(PlottedCurve(f"{platform}, {what}" if what else platform, tuple(marks)))
@@ -95,12 +95,12 @@ def _means(curves: Sequence[GuestsCurve], what: str = "") -> list[PlottedCurve]:
 
 def _slowest(curves: Sequence[GuestsCurve]) -> list[PlottedCurve]:
     found = []
-    for platform in platforms_in(each.key for each in curves):
+    for platform in sort_platforms(each.key for each in curves):
         curve = next(each for each in curves if each.key.platform == platform)
         marks = [
             seconds_mark(point.key.guests, point.slowest)
             for point in curve.points
-            if point.slowest is not None and point.key.guests > 1  # of one guest it is the mean
+            if point.slowest is not None and point.key.guests > 1  # with one guest this is the mean
         ]
         found.append(PlottedCurve(f"{platform}, slowest", tuple(marks)))
     return found
@@ -112,7 +112,7 @@ def _level(curves: Sequence[GuestsCurve]) -> list[PlottedCurve]:
 
 def _ideal(curves: Sequence[GuestsCurve]) -> list[PlottedCurve]:
     if any(each.key.cpu != "same" for each in curves):
-        return []  # how many processors share the work is not known
+        return []  # the number of processors that share the work is unknown
     return _line(curves, IDEAL, lambda alone_s, guests: alone_s * guests)
 
 
@@ -127,8 +127,8 @@ def _line(curves: Sequence[GuestsCurve], label: str, height: object) -> list[Plo
 
 
 def table(material: Material) -> Table | None:
-    """The lines in numbers: how a time grows with the number of guests."""
-    summary = summary_of(material)
+    """Build the table of the lines: how a time grows with the number of guests."""
+    summary = build_summary(material)
     curves = [("one works", each) for each in summary.one_works] + [("all work", each) for each in summary.all_work]
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
@@ -151,20 +151,20 @@ def table(material: Material) -> Table | None:
                 len(curve.points),
                 0 if fit is None else fit.blocks,
                 curve.word,
-                *tested_on(key, summary.testbeds),
+                *build_environment_cells(key, summary.testbeds),
             )
         )
         shown.append(
             (
                 key.platform,
-                job_words(key),
-                f"{working}, {settings_words(summary, key)}",
-                line_part_words(None if fit is None else fit.slope, 4),
-                line_part_words(None if fit is None else fit.constant, 3),
-                UNKNOWN if curve.alone_s is None else number(curve.alone_s, 3),
-                line_part_words(None if fit is None else fit.bend, 4),
-                UNKNOWN if sd is None else number(sd, 3),
-                UNKNOWN if curve.points[-1].jain is None else number(curve.points[-1].jain, 3),
+                format_job(key),
+                f"{working}, {describe_settings(summary, key)}",
+                format_line_part(None if fit is None else fit.slope, 4),
+                format_line_part(None if fit is None else fit.constant, 3),
+                UNKNOWN if curve.alone_s is None else format_number(curve.alone_s, 3),
+                format_line_part(None if fit is None else fit.bend, 4),
+                UNKNOWN if sd is None else format_number(sd, 3),
+                UNKNOWN if curve.points[-1].jain is None else format_number(curve.points[-1].jain, 3),
                 f"{0 if fit is None else fit.blocks} at {len(curve.points)}",
                 curve.word or UNKNOWN,
             )
@@ -195,7 +195,7 @@ def table(material: Material) -> Table | None:
             "numbers_of_guests",
             "blocks",
             "word",
-            *TESTED_ON,
+            *ENVIRONMENT_COLUMNS,
         ),
         rows=tuple(rows),
         headings=(

@@ -1,4 +1,4 @@
-"""Who is kept apart from whom: a guest with one copy of a job beside one with two (Quétier et al., section 3.1.3)."""
+"""Isolation: a guest with one copy of a job next to one with two (Quétier et al., section 3.1.3)."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ from collections.abc import Sequence
 from functools import partial
 
 from labconsole.contracts.report import Cell, Figure, Mark, Panel, PlottedCurve, ReportUnit, Table
-from labconsole.experiments.job.shown import (
+from labconsole.experiments.job.report_data import (
     RESOURCES,
-    job_words,
-    panel_words,
-    platforms_in,
+    build_summary,
+    describe_settings,
+    format_job,
+    format_panel_title,
     resource_of,
-    settings_words,
-    summary_of,
+    sort_platforms,
 )
 from labconsole.measure.statistics.effects import Effect
-from labconsole.report.effect_words import ratio_words
+from labconsole.report.effect_formatting import format_ratio
+from labconsole.report.environment_columns import ENVIRONMENT_COLUMNS, build_environment_cells
 from labconsole.report.material import Material
-from labconsole.report.tested_on import TESTED_ON, tested_on
 
 FIGURES = dict(zip(("quetier-11", "quetier-12", "quetier-13", "quetier-14"), RESOURCES, strict=True))
 
 
 def bars(material: Material, name: str) -> Figure | None:
-    """Times of both guests, as multiples of one copy alone in the same crew."""
-    summary = summary_of(material)
+    """Build the figure of both guests' times, as multiples of one copy alone in the same crew."""
+    summary = build_summary(material)
     found = [each for each in summary.isolation if resource_of(each.key) == FIGURES[name]]
     panels = []
-    titles = {each.key: panel_words(summary, each.key, guests=True) for each in found}
+    titles = {each.key: format_panel_title(summary, each.key, guests=True) for each in found}
     for title in dict.fromkeys(titles.values()):
         own = [each for each in found if titles[each.key] == title]
         curves = []
-        for platform in platforms_in(each.key for each in own):
+        for platform in sort_platforms(each.key for each in own):
             each = next(one for one in own if one.key.platform == platform)
             marks = [
                 _mark(place, side) for place, side in enumerate((each.first, each.second)) if side.change is not None
@@ -52,13 +52,13 @@ def bars(material: Material, name: str) -> Figure | None:
         panels=tuple(panels),
         caption=(
             "2 and 3 times as long: guests are kept apart; 3 and 3: all copies share alike, as processes of one system "
-            f"do. {_bars_words(panels)}"
+            f"do. {_describe_bars(panels)}"
         ),
         x_names=("with one copy", "with two copies"),
     )
 
 
-def _bars_words(panels: Sequence[Panel]) -> str:
+def _describe_bars(panels: Sequence[Panel]) -> str:
     marks = [mark for panel in panels for curve in panel.curves for mark in curve.marks]
     blocks = sorted({mark.n for mark in marks})
     many = f"{blocks[0]}" if len(blocks) == 1 else f"{blocks[0]} to {blocks[-1]}"
@@ -77,8 +77,8 @@ def _mark(place: int, effect: Effect) -> Mark:
 
 
 def table(material: Material) -> Table | None:
-    """The same in numbers, and in words."""
-    summary = summary_of(material)
+    """Build the table of the same times, with the conclusion."""
+    summary = build_summary(material)
     found = summary.isolation
     if not found:
         return None
@@ -98,16 +98,16 @@ def table(material: Material) -> Table | None:
                 *figures,
                 each.first.blocks,
                 each.word,
-                *tested_on(key, summary.testbeds),
+                *build_environment_cells(key, summary.testbeds),
             )
         )
-        words = (ratio_words(side) for side in sides)
+        ratios = (format_ratio(side) for side in sides)
         shown.append(
             (
                 key.platform,
-                job_words(key),
-                settings_words(summary, key, guests=True),
-                *words,
+                format_job(key),
+                describe_settings(summary, key, guests=True),
+                *ratios,
                 str(each.first.blocks),
                 each.word,
             )
@@ -128,7 +128,7 @@ def table(material: Material) -> Table | None:
             "second_ci_high",
             "blocks",
             "word",
-            *TESTED_ON,
+            *ENVIRONMENT_COLUMNS,
         ),
         rows=tuple(rows),
         headings=("platform", "job", "guests", "with one copy", "with two copies", "blocks", "finding"),

@@ -1,47 +1,49 @@
-"""What virtualization costs a program (Mattos et al., section 3.3): bars of one guest, and overheads in numbers."""
+"""The cost of virtualization for a program (Mattos et al., section 3.3): bars of one guest, and overheads in
+numbers.
+"""
 
 from __future__ import annotations
 
 from functools import partial
 
 from labconsole.contracts.report import Cell, Figure, Panel, PlottedCurve, ReportUnit, Table
-from labconsole.experiments.job.shown import (
+from labconsole.experiments.job.report_data import (
     CLOCK,
+    build_summary,
     claimed,
-    held,
-    job_words,
-    panel_words,
-    platforms_in,
+    describe_settings,
+    format_cpu_limits,
+    format_job,
+    format_panel_title,
+    format_seconds,
     resource_of,
     seconds_mark,
-    seconds_words,
-    settings_words,
-    summary_of,
-    with_times,
+    select_timed,
+    sort_platforms,
 )
-from labconsole.report.captions import caption
-from labconsole.report.effect_words import effect_words
+from labconsole.report.captions import build_caption
+from labconsole.report.effect_formatting import format_effect
+from labconsole.report.environment_columns import ENVIRONMENT_COLUMNS, build_environment_cells
+from labconsole.report.formatting import UNKNOWN, format_number
 from labconsole.report.material import Material
-from labconsole.report.tested_on import TESTED_ON, tested_on
-from labconsole.report.words import UNKNOWN, number
 
 FIGURES = {"mattos-1": ("cpu", "memory"), "mattos-2": ("disk",)}
 WHAT = {"mattos-1": "programs of the processor and of memory", "mattos-2": "programs that use the disk"}
 
 
 def bars(material: Material, name: str) -> Figure | None:
-    """A panel a job, a bar a platform: of one guest, with no other beside it."""
-    summary = summary_of(material)
+    """Build the figure: a panel per job, a bar per platform, with one guest and no other."""
+    summary = build_summary(material)
     alone = [
         each
-        for each in with_times(summary.points)
-        if each.key.guests == 1 and resource_of(each.key) in FIGURES[name] and not held(each.key)
+        for each in select_timed(summary.points)
+        if each.key.guests == 1 and resource_of(each.key) in FIGURES[name] and not format_cpu_limits(each.key)
     ]
     panels = []
-    for title in dict.fromkeys(panel_words(summary, each.key) for each in alone):
-        own = [each for each in alone if panel_words(summary, each.key) == title]
+    for title in dict.fromkeys(format_panel_title(summary, each.key) for each in alone):
+        own = [each for each in alone if format_panel_title(summary, each.key) == title]
         curves = []
-        for platform in platforms_in(each.key for each in own):
+        for platform in sort_platforms(each.key for each in own):
             times = next(each for each in own if each.key.platform == platform)
             assert times.seconds is not None
             curves.append(PlottedCurve(platform, (seconds_mark(0, times.seconds),)))
@@ -55,14 +57,14 @@ def bars(material: Material, name: str) -> Figure | None:
         x_label="",
         y_label="seconds",
         panels=tuple(panels),
-        caption=caption(CLOCK, panels),
+        caption=build_caption(CLOCK, panels),
         x_names=("1 guest",),
     )
 
 
 def overheads(material: Material) -> Table | None:
-    """Of every point in which one guest works: how much longer than alone on the bare host."""
-    summary = summary_of(material)
+    """Build the table of every point in which one guest works: the increase over the time alone on the bare host."""
+    summary = build_summary(material)
     if not summary.overheads:
         return None
     times = {each.key: each.seconds for each in summary.points}
@@ -90,20 +92,20 @@ def overheads(material: Material) -> Table | None:
                 effect.p,
                 each.adjusted_p,
                 each.word,
-                *tested_on(key, summary.testbeds),
+                *build_environment_cells(key, summary.testbeds),
             )
         )
         shown.append(
             (
                 key.platform,
-                job_words(key),
-                settings_words(summary, key, guests=True),
-                seconds_words(ours),
-                seconds_words(bare),
-                seconds_words(added),
-                effect_words(effect),
+                format_job(key),
+                describe_settings(summary, key, guests=True),
+                format_seconds(ours),
+                format_seconds(bare),
+                format_seconds(added),
+                format_effect(effect),
                 str(effect.blocks),
-                UNKNOWN if each.adjusted_p is None else number(each.adjusted_p, 3),
+                UNKNOWN if each.adjusted_p is None else format_number(each.adjusted_p, 3),
                 each.word,
             )
         )
@@ -129,7 +131,7 @@ def overheads(material: Material) -> Table | None:
             "p",
             "adjusted_p",
             "word",
-            *TESTED_ON,
+            *ENVIRONMENT_COLUMNS,
         ),
         rows=tuple(rows),
         headings=(
@@ -150,7 +152,7 @@ def overheads(material: Material) -> Table | None:
         + (
             ", no margin declared: nothing is called equivalent."
             if margin is None
-            else f"; equivalent within {number(margin * 100)} %."
+            else f"; equivalent within {format_number(margin * 100)} %."
         ),
     )
 

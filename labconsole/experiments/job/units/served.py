@@ -1,48 +1,48 @@
-"""Files that guests serve: one request from outside to a guest, two to another at once (Quétier et al., figure 1)."""
+"""Files served by guests: one request from outside to one guest, two to another at once (Quétier et al., figure 1)."""
 
 from __future__ import annotations
 
 from labconsole.contracts.report import Cell, Figure, Panel, PlottedCurve, ReportUnit, Table
 from labconsole.experiments.job.points import PointTimes
-from labconsole.experiments.job.shown import (
-    panel_words,
-    platforms_in,
+from labconsole.experiments.job.report_data import (
+    build_summary,
+    describe_settings,
+    format_panel_title,
+    format_seconds,
     seconds_mark,
-    seconds_words,
-    settings_words,
-    summary_of,
+    sort_platforms,
 )
 from labconsole.model.jobs import JOBS
-from labconsole.report.captions import caption
+from labconsole.report.captions import build_caption
+from labconsole.report.environment_columns import ENVIRONMENT_COLUMNS, build_environment_cells
+from labconsole.report.formatting import UNKNOWN, format_number
 from labconsole.report.material import Material
-from labconsole.report.reference import matching_words
-from labconsole.report.tested_on import TESTED_ON, tested_on
-from labconsole.report.words import UNKNOWN, number
+from labconsole.report.reference import describe_matching
 
 PAPER = "quetier"
 CLOCK = "Seconds of a request by the clock of who makes it, outside, less what fetching nothing takes there"
 NAMES = ("the only one", "first of two", "second of two")
 THEIRS = (("2", "1"), ("1", "1"), ("1", "2"))
-"""The paper's guest and request for each of these: its first guest is asked for twice."""
+"""The paper's guest and request for each of these; its first guest has the two requests."""
 
 
 def _served(material: Material) -> list[PointTimes]:
     return [
         each
-        for each in summary_of(material).points
+        for each in build_summary(material).points
         if each.apart and (job := JOBS.get(each.key.job)) is not None and job.requests is not None
     ]
 
 
 def bars(material: Material) -> Figure | None:
-    """A panel a protocol, a bar a platform for each of the three requests."""
-    summary, points = summary_of(material), _served(material)
+    """Build the figure: a panel per protocol, a bar per platform for each of the three requests."""
+    summary, points = build_summary(material), _served(material)
     panels = []
-    for title in dict.fromkeys(panel_words(summary, each.key) for each in points):
-        own = {each.key.platform: each for each in points if panel_words(summary, each.key) == title}
+    for title in dict.fromkeys(format_panel_title(summary, each.key) for each in points):
+        own = {each.key.platform: each for each in points if format_panel_title(summary, each.key) == title}
         curves = [
             PlottedCurve(name, tuple(seconds_mark(place, mean) for place, mean in enumerate(own[name].apart)))
-            for name in platforms_in(each.key for each in own.values())
+            for name in sort_platforms(each.key for each in own.values())
         ]
         panels.append(Panel(title, tuple(curves)))
     if not panels:
@@ -54,19 +54,23 @@ def bars(material: Material) -> Figure | None:
         x_label="request",
         y_label="seconds",
         panels=tuple(panels),
-        caption=caption(CLOCK, panels),
+        caption=build_caption(CLOCK, panels),
         x_names=NAMES,
     )
 
 
 def times(material: Material) -> Table | None:
-    """The same in numbers, and with the paper at hand its own beside them."""
-    summary, paper = summary_of(material), material.paper
+    """Build the table of the same times, next to those of the paper if it is available."""
+    summary, paper = build_summary(material), material.paper
     known = paper is not None and paper.name == PAPER
-    printed = {} if paper is None or not known else {
-        (row["protocol"], row["platform"], row["guest"], row["request"]): float(row["seconds"])
-        for row in paper.tables["http"]
-    }  # fmt: skip
+    printed = (
+        {}
+        if paper is None or not known
+        else {
+            (row["protocol"], row["platform"], row["guest"], row["request"]): float(row["seconds"])
+            for row in paper.tables["http"]
+        }
+    )
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
     for each in _served(material):
@@ -84,15 +88,15 @@ def times(material: Material) -> Table | None:
                     name,
                     *interval,
                     paper_s,
-                    *tested_on(key, summary.testbeds),
+                    *build_environment_cells(key, summary.testbeds),
                 )
             )
-            cells = (key.platform, f"{protocol} ({key.size} MiB)", settings_words(summary, key, guests=True), name)
-            shown.append((*cells, seconds_words(mean), UNKNOWN if paper_s is None else number(paper_s, 0)))
+            cells = (key.platform, f"{protocol} ({key.size} MiB)", describe_settings(summary, key, guests=True), name)
+            shown.append((*cells, format_seconds(mean), UNKNOWN if paper_s is None else format_number(paper_s, 0)))
     if not rows:
         return None
     own = (each.key.platform for each in _served(material))
-    matched = matching_words(own, material.paper_names, "the paper has no seconds beside them")
+    matched = describe_matching(own, material.paper_names, "the paper has no seconds beside them")
     source = "" if paper is None or not known else f" {paper.cited('figure 1', how='files of 600 MB')} {matched}"
     return Table(
         name="quetier-1-times",
@@ -108,7 +112,7 @@ def times(material: Material) -> Table | None:
             "ci_high_s",
             "set_ups",
             "paper_s",
-            *TESTED_ON,
+            *ENVIRONMENT_COLUMNS,
         ),
         rows=tuple(rows),
         headings=("platform", "file", "guests", "request", "s", "paper's s"),

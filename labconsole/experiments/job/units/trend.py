@@ -1,8 +1,8 @@
-"""Jobs over the occasions on which plans were measured, and where they change; figure and tables."""
+"""Jobs over the occasions of plans, and where they change; figure and tables."""
 
 from __future__ import annotations
 
 from labconsole.experiments.job.measured import MEASURED
-from labconsole.report.trend_units import trend_units
+from labconsole.report.trend_units import build_trend_units
 
-UNITS = trend_units(MEASURED, place=151)
+UNITS = build_trend_units(MEASURED, place=151)

@@ -1,18 +1,18 @@
-"""Which trials of jobs a report rests on, and which it does not and why; how far guests' own clocks were off."""
+"""The trials of jobs that a report uses, those it excludes and why, and the errors of guests' own clocks."""
 
 from __future__ import annotations
 
 from labconsole.contracts.report import Cell, Finding, Findings, MethodNote, Part, ReportUnit, Table
-from labconsole.experiments.job.shown import copies_words, job_words, settings_words, summary_of
-from labconsole.measure.hypervisors import apart_words
+from labconsole.experiments.job.report_data import build_summary, describe_settings, format_copies, format_job
+from labconsole.measure.hypervisors import describe_outer_hypervisors
+from labconsole.report.environment_columns import ENVIRONMENT_COLUMNS, build_environment_cells
+from labconsole.report.formatting import UNKNOWN, format_noun_count, format_number
 from labconsole.report.material import Material
-from labconsole.report.tested_on import TESTED_ON, tested_on
-from labconsole.report.words import UNKNOWN, count, number
 
 
 def trials(material: Material) -> Table | None:
-    """Every point: its time, and how many trials it is of."""
-    summary = summary_of(material)
+    """Build the table of every point: its time, and its number of trials."""
+    summary = build_summary(material)
     if not summary.points:
         return None
     rows: list[tuple[Cell, ...]] = []
@@ -21,7 +21,7 @@ def trials(material: Material) -> Table | None:
         key, mean = each.key, each.seconds
         out = ", ".join(f"{number} {code}" for code, number in each.left_out.items())
         set_ups = each.apart[0].set_ups if each.apart else None if mean is None else mean.set_ups
-        guests = [sum(copy.mean for copy in of) / len(of) if of else None for of in each.of_both]
+        guests = [sum(copy.mean for copy in of) / len(of) if of else None for of in each.times_by_guest]
         rows.append(
             (
                 key.platform,
@@ -40,23 +40,23 @@ def trials(material: Material) -> Table | None:
                 sum(each.left_out.values()),
                 out,
                 key.program,
-                *tested_on(key, summary.testbeds),
+                *build_environment_cells(key, summary.testbeds),
             )
         )
         works = {"one": "one works", "all": "all work", "one-two": "one and two copies"}[key.working]
         shown.append(
             (
                 key.platform,
-                job_words(key),
-                f"{settings_words(summary, key, guests=True)}, {works}",
-                copies_words(each),
-                UNKNOWN if each.slowest is None else number(each.slowest.mean, 3),
+                format_job(key),
+                f"{describe_settings(summary, key, guests=True)}, {works}",
+                format_copies(each),
+                UNKNOWN if each.slowest is None else format_number(each.slowest.mean, 3),
                 str(len(each.job_ids)),
                 UNKNOWN if set_ups is None else str(set_ups),
                 out or "none",
             )
         )
-    newer = count(summary.superseded, "trial") if summary.superseded else ""
+    newer = format_noun_count(summary.superseded, "trial") if summary.superseded else ""
     return Table(
         name="job-trials",
         title="Times of jobs in guests",
@@ -78,7 +78,7 @@ def trials(material: Material) -> Table | None:
             "left_out",
             "left_out_codes",
             "program_sha256",
-            *TESTED_ON,
+            *ENVIRONMENT_COLUMNS,
         ),
         rows=tuple(rows),
         headings=("platform", "job", "guests", "s", "slowest s", "trials", "set-ups", "left out"),
@@ -90,8 +90,8 @@ def trials(material: Material) -> Table | None:
 
 
 def clocks(material: Material) -> Table | None:
-    """Inside over outside: what a guest's own clock would have said."""
-    points = [each for each in summary_of(material).points if each.clock_ratio is not None]
+    """Build the table of inside over outside: the times by a guest's own clock."""
+    points = [each for each in build_summary(material).points if each.clock_ratio is not None]
     if not points:
         return None
     of: dict[str, list[tuple[float, float, float]]] = {}
@@ -108,23 +108,25 @@ def clocks(material: Material) -> Table | None:
         columns=("platform", "least", "mean", "largest"),
         rows=tuple(rows),
         headings=("platform", "least", "mean", "largest"),
-        shown=tuple((str(row[0]), *(number(float(cell or 0), 3) for cell in row[1:])) for row in rows),
+        shown=tuple((str(row[0]), *(format_number(float(cell or 0), 3) for cell in row[1:])) for row in rows),
         note="Time by the guest's uptime, which has two digits, over time by the clock outside. No time here rests on "
         "it.",
     )
 
 
-def words(material: Material) -> list[Part] | None:
-    """What is claimed, and how the times are taken."""
-    summary = summary_of(material)
+def method(material: Material) -> list[Part] | None:
+    """Describe the claims, and how the times are taken."""
+    summary = build_summary(material)
     if not summary.points:
         return None
     ids = {each.key: each.job_ids for each in summary.points}
     found = [
         Finding(
-            f"{job_words(each.key)} takes {number(each.effect.change * 100, 1)} % longer in {each.key.platform} "
-            f"({settings_words(summary, each.key, guests=True)}) than on the bare host "
-            f"({number(each.effect.ci_low * 100, 1)} to {number(each.effect.ci_high * 100, 1)} %): {each.word}",
+            f"{format_job(each.key)} takes {format_number(each.effect.change * 100, 1)} % longer "
+            f"in {each.key.platform} "
+            f"({describe_settings(summary, each.key, guests=True)}) than on the bare host "
+            f"({format_number(each.effect.ci_low * 100, 1)} to {format_number(each.effect.ci_high * 100, 1)} %): "
+            f"{each.word}",
             ids[each.key],
         )
         for each in summary.overheads
@@ -142,7 +144,7 @@ def words(material: Material) -> list[Part] | None:
         "of it lies within 5 % in a hundred guests; these words are adjusted for nothing. Nothing is concluded of "
         "what the link held, or of disks of what memory may have given. Two guests on one processor, with one copy and "
         "with two, are kept apart between guests if both ratios' intervals lie within 1.8 to 2.2 and 2.7 to 3.3."
-        + apart_words(each.key for each in summary.points),
+        + describe_outer_hypervisors(each.key for each in summary.points),
     )
     return [
         Findings(kind="job_overhead", heading="Programs in guests", found=tuple(found), claims=True, evidence="trial"),
@@ -153,5 +155,5 @@ def words(material: Material) -> list[Part] | None:
 UNITS = (
     ReportUnit(name="job-trials", place=150, make=trials),
     ReportUnit(name="clock-ratio", place=160, make=clocks),
-    ReportUnit(name="job-words", place=100, make=words),
+    ReportUnit(name="job-words", place=100, make=method),
 )

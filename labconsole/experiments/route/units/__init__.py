@@ -1,1 +1,1 @@
-"""What reports show of routers, a subject a file: its name ``UNITS`` holds what it makes."""
+"""Report units on routers, one module per subject, with its units in ``UNITS``."""

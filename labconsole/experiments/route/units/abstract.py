@@ -1,86 +1,103 @@
-"""What the abstract of Mattos and others concludes of several routers, beside one's own findings."""
+"""Conclusions of the abstract of Mattos and others on several routers, compared with the report's own findings."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from labconsole.contracts.report import Experiments
-from labconsole.experiments.route.comparing import RoutesCompared
-from labconsole.experiments.route.shown import summary_of
+from labconsole.experiments.route.report_data import build_summary
+from labconsole.experiments.route.route_comparison import RouteComparison
 from labconsole.experiments.route.summary import RoutesSummary, summarize_routes
+from labconsole.measure.paired_blocks import adjusted
 from labconsole.measure.statistics.effects import SIGNIFICANCE, fall_p
-from labconsole.measure.trials_of_guests import adjusted
 from labconsole.model.record.route import RouteRecord
-from labconsole.report.abstracts import ADJUSTED, Concluded, Held, abstract_unit, not_xens
-from labconsole.report.effect_words import effect_words
+from labconsole.report.effect_formatting import format_effect
+from labconsole.report.formatting import format_percent
 from labconsole.report.material import Material
-from labconsole.report.words import percent
+from labconsole.report.paper_abstracts import (
+    ADJUSTED,
+    Confirmation,
+    PaperConclusion,
+    build_abstract_unit,
+    describe_unmentioned,
+)
 
 MATTERS_RATIO = 0.05
-"""A smaller fall asks for no enhancement."""
+"""A smaller fall requires no enhancement."""
 
 
-def _conclude(material: Material) -> Iterator[Concluded]:
-    """For each number of routers above the least, without rules that are there to cost something."""
-    summary = summary_of(material)
+def _conclude(material: Material) -> Iterator[PaperConclusion]:
+    """Conclusions for each number of routers above the least, without filter rules that only cost something."""
+    summary = build_summary(material)
     claims = _claims(summary)
-    words = _held(summary, claims, material.evaluation.claims.p_values)
-    for claim, held in zip(claims, words, strict=True):
-        name = f"{summary.name_of(claim.key)}{not_xens(claim.key.platform, material.paper_names)}"
-        yield Concluded(
+    confirmations = _judge_claims(summary, claims, material.evaluation.claims.p_values)
+    for claim, confirmation in zip(claims, confirmations, strict=True):
+        name = f"{summary.name_of(claim.key)}{describe_unmentioned(claim.key.platform, material.paper_names)}"
+        yield PaperConclusion(
             "the network needs further enhancement when several guests forward at once",
-            f"{name}: {claim.key.words}, against {claim.than.guests}", effect_words(claim.effect), held,
+            f"{name}: {claim.key.words}, against {claim.than.guests}",
+            format_effect(claim.effect),
+            confirmation,
             tuple(p for p in (_fall_p(claim),) if p is not None),
-        )  # fmt: skip
+        )
 
 
-def _claims(summary: RoutesSummary) -> list[RoutesCompared]:
+def _claims(summary: RoutesSummary) -> list[RouteComparison]:
     return [each for each in summary.compared if each.what == "guests" and not each.key.filters]
 
 
 def _claimed(experiments: Experiments, names: Mapping[str, str]) -> list[float]:
-    """The p values that the sum falls by more than matters."""
+    """The p values of the claims that the sum falls by more than matters."""
     records = (each for each in experiments.get("route", ()) if isinstance(each, RouteRecord))
     return [p for claim in _claims(summarize_routes(records)) if (p := _fall_p(claim)) is not None]
 
 
-def _fall_p(claim: RoutesCompared) -> float | None:
+def _fall_p(claim: RouteComparison) -> float | None:
     found = fall_p(claim.effect, MATTERS_RATIO)
     return None if found is None else found[0]
 
 
-def _held(summary: RoutesSummary, claims: Sequence[RoutesCompared], family: Sequence[float]) -> list[Held]:
+def _judge_claims(
+    summary: RoutesSummary, claims: Sequence[RouteComparison], family: Sequence[float]
+) -> list[Confirmation]:
     tested = [fall_p(claim.effect, MATTERS_RATIO) or (None, None) for claim in claims]
-    falls, stands = adjusted([each[0] for each in tested], family), adjusted([each[1] for each in tested])
-    return [_word(summary, claim, *ps) for claim, *ps in zip(claims, falls, stands, strict=True)]
+    falls, unchanged = adjusted([each[0] for each in tested], family), adjusted([each[1] for each in tested])
+    return [_word(summary, claim, *ps) for claim, *ps in zip(claims, falls, unchanged, strict=True)]
 
 
-def _word(summary: RoutesSummary, claim: RoutesCompared, falls: float | None, stands: float | None) -> Held:
-    """A fall is the routers' where these lost packets though the source sent at least what fewer had forwarded; and of
-    fewer that lost none, nobody knows what they might have forwarded.
+def _word(summary: RoutesSummary, claim: RouteComparison, falls: float | None, unchanged: float | None) -> Confirmation:
+    """Confirm a fall only if the routers lost packets although the source sent at least what fewer had forwarded.
+    Reject it only if the fewer lost packets, too; otherwise they might have forwarded more.
     """
     points = {each.key: each for each in summary.points}
     if any(points[key].by_outcome for key in (claim.key, claim.than)):
         return "not decided"
     if falls is not None and falls <= SIGNIFICANCE and claim.saturated and _sent_enough(summary, claim):
         return "confirmed"
-    return "not confirmed" if stands is not None and stands <= SIGNIFICANCE and claim.than_saturated else "not decided"
+    return (
+        "not confirmed"
+        if unchanged is not None and unchanged <= SIGNIFICANCE and claim.than_saturated
+        else "not decided"
+    )
 
 
-def _sent_enough(summary: RoutesSummary, claim: RoutesCompared) -> bool:
+def _sent_enough(summary: RoutesSummary, claim: RouteComparison) -> bool:
     points = {each.key: each for each in summary.points}
     sent, forwarded = points[claim.key].sent_pps, points[claim.than].sum_pps
     return sent is not None and forwarded is not None and sent.mean >= forwarded.mean
 
 
 UNITS = (
-    abstract_unit(
-        "mattos", "mattos-abstract-routers", 169, _conclude,
+    build_abstract_unit(
+        "mattos",
+        "mattos-abstract-routers",
+        169,
+        _conclude,
         "By what all routers together forward: confirmed where that is shown to fall by more than "
-        f"{percent(MATTERS_RATIO)}, while they lost packets and were sent at least what fewer had forwarded; not "
-        "confirmed where it is shown not to, and the fewer lost packets, so that they could do no more; nothing is "
-        "decided where trials were left out by what they came to. Points with rules that do nothing but cost something "
-        f"are left out. {ADJUSTED}",
+        f"{format_percent(MATTERS_RATIO)}, while they lost packets and were sent at least what fewer had forwarded; "
+        "not confirmed where it is shown not to, and the fewer lost packets, so that they could do no more; nothing "
+        "is decided where trials were left out by what they came to. Points with rules that do nothing but cost "
+        f"something are left out. {ADJUSTED}",
         _claimed,
     ),
-)  # fmt: skip
+)

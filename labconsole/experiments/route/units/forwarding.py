@@ -1,25 +1,25 @@
-"""Rate over routes, and over the number of routers (Mattos et al., section 4 and figure 4b)."""
+"""Forwarding rate over routes, and over the number of routers (Mattos et al., section 4 and figure 4b)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 from labconsole.contracts.report import Figure, MethodNote, Panel, ReportUnit
-from labconsole.experiments.route.shown import curve, in_order, records_of, summary_of
-from labconsole.experiments.route.summary import RoutePointFound, RoutesSummary
+from labconsole.experiments.route.report_data import build_summary, curve, select_records, sort_points
+from labconsole.experiments.route.summary import RoutePointResult, RoutesSummary
 from labconsole.measure.statistics.set_ups import SetUpMean
-from labconsole.report.captions import caption, told_once
+from labconsole.report.captions import build_caption, split_shared_parts
 from labconsole.report.material import Material
 
 PAPER = "mattos"
 MANY = 2
-"""Of different values, to make a curve."""
+"""Least number of different values for a curve."""
 
 
-def over_routes(material: Material) -> Figure | None:
-    """A panel a platform and number of routers, a curve for each load: what came of all routers together."""
-    summary = summary_of(material)
-    points = [each for each in in_order(summary.points) if each.sum_pps is not None]
+def build_routes_figure(material: Material) -> Figure | None:
+    """A panel per platform and number of routers, a curve per load: the sum over all routers at the sink."""
+    summary = build_summary(material)
+    points = [each for each in sort_points(summary.points) if each.sum_pps is not None]
     common, panels = _panels(points, lambda point: _routers(summary, point), "routes", ((_load, _forwarded),))
     if not panels:
         return None
@@ -30,19 +30,21 @@ def over_routes(material: Material) -> Figure | None:
         x_label="routes in each router",
         y_label="kpackets/s in all",
         panels=panels,
-        caption=caption("Packets that came to the sink of all routers together", panels),
+        caption=build_caption("Packets that came to the sink of all routers together", panels),
         ideal=False,
     )
 
 
-def over_routers(material: Material) -> Figure | None:
-    """A panel a platform, a curve for each load: what came of all routers together over how many there are."""
-    summary = summary_of(material)
-    points = [each for each in in_order(summary.points) if each.sum_pps is not None]
+def build_routers_figure(material: Material) -> Figure | None:
+    """A panel per platform, a curve per load: the sum over all routers at the sink, over their number."""
+    summary = build_summary(material)
+    points = [each for each in sort_points(summary.points) if each.sum_pps is not None]
     common, panels = _panels(
-        points, lambda point: summary.name_parts(point.key), "guests",
+        points,
+        lambda point: summary.name_parts(point.key),
+        "guests",
         ((_each, _forwarded), (_sent, lambda point: point.sent_pps)),
-    )  # fmt: skip
+    )
     if not panels:
         return None
     return Figure(
@@ -52,7 +54,7 @@ def over_routers(material: Material) -> Figure | None:
         x_label="routers at once",
         y_label="kpackets/s in all",
         panels=panels,
-        caption=caption(
+        caption=build_caption(
             "Packets that came to the sink of all routers together, and that they were sent: where both are alike, the "
             "routers might forward more",
             panels,
@@ -61,21 +63,21 @@ def over_routers(material: Material) -> Figure | None:
     )
 
 
-def _forwarded(point: RoutePointFound) -> SetUpMean | None:
+def _forwarded(point: RoutePointResult) -> SetUpMean | None:
     return point.sum_pps
 
 
 def _panels(
-    points: Sequence[RoutePointFound],
-    title: Callable[[RoutePointFound], tuple[str, ...]],
+    points: Sequence[RoutePointResult],
+    title: Callable[[RoutePointResult], tuple[str, ...]],
     over: str,
-    drawn: Sequence[tuple[Callable[[RoutePointFound], str], Callable[[RoutePointFound], SetUpMean | None]]],
+    drawn: Sequence[tuple[Callable[[RoutePointResult], str], Callable[[RoutePointResult], SetUpMean | None]]],
 ) -> tuple[str, tuple[Panel, ...]]:
-    """What all titles have in common, and a panel for each, with the curves of each label of what is drawn: those that
-    go over something in one of the panels at least, and in the others what there is of them, be it a single point.
+    """The shared part of all titles, and a panel per title with a curve for each label. A label is drawn if it has
+    several values of ``over`` in at least one panel. The other panels show what they have of it, even a single point.
     """
 
-    def values(own: Sequence[RoutePointFound]) -> int:
+    def values(own: Sequence[RoutePointResult]) -> int:
         return len({getattr(each.key, over) for each in own})
 
     by_title = [[each for each in points if title(each) == name] for name in dict.fromkeys(map(title, points))]
@@ -88,34 +90,34 @@ def _panels(
                     own = [each for each in panel if label(each) == name]
                     curves.append(curve(name, own, lambda each: float(getattr(each.key, over)), y))
         found += [(title(panel[0]), tuple(curves))] if curves else []
-    common, titles = told_once([name for name, _ in found])
+    common, titles = split_shared_parts([name for name, _ in found])
     return common, tuple(Panel(name, curves) for name, (_, curves) in zip(titles, found, strict=True))
 
 
-def _routers(summary: RoutesSummary, point: RoutePointFound) -> tuple[str, ...]:
+def _routers(summary: RoutesSummary, point: RoutePointResult) -> tuple[str, ...]:
     return (*summary.name_parts(point.key), f"{point.key.guests} router{'s' if point.key.guests > 1 else ''}")
 
 
-def _load(point: RoutePointFound) -> str:
-    """What else is asked than routes."""
+def _load(point: RoutePointResult) -> str:
+    """The label of a curve over routes: the other factors."""
     key = point.key
-    words = f"sent {key.rate}"
-    words += f", {key.destinations} destinations" if key.destinations > 1 else ""
-    return words + (f", {key.filters} filter rules" if key.filters else "")
+    label = f"sent {key.rate}"
+    label += f", {key.destinations} destinations" if key.destinations > 1 else ""
+    return label + (f", {key.filters} filter rules" if key.filters else "")
 
 
-def _each(point: RoutePointFound) -> str:
-    """What else is asked than routers."""
+def _each(point: RoutePointResult) -> str:
+    """The label of a curve over the number of routers: the other factors."""
     return f"{point.key.load}, {point.key.rate}"
 
 
-def _sent(point: RoutePointFound) -> str:
+def _sent(point: RoutePointResult) -> str:
     return f"{_each(point)}: sent"
 
 
 def method(material: Material) -> MethodNote | None:
-    """How routers are measured."""
-    if not records_of(material):
+    """How routers are measured, for the report's methods."""
+    if not select_records(material):
         return None
     return MethodNote(
         "Routers",
@@ -130,7 +132,7 @@ def method(material: Material) -> MethodNote | None:
 
 
 UNITS = (
-    ReportUnit(name="mattos-routes", place=106, paper=(PAPER, "section 4"), make=over_routes),
-    ReportUnit(name="mattos-4b", place=107, paper=(PAPER, "figure 4b"), make=over_routers),
+    ReportUnit(name="mattos-routes", place=106, paper=(PAPER, "section 4"), make=build_routes_figure),
+    ReportUnit(name="mattos-4b", place=107, paper=(PAPER, "figure 4b"), make=build_routers_figure),
     ReportUnit(name="route-words", place=106, make=method),
 )

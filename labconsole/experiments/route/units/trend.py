@@ -1,8 +1,8 @@
-"""Routers over the occasions on which plans were measured, and where they change; figure and tables."""
+"""Routers over the occasions of plans, and where they change, as a figure and tables."""
 
 from __future__ import annotations
 
 from labconsole.experiments.route.measured import MEASURED
-from labconsole.report.trend_units import trend_units
+from labconsole.report.trend_units import build_trend_units
 
-UNITS = trend_units(MEASURED, place=154)
+UNITS = build_trend_units(MEASURED, place=154)

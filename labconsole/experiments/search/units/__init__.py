@@ -1,1 +1,1 @@
-"""What reports show of load searches, a subject a file: its name ``UNITS`` holds what it makes."""
+"""Report units on load searches, one subject per file, each with its ``UNITS``."""

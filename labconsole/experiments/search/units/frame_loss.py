@@ -1,33 +1,40 @@
-"""RFC 2544's frame loss rate over the load: also the data of its figure."""
+"""RFC 2544's frame loss rate over the load; also the data of its figure."""
 
 from __future__ import annotations
 
 from labconsole.contracts.report import Cell, ReportUnit, Table
-from labconsole.experiments.search.shown import FACTORS, HEADINGS, chosen, factors, factors_shown
+from labconsole.experiments.search.report_data import FACTORS, HEADINGS, factors, format_factors, select_searches
+from labconsole.report.formatting import UNKNOWN, format_number
 from labconsole.report.material import Material
-from labconsole.report.words import UNKNOWN, number
 
 
 def make(material: Material) -> Table:
-    """RFC 2544's frame loss rate over the load: also the data of its figure."""
-    records = chosen(material.searches)
+    """Build the table of the frame loss rate over the load."""
+    records = select_searches(material.searches)
     rows: list[tuple[Cell, ...]] = []
     shown: list[tuple[str, ...]] = []
     for record in records:
         for point in record.frame_loss or ():
             rows.append(
                 (
-                    *factors(record), point.share_ratio, point.intended_pps, point.offered_pps, point.loss_ratio,
+                    *factors(record),
+                    point.share_ratio,
+                    point.intended_pps,
+                    point.offered_pps,
+                    point.loss_ratio,
                     point.run_id,
                 )
-            )  # fmt: skip
-            loss = UNKNOWN if point.loss_ratio is None else number(100 * point.loss_ratio, 3)
+            )
+            loss = UNKNOWN if point.loss_ratio is None else format_number(100 * point.loss_ratio, 3)
             shown.append(
                 (
-                    *factors_shown(record), number(100 * point.share_ratio, 0), number(point.intended_pps, 0),
-                    number(point.offered_pps, 0), loss,
+                    *format_factors(record),
+                    format_number(100 * point.share_ratio, 0),
+                    format_number(point.intended_pps, 0),
+                    format_number(point.offered_pps, 0),
+                    loss,
                 )
-            )  # fmt: skip
+            )
     return Table(
         name="frame-loss-rate",
         title="Frame loss rate (RFC 2544, section 26.3)",

@@ -1,4 +1,4 @@
-"""Kinds of records that are no runs: each file declares one as ``KIND``, and nobody holds a list of them."""
+"""Kinds of records other than runs: each file declares one as ``KIND``, and there is no list of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PACKAGE = "model.record.kinds"
 
 @cache
 def record_kinds() -> dict[str, RecordKind[Any]]:
-    """All that there are, by name. Raises StoreError for a plug-in that cannot be used: its records would be lost."""
+    """All kinds, by name. Raises StoreError for an unusable plug-in: its records would be lost."""
     found: dict[str, RecordKind[Any]] = {}
     for name in names(PACKAGE):
         try:

@@ -1,4 +1,4 @@
-"""Starts of guests, as a store keeps them."""
+"""The stored kind of guest boots."""
 
 from __future__ import annotations
 

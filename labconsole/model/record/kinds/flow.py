@@ -1,4 +1,4 @@
-"""Flows out of guests, as a store keeps them."""
+"""The stored kind of flow trials."""
 
 from __future__ import annotations
 

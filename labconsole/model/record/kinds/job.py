@@ -1,4 +1,4 @@
-"""Jobs in guests, as a store keeps them."""
+"""The stored kind of guest jobs."""
 
 from __future__ import annotations
 

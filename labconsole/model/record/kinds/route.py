@@ -1,4 +1,4 @@
-"""Trials of guests that forward, as a store keeps them."""
+"""The stored kind of router trials."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Load searches, as a store keeps them."""
+"""The stored kind of load searches."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """All interfaces of all nodes: live counters and sparklines on one scale.
 
-Rates of a node that is quiet or lost are not shown: a stale number reads like a true one. Bits are the interface's
-own bytes (no preamble, gap or frame check sequence); wire bandwidth is in the streams.
+Rates of a quiet or lost node are hidden: a stale number looks like a current one. Bits are the interface's own bytes
+(no preamble, gap or frame check sequence). The streams show wire bandwidth.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import ClassVar
 from labconsole.engine.live.events import NodeState
 from labconsole.engine.live.telemetry import InterfaceLive, Telemetry, stat
 from labconsole.model.inventory import Inventory
-from labconsole.text.cells import UNKNOWN, count, mbit, safe, scale_top, sparkline
+from labconsole.text.cells import UNKNOWN, format_mbit, format_rounded, safe, scale_top, sparkline
 from labconsole.tui.console import clock
-from labconsole.tui.parts.lines import Span, entitle
+from labconsole.tui.parts.lines import Span, set_border_titles
 from labconsole.tui.parts.table import Column, LineTable
 from labconsole.wire.links import VIRTUAL_LINKS
 
 Key = tuple[str, str, str]
 SCALE_WINDOW = 60
-"""Samples that decide the common scale."""
+"""Number of samples that determine the common scale."""
 
 REORDER_S = 1.0
-"""How often rows sorted by a moving number may change places: more often nobody can read them."""
+"""Minimum time between reorderings of rows sorted by a changing number: faster ones are unreadable."""
 
 SORTS: dict[str, str] = {
     "place": "as in hosts.yaml",
@@ -36,7 +36,7 @@ SORTS: dict[str, str] = {
     "errors": "errors",
     "name": "interface",
 }
-"""What rows can be sorted by, and how a question names it."""
+"""Quantities to sort rows by, and their names in a question."""
 
 _SORT_STATS = {"rx": ("rx_packets",), "tx": ("tx_packets",)}
 _TOTALS = {"drops": ("rx_dropped", "tx_dropped"), "errors": ("rx_errors", "tx_errors")}
@@ -49,13 +49,13 @@ def _natural(text: str) -> list[tuple[int, str]]:
 
 
 def _largest(interfaces: Iterable[InterfaceLive], samples: int) -> float:
-    """The largest rate among so many of the newest of each."""
+    """The largest rate among the newest ``samples`` of each."""
     series = (rates for live in interfaces for rates in (live.rx_pps, live.tx_pps))
     return max((max(islice(reversed(rates), samples)) for rates in series if rates), default=0.0)
 
 
 class InterfacesTable(LineTable):
-    """One row per interface. The cursor stays on its interface when others come and go."""
+    """One row per interface. The cursor stays on its interface when the rows change."""
 
     EMPTY = "No interfaces: no node is connected yet, or none matches the filter."
     COLUMNS: ClassVar[tuple[Column, ...]] = (
@@ -87,7 +87,7 @@ class InterfacesTable(LineTable):
         self._largest, self._searched_s = 0.0, -math.inf
         self._shown: list[Key] = []
         self._ordered_s = -math.inf
-        self._words: tuple[str, ...] = ()
+        self._terms: tuple[str, ...] = ()
         self.sort, self.reverse = "place", False
         self.border_title = "Interfaces"
 
@@ -97,7 +97,7 @@ class InterfacesTable(LineTable):
             self._known = set(self._telemetry.interfaces)
             self._sorted = sorted(self._known, key=self._rank)
             self._ordered_s = -math.inf
-        moves = self.sort != "place" or bool(self._words)
+        moves = self.sort != "place" or bool(self._terms)
         if self._ordered_s == -math.inf or (moves and now_s - self._ordered_s >= REORDER_S):
             self._ordered_s = now_s
             self._shown = self._order_now()
@@ -105,12 +105,12 @@ class InterfacesTable(LineTable):
         return self._shown
 
     def _order_now(self) -> list[Key]:
-        rows = [key for key in self._sorted if self._wanted(key)] if self._words else self._sorted
+        rows = [key for key in self._sorted if self._wanted(key)] if self._terms else self._sorted
         if self.sort == "name":
             return sorted(rows, key=lambda key: (_natural(key[2]), self._rank(key)), reverse=self.reverse)
         if self.sort == "place":
             return list(reversed(rows)) if self.reverse else rows
-        # Largest first unless reversed; what is not known comes last either way, equals stay in the inventory's order.
+        # Largest first unless reversed. Unknown values are last either way, and equal ones keep the inventory's order.
         values = {key: self._sort_value(key) for key in rows}
         known = [key for key in rows if values[key] is not None]
         known.sort(key=lambda key: values[key] or 0.0, reverse=not self.reverse)
@@ -128,16 +128,16 @@ class InterfacesTable(LineTable):
         live = self._live(key)
         driver = live.link.driver if live is not None else None
         text = f"{key[0]}/{live.label if live else key[2]} {driver} {self.cell_state(key, 20)[0]}".casefold()
-        return all(word in text for word in self._words)
+        return all(word in text for word in self._terms)
 
     def set_filter(self, text: str) -> None:
-        """Show only rows that have all of these words in their node, name, driver or state."""
-        self._words = tuple(text.casefold().split())
+        """Show only rows that have all of these terms in their node, name, driver or state."""
+        self._terms = tuple(text.casefold().split())
         self._ordered_s = -math.inf
         self.paint()
 
     def set_sort(self, name: str, *, reverse: bool) -> None:
-        """Sort by one of SORTS; numbers begin with the largest, ``reverse`` turns any order round."""
+        """Sort by one of SORTS. Numbers begin with the largest, and ``reverse`` inverts any order."""
         self.sort, self.reverse = name, reverse
         self._ordered_s = -math.inf
         self._cells.clear()
@@ -145,7 +145,7 @@ class InterfacesTable(LineTable):
         self.refresh()
 
     def go_to_node(self, node: str) -> bool:
-        """Put the cursor on a node's first interface in sight. False when it shows none."""
+        """Put the cursor on a node's first interface shown. False if none is shown."""
         key = next((key for key in self.keys() if key[0] == node), None)
         if key is not None:
             self.paint()
@@ -154,29 +154,29 @@ class InterfacesTable(LineTable):
 
     def _name_title(self) -> None:
         title = "Interfaces"
-        if self._words:
-            title += f" · {len(self._shown)} of {len(self._sorted)} with {safe(' '.join(self._words), 24)}"
+        if self._terms:
+            title += f" · {len(self._shown)} of {len(self._sorted)} with {safe(' '.join(self._terms), 24)}"
         if self.sort != "place" or self.reverse:
             title += f" · by {SORTS[self.sort]}{', reversed' if self.reverse else ''}"
-        entitle(self, title)
+        set_border_titles(self, title)
 
     def header_title(self, column: Column, width: int) -> str:
         mark = "▲" if (self.sort == "name") != self.reverse else "▼"
         return column.title + mark if column.name == self.sort else column.title
 
     def _rank(self, key: Key) -> tuple[object, ...]:
-        """Nodes as in hosts.yaml; on each, what streams pass first, then its other interfaces by name.
+        """Nodes as in hosts.yaml. On each, first the interfaces of streams, then the others by name.
 
-        Loopbacks come after all nodes: no test traffic passes them, and on a lab they were every second row.
+        Loopbacks follow after all nodes: no test traffic passes them, and in a lab they were every second row.
         """
         node, namespace, name = key
         aside = namespace != "" or (node, name) not in self._in_use
         return name == "lo", self._order.get(node, len(self._order)), aside, _natural(namespace), _natural(name)
 
     def prepare(self) -> None:
-        """One scale for all sparklines: the largest recent rate of any interface.
+        """Set one scale for all sparklines: the largest recent rate of any interface.
 
-        All of them are searched once a second only (800 interfaces cost 5 ms each time), those in sight each time.
+        All interfaces are searched only once a second (800 cost 5 ms each time), the visible ones each time.
         """
         now_s = clock.monotonic_s()
         if now_s - self._searched_s >= 1:
@@ -185,7 +185,7 @@ class InterfacesTable(LineTable):
         shown = map(self._live, filter(None, map(self._key_at, range(1, self.size.height))))
         self._largest = largest = max(self._largest, _largest(filter(None, shown), 1))
         self._top = scale_top([largest])
-        entitle(self, None, f"sparklines 0 to {count(self._top)} pps" if largest else "")
+        set_border_titles(self, None, f"sparklines 0 to {format_rounded(self._top)} pps" if largest else "")
 
     def _live(self, key: Key) -> InterfaceLive | None:
         return self._telemetry.interfaces.get(key)
@@ -222,7 +222,7 @@ class InterfacesTable(LineTable):
         if live is not None and live.link.kind in VIRTUAL_LINKS:
             return "virtual", "muted"
         speed = live.link.speed_bps if live else None
-        return (count(speed / 1e6), "muted") if speed is not None else (UNKNOWN, "muted")
+        return (format_rounded(speed / 1e6), "muted") if speed is not None else (UNKNOWN, "muted")
 
     def _rate(self, key: Key, name: str) -> float | None:
         live = self._live(key)
@@ -233,19 +233,19 @@ class InterfacesTable(LineTable):
 
     def cell_rx(self, key: Key, width: int) -> Span:
         value = self._rate(key, "rx_packets")
-        return self._rate_cell(count(value), value)
+        return self._rate_cell(format_rounded(value), value)
 
     def cell_tx(self, key: Key, width: int) -> Span:
         value = self._rate(key, "tx_packets")
-        return self._rate_cell(count(value), value)
+        return self._rate_cell(format_rounded(value), value)
 
     def cell_rx_bits(self, key: Key, width: int) -> Span:
         value = self._rate(key, "rx_bytes")
-        return self._rate_cell(mbit(None if value is None else value * 8), value)
+        return self._rate_cell(format_mbit(None if value is None else value * 8), value)
 
     def cell_tx_bits(self, key: Key, width: int) -> Span:
         value = self._rate(key, "tx_bytes")
-        return self._rate_cell(mbit(None if value is None else value * 8), value)
+        return self._rate_cell(format_mbit(None if value is None else value * 8), value)
 
     def _total(self, key: Key, names: tuple[str, ...]) -> Span:
         live = self._live(key)
@@ -253,7 +253,9 @@ class InterfacesTable(LineTable):
             return UNKNOWN, "muted"
         total = sum(stat(live.last.values, name) or 0 for name in names)
         rising = total > 0 and any((self._rate(key, name) or 0) > 0 for name in names)
-        return (f"▲ {count(total)}", "bad") if rising else (count(total), "warn" if total else "muted")
+        return (
+            (f"▲ {format_rounded(total)}", "bad") if rising else (format_rounded(total), "warn" if total else "muted")
+        )
 
     def cell_drops(self, key: Key, width: int) -> Span:
         return self._total(key, _TOTALS["drops"])
@@ -282,4 +284,4 @@ class InterfacesTable(LineTable):
 
     def cell_mtu(self, key: Key, width: int) -> Span:
         live = self._live(key)
-        return count(live.link.mtu if live else None), "muted"
+        return format_rounded(live.link.mtu if live else None), "muted"

@@ -1,4 +1,4 @@
-"""Every node: its state as glyph and word, round trip, clock offset, and why it is not there."""
+"""Every node: its state as glyph and text, round trip, clock offset, and why it is not connected."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import ClassVar
 from labconsole.engine.live.events import NodeState
 from labconsole.engine.live.telemetry import NodeLive, Telemetry
 from labconsole.model.inventory import Inventory
-from labconsole.text.cells import decimal, safe
+from labconsole.text.cells import format_decimal, safe
 from labconsole.tui.parts.lines import Span
 from labconsole.tui.parts.node_state import STATE_LOOKS
 from labconsole.tui.parts.table import Column, LineTable
@@ -23,14 +23,14 @@ class NodesTable(LineTable):
         Column("round_trip", "rtt ms", 6, grow_to=7),
         Column("offset", "clock ms", 8, rank=2, grow_to=9),
         Column("missed", "missed", 6, rank=4),
-        Column("words", "kernel", 20, right=False, grow_to=40, rank=5),
+        Column("text", "kernel", 20, right=False, grow_to=40, rank=5),
     )
     TROUBLE_COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("name", "node", 8, right=False, grow_to=12),
         Column("state", "state", 15, right=False),
-        Column("words", "why", 10, right=False, grow_to=120),
+        Column("text", "why", 10, right=False, grow_to=120),
     )
-    """While a node is away, the reason is worth more than clocks."""
+    """Columns while a node is away: the reason matters more than clocks."""
 
     def __init__(self, inventory: Inventory, telemetry: Telemetry) -> None:
         super().__init__(id="nodes")
@@ -62,16 +62,16 @@ class NodesTable(LineTable):
 
     def cell_round_trip(self, key: str, width: int) -> Span:
         seconds = self._live(key).round_trip_s
-        return decimal(None if seconds is None else seconds * 1e3, 2), "" if seconds is not None else "muted"
+        return format_decimal(None if seconds is None else seconds * 1e3, 2), "" if seconds is not None else "muted"
 
     def cell_offset(self, key: str, width: int) -> Span:
         offset_ns = self._live(key).clock_offset_ns
-        return decimal(None if offset_ns is None else offset_ns / 1e6, 3), "muted"
+        return format_decimal(None if offset_ns is None else offset_ns / 1e6, 3), "muted"
 
     def cell_missed(self, key: str, width: int) -> Span:
         missed = self._live(key).missed_samples
         return str(missed), "warn" if missed else "muted"
 
-    def cell_words(self, key: str, width: int) -> Span:
+    def cell_text(self, key: str, width: int) -> Span:
         live = self._live(key)
         return (safe(live.message, width), "bad") if live.message else (safe(live.kernel, width), "muted")

@@ -8,15 +8,15 @@ from textual.geometry import Size
 
 from labconsole.measure.statistics.repetitions import Summary
 from labconsole.model.inventory import Inventory
-from labconsole.text.cells import UNKNOWN, count, decimal, percent, safe, scale_top, sparkline
+from labconsole.text.cells import UNKNOWN, format_decimal, format_percent, format_rounded, safe, scale_top, sparkline
 from labconsole.tui.console.repetition_figures import TOTAL, Quantities
 from labconsole.tui.console.state import ConsoleState
-from labconsole.tui.parts.lines import Span, entitle
+from labconsole.tui.parts.lines import Span, set_border_titles
 from labconsole.tui.parts.table import Column, LineTable
 
 
 class RepetitionsTable(LineTable):
-    """Grows by a run at a time."""
+    """The repetitions so far, with a new run at a time."""
 
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("name", "stream", 7, right=False, grow_to=12),
@@ -39,7 +39,7 @@ class RepetitionsTable(LineTable):
         self.border_title = "Repetitions"
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """Header, the streams that take part, totals."""
+        """Return the height of the header, the streams that take part, and the totals."""
         return len(self.keys()) + 1
 
     def keys(self) -> list[str]:
@@ -53,12 +53,12 @@ class RepetitionsTable(LineTable):
             v for name, q in reps.quantities.items() if name != TOTAL for v in (*q.offered_pps, *q.measured_pps)
         )
         left_out = f" · {reps.invalid} invalid excluded" if reps.invalid else ""
-        entitle(self, f"Repetitions {reps.done} of {reps.planned}{left_out}")
+        set_border_titles(self, f"Repetitions {reps.done} of {reps.planned}{left_out}")
         few = ", needs 3 runs" if reps.done - reps.invalid < 3 else ""
         self.border_subtitle = f"mean ± 95 % interval (Student's t{few})"
 
     def header_title(self, column: Column, width: int) -> str:
-        """Where clocks are not shown to agree, the delays are their variation (PDV)."""
+        """Return a column's title. If the clocks are not shown to agree, the delays are their variation (PDV)."""
         one_way = self._state.repetitions.one_way
         return "PDV p50" if column.name == "p50" and not one_way else super().header_title(column, width)
 
@@ -73,12 +73,12 @@ class RepetitionsTable(LineTable):
         return str(summary.n if summary is not None else 0), "muted"
 
     def _mean(self, summary: Summary | None) -> Span:
-        return (UNKNOWN, "muted") if summary is None else (count(summary.mean), "strong")
+        return (UNKNOWN, "muted") if summary is None else (format_rounded(summary.mean), "strong")
 
     def _half(self, summary: Summary | None) -> Span:
         half = summary.half_width if summary is not None else None
-        # A half packet per second matters where the mean is a few: small intervals keep a digit.
-        return (UNKNOWN, "muted") if half is None else (f"{half:.1f}" if 0 < half < 10 else count(half), "")
+        # Half a packet per second matters if the mean is a few, so small intervals keep a digit.
+        return (UNKNOWN, "muted") if half is None else (f"{half:.1f}" if 0 < half < 10 else format_rounded(half), "")
 
     def cell_offered(self, key: str, width: int) -> Span:
         return self._mean(self._of(key).offered)
@@ -96,16 +96,16 @@ class RepetitionsTable(LineTable):
         summary = self._of(key).loss
         if summary is None:
             return UNKNOWN, "muted"
-        return percent(summary.mean), "warn" if summary.mean else ""
+        return format_percent(summary.mean), "warn" if summary.mean else ""
 
     def cell_loss_ci(self, key: str, width: int) -> Span:
         summary = self._of(key).loss
         half = summary.half_width if summary is not None else None
-        return (UNKNOWN, "muted") if half is None else (percent(half), "")
+        return (UNKNOWN, "muted") if half is None else (format_percent(half), "")
 
     def _delay(self, key: str, which: int) -> Span:
         delay_ns = self._of(key).delay_ns(one_way=self._state.repetitions.one_way)
-        return (UNKNOWN, "muted") if delay_ns is None else (decimal(delay_ns[which] / 1e3, 1), "")
+        return (UNKNOWN, "muted") if delay_ns is None else (format_decimal(delay_ns[which] / 1e3, 1), "")
 
     def cell_p50(self, key: str, width: int) -> Span:
         return self._delay(key, 0)

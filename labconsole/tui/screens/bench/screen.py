@@ -1,4 +1,4 @@
-"""The bench: set up, run, watch. Everything that a trial is, on one screen."""
+"""The bench: set up, run, watch. A whole trial on one screen."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.containers import Container
 from textual.widgets import Button
 
-from labconsole.engine.execution.step_seen import StepState
+from labconsole.engine.execution.step_view import StepState
 from labconsole.engine.live.events import Event, NodeState, TrialStarted
 from labconsole.engine.protocol import SessionLike
 from labconsole.errors import LabError
@@ -19,11 +19,11 @@ from labconsole.model.record.summary import RunSummary
 from labconsole.text.cells import safe
 from labconsole.tui.console import clock
 from labconsole.tui.console.form import FormValues
-from labconsole.tui.console.source_limits import source_limit
+from labconsole.tui.console.source_limits import find_source_limit
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.guests_table import GuestsTable
 from labconsole.tui.parts.key_bar import KeyBar
-from labconsole.tui.parts.lines import entitle
+from labconsole.tui.parts.lines import set_border_titles
 from labconsole.tui.parts.over_time_chart import OverTimeChart
 from labconsole.tui.parts.pick import Pick
 from labconsole.tui.parts.quick_filter import QuickFilter
@@ -33,10 +33,10 @@ from labconsole.tui.parts.screen import PAUSE, Application
 from labconsole.tui.parts.status import EventLines, Tab
 from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens.bench.interfaces import SORTS, InterfacesTable
-from labconsole.tui.screens.bench.measured import MeasuredPanel
+from labconsole.tui.screens.bench.measurement_panel import MeasurementPanel
 from labconsole.tui.screens.bench.nodes import NodesTable
 from labconsole.tui.screens.bench.repetitions import RepetitionsTable
-from labconsole.tui.screens.bench.searching import Searching
+from labconsole.tui.screens.bench.search_actions import BenchSearchScreen
 from labconsole.tui.screens.bench.setup import LABELS, SetupPanel, UutNow
 from labconsole.tui.screens.bench.streams import StreamsTable
 from labconsole.tui.screens.bench.topology import Topology
@@ -46,48 +46,135 @@ ViewName = Literal["interfaces", "topology", "chart", "nodes", "repetitions"]
 VIEWS: tuple[ViewName, ...] = ("interfaces", "topology", "chart", "nodes", "repetitions")
 
 LOOK_S = 10.0
-"""How often the unit under test is looked at while nothing runs: it costs it some milliseconds each time."""
+"""Interval for looking at the unit under test while nothing runs: each look costs it some milliseconds."""
 
 
-class BenchScreen(Searching):
-    """Set-up, streams, chart, nodes, interfaces; the last runs where there is room."""
+class BenchScreen(BenchSearchScreen):
+    """Set-up, streams, chart, nodes, interfaces. The last runs if there is room."""
 
     CSS_PATH = "screen.tcss"
     ACTIONS = (
-        Action("r", "run", "Run", "Measure the design point in the set-up panel, with all its repetitions.",
-               id="run", changes=True),
-        Action("a", "abort", "Abort", "Abort the trial, after asking. What was measured is kept.",
-               id="abort", changes=True),
-        Action("f", "search", "Find load",
-               "Find the highest load of the set-up (NDR, PDR, RFC 2544), or show the search that runs.",
-               id="search", changes=True, title="Search for the highest load", shown=False),
-        Action("F", "earlier", "Searches", "Show the searches that are stored of this testbed, the newest first.",
-               id="earlier-searches", title="Show stored searches", shown=False),
-        Action("escape", "leave_field", "Leave", "Leave the field, or the interfaces. Aborts nothing.",
-               id="bench-back", title="Leave the field", shown=False),
+        Action(
+            "r",
+            "run",
+            "Run",
+            "Measure the design point in the set-up panel, with all its repetitions.",
+            id="run",
+            changes=True,
+        ),
+        Action(
+            "a", "abort", "Abort", "Abort the trial, after asking. What was measured is kept.", id="abort", changes=True
+        ),
+        Action(
+            "f",
+            "search",
+            "Find load",
+            "Find the highest load of the set-up (NDR, PDR, RFC 2544), or show the search that runs.",
+            id="search",
+            changes=True,
+            title="Search for the highest load",
+            shown=False,
+        ),
+        Action(
+            "F",
+            "earlier",
+            "Searches",
+            "Show the searches that are stored of this testbed, the newest first.",
+            id="earlier-searches",
+            title="Show stored searches",
+            shown=False,
+        ),
+        Action(
+            "escape",
+            "leave_field",
+            "Leave",
+            "Leave the field, or the interfaces. Aborts nothing.",
+            id="bench-back",
+            title="Leave the field",
+            shown=False,
+        ),
         PAUSE,
         Action("e", "edit", "Set-up", "Go to the set-up panel.", id="edit", title="Edit the set-up"),
-        Action("n", "stream(1)", "Stream", "Show the next stream in the chart.",
-               id="stream-next", title="Next stream", shown=False),
-        Action("N", "stream(-1)", "Stream back", "Show the previous stream in the chart.",
-               id="stream-back", title="Previous stream", shown=False),
-        Action("c", "chart", "All streams", "Chart one stream, or all of them on one scale.",
-               id="chart-all", title="Chart one stream or all", shown=False),
-        Action("v", "view", "View", "On a small terminal: switch between interfaces, topology, chart, nodes, …",
-               id="view", title="Change the view"),
-        Action("t", "topology", "Topology", "Show the streams' way through the testbed, or the interfaces again.",
-               id="topology"),
+        Action(
+            "n",
+            "stream(1)",
+            "Stream",
+            "Show the next stream in the chart.",
+            id="stream-next",
+            title="Next stream",
+            shown=False,
+        ),
+        Action(
+            "N",
+            "stream(-1)",
+            "Stream back",
+            "Show the previous stream in the chart.",
+            id="stream-back",
+            title="Previous stream",
+            shown=False,
+        ),
+        Action(
+            "c",
+            "chart",
+            "All streams",
+            "Chart one stream, or all of them on one scale.",
+            id="chart-all",
+            title="Chart one stream or all",
+            shown=False,
+        ),
+        Action(
+            "v",
+            "view",
+            "View",
+            "On a small terminal: switch between interfaces, topology, chart, nodes, …",
+            id="view",
+            title="Change the view",
+        ),
+        Action(
+            "t",
+            "topology",
+            "Topology",
+            "Show the streams' way through the testbed, or the interfaces again.",
+            id="topology",
+        ),
         Action("i", "interfaces", "Interfaces", "Go to the table of interfaces.", id="interfaces", shown=False),
-        Action("slash", "filter", "Filter", "Show only interfaces that match what you type.",
-               id="interfaces-filter", title="Filter interfaces"),
-        Action("s", "sort", "Sort", "Choose what the interfaces are sorted by.",
-               id="interfaces-sort", title="Sort interfaces", shown=False),
-        Action("S", "reverse", "Reverse", "Reverse the sort order of the interfaces.",
-               id="interfaces-reverse", title="Reverse interfaces", shown=False),
-        Action("g", "go_to_node", "Go to node", "Find a node by part of its name and go to its interfaces.",
-               id="go-to-node", title="Go to a node", shown=False),
+        Action(
+            "slash",
+            "filter",
+            "Filter",
+            "Show only interfaces that match what you type.",
+            id="interfaces-filter",
+            title="Filter interfaces",
+        ),
+        Action(
+            "s",
+            "sort",
+            "Sort",
+            "Choose what the interfaces are sorted by.",
+            id="interfaces-sort",
+            title="Sort interfaces",
+            shown=False,
+        ),
+        Action(
+            "S",
+            "reverse",
+            "Reverse",
+            "Reverse the sort order of the interfaces.",
+            id="interfaces-reverse",
+            title="Reverse interfaces",
+            shown=False,
+        ),
+        Action(
+            "g",
+            "go_to_node",
+            "Go to node",
+            "Find a node by part of its name and go to its interfaces.",
+            id="go-to-node",
+            title="Go to a node",
+            shown=False,
+        ),
         Action("", "reload", "Reload runs", "Read the latest runs from the store again."),
-    )  # fmt: skip
+    )
     AUTO_FOCUS = "#streams"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-normal"), (198, "-wide")]  # noqa: RUF012
 
@@ -96,7 +183,7 @@ class BenchScreen(Searching):
         self.view: ViewName = "interfaces"
         self.uut = UutView()
         self._looked_s: float | None = None
-        self._asked: tuple[DesignPoint, FormValues] | None = None
+        self._requested: tuple[DesignPoint, FormValues] | None = None
         self.add_class("-view-interfaces")  # before mounting: a class set later costs a restyling of everything
 
     def compose(self) -> ComposeResult:
@@ -118,14 +205,14 @@ class BenchScreen(Searching):
                     abort_key=abort_key,
                     may_run=not self.session.read_only,
                 )
-                yield MeasuredPanel(self.state)
+                yield MeasurementPanel(self.state)
                 yield NodesTable(inventory, telemetry)
             with Container(id="right"):
                 yield StreamsTable(inventory, telemetry, self.state)
                 yield RateChart(telemetry, self.state, inventory.uut)
                 yield OverTimeChart(id="over-time")
                 yield GuestsTable(id="guests")
-        yield RepetitionsTable(inventory, self.state)  # wide: eight quantities beside each other, at any size
+        yield RepetitionsTable(inventory, self.state)  # wide: eight quantities in a row, at any size
         with Container(id="lower"):
             yield InterfacesTable(inventory, telemetry)
             yield Topology(inventory, telemetry, self.state)
@@ -134,7 +221,7 @@ class BenchScreen(Searching):
         yield EventLines(self.state)
         yield KeyBar()
 
-    def start_words(self) -> str:
+    def format_start_hint(self) -> str:
         return f"press {self.key_of('run')} to start a trial"
 
     def begin(self) -> None:
@@ -147,21 +234,21 @@ class BenchScreen(Searching):
     def show_runs(self, runs: Sequence[RunSummary]) -> None:
         """Take the list of saved runs."""
         self.query_one("#recent-runs", RunsTable).show(runs[:50])
-        self.query_one(SetupPanel).ask_store_again()
+        self.query_one(SetupPanel).requery_store()
 
     def _beyond_sources(self, request: DesignPoint) -> tuple[str, ...]:
-        """That a source does not reach what is asked for, by the calibration or by past runs."""
-        limit = source_limit(request, self.session.envelope, self.console_app.runs)
+        """Warnings that a source does not reach the target, by the calibration or past runs."""
+        limit = find_source_limit(request, self.session.envelope, self.console_app.runs)
         return limit.wordings(request.intended_pps) if limit is not None else ()
 
     def set_view(self, view: ViewName) -> None:
-        """Which of the lower parts a small terminal shows."""
+        """Choose which of the lower parts a small terminal shows."""
         self.view = view
         for name in VIEWS:
             self.set_class(name == view, f"-view-{name}")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Views are for small terminals: larger ones show all parts at once."""
+        """Disable views except on small terminals: larger ones show all parts at once."""
         return action != "view" or self.has_class("-narrow")
 
     def on_resize(self) -> None:
@@ -171,19 +258,19 @@ class BenchScreen(Searching):
         self._look_if_due()
         setup = self.query_one(SetupPanel)
         self.set_class(self._measuring and setup.has_focus_within, "-editing")
-        entitle(setup, "Set-up of the next run" if self._measuring else "Set-up")
-        self.query_one(MeasuredPanel).paint()
+        set_border_titles(setup, "Set-up of the next run" if self._measuring else "Set-up")
+        self.query_one(MeasurementPanel).paint()
         self._paint_guests()
-        wordings, tone = self.uut.words(self.session.lease_holders(), self.session.inventory.uut)
+        wordings, tone = self.uut.describe(self.session.lease_holders(), self.session.inventory.uut)
         self.query_one(UutNow).show(wordings, tone)
 
     def _paint_guests(self) -> None:
-        """While a step has a crew, its guests stand where streams would be: no stream is sent then."""
+        """Show the guests of a step in place of the streams, since no stream is sent then."""
         execution = self.state.execution
         running = execution is not None and execution.running
         step = execution.steps.current if execution is not None and running else None
         if execution is not None and running and step is None and self.has_class("-crew"):
-            # From one step to the next, or while the guests end: as the last one came out.
+            # Between steps, or while the guests end: show the last finished one.
             taken = (StepState.DONE, StepState.FAILED)
             ended = (each for each in reversed(execution.steps.seen) if each.record and each.state in taken)
             if (last := next(ended, None)) is not None and last.picture.guests:
@@ -208,22 +295,22 @@ class BenchScreen(Searching):
 
     def engine_event(self, event: Event) -> None:
         if isinstance(event, TrialStarted):
-            self._looked_s = None  # look again as soon as it is over
-            if self._asked is not None and event.request == self._asked[0]:
-                self._remember(self._asked[1])  # accepted, and it runs: only that is worth starting with again
-                self._asked = None
+            self._looked_s = None  # look again right after it
+            if self._requested is not None and event.request == self._requested[0]:
+                self._remember(self._requested[1])  # accepted, and it runs: only such a set-up is worth remembering
+                self._requested = None
             if event.repetitions > 1 and self.has_class("-narrow"):
                 self.set_view("repetitions")
 
     def _look_if_due(self) -> None:
-        """Look at the unit under test now and then, but never where that could disturb anybody's measurement."""
+        """Look at the unit under test now and then, but never if that could disturb a measurement."""
         uut = self.session.telemetry.nodes[self.session.inventory.uut]
         now_s = clock.monotonic_s()
         if self._looked_s is not None and now_s - self._looked_s < LOOK_S:
             return
         if uut.state is not NodeState.CONNECTED:
             self.uut = UutView(why_not=f"{safe(uut.name, 20)} is {uut.state.value}")
-        elif uut.quiet or self.state.asked or self.session.running or self.session.lease_holders():
+        elif uut.quiet or self.state.requested or self.session.running or self.session.lease_holders():
             return
         else:
             self._looked_s = now_s
@@ -238,7 +325,7 @@ class BenchScreen(Searching):
 
     def paint_data(self) -> None:
         self.set_class(self._measuring, "-running")
-        repeating = self.state.repetitions.worth_showing
+        repeating = self.state.repetitions.is_worth_showing
         self.set_class(repeating, "-repeating")
         if not repeating and self.view == "repetitions":
             self.set_view("interfaces")
@@ -254,7 +341,7 @@ class BenchScreen(Searching):
         ):
             part.paint()
         self.query_one(EventLines).paint()
-        self.query_one("#abort", Button).disabled = not (self.state.asked or self.session.running)
+        self.query_one("#abort", Button).disabled = not (self.state.requested or self.session.running)
 
     @on(LineTable.Chosen, "#streams")
     def follow_stream(self) -> None:
@@ -270,12 +357,14 @@ class BenchScreen(Searching):
         reading, request = panel.reading, self.requested()
         if request is None:
             return
-        self.action_leave_field()  # what is typed while it runs must not change what is asked for next
-        self._asked = (request, panel.values())
+        self.action_leave_field()  # typing during the run must not change the next request
+        self._requested = (request, panel.values())
         self.console_app.start_run(request, reading.repetitions)
 
     def requested(self) -> DesignPoint | None:
-        """What the set-up asks for; where it is wrong, it says so and goes there."""
+        """The design point of the set-up, or None if a field is wrong. Then a message says so and the field gets the
+        focus.
+        """
         reading = self.query_one(SetupPanel).reading
         if reading.request is None:
             field, problem = next(iter(reading.problems.items()))
@@ -303,7 +392,7 @@ class BenchScreen(Searching):
                 self.console_app.tell("On a small terminal, the set-up is hidden while a trial is running.")
                 return
             self.set_view("interfaces")
-        self.add_class("-editing")  # while something else is measured, it is hidden until it is wanted
+        self.add_class("-editing")  # hidden during another measurement until the operator wants it
         self.set_focus(self.query_one("#platform"))
 
     def action_interfaces(self) -> None:
@@ -328,13 +417,13 @@ class BenchScreen(Searching):
         self.set_focus(self.query_one(InterfacesTable))
 
     def action_sort(self) -> None:
-        """By which quantity? Asked as for a node."""
+        """Ask for the quantity to sort by, in the dialog used for nodes."""
         self.set_view("interfaces")
-        names = {words: name for name, words in SORTS.items()}
+        names = {label: name for name, label in SORTS.items()}
 
-        def take(words: str | None) -> None:
-            if words is not None:
-                self.action_sort_by(names[words])
+        def take(label: str | None) -> None:
+            if label is not None:
+                self.action_sort_by(names[label])
 
         self.app.push_screen(Pick("Sort the interfaces by", dict.fromkeys(names, "")), take)
 
@@ -348,8 +437,8 @@ class BenchScreen(Searching):
     @work(exclusive=True, group="ask")
     async def action_go_to_node(self) -> None:
         nodes, live = self.session.inventory.nodes, self.session.telemetry.nodes
-        words = {name: f"{'+'.join(node.roles)}, {live[name].state.value}" for name, node in nodes.items()}
-        chosen = await self.app.push_screen_wait(Pick("Go to a node's interfaces", words))
+        choices = {name: f"{'+'.join(node.roles)}, {live[name].state.value}" for name, node in nodes.items()}
+        chosen = await self.app.push_screen_wait(Pick("Go to a node's interfaces", choices))
         if chosen is not None:
             self.action_show_node(chosen)
 
@@ -373,7 +462,7 @@ class BenchScreen(Searching):
         self.call_after_refresh(self.tick)
 
     def action_view(self) -> None:
-        views = VIEWS if self.state.repetitions.worth_showing else VIEWS[:-1]
+        views = VIEWS if self.state.repetitions.is_worth_showing else VIEWS[:-1]
         self.set_view(views[(views.index(self.view) + 1) % len(views)])
         self._seen = ()
         self.call_after_refresh(self.tick)
@@ -385,8 +474,8 @@ class BenchScreen(Searching):
         yield from super().offered_actions()
         for name in self.session.inventory.nodes:
             yield Action("", f"show_node({name!r})", f"Go to {name}", "Go to its interfaces.")
-        for name, words in SORTS.items():
-            yield Action("", f"sort_by({name!r})", f"Sort interfaces by {words}", "The largest first; names in order.")
+        for name, label in SORTS.items():
+            yield Action("", f"sort_by({name!r})", f"Sort interfaces by {label}", "The largest first; names in order.")
 
     def run_id_to_copy(self) -> str | None:
         if self.state.trial is not None:

@@ -33,11 +33,11 @@ LABELS = {
 
 
 LOOK_AGAIN_S = 1.0
-"""How often the fields are judged anew although nobody typed: nodes connect, and their interfaces' MTUs change."""
+"""Interval for checking the fields without input: nodes connect, and their interfaces' MTUs change."""
 
 
-def whole_words(text: str, width: int) -> str:
-    """As many words as fit; that some are left out is shown."""
+def fit_whole_words(text: str, width: int) -> str:
+    """Return the words that fit. A mark shows that some are left out."""
     whole = safe(text, 1000)
     kept = whole
     while cell_len(kept) > width and kept != " …":
@@ -46,7 +46,7 @@ def whole_words(text: str, width: int) -> str:
 
 
 class Hint(Lines):
-    """What one choice means, in the longest wording that fits; or what is wrong with it."""
+    """The meaning of one choice, in the longest wording that fits, or its error."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
@@ -56,16 +56,16 @@ class Hint(Lines):
 
     def lines(self, width: int) -> list[list[Span]]:
         if self.problem:
-            return [[(whole_words("✗ " + self.problem.removeprefix("is "), width), "bad")]]
+            return [[(fit_whole_words("✗ " + self.problem.removeprefix("is "), width), "bad")]]
         if self.doubts:
             doubt = next((w for w in self.doubts if cell_len(w) + 2 <= width), self.doubts[-1])
-            return [[(whole_words(f"! {doubt}", width), "warn")]]
+            return [[(fit_whole_words(f"! {doubt}", width), "warn")]]
         fitting = next((w for w in self.wordings if cell_len(w) <= width), self.wordings[-1])
-        return [[(whole_words(fitting, width), "muted")]]
+        return [[(fit_whole_words(fitting, width), "muted")]]
 
 
-class SetupWords(Lines):
-    """Beside the buttons: what is allowed where the first problem is."""
+class SetupProblem(Lines):
+    """Next to the buttons: the allowed values for the first problem."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
@@ -80,7 +80,7 @@ class SetupWords(Lines):
 
 
 class UutNow(Lines):
-    """What is running on the unit under test before anybody presses Run."""
+    """Programs running on the unit under test before the operator presses Run."""
 
     def __init__(self) -> None:
         super().__init__(id="uut-now")
@@ -88,7 +88,7 @@ class UutNow(Lines):
         self.tone_name = "muted"
 
     def show(self, wordings: tuple[str, ...], tone: str) -> None:
-        """Longest wording first."""
+        """Show a text. ``wordings``: longest first."""
         self.wordings, self.tone_name = wordings, tone
         self.paint()
 
@@ -98,7 +98,7 @@ class UutNow(Lines):
 
 
 class SetupPanel(Vertical):
-    """The fields. ``reading`` is what they mean at present."""
+    """The fields. ``reading`` is their present meaning."""
 
     def __init__(
         self,
@@ -112,8 +112,8 @@ class SetupPanel(Vertical):
         abort_key: str,
         may_run: bool = True,
     ) -> None:
-        """``may_run``: the console does more than watch. ``beyond`` says, the longest wording first, that a source does
-        not reach what is asked for.
+        """``may_run``: the console does more than watch. ``beyond`` warns that a source does not reach the target,
+        longest wording first.
         """
         super().__init__(id="setup")
         self._run_key, self._abort_key = run_key, abort_key
@@ -121,7 +121,7 @@ class SetupPanel(Vertical):
         self._unstored: dict[Hashable, ConfigError | None] = {}
         self._may_run, self._beyond = may_run, beyond
         self._initial = form.initial_values(inventory)
-        # The testbed may have changed since; a set-up that is wrong now is none to begin with.
+        # The testbed may have changed since: a set-up that is wrong now is not offered.
         if remembered is not None and form.read_form(remembered, inventory, also).request is not None:
             self._initial = remembered
         self.reading = form.read_form(self._initial, inventory, also)
@@ -157,44 +157,44 @@ class SetupPanel(Vertical):
                 button.display = self._may_run
                 button.can_focus = False  # their keys reach them from anywhere; two tab stops fewer
                 yield button
-            yield SetupWords(id="setup-words")
+            yield SetupProblem(id="setup-words")
 
     def on_mount(self) -> None:
         self.reread()
         self.set_interval(LOOK_AGAIN_S, self.reread)
 
-    def ask_store_again(self) -> None:
-        """Something was saved: what was missing may be there now."""
+    def requery_store(self) -> None:
+        """Query the store again: something was saved, so missing data may be there now."""
         self._unstored.clear()
         self.reread()
 
     def _refuse(self, request: DesignPoint) -> None:
-        """Raises ConfigError for what the testbed is known not to do, and for what the store is known to lack."""
+        """Raises ConfigError for requests that the testbed cannot run, or for which the store lacks data."""
         if self._also is not None:
             self._also(request)
         if self._stored is None or request.background not in FORWARDING_SHARES:
             return
-        asked = (request.platform, request.background, request.sources, request.frame.includes_fcs)
-        if asked not in self._unstored:
-            self._unstored[asked] = None
-            self._ask_store(asked, request)
-        missing = self._unstored[asked]
+        key = (request.platform, request.background, request.sources, request.frame.includes_fcs)
+        if key not in self._unstored:
+            self._unstored[key] = None
+            self._ask_store(key, request)
+        missing = self._unstored[key]
         if missing is not None:
             raise missing
 
     @work(group="stored")
-    async def _ask_store(self, asked: Hashable, request: DesignPoint) -> None:
+    async def _ask_store(self, key: Hashable, request: DesignPoint) -> None:
         assert self._stored is not None
         try:
             await asyncio.to_thread(self._stored, request)
         except ConfigError as exc:
-            self._unstored[asked] = exc
+            self._unstored[key] = exc
             self.reread()
         except LabError:
-            pass  # a store that cannot be read: Run says so
+            pass  # Run reports a store that cannot be read
 
     def values(self) -> form.FormValues:
-        """The fields as they stand."""
+        """The present contents of the fields."""
 
         def text(name: str) -> str:
             widget = self.query_one(f"#{name}")
@@ -206,7 +206,7 @@ class SetupPanel(Vertical):
     @on(Input.Changed)
     @on(Choice.Changed)
     def reread(self) -> None:
-        """Read the fields, say what they mean beside each."""
+        """Read the fields, and show next to each what it means."""
         if not self.is_mounted or not self.query("#setup-words"):
             return
         self.reading = form.read_form(self.values(), self._inventory, self._refuse)
@@ -217,14 +217,14 @@ class SetupPanel(Vertical):
             hint.problem = problem.short if problem else ""
             hint.doubts = self._beyond(self.reading.request) if name == "target" and self.reading.request else ()
             hint.paint()
-        words = self.query_one("#setup-words", SetupWords)
+        allowed = self.query_one("#setup-words", SetupProblem)
         first = next(iter(self.reading.problems.values()), None)
-        words.text, words.tone_name = (first.allowed, "bad") if first else ("", "muted")
-        words.paint()
-        self.query_one("#abort", Button).display = first is None and self._may_run  # its room is wanted for the words
+        allowed.text, allowed.tone_name = (first.allowed, "bad") if first else ("", "muted")
+        allowed.paint()
+        self.query_one("#abort", Button).display = first is None and self._may_run  # the text needs its room
         self.query_one("#run", Button).disabled = first is not None or not self._may_run
 
     @on(Input.Submitted)
     def next_field(self) -> None:
-        """Enter leads to the next field, as tab does: starting traffic takes its own key."""
+        """Go to the next field, as tab does. Starting traffic takes its own key."""
         self.screen.focus_next()

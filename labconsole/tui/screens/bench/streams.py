@@ -1,6 +1,6 @@
-"""Offered, measured and loss of every stream, with sparklines on one scale, and the totals.
+"""Offered and measured rate and loss of every stream, with sparklines on one scale, and the totals.
 
-While a trial runs these are live rates and a running difference; once it is saved, the record's own numbers.
+During a trial these are live rates and a running difference. Once it is saved, they are the record's own numbers.
 """
 
 from __future__ import annotations
@@ -18,23 +18,32 @@ from labconsole.measure.packet_times import packet_times
 from labconsole.model.design_point import BACKGROUND_FRAME_BYTES, FrameSize
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.record.run import RunRecord, StreamRecord
-from labconsole.text.cells import UNKNOWN, count, decimal, mbit, percent, safe, scale_top, sparkline
+from labconsole.text.cells import (
+    UNKNOWN,
+    format_decimal,
+    format_mbit,
+    format_percent,
+    format_rounded,
+    safe,
+    scale_top,
+    sparkline,
+)
 from labconsole.tui.console.state import ConsoleState
-from labconsole.tui.parts.lines import Span, entitle
+from labconsole.tui.parts.lines import Span, set_border_titles
 from labconsole.tui.parts.table import Column, LineTable
 
 TOTAL = "\0total"
-"""The totals' key: no stream can be called that."""
+"""The totals' key: no stream can have this name."""
 
 WINDOW = 60
 
 BEFORE_SENDING = (None, Phase.PREPARING, Phase.LEARNING, Phase.ARMING)
-"""Phases of a trial in which the numbers known are still those of the one before."""
+"""Phases of a trial in which the known numbers are still those of the one before."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamNumbers:
-    """One row. ``final``: from the saved record. Packets are since the trial's start."""
+    """One row. ``final``: from the saved record. Packets are counted since the trial's start."""
 
     offered_pps: float | None = None
     measured_pps: float | None = None
@@ -47,7 +56,7 @@ class StreamNumbers:
     used: bool = False
     delay_p50_ns: int | None = None
     delay_p99_ns: int | None = None
-    """Of every packet, one-way, where the sinks' kernels time them."""
+    """One-way, over all packets, if the sinks' kernels time them."""
 
 
 def _sum(values: Sequence[float | None]) -> float | None:
@@ -55,17 +64,25 @@ def _sum(values: Sequence[float | None]) -> float | None:
     return sum(known) if known and len(known) == len(values) else None
 
 
-def _from_record(part: StreamRecord) -> StreamNumbers:
-    told = packet_times(part)
-    delay = None if told is None else told.delay_ns
+def _read_record(part: StreamRecord) -> StreamNumbers:
+    times = packet_times(part)
+    delay = None if times is None else times.delay_ns
     return StreamNumbers(
-        part.offered_pps, part.measured_pps, part.offered_bps, part.measured_bps,
-        part.loss_packets, part.loss_ratio, part.generator, final=True, used=True,
-        delay_p50_ns=None if delay is None else delay.p50, delay_p99_ns=None if delay is None else delay.p99,
-    )  # fmt: skip
+        part.offered_pps,
+        part.measured_pps,
+        part.offered_bps,
+        part.measured_bps,
+        part.loss_packets,
+        part.loss_ratio,
+        part.generator,
+        final=True,
+        used=True,
+        delay_p50_ns=None if delay is None else delay.p50,
+        delay_p99_ns=None if delay is None else delay.p99,
+    )
 
 
-def _from_live(live: StreamLive, frame: FrameSize) -> StreamNumbers:
+def _read_live(live: StreamLive, frame: FrameSize) -> StreamNumbers:
     def bps(pps: float | None) -> float | None:
         return None if pps is None else frame.rate_bps(pps)
 
@@ -75,18 +92,27 @@ def _from_live(live: StreamLive, frame: FrameSize) -> StreamNumbers:
     ratio = live.loss_ratio
     delays = live.delays
     return StreamNumbers(
-        offered, measured, bps(offered), bps(measured), loss, ratio, live.generator, final=live.final, used=True,
-        delay_p50_ns=None if delays is None else delays.p50_ns, delay_p99_ns=None if delays is None else delays.p99_ns,
-    )  # fmt: skip
+        offered,
+        measured,
+        bps(offered),
+        bps(measured),
+        loss,
+        ratio,
+        live.generator,
+        final=live.final,
+        used=True,
+        delay_p50_ns=None if delays is None else delays.p50_ns,
+        delay_p99_ns=None if delays is None else delays.p99_ns,
+    )
 
 
-def stream_numbers(inventory: Inventory, telemetry: Telemetry, state: ConsoleState) -> dict[str, StreamNumbers]:
-    """Every stream's row, and TOTAL."""
+def collect_stream_numbers(inventory: Inventory, telemetry: Telemetry, state: ConsoleState) -> dict[str, StreamNumbers]:
+    """Collect every stream's row, and TOTAL."""
     rows = {stream.name: StreamNumbers() for stream in inventory.streams}
-    record: RunRecord | None = None if state.request_seen is not None or state.asked else state.last
+    record: RunRecord | None = None if state.current_request is not None or state.requested else state.last
     if record is not None:
         of_second = record.background.streams if record.background is not None else ()
-        rows.update({part.name: _from_record(part) for part in (*record.streams, *of_second) if part.name in rows})
+        rows.update({part.name: _read_record(part) for part in (*record.streams, *of_second) if part.name in rows})
         t = record.total
         rows[TOTAL] = StreamNumbers(
             t.offered_pps,
@@ -99,15 +125,15 @@ def stream_numbers(inventory: Inventory, telemetry: Telemetry, state: ConsoleSta
             used=True,
         )
         return rows
-    request = state.request_seen
+    request = state.current_request
     used: list[StreamNumbers] = []
     offered_packets: list[float | None] = []
     for live in telemetry.streams.values() if request is not None else ():
         assert request is not None
         if live.name in rows:
             frame = replace(request.frame, bytes=BACKGROUND_FRAME_BYTES) if live.of_second_guest else request.frame
-            rows[live.name] = numbers = _from_live(live, frame)
-            if not live.of_second_guest:  # the second guest's enters no total
+            rows[live.name] = numbers = _read_live(live, frame)
+            if not live.of_second_guest:  # the second guest's stream enters no total
                 used.append(numbers)
                 offered_packets.append(live.offered_packets)
     loss, offered = _sum([n.loss_packets for n in used]), _sum(offered_packets)
@@ -123,23 +149,23 @@ def stream_numbers(inventory: Inventory, telemetry: Telemetry, state: ConsoleSta
     return rows
 
 
-def _with_delays(columns: tuple[Column, ...]) -> tuple[Column, ...]:
-    """Behind the loss."""
+def _add_delay_columns(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    """Insert the columns of delay after the loss."""
     place = [column.name for column in columns].index("loss") + 1
     delays = (Column("delay_p50", "p50 µs", 8, rank=1), Column("delay_p99", "p99 µs", 8, rank=1))
     return (*columns[:place], *delays, *columns[place:])
 
 
-def _without_sparks(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+def _drop_spark_columns(columns: tuple[Column, ...]) -> tuple[Column, ...]:
     return tuple(column for column in columns if not column.name.endswith("_spark"))
 
 
 def _micros(value_ns: int | None) -> str:
-    return decimal(None if value_ns is None else value_ns / 1e3, 1)
+    return format_decimal(None if value_ns is None else value_ns / 1e3, 1)
 
 
 class StreamsTable(LineTable):
-    """The streams; the cursor chooses the one that the chart shows."""
+    """The streams. The cursor chooses the one that the chart shows."""
 
     COLUMNS: ClassVar[tuple[Column, ...]] = (
         Column("name", "stream", 6, right=False, grow_to=12),
@@ -156,11 +182,11 @@ class StreamsTable(LineTable):
     )
 
     NARROW: ClassVar[tuple[Column, ...]] = tuple(column for column in COLUMNS if column.rank < 3)
-    """What there is room for beside the set-up: the other columns are a wide terminal's, however wide the table is."""
+    """Columns that fit next to the set-up. The others need a wide terminal, however wide the table is."""
 
-    TIMED: ClassVar[tuple[Column, ...]] = _with_delays(COLUMNS)
-    NARROW_TIMED: ClassVar[tuple[Column, ...]] = _with_delays(_without_sparks(NARROW))
-    """Where every packet is timed, and the clocks agree. The chart beneath shows what the sparklines would."""
+    TIMED: ClassVar[tuple[Column, ...]] = _add_delay_columns(COLUMNS)
+    NARROW_TIMED: ClassVar[tuple[Column, ...]] = _add_delay_columns(_drop_spark_columns(NARROW))
+    """Columns if every packet is timed and the clocks agree. The chart below replaces the sparklines."""
 
     def __init__(self, inventory: Inventory, telemetry: Telemetry, state: ConsoleState) -> None:
         super().__init__(id="streams")
@@ -172,16 +198,16 @@ class StreamsTable(LineTable):
 
     @property
     def chosen(self) -> str:
-        """The stream under the cursor; the first one while it stands on the totals."""
+        """The stream under the cursor, or the first one if the cursor is on the totals."""
         return self.cursor_key if self.cursor_key in self._streams else next(iter(self._streams))
 
     def choose_next(self, by: int) -> None:
-        """Put the cursor on a neighbouring stream, around the end."""
+        """Put the cursor on a neighbouring stream, wrapping at the ends."""
         names = list(self._streams)
         self.move_to(names[(names.index(self.chosen) + by) % len(names)])
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """Header, streams, totals."""
+        """Return the height of header, streams and totals."""
         return len(self._streams) + 2
 
     def columns(self) -> tuple[Column, ...]:
@@ -194,7 +220,7 @@ class StreamsTable(LineTable):
         return [*self._streams, TOTAL]
 
     def prepare(self) -> None:
-        self._numbers = stream_numbers(self._inventory, self._telemetry, self._state)
+        self._numbers = collect_stream_numbers(self._inventory, self._telemetry, self._state)
         timed = any(numbers.delay_p50_ns is not None for numbers in self._numbers.values())
         if timed != self._timed:
             self._timed = timed
@@ -207,15 +233,15 @@ class StreamsTable(LineTable):
         )
         trial, watched = self._state.trial, self._state.observed
         final = any(n.final for n in self._numbers.values())
-        scale = f" · sparklines 0 to {count(self._top)} pps" if self.size.width >= 70 and any(live) else ""
+        scale = f" · sparklines 0 to {format_rounded(self._top)} pps" if self.size.width >= 70 and any(live) else ""
         if trial is not None:
-            words = " · of the trial before" if final and trial.phase in BEFORE_SENDING else " · live"
+            suffix = " · of the trial before" if final and trial.phase in BEFORE_SENDING else " · live"
         elif watched is not None and watched.guest_words is None:
-            words = f" · live, of {safe(watched.operator, 32)}"
+            suffix = f" · live, of {safe(watched.operator, 32)}"
         else:
-            words = " · as saved" if final else ""
-        words += " · p50, p99 of the one-way delay" if self._timed else ""
-        entitle(self, "Streams" + words, scale.strip(" ·"))
+            suffix = " · as saved" if final else ""
+        suffix += " · p50, p99 of the one-way delay" if self._timed else ""
+        set_border_titles(self, "Streams" + suffix, scale.strip(" ·"))
 
     def _of(self, key: str) -> StreamNumbers:
         return self._numbers.get(key) or StreamNumbers()
@@ -235,27 +261,27 @@ class StreamsTable(LineTable):
         return text, "muted" if text == UNKNOWN else "strong" if key == TOTAL else ""
 
     def cell_offered(self, key: str, width: int) -> Span:
-        return self._number(key, count(self._of(key).offered_pps))
+        return self._number(key, format_rounded(self._of(key).offered_pps))
 
     def cell_measured(self, key: str, width: int) -> Span:
-        return self._number(key, count(self._of(key).measured_pps))
+        return self._number(key, format_rounded(self._of(key).measured_pps))
 
     def cell_offered_bps(self, key: str, width: int) -> Span:
-        return self._number(key, mbit(self._of(key).offered_bps))
+        return self._number(key, format_mbit(self._of(key).offered_bps))
 
     def cell_measured_bps(self, key: str, width: int) -> Span:
-        return self._number(key, mbit(self._of(key).measured_bps))
+        return self._number(key, format_mbit(self._of(key).measured_bps))
 
     def cell_loss_packets(self, key: str, width: int) -> Span:
-        return self._number(key, count(self._of(key).loss_packets))
+        return self._number(key, format_rounded(self._of(key).loss_packets))
 
     def cell_loss(self, key: str, width: int) -> Span:
         numbers = self._of(key)
-        text, tone = self._number(key, percent(numbers.loss_ratio))
+        text, tone = self._number(key, format_percent(numbers.loss_ratio))
         if numbers.loss_ratio is None:
             return text, tone
         if not numbers.final:
-            return "≈ " + percent(numbers.loss_ratio, 2), "muted"
+            return "≈ " + format_percent(numbers.loss_ratio, 2), "muted"
         return (text, tone) if numbers.loss_ratio == 0 else ("! " + text, "warn" if numbers.loss_ratio > 0 else "bad")
 
     def cell_delay_p50(self, key: str, width: int) -> Span:
@@ -265,7 +291,7 @@ class StreamsTable(LineTable):
         return self._number(key, _micros(self._of(key).delay_p99_ns))
 
     def _spark(self, live: StreamLive, series: Iterable[float], width: int) -> str:
-        """The newest samples, one a cell; once it is saved all of the trial, a cell being the mean of its part."""
+        """The newest samples, one a cell. Once the trial is saved, all of it, each cell being the mean of its part."""
         values = list(series)
         if live.final and len(values) > width:
             edges = [len(values) * i // width for i in range(width + 1)]

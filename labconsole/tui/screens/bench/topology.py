@@ -1,5 +1,7 @@
-"""The streams' way through the testbed, live: source, unit under test with its guests, sink, each place with its rate,
-what went missing before it, and the drop counter that moves there. Once the run is saved: its ledger.
+"""The streams' path through the testbed, live: source, unit under test with its guests, sink.
+
+Each place has its rate, the packets lost before it, and the moving drop counter. Once the run is saved, its ledger is
+shown.
 """
 
 from __future__ import annotations
@@ -9,22 +11,22 @@ from dataclasses import dataclass
 
 from labconsole.engine.live.hops import hops_now
 from labconsole.engine.live.telemetry import StreamLive, Telemetry
-from labconsole.measure.ledger_picture import hop_words
+from labconsole.measure.ledger_picture import format_hop
 from labconsole.model.inventory import Inventory, Stream
 from labconsole.model.record.run import StreamRecord
-from labconsole.text.cells import UNKNOWN, count, percent, safe
+from labconsole.text.cells import UNKNOWN, format_percent, format_rounded, safe
 from labconsole.tui.console.state import ConsoleState
-from labconsole.tui.parts.lines import Lines, Span, entitle
+from labconsole.tui.parts.lines import Lines, Span, set_border_titles
 from labconsole.tui.parts.processors import processors_line
 from labconsole.units import format_count
 
 LABEL = 9
 NOISE_RATIO, NOISE_PACKETS = 0.002, 20
-"""While a trial runs, so little less than before is said of no place: counters are read some milliseconds apart."""
+"""Difference too small to count as loss during a trial: counters are read some milliseconds apart."""
 
 LEAST_CELL = 8
 SHORT_CELL = 14
-"""Below this width a place is its interface, and a rate is in thousands or millions."""
+"""Below this width a place shows only its interface, and rates are in thousands or millions."""
 
 ENDS = ("generator", "capture")
 """Hops of a record's ledger that are no place in the testbed."""
@@ -32,7 +34,7 @@ ENDS = ("generator", "capture")
 
 @dataclass(frozen=True, slots=True)
 class HopCell:
-    """One place of one stream. ``note``: in the place of a rate."""
+    """One place of one stream. ``note``: shown instead of a rate."""
 
     hop: str
     node: str
@@ -45,7 +47,7 @@ class HopCell:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamWay:
+class StreamPathView:
     """One stream: its places, and its loss so far. ``final``: from the saved record."""
 
     name: str
@@ -55,10 +57,12 @@ class StreamWay:
     final: bool = False
 
 
-def ways(inventory: Inventory, telemetry: Telemetry, state: ConsoleState) -> list[StreamWay]:
-    """Of the streams that are measured, or were last; else of all that the testbed has."""
+def build_stream_paths(inventory: Inventory, telemetry: Telemetry, state: ConsoleState) -> list[StreamPathView]:
+    """Build the paths of the streams measured now or last, or of all streams of the testbed."""
     if not telemetry.streams:
-        return [StreamWay(stream.name, _planned(stream, inventory.uut), None, None) for stream in inventory.streams]
+        return [
+            StreamPathView(stream.name, _planned(stream, inventory.uut), None, None) for stream in inventory.streams
+        ]
     last = state.last if state.trial is None or state.trial.run_id == getattr(state.last, "run_id", None) else None
     of_second = last.background.streams if last is not None and last.background is not None else ()
     records = {part.name: part for part in (*last.streams, *of_second)} if last is not None else {}
@@ -75,34 +79,46 @@ def ways(inventory: Inventory, telemetry: Telemetry, state: ConsoleState) -> lis
 
 def _planned(stream: Stream, uut: str) -> tuple[HopCell, ...]:
     places = (
-        ("source_nic", stream.source.node, stream.source.interface), ("uut_in", uut, stream.uut_in),
-        ("uut_out", uut, stream.uut_out), ("sink_nic", stream.sink.node, stream.sink.interface),
-    )  # fmt: skip
+        ("source_nic", stream.source.node, stream.source.interface),
+        ("uut_in", uut, stream.uut_in),
+        ("uut_out", uut, stream.uut_out),
+        ("sink_nic", stream.sink.node, stream.sink.interface),
+    )
     return tuple(HopCell(hop, node, interface, None, None, None, {}) for hop, node, interface in places)
 
 
-def _live(live: StreamLive, telemetry: Telemetry, planned: tuple[HopCell, ...]) -> StreamWay:
-    cells = planned if not live.hops else tuple(
-        HopCell(
-            now.place.hop, now.place.node, now.place.label, now.pps, now.packets, now.lost_packets, now.drops,
-            "quiet" if now.quiet else "",
+def _live(live: StreamLive, telemetry: Telemetry, planned: tuple[HopCell, ...]) -> StreamPathView:
+    cells = (
+        planned
+        if not live.hops
+        else tuple(
+            HopCell(
+                now.place.hop,
+                now.place.node,
+                now.place.label,
+                now.pps,
+                now.packets,
+                now.lost_packets,
+                now.drops,
+                "quiet" if now.quiet else "",
+            )
+            for now in hops_now(live.hops, telemetry)
         )
-        for now in hops_now(live.hops, telemetry)
-    )  # fmt: skip
-    return StreamWay(live.name, cells, live.loss_packets, live.loss_ratio)
+    )
+    return StreamPathView(live.name, cells, live.loss_packets, live.loss_ratio)
 
 
-def _recorded(record: StreamRecord) -> StreamWay:
+def _recorded(record: StreamRecord) -> StreamPathView:
     cells = tuple(
         HopCell(hop.hop, hop.node, hop.interface, None, hop.packets, hop.lost_packets, hop.drops)
         for hop in record.ledger
         if hop.hop not in ENDS
     )
-    return StreamWay(record.name, cells, record.loss_packets, record.loss_ratio, final=True)
+    return StreamPathView(record.name, cells, record.loss_packets, record.loss_ratio, final=True)
 
 
 class Topology(Lines):
-    """A block of lines for each stream. Where that is too much, those that lose most keep theirs; others fold."""
+    """A block of lines for each stream. If room is short, streams that lose most keep theirs, and others fold."""
 
     def __init__(self, inventory: Inventory, telemetry: Telemetry, state: ConsoleState) -> None:
         super().__init__(id="topology")
@@ -110,9 +126,9 @@ class Topology(Lines):
         self.border_title = "Topology"
 
     def lines(self, width: int) -> list[list[Span]]:
-        found = ways(self._inventory, self._telemetry, self._state)
+        found = build_stream_paths(self._inventory, self._telemetry, self._state)
         final = any(way.final for way in found)
-        entitle(self, "Topology · of the saved run" if final else "Topology · live, losses are estimates (≈)")
+        set_border_titles(self, "Topology · of the saved run" if final else "Topology · live, losses are estimates (≈)")
         rows = self._header(found, width)
         room = max(3, self.size.height) - len(rows)
         blocks = [self._block(way, width) for way in found]
@@ -121,24 +137,24 @@ class Topology(Lines):
             nodes = [self._inventory.uut, *(cell.node for way in found for cell in way.cells)]
             return rows if sum(map(len, blocks)) == room else [*rows, processors_line(self._telemetry, nodes, width)]
         folded, whole = self._folded(found, blocks, room, width)
-        if not whole:  # the hops' names would stand above what they are not of
+        if not whole:  # the hops' names would be above the wrong cells
             rows = [[(" " * LABEL, ""), (safe("source and sink; no room for the hops between", width - LABEL), "head")]]
         return rows + folded
 
-    def _header(self, found: Sequence[StreamWay], width: int) -> list[list[Span]]:
+    def _header(self, found: Sequence[StreamPathView], width: int) -> list[list[Span]]:
         if not found:
             return [[(" nothing is measured, and hosts.yaml has no streams", "muted")]]
         cells = found[0].cells
         room = _cell_width(len(cells), width)
         spans: list[Span] = [(" " * LABEL, "")]
         for cell in cells:
-            spans.append((safe(hop_words(cell.hop), room - 1).ljust(room), "head"))
+            spans.append((safe(format_hop(cell.hop), room - 1).ljust(room), "head"))
         return [spans]
 
-    def _block(self, way: StreamWay, width: int) -> list[list[Span]]:
+    def _block(self, way: StreamPathView, width: int) -> list[list[Span]]:
         room = _cell_width(len(way.cells), width)
         names: list[Span] = [(safe(f" {way.name}", LABEL - 1).ljust(LABEL), "strong")]
-        rates: list[Span] = [(_loss_words(way).ljust(LABEL), "bad" if way.loss_packets else "muted")]
+        rates: list[Span] = [(_format_loss(way).ljust(LABEL), "bad" if way.loss_packets else "muted")]
         lost = _losses(way)
         for number, cell in enumerate(way.cells):
             last = number == len(way.cells) - 1
@@ -153,9 +169,12 @@ class Topology(Lines):
         return [*block, _spread(lost, room)] if any(text for text, _ in lost) else block
 
     def _folded(
-        self, found: Sequence[StreamWay], blocks: Sequence[list[list[Span]]], room: int, width: int
+        self, found: Sequence[StreamPathView], blocks: Sequence[list[list[Span]]], room: int, width: int
     ) -> tuple[list[list[Span]], bool]:
-        """Blocks of those that lose most, a line each of others, how many more; and whether there is a block."""
+        """Blocks of the streams that lose most, a line for each other one, and the number left out.
+
+        Returns also whether there is a block.
+        """
         order = sorted(range(len(found)), key=lambda index: -(found[index].loss_packets or 0))
         chosen: dict[int, list[list[Span]]] = {}
         left = room - 1
@@ -168,25 +187,25 @@ class Topology(Lines):
                 left -= len(rows)
         shown = [row for index in sorted(chosen) for row in chosen[index]]
         hidden = len(found) - len(chosen)
-        words = f" … {hidden} more streams, none of which loses more" if hidden else ""
-        return [*shown, [(words, "muted")]], any(len(rows) > 1 for rows in chosen.values())
+        text = f" … {hidden} more streams, none of which loses more" if hidden else ""
+        return [*shown, [(text, "muted")]], any(len(rows) > 1 for rows in chosen.values())
 
-    def _one_line(self, way: StreamWay, width: int) -> list[Span]:
-        words = ""
+    def _one_line(self, way: StreamPathView, width: int) -> list[Span]:
+        text = ""
         if way.cells:
             ends = [f"{_place(cell, 30)} {_rate(cell, final=way.final)}" for cell in (way.cells[0], way.cells[-1])]
-            words = " ─▶ ".join(ends)
-        loss = _loss_words(way).strip()
+            text = " ─▶ ".join(ends)
+        loss = _format_loss(way).strip()
         tone = "bad" if way.loss_packets else "muted"
         return [
             (safe(f" {way.name}", LABEL - 1).ljust(LABEL), "strong"),
-            (safe(words, width - LABEL - 12), ""),
+            (safe(text, width - LABEL - 12), ""),
             (f"  {loss}", tone),
         ]
 
 
 def _spread(cells: Sequence[Span], room: int) -> list[Span]:
-    """Cells in a line, each as wide as itself and the empty ones after it."""
+    """Arrange cells in a line, each as wide as itself and the empty ones after it."""
     spans: list[Span] = [(" " * LABEL, "")]
     number = 0
     while number < len(cells):
@@ -216,28 +235,28 @@ def _rate(cell: HopCell, *, final: bool) -> str:
     if cell.note:
         return cell.note
     if final:
-        return f"{count(cell.packets)} pk"
-    return f"{count(cell.pps)} pps"
+        return f"{format_rounded(cell.packets)} pk"
+    return f"{format_rounded(cell.pps)} pps"
 
 
-def _loss_words(way: StreamWay) -> str:
+def _format_loss(way: StreamPathView) -> str:
     if way.loss_ratio is None:
         return f" {UNKNOWN}"
-    return f" {'' if way.final else '≈'}{percent(way.loss_ratio, 2)} %"
+    return f" {'' if way.final else '≈'}{format_percent(way.loss_ratio, 2)} %"
 
 
 def _short_rate(cell: HopCell, *, final: bool) -> str:
-    """The same in so few cells as a guest's places leave on a small terminal."""
+    """A rate short enough for the cells of guests on a small terminal."""
     value = cell.packets if final else cell.pps
     if cell.note or value is None:
         return cell.note or UNKNOWN
     return f"{value:.0f}" if value < 1000 else f"{value / 1e3:.3g}k" if value < 1e6 else f"{value / 1e6:.3g}M"
 
 
-def _losses(way: StreamWay) -> list[Span]:
-    """What went missing on the way to each place; behind quiet ones it is not known yet at which of them.
+def _losses(way: StreamPathView) -> list[Span]:
+    """The loss on the way to each place. Behind quiet places, its location among them is not known yet.
 
-    Nothing while the stream's own loss is not known well enough to be shown: at first it is mostly the clocks'.
+    Empty until the stream's own loss is known well enough: at first it is mostly an effect of the clocks.
     """
     if way.loss_packets is None:
         return [("", "")] * len(way.cells)
@@ -253,11 +272,11 @@ def _losses(way: StreamWay) -> list[Span]:
 
 
 def _lost(cell: HopCell, *, final: bool) -> Span:
-    """What went missing on the way here, and the counter that moved most."""
+    """The loss on the way here, and the counter that moved most."""
     drops = max(cell.drops.items(), key=lambda item: item[1], default=None)
-    words = f"{drops[0]} {format_count(drops[1])}" if drops is not None else ""
+    text = f"{drops[0]} {format_count(drops[1])}" if drops is not None else ""
     lost = cell.lost_packets
     noise = 0 if final else NOISE_RATIO * (cell.packets or 0) + NOISE_PACKETS
     if lost is None or lost <= noise:
-        return (f"▲ {words}", "warn") if words else ("", "")
-    return f"−{'' if final else '≈'}{format_count(round(lost))} {words}".rstrip(), "bad"
+        return (f"▲ {text}", "warn") if text else ("", "")
+    return f"−{'' if final else '≈'}{format_count(round(lost))} {text}".rstrip(), "bad"

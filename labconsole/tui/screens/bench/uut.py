@@ -1,6 +1,6 @@
-"""What is running on the unit under test now, in words: who holds it, guests, load. Pure.
+"""Activity on the unit under test as text: the lease's holder, guests, load. Pure.
 
-What is not known is left out of the words rather than shown as nothing; "nothing known yet" is said when all of it is.
+Unknown facts are left out rather than shown as nothing. If all are unknown, the text is "nothing known yet".
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from labconsole.text.cells import decimal, safe
+from labconsole.text.cells import format_decimal, safe
 
 if TYPE_CHECKING:
     from labconsole.engine.inspection import Inspection
     from labconsole.engine.leases import LeaseHolder
-    from labconsole.wire.surroundings import NodeSurroundings
+    from labconsole.wire.host_activity import NodeSurroundings
 
 SHOWN_GUESTS = 4
 
@@ -26,18 +26,21 @@ class UutView:
     inspection: Inspection | None = None
     why_not: str = ""
 
-    def words(self, holders: Mapping[str, LeaseHolder], uut: str) -> tuple[tuple[str, ...], str]:
+    def describe(self, holders: Mapping[str, LeaseHolder], uut: str) -> tuple[tuple[str, ...], str]:
         """Wordings from longest to shortest, and their tone."""
         foreign = {node: holder for node, holder in holders.items() if not holder.own}
         if foreign:
             node = uut if uut in foreign else next(iter(foreign))
             holder = foreign[node]
             owner = safe(holder.owner or "another session", 40)
-            held = f"! {'' if node == uut else f'{safe(node, 20)} '}held by"
+            holder_text = f"! {'' if node == uut else f'{safe(node, 20)} '}held by"
             since = "" if holder.since is None else f" since {holder.since:%H:%M}"
             purpose = f" for {safe(holder.purpose, 40)}" if holder.purpose else ""
             shorter = (f"{owner}{since}{purpose}", f"{owner}{since}", owner)
-            return (f"{held} {safe(holder.describe(), 160)}", *(f"{held} {words}" for words in shorter)), "warn"
+            return (
+                f"{holder_text} {safe(holder.describe(), 160)}",
+                *(f"{holder_text} {wording}" for wording in shorter),
+            ), "warn"
         if self.inspection is None:
             return (self.why_not or "not inspected yet",), "muted"
         seen = self.inspection.surroundings
@@ -59,7 +62,7 @@ def _guests(seen: NodeSurroundings) -> str:
 def _load(seen: NodeSurroundings) -> str:
     if not seen.load:
         return ""
-    return f"load {decimal(seen.load[0], 2)}" + (f" on {seen.cpus} CPUs" if seen.cpus is not None else "")
+    return f"load {format_decimal(seen.load[0], 2)}" + (f" on {seen.cpus} CPUs" if seen.cpus is not None else "")
 
 
 def _others(seen: NodeSurroundings) -> str:

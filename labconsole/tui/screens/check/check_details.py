@@ -1,4 +1,4 @@
-"""The result under the cursor in full; before there is one, what a check does, and what was calibrated."""
+"""The result under the cursor in full. Before the first one: the check's steps, and the last calibration."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import textwrap
 from labconsole.engine.check.result import CheckResult
 from labconsole.text.cells import safe
 from labconsole.tui.parts.lines import Lines, Span, field
-from labconsole.tui.parts.screen import with_keys
+from labconsole.tui.parts.screen import insert_keys
 from labconsole.tui.screens.check.checks_table import LOOKS, TESTBED
 
 
@@ -19,14 +19,14 @@ class CheckDetails(Lines):
         self.result: CheckResult | None = None
         self.first = ""
         self.calibration: list[str] = []
-        """How one goes, or what the last one found."""
+        """Progress of a running calibration, or the findings of the last one."""
 
     def lines(self, width: int) -> list[list[Span]]:
         result = self.result
         if result is None:
             first: list[list[Span]] = [[(" " + line, "muted")] for line in _wrapped(self.first, width)]
-            told = [line for each in self.calibration for line in _wrapped(each, width)]
-            return [*first, *([[(" " + safe(line, width - 2), "")] for line in ["", *told]] if told else [])]
+            wrapped = [line for each in self.calibration for line in _wrapped(each, width)]
+            return [*first, *([[(" " + safe(line, width - 2), "")] for line in ["", *wrapped]] if wrapped else [])]
         glyph, tone = LOOKS[result.status]
         rows = field("check", f"{result.title} ({result.id})", width, "strong")
         rows += field("node", result.node or TESTBED, width)
@@ -35,7 +35,7 @@ class CheckDetails(Lines):
         if result.hint:
             rows += field("to do", result.hint, width, "warn", rows=8)
         if result.fixable and not result.fixed:
-            rows += field("", with_keys(self, "press {check-fix} to fix this"), width, "accent")
+            rows += field("", insert_keys(self, "press {check-fix} to fix this"), width, "accent")
         for index, (name, value) in enumerate(result.values.items()):
             rows += field("values" if index == 0 else "", f"{name} = {value}", width, "muted", rows=2)
         return [*rows, *field("took", f"{result.took_s * 1e3:.0f} ms", width, "muted")]

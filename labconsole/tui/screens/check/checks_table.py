@@ -1,4 +1,4 @@
-"""The results of a check, grouped by node as they come in, the testbed as a whole first."""
+"""The results of a check as they arrive, grouped by node, the testbed as a whole first."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from labconsole.engine.check.result import CheckResult, CheckStatus
 from labconsole.model.inventory import Inventory
-from labconsole.text.cells import decimal, safe
+from labconsole.text.cells import format_decimal, safe
 from labconsole.tui.parts.lines import Span
 from labconsole.tui.parts.table import Column, LineTable
 
@@ -19,11 +19,11 @@ LOOKS = {
 }
 TESTBED = "testbed"
 Key = tuple[int, str, int]
-"""(place of the node, node, number of the result)."""
+"""(index of the node, node, number of the result)."""
 
 
 class ChecksTable(LineTable):
-    """One row per result. ``problems_only`` leaves out what passed."""
+    """One row per result. ``problems_only`` hides what passed."""
 
     EMPTY = "Nothing checked yet."
     COLUMNS: ClassVar[tuple[Column, ...]] = (
@@ -51,14 +51,14 @@ class ChecksTable(LineTable):
         self._arrange()
 
     def add(self, result: CheckResult) -> None:
-        """One more result."""
+        """Add a result."""
         node = result.node or ""
         place = -1 if result.node is None else self._places.get(node, len(self._places))
         self._results[place, node, len(self._results)] = result
         self._arrange()
 
     def turn_problems_only(self) -> None:
-        """All, or what did not pass."""
+        """Switch between all results and those that did not pass."""
         self.problems_only = not self.problems_only
         self._arrange()
         self.paint()
@@ -71,29 +71,29 @@ class ChecksTable(LineTable):
             if key[:2] != before:
                 firsts.add(key)
             before = key[:2]
-        if firsts != self._firsts:  # which row names its node has moved
+        if firsts != self._firsts:  # the row that names its node has moved
             self._firsts = firsts
             self._cells.clear()
 
     @property
     def counts(self) -> Counter[CheckStatus]:
-        """How many there are of each."""
+        """Number of results of each status."""
         return Counter(result.status for result in self._results.values())
 
     @property
     def results(self) -> list[CheckResult]:
-        """All, by node."""
+        """All results, by node."""
         return [self._results[key] for key in sorted(self._results)]
 
     def settle(self) -> None:
-        """All have come: put the cursor on the first failure, else the first doubt, unless somebody moved it."""
+        """All results are in: put the cursor on the first failure or doubt, unless the operator moved it."""
         problems = self.problems()
         if problems and not self._steered:
             failed = (key for key in problems if self._results[key].status is CheckStatus.FAIL)
             self.move_to(next(failed, problems[0]))
 
     def problems(self) -> list[Key]:
-        """The rows that say that something is wrong."""
+        """The rows with a problem."""
         return [key for key in self._order if self._results[key].status in (CheckStatus.WARN, CheckStatus.FAIL)]
 
     @property
@@ -121,4 +121,4 @@ class ChecksTable(LineTable):
         return safe(result.evidence, width), tone
 
     def cell_took(self, key: Key, width: int) -> Span:
-        return decimal(self._results[key].took_s * 1e3, 0), "muted"
+        return format_decimal(self._results[key].took_s * 1e3, 0), "muted"

@@ -1,4 +1,4 @@
-"""Check: is this testbed fit to measure on? Every result as it comes, with its evidence and what to do about it."""
+"""Check: is this testbed fit to measure on? Every result as it arrives, with its evidence and a remedy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from labconsole.engine.check.result import CheckResult, CheckStatus
 from labconsole.engine.protocol import SessionLike
 from labconsole.errors import Aborted, LabError
 from labconsole.model.plan.plan import Plan
-from labconsole.text.cells import safe, span
+from labconsole.text.cells import format_duration, safe
 from labconsole.tui.console import clock
 from labconsole.tui.parts import plan_files
 from labconsole.tui.parts.action import Action
@@ -24,11 +24,11 @@ from labconsole.tui.parts.lines import Lines, Span
 from labconsole.tui.parts.screen import PAUSE, Application, ConsoleScreen
 from labconsole.tui.parts.status import EventLines, Tab
 from labconsole.tui.parts.table import LineTable
-from labconsole.tui.screens.check import calibrating
+from labconsole.tui.screens.check import calibration_text
 from labconsole.tui.screens.check.check_details import CheckDetails
 from labconsole.tui.screens.check.checks_table import LOOKS, TESTBED, ChecksTable
 
-BEFORE = (
+INTRODUCTION = (
     "Press {check-run} to check the testbed: every node is asked what a measurement depends on, a few marked frames "
     "are sent over every cable, and a small flow through every platform. Nothing is changed for good unless you press "
     "{check-fix} to fix something, and no run is saved. With a plan chosen ({check-plan}), it also checks whether that "
@@ -38,37 +38,78 @@ ONLY_WATCHES = "This console only watches (--read-only): it checks nothing."
 
 
 class CheckSummary(Lines):
-    """What is being checked, and how it stands, in one line."""
+    """The check under way and its state, in one line."""
 
     def __init__(self) -> None:
         super().__init__(id="check-summary")
-        self.words: list[Span] = []
+        self.spans: list[Span] = []
 
     def lines(self, width: int) -> list[list[Span]]:
-        return [self.words]
+        return [self.spans]
 
 
 class CheckScreen(ConsoleScreen):
-    """Nothing is asked of any node until its key is pressed."""
+    """No node is queried until the operator presses the key for it."""
 
     CSS_PATH = "screen.tcss"
     ACTIONS = (
         Action("r", "run", "Check", "Check the testbed.", id="check-run", changes=True, title="Check the testbed"),
-        Action("a", "abort", "Abort", "Abort the check and keep its results, or abort what runs.",
-               id="check-abort", changes=True, title="Abort the check"),
-        Action("x", "fix", "Fix", "Fix what can be fixed from here, after asking.",
-               id="check-fix", changes=True, title="Fix what the check found"),
-        Action("c", "calibrate", "Calibrate", "Measure what sources and sinks can do without the UUT, after asking.",
-               id="check-calibrate", changes=True, title="Calibrate…"),
-        Action("p", "plan(1)", "Plan", "Choose the plan to check for: none, or one of the files that Plans lists.",
-               id="check-plan", changes=True, title="Check for another plan"),
-        Action("w", "problems", "Problems", "Show only checks that did not pass, or all of them.",
-               id="check-problems", title="Show only problems"),
-        Action("f", "next", "Next", "Go to the next check that did not pass.",
-               id="check-next", title="Next problem", shown=False),
+        Action(
+            "a",
+            "abort",
+            "Abort",
+            "Abort the check and keep its results, or abort what runs.",
+            id="check-abort",
+            changes=True,
+            title="Abort the check",
+        ),
+        Action(
+            "x",
+            "fix",
+            "Fix",
+            "Fix what can be fixed from here, after asking.",
+            id="check-fix",
+            changes=True,
+            title="Fix what the check found",
+        ),
+        Action(
+            "c",
+            "calibrate",
+            "Calibrate",
+            "Measure what sources and sinks can do without the UUT, after asking.",
+            id="check-calibrate",
+            changes=True,
+            title="Calibrate…",
+        ),
+        Action(
+            "p",
+            "plan(1)",
+            "Plan",
+            "Choose the plan to check for: none, or one of the files that Plans lists.",
+            id="check-plan",
+            changes=True,
+            title="Check for another plan",
+        ),
+        Action(
+            "w",
+            "problems",
+            "Problems",
+            "Show only checks that did not pass, or all of them.",
+            id="check-problems",
+            title="Show only problems",
+        ),
+        Action(
+            "f",
+            "next",
+            "Next",
+            "Go to the next check that did not pass.",
+            id="check-next",
+            title="Next problem",
+            shown=False,
+        ),
         Action("escape", "app.mode('bench')", "Bench", "Go back to the bench.", id="check-back", shown=False),
         PAUSE,
-    )  # fmt: skip
+    )
     AUTO_FOCUS = "#checks"
 
     def __init__(self, app: Application, session: SessionLike, tab: Tab) -> None:
@@ -79,10 +120,10 @@ class CheckScreen(ConsoleScreen):
         self._problem = ""
         self._plans: list[Plan] = []
         self._plan: Plan | None = None
-        """What the next check is for."""
+        """The plan for the next check, or None."""
 
         self._taken_for: Plan | None = None
-        """What the results are of."""
+        """The plan that the results are for, or None."""
 
         self._taken_at_wall_s: float | None = None
 
@@ -100,16 +141,16 @@ class CheckScreen(ConsoleScreen):
 
     def begin(self) -> None:
         self.load_plans()
-        self.query_one(CheckDetails).first = ONLY_WATCHES if self.session.read_only else self.with_keys(BEFORE)
+        self.query_one(CheckDetails).first = ONLY_WATCHES if self.session.read_only else self.insert_keys(INTRODUCTION)
         envelope = self.session.envelope
-        self._tell_calibration(list(calibrating.found_lines(envelope)) if envelope is not None else [])
+        self._tell_calibration(list(calibration_text.format_envelope(envelope)) if envelope is not None else [])
 
     def come_to_front(self) -> None:
         self.load_plans()
 
     @work(exclusive=True, group="check-plans")
     async def load_plans(self) -> None:
-        """Which plans there are; broken ones are the Plans screen's matter."""
+        """Load the plans. The Plans screen reports broken ones."""
         try:
             found = await asyncio.to_thread(plan_files.scan, self.session.inventory, {}, self.session.check_background)
         except LabError as exc:
@@ -118,10 +159,10 @@ class CheckScreen(ConsoleScreen):
         self._plans = [entry.plan for entry in found if entry.plan is not None]
 
     def _busy(self) -> str:
-        """Why no check can begin now, or ""."""
+        """Return why no check can begin now, or ""."""
         if self._checking:
             return "A check is running."
-        if self.state.asked or self.session.running:
+        if self.state.requested or self.session.running:
             return f"A {self.state.what_runs} is running, and a check would disturb it. Wait, or abort it."
         for node, holder in self.session.lease_holders().items():
             return f"A check would disturb another session: {node} is held by {holder.describe()}."
@@ -129,7 +170,7 @@ class CheckScreen(ConsoleScreen):
 
     @work(group="check")
     async def check(self, *, fix: bool = False) -> None:
-        """Run it; results arrive one by one."""
+        """Run a check. Results arrive one by one."""
         table = self.query_one(ChecksTable)
         self._checking, self._begun_s, self._took_s, self._problem = True, clock.monotonic_s(), None, ""
         self._aborted, self._taken_for, self.state.checking = False, self._plan, True
@@ -163,7 +204,7 @@ class CheckScreen(ConsoleScreen):
 
     @work(group="ask", exclusive=True)
     async def action_calibrate(self) -> None:
-        """Ask, and say before what it is about to do."""
+        """Ask, with a description of the calibration."""
         if self.only_watches():
             return
         busy = self._busy()
@@ -177,10 +218,10 @@ class CheckScreen(ConsoleScreen):
         except LabError as exc:
             self.console_app.tell(f"calibration: {exc}", "error")
             return
-        cables = calibrating.cable_lines(offer)
+        cables = calibration_text.cable_lines(offer)
         if cables:
             self._tell_calibration(cables)
-        if not await self.app.push_screen_wait(Confirm(*calibrating.question(offer, plan))):
+        if not await self.app.push_screen_wait(Confirm(*calibration_text.build_question(offer, plan))):
             return
         busy = self._busy()
         if busy:
@@ -190,7 +231,7 @@ class CheckScreen(ConsoleScreen):
 
     @work(group="calibration")
     async def calibrate(self, offer: CalibrationOffer) -> None:
-        """Run it; a line is added for every trial, and what was found stays."""
+        """Run a calibration. Each trial adds a line, and the findings stay visible."""
         lines: list[str] = []
 
         def take(progress: CalibrationProgress) -> None:
@@ -204,23 +245,23 @@ class CheckScreen(ConsoleScreen):
         severity = "information"
         try:
             envelope = await self.session.calibrate(offer, take)
-            lines, words = list(calibrating.found_lines(envelope)), "the testbed is calibrated"
+            lines, text = list(calibration_text.format_envelope(envelope)), "the testbed is calibrated"
         except Aborted:
-            words = "the calibration was aborted, and nothing of it is kept"
-            lines.append(words)
+            text = "the calibration was aborted, and nothing of it is kept"
+            lines.append(text)
         except LabError as exc:
-            words, severity = f"calibration: {exc}", "error"
-            lines.append(words)
+            text, severity = f"calibration: {exc}", "error"
+            lines.append(text)
         finally:
             self.state.calibrating = False
             self.state.run_ended()
         again = " Put the cables back before you measure." if offer.cables else ""
-        self.console_app.tell(words + again, severity)
+        self.console_app.tell(text + again, severity)
         if self.is_up:
             self._tell_calibration(lines, end=False)
 
     def _tell_calibration(self, lines: list[str], *, end: bool = True) -> None:
-        """In the place of the result under the cursor, the newest line in sight, or the first."""
+        """Show lines in place of the result under the cursor, with the newest, or else the first, line in sight."""
         details, box = self.query_one(CheckDetails), self.query_one("#check-box", VerticalScroll)
         details.result, details.calibration = None, lines
         details.refresh(layout=True)
@@ -245,28 +286,30 @@ class CheckScreen(ConsoleScreen):
 
     def _paint_results(self) -> None:
         table, summary = self.query_one(ChecksTable), self.query_one(CheckSummary)
-        words: list[Span] = [(" ", "")]
+        spans: list[Span] = [(" ", "")]
         if self._checking and self._begun_s is not None:
             word = "▶ aborting the check " if self._aborted else "▶ checking "
-            words += [(word, "accent"), (f"{span(clock.monotonic_s() - self._begun_s)}  ", "muted")]
+            spans += [(word, "accent"), (f"{format_duration(clock.monotonic_s() - self._begun_s)}  ", "muted")]
         elif self._problem:
-            words += [("✗ ", "bad"), (safe(self._problem, 200) + "  ", "bad")]
+            spans += [("✗ ", "bad"), (safe(self._problem, 200) + "  ", "bad")]
         elif self._took_s is not None:
             word, tone = ("■ aborted ", "warn") if self._aborted else ("■ checked ", "strong")
-            words += [(word, tone), (f"in {span(self._took_s)}{self._when()}  ", "muted")]
+            spans += [(word, tone), (f"in {format_duration(self._took_s)}{self._when()}  ", "muted")]
         else:
-            words.append(("○ not checked in this session yet  ", "muted"))
+            spans.append(("○ not checked in this session yet  ", "muted"))
         counts = table.counts
         for status in CheckStatus:
             if counts[status]:
                 glyph, tone = LOOKS[status]
-                words.append((f"{glyph} {counts[status]} {status.value}  ", tone))
+                spans.append((f"{glyph} {counts[status]} {status.value}  ", tone))
         if table.problems_only:
-            words.append(("only problems are shown · ", "warn"))
-        words += self._for_what()
-        if not self.state.calibrating:  # meanwhile runs are held against none
-            words.append((" · " + calibrating.calibrated_words(self.session.envelope, clock.wall_s()), "muted"))
-        summary.words = words
+            spans.append(("only problems are shown · ", "warn"))
+        spans += self._format_scope()
+        if not self.state.calibrating:  # during a calibration runs are compared with none
+            spans.append(
+                (" · " + calibration_text.format_calibration_age(self.session.envelope, clock.wall_s()), "muted")
+            )
+        summary.spans = spans
         summary.paint()
         table.paint()
         self.query_one(CheckDetails).paint()
@@ -275,18 +318,18 @@ class CheckScreen(ConsoleScreen):
         if self._taken_at_wall_s is None:
             return ""
         ago_s = max(0.0, clock.wall_s() - self._taken_at_wall_s)
-        return f", {span(ago_s)} ago"
+        return f", {format_duration(ago_s)} ago"
 
-    def _for_what(self) -> list[Span]:
-        """What the results are of, and what the next check would be for if that is something else."""
-        words: list[Span] = []
+    def _format_scope(self) -> list[Span]:
+        """The subject of the results, and of the next check if it differs."""
+        spans: list[Span] = []
         if self._checking or self._took_s is not None:
-            words.append((_for_plan(self._taken_for), "muted"))
+            spans.append((_format_plan(self._taken_for), "muted"))
         if not self._checking and (self._took_s is None or self._plan is not self._taken_for):
-            words.append(
-                (f"{' · ' if words else ''}{self.key_of('check-run')} checks {_for_plan(self._plan)}", "muted")
+            spans.append(
+                (f"{' · ' if spans else ''}{self.key_of('check-run')} checks {_format_plan(self._plan)}", "muted")
             )
-        return [] if self.session.read_only else words
+        return [] if self.session.read_only else spans
 
     @on(LineTable.Chosen, "#checks")
     def show_details(self) -> None:
@@ -306,7 +349,7 @@ class CheckScreen(ConsoleScreen):
 
     @work(group="abort")
     async def action_abort(self) -> None:
-        """End the check between two of its steps: nothing is lost, so nobody is asked. A trial is asked about."""
+        """End a check between two of its steps. Nothing is lost, so there is no question, unlike for a trial."""
         if not self._checking:
             self.console_app.ask_abort()
         elif not self._aborted:
@@ -333,7 +376,7 @@ class CheckScreen(ConsoleScreen):
             self.check(fix=True)
 
     def action_plan(self, by: int) -> None:
-        """Go through none and the plans: for the next check, not for the results that are there."""
+        """Step through "none" and the plans. The choice is for the next check, not for the present results."""
         if self.only_watches():
             return
         if not self._plans:
@@ -343,7 +386,7 @@ class CheckScreen(ConsoleScreen):
         names = [plan.name if plan is not None else None for plan in choices]
         here = names.index(self._plan.name) if self._plan is not None and self._plan.name in names else 0
         self._plan = choices[(here + by) % len(choices)]
-        self.console_app.tell(f"The next check ({self.key_of('check-run')}) is {_for_plan(self._plan)}.", note=False)
+        self.console_app.tell(f"The next check ({self.key_of('check-run')}) is {_format_plan(self._plan)}.", note=False)
         self._paint_results()
         self.query_one(CheckSummary).refresh()
 
@@ -370,10 +413,10 @@ class CheckScreen(ConsoleScreen):
         return f"{result.node or TESTBED}: {result.status.value}: {result.title}: {result.evidence}{hint}"
 
 
-def _for_plan(plan: Plan | None) -> str:
+def _format_plan(plan: Plan | None) -> str:
     return "without a plan" if plan is None else f"for plan {safe(plan.name, 40)}"
 
 
 def safe_lines(text: str) -> str:
-    """Foreign text of several lines, each harmless."""
+    """Sanitise foreign text line by line."""
     return "\n".join(safe(line, 200) for line in text.splitlines())

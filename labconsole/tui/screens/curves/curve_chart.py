@@ -1,4 +1,4 @@
-"""Curves with error bars and a legend above them; the picture is made again only when curves or size change."""
+"""Curves with error bars and a legend above them. The picture is drawn again only if curves or size change."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from rich.style import Style
 from textual.color import Color
 from textual.strip import Strip
 
-from labconsole.report.panels import legend_names
+from labconsole.report.panels import build_legend_names
 from labconsole.text import charts
 from labconsole.text.cells import safe
-from labconsole.text.harmless import harmless
+from labconsole.text.sanitize import sanitize
 from labconsole.tui.parts.figure_chart import curve_tone
 from labconsole.tui.parts.lines import Span, Tones, field
 
 MOST_CURVES = 12
 LABEL_CELLS = 28
-"""Of a curve's name that would otherwise leave no room for the others."""
+"""Width of a curve's name that would otherwise leave no room for the others."""
 
 SVG_CELLS, SVG_ROWS = 110, 34
-"""The least size of an exported picture, whatever the terminal's is."""
+"""Minimum size of an exported picture, whatever the terminal's size."""
 
 FONT_PX, CELL_PX, ROW_PX, MARGIN_PX = 14, 8.43, 17.0, 12.0
-"""Of an SVG: DejaVu Sans Mono's advance at this size; every run of text is stretched to its cells in other fonts."""
+"""Metrics of an SVG: DejaVu Sans Mono's advance at this size. In other fonts, text is stretched to its cells."""
 
 _RUNS = re.compile("[\u2800-\u28ff]|[!-~\u2500-\u259f]+|[^ ]")
-"""What is drawn in one go: braille as dots, words of one width together, every other character in its own cell."""
+"""Runs drawn at once: braille as dots, text of one width together, every other character in its own cell."""
 
 
 @dataclass(frozen=True, slots=True)
 class CurvePicture:
-    """What to draw: curves with their labels."""
+    """The picture to draw: curves with their labels."""
 
     labels: tuple[str, ...]
     curves: tuple[tuple[charts.CurvePointMark, ...], ...]
     axes: charts.CurveAxes
 
     def other_glyphs(self) -> str:
-        """What is drawn besides the curves, with its glyph."""
-        words = ["· no loss"] if self.axes.ideal else []
+        """Other things drawn, with their glyphs."""
+        parts = ["· no loss"] if self.axes.ideal else []
         if any(point.low is not None for curve in self.curves for point in curve):
-            words.append("│ interval")
-        return "   ".join(words)
+            parts.append("│ interval")
+        return "   ".join(parts)
 
 
 class CurveChart(Tones):
@@ -55,13 +55,13 @@ class CurveChart(Tones):
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
         self._picture: CurvePicture | None = None
-        self._words = ""
+        self._sentence = ""
         self._rows: list[list[Span]] = []
         self._drawn: tuple[object, int, int] | None = None
 
-    def show(self, picture: CurvePicture | None, words: str = "") -> None:
-        """Draw this."""
-        self._picture, self._words, self._drawn = picture, words, None
+    def show(self, picture: CurvePicture | None, sentence: str = "") -> None:
+        """Draw a picture or a sentence."""
+        self._picture, self._sentence, self._drawn = picture, sentence, None
         self._draw()
 
     def on_resize(self) -> None:
@@ -73,18 +73,18 @@ class CurveChart(Tones):
             return
         self._drawn = (self._picture, width, height)
         if self._picture is None or not self._picture.curves:
-            self._rows = [[], *field("", self._words, width, "muted", label_cells=0, margin="  ")]
+            self._rows = [[], *field("", self._sentence, width, "muted", label_cells=0, margin="  ")]
         else:
             self._rows = chart_rows(self._picture, width, height)
         self.refresh()
 
     @property
     def drawn(self) -> bool:
-        """There is a picture, and not a sentence why there is none."""
+        """Whether there is a picture, and not a sentence why there is none."""
         return self._picture is not None and bool(self._picture.curves)
 
     def svg(self, title: str) -> str:
-        """The picture as an SVG document in the colours of the theme, without colours where NO_COLOR is set."""
+        """The picture as an SVG document in the colours of the theme, or without colours if NO_COLOR is set."""
         assert self._picture is not None
         width, height = max(SVG_CELLS, self.size.width), max(SVG_ROWS, self.size.height)
         _, _, paper, ink = self.colors
@@ -101,11 +101,11 @@ class CurveChart(Tones):
         return svg_document(rows, look, title, *colours)
 
     def render_line(self, y: int) -> Strip:
-        return self.strip_of(self._rows[y] if y < len(self._rows) else [], self.size.width)
+        return self.build_strip(self._rows[y] if y < len(self._rows) else [], self.size.width)
 
 
 def chart_rows(picture: CurvePicture, width: int, height: int) -> list[list[Span]]:
-    """The legend and the picture beneath it."""
+    """The legend and the picture below it."""
     for others in (picture.other_glyphs(), f"{charts.SHARED} several   {picture.other_glyphs()}"):
         legend = legend_rows(picture.labels, width, 3 if height >= 16 else 2 if height >= 12 else 1)
         if sum(cell_len(text) for text, _ in legend[-1]) + cell_len(others) > width:
@@ -120,11 +120,13 @@ def chart_rows(picture: CurvePicture, width: int, height: int) -> list[list[Span
 
 
 def legend_rows(labels: Sequence[str], width: int, most_rows: int) -> list[list[Span]]:
-    """Glyph and name of every curve, in as few lines as they take: in full where there is room, else shortened so that
-    no two look the same. How many found no room is counted.
+    """Build the legend: glyph and name of every curve, in as few lines as possible.
+
+    Names are in full if there is room, and otherwise shortened so that no two look the same. Curves without room are
+    counted.
     """
-    drawn = [harmless(label) for label in labels[:MOST_CURVES]]
-    for names in (drawn, legend_names(drawn, LABEL_CELLS)):
+    drawn = [sanitize(label) for label in labels[:MOST_CURVES]]
+    for names in (drawn, build_legend_names(drawn, LABEL_CELLS)):
         rows, left_out = _legend_rows([safe(name, max(1, width - 6)) for name in names], width, most_rows)
         if not left_out:
             break
@@ -134,35 +136,35 @@ def legend_rows(labels: Sequence[str], width: int, most_rows: int) -> list[list[
 
 
 def _legend_rows(names: Sequence[str], width: int, most_rows: int) -> tuple[list[list[Span]], int]:
-    """The lines, and how many curves are not named in them."""
+    """Return the lines, and how many curves are not named in them."""
     rows: list[list[Span]] = [[("  ", "")]]
     used = 2
     for index, name in enumerate(names):
-        words = f"{charts.marker(index)} {name}"
+        text = f"{charts.marker(index)} {name}"
         rest = len(names) - index
         tail = f"… {rest} more below"
-        if used + cell_len(words) + 3 + (len(tail) if rest > 1 and len(rows) == most_rows else 0) > width:
+        if used + cell_len(text) + 3 + (len(tail) if rest > 1 and len(rows) == most_rows else 0) > width:
             if len(rows) == most_rows:
                 rows[-1].append((tail, "muted"))
                 return rows, rest
             rows.append([("  ", "")])
             used = 2
-        rows[-1] += [(words, curve_tone(index)), ("   ", "")]
-        used += cell_len(words) + 3
+        rows[-1] += [(text, curve_tone(index)), ("   ", "")]
+        used += cell_len(text) + 3
     return rows, 0
 
 
 def svg_document(
     rows: Sequence[Sequence[Span]], look: Callable[[str], Style], title: str, ink: Color, paper: Color
 ) -> str:
-    """Lines of spans as an SVG document that needs no font, no script and nothing else from elsewhere."""
+    """Turn lines of spans into an SVG document that needs no font, no script and no other file."""
     shapes = []
     for number, row in enumerate(rows):
         column = 0
         for text, tone in row:
             style = look(tone)
             colour = style.color.get_truecolor().hex if style.color is not None else ink.hex6
-            shapes += _shapes(harmless(text), column, number, f'fill="{colour}"', bold=bool(style.bold))
+            shapes += _shapes(sanitize(text), column, number, f'fill="{colour}"', bold=bool(style.bold))
             column += cell_len(text)
     cells = max((sum(cell_len(text) for text, _ in row) for row in rows), default=1)
     wide, high = 2 * MARGIN_PX + cells * CELL_PX, 2 * MARGIN_PX + len(rows) * ROW_PX
@@ -170,12 +172,15 @@ def svg_document(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{wide:.0f}" height="{high:.0f}" '
             f'viewBox="0 0 {wide:.2f} {high:.2f}">',
-            f"<title>{escape(harmless(title))}</title>",
+            f"<title>{escape(sanitize(title))}</title>",
             f'<rect width="100%" height="100%" fill="{paper.hex6}"/>',
-            f"<g font-family=\"'DejaVu Sans Mono', monospace\" font-size=\"{FONT_PX}\">",
-            *shapes, "</g>", "</svg>", "",
+            f'<g font-family="\'DejaVu Sans Mono\', monospace" font-size="{FONT_PX}">',
+            *shapes,
+            "</g>",
+            "</svg>",
+            "",
         ]
-    )  # fmt: skip
+    )
 
 
 def _shapes(text: str, column: int, row: int, fill: str, *, bold: bool) -> list[str]:
@@ -195,7 +200,7 @@ def _shapes(text: str, column: int, row: int, fill: str, *, bold: bool) -> list[
 
 
 def _dots(bits: int, left: float, top: float) -> list[str]:
-    """The dots of a braille cell, at equal distances from those of the cells around it."""
+    """Draw the dots of a braille cell, equally spaced with those of the cells around it."""
     places = ((0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (0, 3), (1, 3))
     return [
         f"M{left + (x + 0.5) * CELL_PX / 2 - 0.9:.2f} {top + (y + 0.5) * ROW_PX / 4 - 0.9:.2f}h1.8v1.8h-1.8z"

@@ -1,4 +1,4 @@
-"""The points of the curves in numbers: mean and the interval of the mean, and of how many runs."""
+"""The points of the curves in numbers: mean, interval of the mean, and number of runs."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import ClassVar
 from labconsole.measure.curves import Curve, CurvePoint, Curves, CurveSpec
 from labconsole.measure.groups import Alike
 from labconsole.measure.statistics.repetitions import difference, ratio
-from labconsole.model.design_point import target_words
-from labconsole.report.panels import legend_names
+from labconsole.model.design_point import format_target_per_source
+from labconsole.report.panels import build_legend_names
 from labconsole.text import charts
 from labconsole.text.cells import UNKNOWN, safe
-from labconsole.text.harmless import harmless
+from labconsole.text.sanitize import sanitize
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.figure_chart import curve_tone
 from labconsole.tui.parts.lines import Span
@@ -25,7 +25,7 @@ MOST_NAME_CELLS = 36
 
 
 class CurvesTable(LineTable):
-    """A row per point, curve after curve. ``show`` takes what was computed and how to write x and y."""
+    """A row per point, curve after curve. ``show`` takes the computed curves and how to format x and y."""
 
     EMPTY = ""
     ACTIONS = (
@@ -55,9 +55,9 @@ class CurvesTable(LineTable):
         self._points: dict[Key, tuple[Curve, CurvePoint]] = {}
         self._curves: tuple[Curve, ...] = ()
         self._names: tuple[int, list[str]] = (-1, [])
-        """The names of the curves as they are shown in a column of so many cells."""
-        self._x_words: Callable[[float], str] = str
-        self._y_words: Callable[[float], str] = str
+        """Width of the names' column, and the names of the curves shortened to it."""
+        self._format_x: Callable[[float], str] = str
+        self._format_y: Callable[[float], str] = str
         self._titles = {"x": "x", "mean": "mean"}
         self._spec = CurveSpec()
         self._baseline: tuple[str, Alike] | None = None
@@ -65,13 +65,18 @@ class CurvesTable(LineTable):
         self.border_title = "Points"
 
     def show(
-        self, made: Curves, x_title: str, y_title: str, x_words: Callable[[float], str], y_words: Callable[[float], str]
+        self,
+        made: Curves,
+        x_title: str,
+        y_title: str,
+        format_x: Callable[[float], str],
+        format_y: Callable[[float], str],
     ) -> None:
         """Take other points."""
         self._points = {
             (i, j): (curve, point) for i, curve in enumerate(made.curves) for j, point in enumerate(curve.points)
         }
-        self._x_words, self._y_words, self._spec = x_words, y_words, made.spec
+        self._format_x, self._format_y, self._spec = format_x, format_y, made.spec
         self._titles = {"x": x_title, "mean": y_title}
         self._curves, self._names = made.curves, (-1, [])
         self._cells.clear()
@@ -95,7 +100,7 @@ class CurvesTable(LineTable):
         return list(self._points.values())
 
     def pin(self) -> str:
-        """Make the point under the cursor the baseline, or none where it is that already. Returns what it is now."""
+        """Make the point under the cursor the baseline, or unset it if it is one. Returns the new state as text."""
         found = self._points.get(self.cursor_key)
         chosen = (found[0].label, found[1].design) if found is not None else None
         self._baseline = None if chosen == self._baseline else chosen
@@ -104,10 +109,10 @@ class CurvesTable(LineTable):
         self._cells.clear()
         self.paint()
         self.refresh()
-        return "" if self._baseline is None or found is None else f"{found[0].label} at {self._x_words(found[1].x)}"
+        return "" if self._baseline is None or found is None else f"{found[0].label} at {self._format_x(found[1].x)}"
 
     def columns(self) -> tuple[Column, ...]:
-        """The names of curves have room before any interval's ends have."""
+        """The columns. Names of curves take precedence over the ends of intervals."""
         longest = max((len(curve.label) for curve in self._curves), default=0) + 2
         first, *others = self._chosen_columns
         taken = GUTTER + 2 + sum(column.width + 1 for column in others if not column.rank)
@@ -118,9 +123,10 @@ class CurvesTable(LineTable):
         return next((p for c, p in self._points.values() if (c.label, p.design) == self._baseline), None)
 
     def _change(self, key: Key) -> tuple[float | None, float | None, float | None]:
-        """Against the baseline, in percent (of loss: in percentage points), with its interval where there is one.
+        """The change against the baseline in percent (of loss: in percentage points), with its interval if there is
+        one.
 
-        Welch's interval of a difference, Fieller's of a ratio. None where one mean is of set-ups and the other of the
+        Welch's interval of a difference, Fieller's of a ratio. None if one mean is of set-ups and the other of the
         trials of a single one: they vary for different reasons.
         """
         base, point = self._pinned(), self._points[key][1]
@@ -162,16 +168,19 @@ class CurvesTable(LineTable):
         return self._titles.get(column.name, column.title)
 
     def _y(self, value: float | None) -> Span:
-        return (UNKNOWN, "muted") if value is None else (self._y_words(value), "")
+        return (UNKNOWN, "muted") if value is None else (self._format_y(value), "")
 
     def cell_curve(self, key: Key, width: int) -> Span:
         glyph = charts.marker(key[0]) if key[0] < MOST_CURVES else " "
         if self._names[0] != width:
-            self._names = width, legend_names([harmless(curve.label) for curve in self._curves], max(4, width - 2))
+            self._names = (
+                width,
+                build_legend_names([sanitize(curve.label) for curve in self._curves], max(4, width - 2)),
+            )
         return f"{glyph} {safe(self._names[1][key[0]], width - 2)}", curve_tone(key[0])
 
     def cell_x(self, key: Key, width: int) -> Span:
-        return self._x_words(self._points[key][1].x), ""
+        return self._format_x(self._points[key][1].x), ""
 
     def cell_n(self, key: Key, width: int) -> Span:
         n = self._points[key][1].y.trials
@@ -204,14 +213,14 @@ class CurvesTable(LineTable):
 
     def cell_target(self, key: Key, width: int) -> Span:
         design = self._points[key][1].design
-        return target_words(design.target_bps, design.frame, cells=width), "muted"
+        return format_target_per_source(design.target_bps, design.frame, cells=width), "muted"
 
     def cell_sources(self, key: Key, width: int) -> Span:
         return str(self._points[key][1].design.sources), "muted"
 
 
 def _signed(value: float) -> str:
-    """A change in seven cells at most."""
+    """Format a change in at most seven cells."""
     return f"{value:+.{2 if abs(value) < 100 else 1 if abs(value) < 1000 else 0}f}"
 
 

@@ -1,4 +1,4 @@
-"""Runs into curves: those that were taken in once are not taken in again while the filter stays."""
+"""Curves from runs, incrementally: a run is added only once while the filter stays."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from labconsole.model.record.summary import RunSummary
 
 
 class CurveFeed:
-    """What was taken in so far, for one filter. Works in a thread, one call at a time."""
+    """The runs added so far, for one filter. Works in a thread, one call at a time."""
 
     def __init__(self) -> None:
         self._data = CurveData()
@@ -20,7 +20,7 @@ class CurveFeed:
         self._of: tuple[str, int] | None = None
 
     def curves(self, runs: list[RunSummary], query: Query, epoch: int, spec: CurveSpec) -> Curves:
-        """The curves of these runs; of the same filter as before only what is new is taken in."""
+        """Return the curves of these runs. With the same filter as before, only new runs are added."""
         if self._of != (query.text, epoch) or len(self._taken) > len(runs):
             self._data, self._taken, self._occasions, self._of = CurveData(), set(), set(), (query.text, epoch)
         fresh = [run for run in runs if run.run_id not in self._taken]

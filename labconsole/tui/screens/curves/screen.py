@@ -1,7 +1,7 @@
-"""Curves from the store: measured over offered with intervals, the maximum per number of sources, as runs come in.
+"""Curves from the store: measured over offered with intervals, the maximum per number of sources, as runs arrive.
 
-What is computed lies in labconsole.measure.curves; here it is asked for in a thread and drawn. Runs that were taken in
-once are not read again: while a plan runs, each new run costs one summary of its design point.
+labconsole.measure.curves computes them, in a thread. This screen draws the result. A run is read only once: while a
+plan runs, each new run costs one summary of its design point.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from textual.widgets import Label
 
 from labconsole.engine.protocol import SessionLike
 from labconsole.measure.curves import LINES_BY, X_FACTORS, Curves, CurveSpec, Unit, X, Y
-from labconsole.text.cells import count, decimal, percent, safe
+from labconsole.text.cells import format_decimal, format_percent, format_rounded, safe
 from labconsole.tui.console import clock
 from labconsole.tui.console.saved_runs import SavedRuns
 from labconsole.tui.parts import new_file
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.fields import Choice
 from labconsole.tui.parts.filter_line import FilterInput, FilterLine
-from labconsole.tui.parts.following import FollowingScreen
 from labconsole.tui.parts.key_bar import KeyBar
-from labconsole.tui.parts.lines import entitle
+from labconsole.tui.parts.lines import set_border_titles
+from labconsole.tui.parts.live_results import LiveResultsScreen
 from labconsole.tui.parts.pick import Pick
 from labconsole.tui.parts.screen import PAUSE, Application
 from labconsole.tui.parts.status import EventLines, Tab
@@ -38,9 +38,9 @@ from labconsole.tui.screens.curves import point_text
 from labconsole.tui.screens.curves.curve_chart import CurveChart
 from labconsole.tui.screens.curves.curves_table import CurvesTable
 from labconsole.tui.screens.curves.feed import CurveFeed
-from labconsole.tui.screens.curves.point_text import filter_of
+from labconsole.tui.screens.curves.point_text import format_filter
 from labconsole.tui.screens.curves.trend_view import TrendView
-from labconsole.tui.screens.curves.viewing import Viewing, picture
+from labconsole.tui.screens.curves.view_options import CurveViewOptions, picture
 from labconsole.units import counted
 
 Y_OPTIONS: tuple[Y, ...] = ("measured", "loss", "offered", "maximum")
@@ -53,83 +53,184 @@ NOTHING_SAVED = (
 NOTHING_LEFT = "No matching run can be drawn. Press esc to clear the filter."
 
 
-def short(value: float) -> str:
-    """A number for an axis: 1.5M, 200k, 0."""
+def format_short(value: float) -> str:
+    """Format a number for an axis: 1.5M, 200k, 0."""
     for suffix, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if abs(value) >= scale:
             return f"{value / scale:.4g}{suffix}"
     return f"{value:.4g}"
 
 
-def long(value: float) -> str:
-    """A number for the table."""
+def format_long(value: float) -> str:
+    """Format a number for the table."""
     if 0 < abs(value) < 0.05:
         return "<0.1" if value > 0 else ">-0.1"
-    return decimal(value, 1) if abs(value) < 1000 else count(value)
+    return format_decimal(value, 1) if abs(value) < 1000 else format_rounded(value)
 
 
-def mbits(value: float) -> str:
-    """A bandwidth for the table, in Mbit/s."""
+def format_mbits(value: float) -> str:
+    """Format a bandwidth for the table, in Mbit/s."""
     if 0 < abs(value) < 500:
         return "<0.001" if value > 0 else ">-0.001"
-    return decimal(value / 1e6, 3)
+    return format_decimal(value / 1e6, 3)
 
 
-def percents(value: float) -> str:
-    """A share for the table."""
-    return percent(value, 4)
+def format_percents(value: float) -> str:
+    """Format a share for the table."""
+    return format_percent(value, 4)
 
 
-class CurvesScreen(FollowingScreen):
-    """Choose what is drawn over what, in which unit, and what makes the lines."""
+class CurvesScreen(LiveResultsScreen):
+    """Choices of the axes, the unit, and what distinguishes the lines."""
 
     CSS_PATH = "screen.tcss"
     ACTIONS = (
-        Action("escape", "back", "Back", "Leave the choices, then clear the filter, then go back to the bench.",
-               id="curves-back", shown=False),
-        Action("slash", "filter", "Filter", "Choose the runs to draw, with the filters of the Runs screen.",
-               id="curves-filter", title="Filter runs"),
-        Action("v", "choose('y')", "Y axis", "Choose what to draw: measured, loss, offered or the maximum.",
-               id="curves-y", title="Quantity to draw"),
-        Action("o", "choose('x')", "X axis", "Choose the x axis: offered, measured, number of sources or frame size.",
-               id="curves-x", title="Quantity on the x axis"),
-        Action("u", "choose('unit')", "Unit", "Switch between packets per second and bandwidth.",
-               id="curves-unit"),
-        Action("b", "choose('lines')", "Curves", "Choose the factors that get a curve each.",
-               id="curves-lines", title="Factors of the curves"),
-        Action("L", "axes", "Log axes", "Make the x axis logarithmic, then y, then both, then none.",
-               id="curves-log", title="Logarithmic axes", shown=False),
-        Action("s", "solo", "Solo", "Draw only the curve under the cursor; again: all curves.",
-               id="curves-solo", title="Only the curve under the cursor"),
-        Action("z", "zoom(True)", "Zoom in", "Show half of x, around the point under the cursor.",
-               id="curves-zoom-in", shown=False),
-        Action("Z", "zoom(False)", "Zoom out", "Show more of x, up to all of it.",
-               id="curves-zoom-out", shown=False),
-        Action("B", "pin", "Baseline", "Make the point under the cursor the baseline: columns tell how much every "
-               "point differs from it, with the 95 % interval. Again: no baseline.",
-               id="curves-baseline", title="Pin a baseline point", shown=False),
-        Action("T", "trend", "Trend", "Show what a plan came to on its occasions, where that changed, and what else "
-               "changed then.", id="curves-trend", title="Results over occasions"),
-        Action("x", "export", "Export", "Write what is drawn to a new file: a picture (.svg) or the points (.tsv).",
-               id="curves-export", title="Export the curves"),
-        Action("V", "views", "Views", "Draw the runs of a named view of the Runs screen.",
-               id="curves-views", title="Draw a view", shown=False),
-        Action("J", "copy_point", "Copy as JSON", "Copy the point under the cursor to the clipboard as JSON.",
-               id="curves-copy-point", title="Copy the point as JSON", shown=False),
-        Action("R", "copy_rows", "Copy points", "Copy all points with tabs between the columns.",
-               id="curves-copy-rows", title="Copy all points", shown=False),
-        Action("E", "crews", "Guests", "Draw the stored trials of guests, which are no runs.",
-               id="curves-crews", title="Curves of trials of guests", shown=False),
+        Action(
+            "escape",
+            "back",
+            "Back",
+            "Leave the choices, then clear the filter, then go back to the bench.",
+            id="curves-back",
+            shown=False,
+        ),
+        Action(
+            "slash",
+            "filter",
+            "Filter",
+            "Choose the runs to draw, with the filters of the Runs screen.",
+            id="curves-filter",
+            title="Filter runs",
+        ),
+        Action(
+            "v",
+            "choose('y')",
+            "Y axis",
+            "Choose what to draw: measured, loss, offered or the maximum.",
+            id="curves-y",
+            title="Quantity to draw",
+        ),
+        Action(
+            "o",
+            "choose('x')",
+            "X axis",
+            "Choose the x axis: offered, measured, number of sources or frame size.",
+            id="curves-x",
+            title="Quantity on the x axis",
+        ),
+        Action("u", "choose('unit')", "Unit", "Switch between packets per second and bandwidth.", id="curves-unit"),
+        Action(
+            "b",
+            "choose('lines')",
+            "Curves",
+            "Choose the factors that get a curve each.",
+            id="curves-lines",
+            title="Factors of the curves",
+        ),
+        Action(
+            "L",
+            "axes",
+            "Log axes",
+            "Make the x axis logarithmic, then y, then both, then none.",
+            id="curves-log",
+            title="Logarithmic axes",
+            shown=False,
+        ),
+        Action(
+            "s",
+            "solo",
+            "Solo",
+            "Draw only the curve under the cursor; again: all curves.",
+            id="curves-solo",
+            title="Only the curve under the cursor",
+        ),
+        Action(
+            "z",
+            "zoom(True)",
+            "Zoom in",
+            "Show half of x, around the point under the cursor.",
+            id="curves-zoom-in",
+            shown=False,
+        ),
+        Action("Z", "zoom(False)", "Zoom out", "Show more of x, up to all of it.", id="curves-zoom-out", shown=False),
+        Action(
+            "B",
+            "pin",
+            "Baseline",
+            "Make the point under the cursor the baseline: columns tell how much every "
+            "point differs from it, with the 95 % interval. Again: no baseline.",
+            id="curves-baseline",
+            title="Pin a baseline point",
+            shown=False,
+        ),
+        Action(
+            "T",
+            "trend",
+            "Trend",
+            "Show what a plan came to on its occasions, where that changed, and what else changed then.",
+            id="curves-trend",
+            title="Results over occasions",
+        ),
+        Action(
+            "x",
+            "export",
+            "Export",
+            "Write what is drawn to a new file: a picture (.svg) or the points (.tsv).",
+            id="curves-export",
+            title="Export the curves",
+        ),
+        Action(
+            "V",
+            "views",
+            "Views",
+            "Draw the runs of a named view of the Runs screen.",
+            id="curves-views",
+            title="Draw a view",
+            shown=False,
+        ),
+        Action(
+            "J",
+            "copy_point",
+            "Copy as JSON",
+            "Copy the point under the cursor to the clipboard as JSON.",
+            id="curves-copy-point",
+            title="Copy the point as JSON",
+            shown=False,
+        ),
+        Action(
+            "R",
+            "copy_rows",
+            "Copy points",
+            "Copy all points with tabs between the columns.",
+            id="curves-copy-rows",
+            title="Copy all points",
+            shown=False,
+        ),
+        Action(
+            "E",
+            "crews",
+            "Guests",
+            "Draw the stored trials of guests, which are no runs.",
+            id="curves-crews",
+            title="Curves of trials of guests",
+            shown=False,
+        ),
         PAUSE,
-        Action("l", "reload", "Reload", "Read all runs from the store again.",
-               id="curves-reload", title="Reload runs", shown=False),
-    )  # fmt: skip
+        Action(
+            "l",
+            "reload",
+            "Reload",
+            "Read all runs from the store again.",
+            id="curves-reload",
+            title="Reload runs",
+            shown=False,
+        ),
+    )
     AUTO_FOCUS = "#points"
 
     def __init__(self, app: Application, session: SessionLike, tab: Tab) -> None:
         super().__init__(app, session, tab)
         self._feed = CurveFeed()
-        self._viewing = Viewing()
+        self._viewing = CurveViewOptions()
         self._made: Curves | None = None
 
     def compose(self) -> ComposeResult:
@@ -137,14 +238,14 @@ class CurvesScreen(FollowingScreen):
         yield self.measuring_line()
         yield FilterLine()
         with Horizontal(id="curves-choices"):
-            for words, name, options in (
+            for label, name, options in (
                 ("", "y", Y_OPTIONS),
                 ("over", "x", X_OPTIONS),
                 ("in", "unit", UNITS),
                 ("curves by", "lines", tuple(LINES_BY)),
             ):
-                if words:
-                    yield Label(words, markup=False)
+                if label:
+                    yield Label(label, markup=False)
                 yield Choice(options, options[0], id=f"choice-{name}", shown={"measured": "forwarded"})
         yield CurveChart(id="curves")
         yield CurvesTable(id="points")
@@ -160,15 +261,17 @@ class CurvesScreen(FollowingScreen):
 
     @property
     def spec(self) -> CurveSpec:
-        """What the choices say."""
+        """The curves that the choices select."""
         value = {name: self.query_one(f"#choice-{name}", Choice).value for name in ("x", "y", "unit", "lines")}
         return CurveSpec(
-            x=cast(X, value["x"]), y=cast(Y, value["y"]), unit=cast(Unit, value["unit"]),
+            x=cast(X, value["x"]),
+            y=cast(Y, value["y"]),
+            unit=cast(Unit, value["unit"]),
             lines_by=LINES_BY[value["lines"]],
-        )  # fmt: skip
+        )
 
     async def look(self) -> None:
-        """Take in what is new, in a thread, and draw."""
+        """Add new runs, in a thread, and draw."""
         saved = self.saved
         query = self.query_one(FilterLine).meant
         made = await asyncio.to_thread(self._feed.curves, saved.runs, query, saved.epoch, self.spec)
@@ -177,16 +280,22 @@ class CurvesScreen(FollowingScreen):
     def _show(self, made: Curves) -> None:
         self._made = made
         spec, x = made.spec, made.spec.effective_x
-        y_words = percents if spec.y == "loss" else mbits if spec.unit == "bit/s" else long
-        x_words = count if x in X_FACTORS else mbits if spec.unit == "bit/s" else long
+        format_y = format_percents if spec.y == "loss" else format_mbits if spec.unit == "bit/s" else format_long
+        format_x = format_rounded if x in X_FACTORS else format_mbits if spec.unit == "bit/s" else format_long
         drawing = self.query_one(CurveChart)
         factor, has_ideal = x in X_FACTORS, _has_ideal(spec)
-        entitle(drawing, self._title(spec) + safe(self._viewing.words(made, count if factor else short), 90))
-        ticks_x, ticks_y = (count if factor else short), (_percent_tick if spec.y == "loss" else short)
-        drawing.show(picture(made, self._viewing, ticks_x, ticks_y, ideal=has_ideal), self._why_nothing(made))
-        self.query_one(CurvesTable).show(made, _x_title(spec), _y_title(spec), x_words, y_words)
+        set_border_titles(
+            drawing,
+            self._title(spec) + safe(self._viewing.describe(made, format_rounded if factor else format_short), 90),
+        )
+        ticks_x, ticks_y = (
+            (format_rounded if factor else format_short),
+            (_percent_tick if spec.y == "loss" else format_short),
+        )
+        drawing.show(picture(made, self._viewing, ticks_x, ticks_y, ideal=has_ideal), self._describe_empty(made))
+        self.query_one(CurvesTable).show(made, _x_title(spec), _y_title(spec), format_x, format_y)
         line = self.query_one(FilterLine)
-        line.set_found(_found(made, self.saved))
+        line.show_match_count(_format_run_counts(made, self.saved))
         if self.saved.problem and self.saved.runs:
             line.set_trouble(self.saved.problem)
         else:
@@ -199,7 +308,7 @@ class CurvesScreen(FollowingScreen):
         what, over = drawn.get(spec.y, f"{spec.y} {unit}"), along.get(spec.effective_x, spec.effective_x)
         return f"{what} over {over}" + (" (· = no loss)" if _has_ideal(spec) else "")
 
-    def _why_nothing(self, made: Curves) -> str:
+    def _describe_empty(self, made: Curves) -> str:
         if self.saved.problem and not self.saved.runs:
             return f"✗ {self.saved.problem}"
         if not self.saved.complete:
@@ -207,11 +316,11 @@ class CurvesScreen(FollowingScreen):
         if made.curves:
             out, axes, solo = (self.key_of(id) for id in ("curves-zoom-out", "curves-log", "curves-solo"))
             return f"Nothing to draw in this part of the axes. {out}: zoom out, {axes}: other axes, {solo}: all curves."
-        return NOTHING_LEFT if self.saved.runs else self.with_keys(NOTHING_SAVED)
+        return NOTHING_LEFT if self.saved.runs else self.insert_keys(NOTHING_SAVED)
 
     @on(Choice.Changed)
-    def chosen_otherwise(self, event: Choice.Changed) -> None:
-        """Follow a choice. A maximum is over a factor, so that choice follows too and is seen to."""
+    def choice_changed(self, event: Choice.Changed) -> None:
+        """Follow a choice. A maximum is over a factor, so that choice follows too, visibly."""
         over = self.query_one("#choice-x", Choice)
         if event.choice.id == "choice-y":
             if event.value == "maximum" and over.value not in X_FACTORS:
@@ -224,47 +333,47 @@ class CurvesScreen(FollowingScreen):
                 what.value = "measured"
         if event.choice.id in ("choice-x", "choice-unit"):
             self._viewing = replace(self._viewing, low=None, high=None)  # a part of another axis
-        self.look_again()
+        self.request_update()
 
     @on(FilterLine.Changed)
     def filter_changed(self) -> None:
-        self.look_again()
+        self.request_update()
 
     @on(FilterInput.Left)
     def leave_filter(self) -> None:
         self.set_focus(self.query_one(CurvesTable))
 
     def action_choose(self, name: str) -> None:
-        """The next of a choice, from the last back to the first."""
+        """Take the next option of a choice, from the last back to the first."""
         choice = self.query_one(f"#choice-{name}", Choice)
         choice.value = choice.options[(choice.options.index(choice.value) + 1) % len(choice.options)]
 
-    def _look_otherwise(self, viewing: Viewing) -> None:
+    def _apply_choice(self, viewing: CurveViewOptions) -> None:
         """Draw the same curves again."""
         self._viewing = viewing
         if self._made is not None:
             self._show(self._made)
 
     def action_axes(self) -> None:
-        self._look_otherwise(self._viewing.next_axes())
+        self._apply_choice(self._viewing.next_axes())
 
     def action_solo(self) -> None:
         curve = self.query_one(CurvesTable).chosen_curve
         alone = curve.label if curve is not None and curve.label != self._viewing.solo else None
-        self._look_otherwise(replace(self._viewing, solo=alone))
+        self._apply_choice(replace(self._viewing, solo=alone))
 
     def action_zoom(self, closer: bool) -> None:
         point = self.query_one(CurvesTable).chosen
         if self._made is not None and point is not None:
-            self._look_otherwise(self._viewing.zoomed(self._made, point.x, closer))
+            self._apply_choice(self._viewing.zoomed(self._made, point.x, closer))
 
     def action_pin(self) -> None:
         name, key = self.query_one(CurvesTable).pin(), self.key_of("curves-baseline")
-        words = f"Differences are to {safe(name, 80)}; {key} removes it" if name else "There is no baseline"
-        self.notify(words, markup=False)
+        text = f"Differences are to {safe(name, 80)}; {key} removes it" if name else "There is no baseline"
+        self.notify(text, markup=False)
 
     def action_views(self) -> None:
-        """One of those that the Runs screen saved."""
+        """Choose one of the views saved on the Runs screen."""
         views = self.console_app.memory.views.all()
         if not views:
             self.console_app.tell("There is no saved view. Save one on the Runs screen.", "warning")
@@ -293,11 +402,11 @@ class CurvesScreen(FollowingScreen):
         return point_text.rows([(table.chosen_curve, table.chosen)], self._made.spec)[1]
 
     def action_copy_point(self) -> None:
-        told = self._chosen_values()
-        if told is None:
+        values = self._chosen_values()
+        if values is None:
             self.console_app.tell("There is no point to copy.", "warning")
             return
-        self.app.copy_to_clipboard(json.dumps(told))
+        self.app.copy_to_clipboard(json.dumps(values))
         self.notify("Copied the point as JSON", markup=False)
 
     def action_copy_rows(self) -> None:
@@ -318,14 +427,14 @@ class CurvesScreen(FollowingScreen):
         }
 
         name = f"curves-{datetime.fromtimestamp(clock.wall_s(), UTC):%Y%m%dT%H%M%SZ}.svg"
-        words = ".svg: the picture as it is drawn; .tsv: its points with their intervals."
-        self.app.push_screen(new_file.ask("the curves", name, words, texts, self.console_app.tell))
+        explanation = ".svg: the picture as it is drawn; .tsv: its points with their intervals."
+        self.app.push_screen(new_file.ask("the curves", name, explanation, texts, self.console_app.tell))
 
     def action_crews(self) -> None:
         self.show_stored_trials(drawn=True)
 
     def action_trend(self) -> None:
-        """Of the runs that the filter means."""
+        """Show the trend of the runs that the filter selects."""
         query, store, read = self.query_one(FilterLine).meant, self.session.store, self.console_app.read_trends
         if read is not None:
             view = TrendView(self.console_app, lambda plan: read(plan, query, store), query.text)
@@ -338,7 +447,7 @@ class CurvesScreen(FollowingScreen):
         self.follow(again=True)
 
     def action_back(self) -> None:
-        """One step back."""
+        """Go one step back."""
         if isinstance(self.focused, Choice):
             self.set_focus(self.query_one(CurvesTable))
         elif self.query_one(FilterLine).text:
@@ -347,11 +456,11 @@ class CurvesScreen(FollowingScreen):
             self.console_app.action_mode("bench")
 
     def action_open(self) -> None:
-        """The runs of the point under the cursor, in the list of runs."""
+        """Show the runs of the point under the cursor, in the list of runs."""
         point = self.query_one(CurvesTable).chosen
         if point is not None:
-            self.saved.wanted_filter = filter_of(point)
-            self.console_app.trail.lead_to("runs")
+            self.saved.wanted_filter = format_filter(point)
+            self.console_app.navigation.push_mode("runs")
 
 
 def _percent_tick(value: float) -> str:
@@ -373,23 +482,23 @@ def _y_title(spec: CurveSpec) -> str:
     return "mean pps" if spec.unit == "pps" else "mean Mbit/s"
 
 
-def _found(made: Curves, saved: SavedRuns) -> str:
-    """How many runs are in the picture, and how many are not and why."""
-    words = f"{count(made.runs)} of {counted(saved.in_store, 'run')} drawn"
+def _format_run_counts(made: Curves, saved: SavedRuns) -> str:
+    """Format how many runs are in the picture, and how many are not and why."""
+    text = f"{format_rounded(made.runs)} of {counted(saved.in_store, 'run')} drawn"
     if not saved.complete:
-        words += f", {count(len(saved.runs))} read so far"
+        text += f", {format_rounded(len(saved.runs))} read so far"
     out = [f"{n} {verdict}" for verdict, n in sorted(made.left_out.items())]
     if made.unknown:
         out.append(f"{made.unknown} not measured")
-    words += f", {count(made.suspect)} suspect" if made.suspect else ""
-    return words + (f"; left out: {', '.join(out)}" if out else "")
+    text += f", {format_rounded(made.suspect)} suspect" if made.suspect else ""
+    return text + (f"; left out: {', '.join(out)}" if out else "")
 
 
 def _pooled(made: Curves) -> str:
-    """What varies within the lines, which is not seen in the picture."""
+    """Describe what varies within the lines but is not shown in the picture."""
     if not made.pooled:
         return ""
-    words = "; ".join(
+    factors = "; ".join(
         f"{name} {', '.join(values[:3])}{' …' if len(values) > 3 else ''}" for name, values in made.pooled.items()
     )
-    return f"curves mix runs with different {words}"
+    return f"curves mix runs with different {factors}"

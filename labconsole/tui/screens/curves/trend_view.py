@@ -1,6 +1,6 @@
-"""What a plan came to on its occasions, over the whole screen: design points, a picture of one, its changes.
+"""Results of a plan on its occasions, over the whole screen: design points, a picture of one, its changes.
 
-All of it is what `labconsole trend` says, read and computed in a thread.
+The contents are those of `labconsole trend`, read and computed in a thread.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from labconsole.tui.parts import new_file
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.figure_chart import FigureChart
 from labconsole.tui.parts.key_bar import KeyBar
-from labconsole.tui.parts.lines import Span, entitle
+from labconsole.tui.parts.lines import Span, set_border_titles
 from labconsole.tui.parts.overlay import Overlay
 from labconsole.tui.parts.screen import Application
 from labconsole.tui.parts.table import Column, LineTable
-from labconsole.tui.parts.told import ToldLines
+from labconsole.tui.parts.wrapped_lines import WrappedLines
 
 if TYPE_CHECKING:
     from labconsole.report.trends import PlanTrends
-    from labconsole.tui.screens.curves.trend_words import ShownTrend
+    from labconsole.tui.screens.curves.trend_text import TrendRow
 
 _log = logging.getLogger("labconsole.tui")
 
@@ -57,23 +57,23 @@ class TrendsTable(LineTable):
     def __init__(self) -> None:
         super().__init__(id="trends")
         self.nothing = READING
-        self._shown: list[ShownTrend] = []
+        self._shown: list[TrendRow] = []
 
     @property
-    def nothing_words(self) -> str:
-        """Why there is nothing to see."""
+    def empty_text(self) -> str:
+        """Explain why the table is empty."""
         return self.nothing
 
-    def show(self, shown: list[ShownTrend]) -> None:
-        """These from now on."""
+    def show(self, shown: list[TrendRow]) -> None:
+        """Show these rows."""
         self._shown = shown
         self._cells.clear()
         self.paint()
         self.refresh()
 
     @property
-    def chosen(self) -> ShownTrend | None:
-        """The one under the cursor."""
+    def chosen(self) -> TrendRow | None:
+        """The row under the cursor."""
         return self._shown[self.cursor_index] if self._shown else None
 
     def keys(self) -> list[int]:
@@ -104,7 +104,7 @@ class TrendsTable(LineTable):
 
 
 class TrendView(Overlay):
-    """``read``: takes a plan's name, or None for the one measured last. ``filter``: what its runs match, in words."""
+    """``read``: takes a plan's name, or None for the one measured last. ``filter``: the filter of its runs, as text."""
 
     title_in_help = "results over time"
     CSS_PATH = "trend_view.tcss"
@@ -118,7 +118,7 @@ class TrendView(Overlay):
         Action("x", "export", "Export", "Write every result to a new file.", id="trend-export", common=True),
         Action("r", "reload", "Reload", "Read the store again.", id="trend-reload", common=True),
         Action("escape,q", "dismiss", "Close", "Go back to the curves.", id="trend-close", common=True),
-    )  # fmt: skip
+    )
 
     def __init__(self, app: Application, read: Callable[[str | None], PlanTrends], filter: str) -> None:
         super().__init__()
@@ -131,7 +131,7 @@ class TrendView(Overlay):
             yield TrendsTable()
             yield FigureChart(id="trend-chart")
             with VerticalScroll(id="trend-scroll", can_focus=True):
-                yield ToldLines(id="trend-told")
+                yield WrappedLines(id="trend-told")
             yield KeyBar()
 
     def on_mount(self) -> None:
@@ -142,30 +142,32 @@ class TrendView(Overlay):
     async def action_reload(self) -> None:
         table, plan = self.query_one(TrendsTable), self._plan
 
-        def made() -> tuple[PlanTrends, list[ShownTrend]]:
-            from labconsole.tui.screens.curves.trend_words import shown  # reports are imported here, in the thread
+        def made() -> tuple[PlanTrends, list[TrendRow]]:
+            from labconsole.tui.screens.curves.trend_text import (
+                build_trend_rows,  # imports the reports here, in the thread
+            )
 
             found = self._read(plan)
-            return found, shown(found)
+            return found, build_trend_rows(found)
 
         problem, found = "", None
-        rows: list[ShownTrend] = []
-        entitle(table, f"Trend: {READING}")
+        rows: list[TrendRow] = []
+        set_border_titles(table, f"Trend: {READING}")
         try:
             found, rows = await asyncio.to_thread(made)
         except LabError as exc:
             problem = str(exc)
-        except Exception as exc:  # a plan may run on this console: a fault in what is stored does not end it
+        except Exception as exc:  # a plan may run on this console: a fault in stored data must not end it
             _log.exception("the trend of plan %s", plan)
             problem = f"The trend of this plan cannot be told: {exc!r}"
-        if found is None and self._found is not None:  # what is known of the plan before is not this one's
+        if found is None and self._found is not None:  # data on the plan before does not apply to this one
             self._found = replace(self._found, plan=plan, trends=(), told=())
         if found is not None:
             self._found, self._plan = found, found.plan
             problem = "" if rows else "No occasion is complete." if found.plan else NO_OCCASIONS
         table.nothing = "nothing to show"
         table.show(rows)
-        entitle(table, self._title(self._found))
+        set_border_titles(table, self._title(self._found))
         self._tell(problem)
 
     def _title(self, found: PlanTrends | None) -> str:
@@ -180,21 +182,21 @@ class TrendView(Overlay):
         self._tell()
 
     def _tell(self, problem: str = "") -> None:
-        """Draw what is under the cursor, and say its changes; or the problem."""
+        """Draw the point under the cursor, and describe its changes, or show the problem."""
         chosen, chart = self.query_one(TrendsTable).chosen, self.query_one(FigureChart)
-        box, told = self.query_one("#trend-scroll"), self.query_one(ToldLines)
+        box, lines = self.query_one("#trend-scroll"), self.query_one(WrappedLines)
         if problem or chosen is None:
             chart.show(None, "")
             chart.display = False
-            entitle(box, "")
-            told.say([problem, *(self._found.told if self._found is not None and not self._filter else ())])
+            set_border_titles(box, "")
+            lines.say([problem, *(self._found.told if self._found is not None and not self._filter else ())])
             return
         chart.display = True
         chart.show(None if chosen.figure is None else (chosen.figure, 0), "There are no two results to draw.")
-        entitle(chart, "Change from the first level (│ 95 % interval over set-ups)")
-        entitle(box, "Changes")
+        set_border_titles(chart, "Change from the first level (│ 95 % interval over set-ups)")
+        set_border_titles(box, "Changes")
         assert self._found is not None
-        told.say([*chosen.lines, *self._found.told])
+        lines.say([*chosen.lines, *self._found.told])
 
     def action_plan(self, by: int) -> None:
         names = list(self._found.plans) if self._found is not None else []
@@ -218,10 +220,10 @@ class TrendView(Overlay):
             return
 
         def text() -> str:
-            from labconsole.tui.screens.curves.trend_words import rows
+            from labconsole.tui.screens.curves.trend_text import format_results
 
-            return rows(found)
+            return format_results(found)
 
         name = f"trend-{safe(found.plan or '', 60)}.tsv"
-        words = ".tsv: every result with its interval and level, and where it changed."
-        self.app.push_screen(new_file.ask("the trend", name, words, {".tsv": text}, self.console_app.tell))
+        explanation = ".tsv: every result with its interval and level, and where it changed."
+        self.app.push_screen(new_file.ask("the trend", name, explanation, {".tsv": text}, self.console_app.tell))

@@ -1,1 +1,1 @@
-"""The first start: from machines to a testbed, where there is no hosts.yaml yet."""
+"""The first start: from machines to a testbed, without a hosts.yaml yet."""

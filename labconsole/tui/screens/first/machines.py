@@ -1,4 +1,4 @@
-"""The form: a row for each machine, its role and what one types after ssh, and how all of them are logged in to."""
+"""The form: a row for each machine with its role and SSH address, and the login for all of them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Button, Input, Static
 
-from labconsole.engine.discovery.finding import DiscoveryRequest
-from labconsole.engine.discovery.machines import read_words
+from labconsole.engine.discovery.discovery import DiscoveryRequest
+from labconsole.engine.discovery.machines import parse_machines
 from labconsole.errors import ConfigError
 from labconsole.model.inventory import NAME, Defaults
 from labconsole.tui.parts.fields import Choice, Field
 
 ROLES = {
-    "uut": "unit under test", "source": "source", "sink": "sink", "source+sink": "source and sink",
+    "uut": "unit under test",
+    "source": "source",
+    "sink": "sink",
+    "source+sink": "source and sink",
     "": "by name and cables",
-}  # fmt: skip
+}
 FIRST_ROLES = ("uut", "source", "sink")
 _LOGIN = re.compile(r"[^\s'\"`$\\;&<>|(){}?]{0,320}")
 _FILE = re.compile(r"[^?]{0,4096}")
@@ -31,7 +34,7 @@ SSH_CONFIG = str(Defaults().ssh_config)
 
 
 class TypedField(Field):
-    """Any text. Enter leads on at once: what is typed after it is for the next field."""
+    """Any text. Enter moves on at once: text typed after it is for the next field."""
 
     def __init__(self, value: str, prefix: re.Pattern[str], id: str) -> None:
         super().__init__(value, prefix=prefix, presets=(), id=id)
@@ -44,7 +47,7 @@ class TypedField(Field):
 
 
 class FormChoice(Choice):
-    """Up and down stay in its column."""
+    """A choice in which up and down stay in its column."""
 
     def action_go(self, by: int) -> None:
         _form(self).go_to_row(self, by)
@@ -55,7 +58,7 @@ def _form(widget: Widget) -> MachinesForm:
 
 
 class MachineRow(Horizontal):
-    """One machine; none while its address is empty."""
+    """One machine, or none while its address is empty."""
 
     def __init__(self, number: int, role: str) -> None:
         super().__init__(classes="first-row")
@@ -67,17 +70,17 @@ class MachineRow(Horizontal):
 
     @property
     def address(self) -> str:
-        """Empty, too, while the row is being made."""
+        """The address. Also empty while the row is being made."""
         return "".join(each.value.strip() for each in self.query(Field))
 
     def word(self) -> str:
-        """As the command takes it."""
+        """The machine in the command's notation."""
         role = self.query_one(Choice).value
         return f"{role}={self.address}" if role else self.address
 
 
 class MachinesForm(VerticalScroll, can_focus=False):
-    """There is always an empty row at the end."""
+    """The form's rows, always with an empty one at the end."""
 
     def __init__(self) -> None:
         super().__init__(id="machines")
@@ -92,8 +95,10 @@ class MachinesForm(VerticalScroll, can_focus=False):
     def compose(self) -> ComposeResult:
         yield Static(
             "One row for each machine: what you type after `ssh`, or user@host:port. Log in to each once with `ssh` "
-            "before, so that its host key is known.", classes="first-words", markup=False,
-        )  # fmt: skip
+            "before, so that its host key is known.",
+            classes="first-words",
+            markup=False,
+        )
         with Horizontal(classes="first-row"):
             yield Static("Role", classes="first-head")
             yield Static("Machine", classes="first-head")
@@ -105,8 +110,9 @@ class MachinesForm(VerticalScroll, can_focus=False):
             yield Static("Log in as", classes="first-label")
             yield FormChoice(("root", "sudo"), "root", id="become", shown={"sudo": "a user with sudo"})
         for label, value, prefix, id in (
-            ("SSH configuration", SSH_CONFIG, _FILE, "ssh-config"), ("Name of testbed", "testbed", _TESTBED, "testbed"),
-        ):  # fmt: skip
+            ("SSH configuration", SSH_CONFIG, _FILE, "ssh-config"),
+            ("Name of testbed", "testbed", _TESTBED, "testbed"),
+        ):
             with Horizontal(classes="first-row"):
                 yield Static(label, classes="first-label")
                 yield TypedField(value, prefix, id)
@@ -114,12 +120,12 @@ class MachinesForm(VerticalScroll, can_focus=False):
             yield Button(Content("Discover"), id="discover", compact=True)
 
     def rows(self) -> Iterator[MachineRow]:
-        """From the top."""
+        """The rows from the top."""
         yield from self.query(MachineRow).results(MachineRow)
 
     @on(Input.Changed)
     async def changed(self, event: Input.Changed) -> None:
-        """Another empty row, as soon as the last one is not."""
+        """Add another empty row as soon as the last one is not empty."""
         event.stop()
         await self._grow()
 
@@ -130,8 +136,8 @@ class MachinesForm(VerticalScroll, can_focus=False):
                 await self.query_one("#rows").mount(self._row())
 
     async def go_on(self, field: TypedField) -> None:
-        """To the next machine; from a row that is left empty, to what begins."""
-        await self._grow()  # what is typed next is for that row, and may come before the change was told of
+        """Go to the next machine, or from an empty row to the start of the discovery."""
+        await self._grow()  # text typed next is for that row, and may arrive before the change event
         fields = [row.query_one(Field) for row in self.rows()]
         here = next((at for at, each in enumerate(fields) if each is field), None)
         if here is None:
@@ -142,7 +148,7 @@ class MachinesForm(VerticalScroll, can_focus=False):
             self.screen.set_focus(self.query_one("#discover"))
 
     def go_to_row(self, widget: Widget, by: int) -> None:
-        """The row above or below, in the same column where it has one."""
+        """Go to the row above or below, in the same column if it has one."""
         machines: list[list[Widget]] = [[*row.query(Choice), *row.query(Field)] for row in self.rows()]
         others = [[self.query_one(name)] for name in ("#become", "#ssh-config", "#testbed", "#discover")]
         grid: list[list[Widget]] = [row for row in (*machines, *others) if row]
@@ -153,7 +159,7 @@ class MachinesForm(VerticalScroll, can_focus=False):
             self.screen.set_focus(grid[to][min(column, len(grid[to]) - 1)])
 
     def first_field(self) -> Field:
-        """Where one begins to type."""
+        """The field to start typing in."""
         return next(self.rows()).query_one(Field)
 
     @property
@@ -161,9 +167,9 @@ class MachinesForm(VerticalScroll, can_focus=False):
         return self.query_one("#testbed", Field).value
 
     def request(self, *, take_over: bool = False) -> DiscoveryRequest:
-        """What is asked for. Raises ConfigError."""
-        words = [row.word() for row in self.rows() if row.address]
-        if not words:
+        """Build the request for a discovery. Raises ConfigError."""
+        machines = [row.word() for row in self.rows() if row.address]
+        if not machines:
             raise ConfigError("type the name or address of each machine first")
         if NAME.match(self.testbed) is None:
             raise ConfigError(
@@ -171,6 +177,8 @@ class MachinesForm(VerticalScroll, can_focus=False):
             )
         config = self.query_one("#ssh-config", Field).value.strip()
         return DiscoveryRequest(
-            read_words(words), None if config in ("", SSH_CONFIG) else config,
-            self.query_one("#become", Choice).value == "sudo", take_over,
-        )  # fmt: skip
+            parse_machines(machines),
+            None if config in ("", SSH_CONFIG) else config,
+            self.query_one("#become", Choice).value == "sudo",
+            take_over,
+        )

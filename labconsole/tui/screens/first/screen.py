@@ -1,7 +1,7 @@
-"""The first start: what there is, which machines, what is found of their cables, and the hosts.yaml that follows.
+"""The first start: available ways, machines, their cables as found, and the resulting hosts.yaml.
 
-It goes before every session: there is no testbed yet. Nothing stays on a node, whichever way it is left: a discovery
-that is cancelled undoes what it did, and is waited for.
+It precedes every session: there is no testbed yet. Nothing stays on a node, however the operator leaves: a cancelled
+discovery undoes what it did, and the console waits for it.
 """
 
 from __future__ import annotations
@@ -15,71 +15,87 @@ from textual.app import ComposeResult
 from textual.containers import Container, Vertical, VerticalScroll
 from textual.widgets import Button, ContentSwitcher
 
-from labconsole.engine.discovery import told
-from labconsole.engine.discovery.blank_hosts import blank_hosts, next_words
-from labconsole.engine.discovery.finding import DiscoveryRequest, FoundTestbed, find
+from labconsole.engine.discovery import report
+from labconsole.engine.discovery.blank_hosts import blank_hosts, describe_next_steps
+from labconsole.engine.discovery.discovery import DiscoveryRequest, DiscoveryResult, discover_testbed
 from labconsole.engine.discovery.hosts_file import write_new
-from labconsole.engine.discovery.ports import LeftAlone, Port
+from labconsole.engine.discovery.ports import ExcludedPort, Port
 from labconsole.engine.protocol import SessionLike
 from labconsole.errors import LabError, LeaseHeld
-from labconsole.tui.console.first_start import FirstStart, UnderWay
+from labconsole.tui.console.first_start import FirstStart, RunningDiscovery
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.confirm import Confirm, take_over_question
 from labconsole.tui.parts.key_bar import KeyBar
-from labconsole.tui.parts.lines import Lines, Span, entitle, field
-from labconsole.tui.parts.screen import ToldScreen
-from labconsole.tui.screens.first.found import FoundText, NodesAtWork
+from labconsole.tui.parts.lines import Lines, Span, field, set_border_titles
+from labconsole.tui.parts.screen import DocumentedScreen
+from labconsole.tui.screens.first.choices import Choices
+from labconsole.tui.screens.first.discovery_result import DiscoveryText, NodesAtWork
 from labconsole.tui.screens.first.machines import MachinesForm
-from labconsole.tui.screens.first.ways import Ways
 
 INTRODUCTION = "There is no hosts.yaml here, which says what a testbed is made of. What do you have?"
 CANCELLED = "cancelled; what was changed on the machines was undone"
 
 
 class FirstApplication(Protocol):
-    """What it asks of the application that shows it."""
+    """The screen's view of the application that shows it."""
 
-    def begin_on(self, session: Callable[[], SessionLike]) -> None:
-        """There is a testbed: go on with it, and check it."""
+    def start_session(self, session: Callable[[], SessionLike]) -> None:
+        """Continue with the new testbed, and check it."""
 
-    def leave_for(self, afterwards: Callable[[], int]) -> None:
-        """Leave the console, and do this then."""
+    def leave_and_run(self, afterwards: Callable[[], int]) -> None:
+        """Leave the console, then call ``afterwards``."""
 
 
 class FirstLine(Lines):
-    """The first line, and what was said last."""
+    """The first line, and the last message."""
 
     def __init__(self, id: str) -> None:
         super().__init__(id=id)
-        self._words, self._tone = "", ""
+        self._text, self._tone = "", ""
 
-    def say(self, words: str, tone: str = "") -> None:
-        self._words, self._tone = words, tone
-        self.paint_anew()
+    def say(self, text: str, tone: str = "") -> None:
+        self._text, self._tone = text, tone
+        self.repaint()
 
     def lines(self, width: int) -> list[list[Span]]:
-        return field("", self._words, width, self._tone, rows=5, label_cells=0) if self._words else []
+        return field("", self._text, width, self._tone, rows=5, label_cells=0) if self._text else []
 
 
-class FirstScreen(ToldScreen):
-    """Its pages are ways, machines, found."""
+class FirstScreen(DocumentedScreen):
+    """The pages are ways, machines, found."""
 
     CSS_PATH = "screen.tcss"
     ACTIONS = (
-        Action("ctrl+r", "discover", "Discover", "Log in to the machines and find out how they are wired.",
-               id="first-discover", priority=True),
-        Action("w", "write", "Write", "Write hosts.yaml as proposed, after asking, and check the testbed.",
-               id="first-write"),
-        Action("escape", "back", "Back", "Go back; a discovery that runs is cancelled, and undone on the machines.",
-               id="first-back"),
-    )  # fmt: skip
+        Action(
+            "ctrl+r",
+            "discover",
+            "Discover",
+            "Log in to the machines and find out how they are wired.",
+            id="first-discover",
+            priority=True,
+        ),
+        Action(
+            "w",
+            "write",
+            "Write",
+            "Write hosts.yaml as proposed, after asking, and check the testbed.",
+            id="first-write",
+        ),
+        Action(
+            "escape",
+            "back",
+            "Back",
+            "Go back; a discovery that runs is cancelled, and undone on the machines.",
+            id="first-back",
+        ),
+    )
     title_in_help = "First start"
 
     def __init__(self, app: FirstApplication, means: FirstStart) -> None:
         super().__init__()
         self._app, self._means = app, means
-        self._under_way: UnderWay | None = None
-        self._finding: FoundTestbed | None = None
+        self._under_way: RunningDiscovery | None = None
+        self._finding: DiscoveryResult | None = None
         self._leaving = False
 
     def compose(self) -> ComposeResult:
@@ -87,38 +103,38 @@ class FirstScreen(ToldScreen):
         with ContentSwitcher(initial="ways-page"):
             with Vertical(id="ways-page"):
                 yield FirstLine(id="introduction")
-                yield Ways()
+                yield Choices()
             yield MachinesForm()
             with Container(id="found"):
                 with VerticalScroll(id="work-box", can_focus=True):
                     yield NodesAtWork()
                 with VerticalScroll(id="cables-box", can_focus=True):
-                    yield FoundText("cables")
+                    yield DiscoveryText("cables")
                 with VerticalScroll(id="file-box", can_focus=True) as file:
-                    entitle(file, "hosts.yaml, as it would be written")
-                    yield FoundText("file")
+                    set_border_titles(file, "hosts.yaml, as it would be written")
+                    yield DiscoveryText("file")
         yield FirstLine(id="first-said")
         yield KeyBar()
 
     def on_mount(self) -> None:
         self.query_one("#first-line", FirstLine).say("labconsole   first start", "accent")
         self.query_one("#introduction", FirstLine).say(INTRODUCTION)
-        self.set_focus(self.query_one(Ways))
+        self.set_focus(self.query_one(Choices))
 
     @property
     def page(self) -> str:
-        """The one in sight."""
+        """The visible page."""
         return self.query_one(ContentSwitcher).current or ""
 
     def _go(self, page: str, said: str = "", tone: str = "") -> None:
         self.query_one(ContentSwitcher).current = page
         self._say(said, tone)
-        to = {"ways-page": self.query_one(Ways), "machines": self.query_one(MachinesForm).first_field()}
+        to = {"ways-page": self.query_one(Choices), "machines": self.query_one(MachinesForm).first_field()}
         self.set_focus(to.get(page, self.query_one("#cables-box")))
         self.refresh_bindings()
 
-    def _say(self, words: str, tone: str = "") -> None:
-        self.query_one("#first-said", FirstLine).say(words, tone)
+    def _say(self, text: str, tone: str = "") -> None:
+        self.query_one("#first-said", FirstLine).say(text, tone)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if not self.is_mounted:
@@ -126,12 +142,12 @@ class FirstScreen(ToldScreen):
         pages = {"discover": self.page == "machines", "write": self._finding is not None, "back": True}
         return pages.get(action, True) and not (action == "back" and self.page == "ways-page")
 
-    @on(Ways.Taken)
-    def take(self, event: Ways.Taken) -> None:
+    @on(Choices.Taken)
+    def take(self, event: Choices.Taken) -> None:
         if event.way == "machines":
             self._go("machines")
         elif event.way == "demo":
-            self._app.leave_for(self._means.demo)
+            self._app.leave_and_run(self._means.demo)
         else:
             self._blank()
 
@@ -145,10 +161,10 @@ class FirstScreen(ToldScreen):
             return
 
         def say_next() -> int:
-            print(*next_words(hosts), sep="\n")
+            print(*describe_next_steps(hosts), sep="\n")
             return 0
 
-        self._app.leave_for(say_next)
+        self._app.leave_and_run(say_next)
 
     @on(Button.Pressed, "#discover")
     def action_discover(self) -> None:
@@ -161,7 +177,7 @@ class FirstScreen(ToldScreen):
 
     @work(group="discover")
     async def _discover(self, request: DiscoveryRequest) -> None:
-        """Do it; only what it is about itself ends it, and not who waits for it."""
+        """Run a discovery. Only its own end or cancel() ends it, not a cancelled waiting task."""
         if self._under_way is not None:
             return
         self._finding = None
@@ -169,7 +185,7 @@ class FirstScreen(ToldScreen):
         nodes.begin(request.asked)
         self._show([], [])
         self._go("found", "logging in …")
-        run = self._under_way = UnderWay(find(request, self._means.hold, self._agreed, nodes.tell))
+        run = self._under_way = RunningDiscovery(discover_testbed(request, self._means.hold, self._agreed, nodes.tell))
         await run.ended()
         self._under_way = None
         if self._leaving:
@@ -190,24 +206,24 @@ class FirstScreen(ToldScreen):
         else:
             self._show_finding(finding)
 
-    async def _agreed(self, ports: Sequence[Port], alone: Sequence[LeftAlone]) -> bool:
-        self._show(told.before(ports, alone), [])
+    async def _agreed(self, ports: Sequence[Port], alone: Sequence[ExcludedPort]) -> bool:
+        self._show(report.describe_ports(ports, alone), [])
         if not ports:
             return False
         consequence = "Ports that are down are set up for that, and down again. Nothing stays on the machines."
-        if not await self.app.push_screen_wait(Confirm(told.question(ports), consequence)):
+        if not await self.app.push_screen_wait(Confirm(report.format_question(ports), consequence)):
             return False
         self._say("trying the ports …")
         return True
 
-    def _show(self, cables: Sequence[str], file: Sequence[str], finding: FoundTestbed | None = None) -> None:
+    def _show(self, cables: Sequence[str], file: Sequence[str], finding: DiscoveryResult | None = None) -> None:
         streams = () if finding is None else finding.proposal.streams
-        self.query_one("#cables", FoundText).show(cables, streams)
-        self.query_one("#file", FoundText).show(file)
-        entitle(self.query_one("#cables-box"), "Ports" if finding is None else "Cables")
+        self.query_one("#cables", DiscoveryText).show(cables, streams)
+        self.query_one("#file", DiscoveryText).show(file)
+        set_border_titles(self.query_one("#cables-box"), "Ports" if finding is None else "Cables")
         self.query_one("#found").set_class(finding is not None, "-found")
 
-    def _show_finding(self, finding: FoundTestbed) -> None:
+    def _show_finding(self, finding: DiscoveryResult) -> None:
         said, tone = "found, and everything is undone; this file can be written now", ""
         try:
             text = finding.hosts_text(self.query_one(MachinesForm).testbed)
@@ -216,13 +232,13 @@ class FirstScreen(ToldScreen):
             text, said, tone = "", str(exc), "bad"
         if finding.not_undone:
             said, tone = f"not put back: {'; '.join(finding.not_undone)}", "bad"
-        self._show(told.after(finding.wiring, finding.proposal), text.splitlines(), finding)
+        self._show(report.describe_findings(finding.wiring, finding.proposal), text.splitlines(), finding)
         self._say(said, tone)
         self.refresh_bindings()
 
     @work(group="first-file", exclusive=True)
     async def action_write(self) -> None:
-        """Ask, write, and go on with it."""
+        """Ask for the file's name, write it, and continue with it."""
         finding, hosts = self._finding, self._means.hosts
         if finding is None:
             return
@@ -235,7 +251,7 @@ class FirstScreen(ToldScreen):
         except LabError as exc:
             self._say(str(exc), "bad")
             return
-        self._app.begin_on(lambda: session)
+        self._app.start_session(lambda: session)
 
     @work(group="first-back")
     async def action_back(self) -> None:
@@ -249,7 +265,7 @@ class FirstScreen(ToldScreen):
             self._go("ways-page")
 
     async def give_up(self) -> None:
-        """The console is being left: first everything is undone."""
+        """Undo everything first: the operator is leaving the console."""
         self._leaving = True
         if self._under_way is not None:
             self._say("undoing what was changed on the machines …", "warn")

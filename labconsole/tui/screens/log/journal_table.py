@@ -1,4 +1,4 @@
-"""The log as a table, newest at the bottom. It follows what comes until the cursor is moved off the last line."""
+"""The log as a table, newest at the bottom. It follows new entries until the cursor leaves the last line."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from labconsole.tui.parts.table import Column, LineTable
 LOOKS = {"debug": (" ", "muted"), "information": ("·", ""), "warning": ("!", "warn"), "error": ("✗", "bad")}
 
 
-def stamp(entry: Entry) -> str:
-    """Time of day, UTC; what is older than a day cannot be in a bounded log for long enough to matter."""
+def format_time(entry: Entry) -> str:
+    """Format the time of day, UTC. A bounded log rarely has entries older than a day."""
     return f"{datetime.fromtimestamp(entry.at_wall_s, UTC):%H:%M:%S.%f}"[:-3]
 
 
 SUBTITLE_MARGIN = 6
-"""Corners and blanks beside the words in a border."""
+"""Corners and blanks around the text in a border."""
 
 
 class JournalTable(LineTable):
-    """Entries at or above ``least`` that hold every word of ``wanted``."""
+    """Entries at or above level ``least`` that contain every term of ``wanted``."""
 
     EMPTY = "No entries: nothing has happened yet, or none matches the filter."
     COLUMNS: ClassVar[tuple[Column, ...]] = (
@@ -46,7 +46,7 @@ class JournalTable(LineTable):
         self.border_title = "Log"
 
     def choose(self, *, least: str | None = None, wanted: str | None = None) -> None:
-        """Let other entries through."""
+        """Change the level or the terms."""
         self.least = self.least if least is None else least
         self.wanted = self.wanted if wanted is None else wanted
         self._seen = 0
@@ -54,7 +54,7 @@ class JournalTable(LineTable):
         self._keys = []
         self.paint()
 
-    def _lets_through(self, entry: Entry) -> bool:
+    def _passes_filter(self, entry: Entry) -> bool:
         if SEVERITIES.index(entry.severity) < SEVERITIES.index(self.least):
             return False
         if not self.wanted:
@@ -63,14 +63,14 @@ class JournalTable(LineTable):
         return all(word in text for word in self.wanted.casefold().split())
 
     def _take_new(self) -> None:
-        """Look at what came since the last look only; forget what the journal has forgotten."""
+        """Read only the entries since the last look, and drop those that the journal has dropped."""
         journal = self._journal
         if journal.total == self._seen:
             return
         new = min(journal.total - self._seen, len(journal.entries))
         self._seen = journal.total
         for entry in list(journal.entries)[len(journal.entries) - new :]:
-            if self._lets_through(entry):
+            if self._passes_filter(entry):
                 self._shown[entry.number] = entry
         oldest = journal.entries[0].number
         while self._shown and next(iter(self._shown)) < oldest:
@@ -83,7 +83,7 @@ class JournalTable(LineTable):
         return list(self._shown)
 
     def prepare(self) -> None:
-        """Keep to the end while following."""
+        """Keep the cursor at the end while following."""
         if self.follow and self._keys and self.cursor_key != self._keys[-1]:
             self._steered = True
             self._put_cursor(self._keys[-1])
@@ -97,10 +97,10 @@ class JournalTable(LineTable):
             for parts in ((here, least, lost, long), (here, least, lost, short), (here, lost, short), (here, short))
         ]
         room = self.size.width - SUBTITLE_MARGIN
-        self.border_subtitle = next((words for words in wordings if cell_len(words) <= room), wordings[-1])
+        self.border_subtitle = next((wording for wording in wordings if cell_len(wording) <= room), wordings[-1])
 
     def move_to(self, key: int) -> None:
-        """By hand: on the last line the table follows, anywhere else it holds still."""
+        """Move the cursor by hand. On the last line the table follows, anywhere else it does not scroll."""
         super().move_to(key)
         self.follow = bool(self._keys) and key == self._keys[-1]
         self.prepare()
@@ -111,24 +111,24 @@ class JournalTable(LineTable):
         return self._shown.get(self.cursor_key)
 
     def lines_in_sight(self) -> list[str]:
-        """All that the filter lets through, as text."""
-        return [entry.line(stamp(entry)) for entry in self._shown.values()]
+        """All entries that pass the filter, as text."""
+        return [entry.line(format_time(entry)) for entry in self._shown.values()]
 
     def cell_time(self, key: int, width: int) -> Span:
-        return stamp(self._shown[key]), "muted"
+        return format_time(self._shown[key]), "muted"
 
     def cell_severity(self, key: int, width: int) -> Span:
         return LOOKS[self._shown[key].severity]
 
     def cell_origin(self, key: int, width: int) -> Span:
-        """The node that it is about, else who says it: of a logger's name as many of its last parts as fit."""
+        """The node of the entry, or its logger's name, of which as many last parts are shown as fit."""
         entry = self._shown[key]
         if entry.node:
             return safe(entry.node, width), "second"
-        words = entry.source
-        while cell_len(words) > width and "." in words:
-            words = words.partition(".")[2]
-        return safe(words, width), "muted"
+        origin = entry.source
+        while cell_len(origin) > width and "." in origin:
+            origin = origin.partition(".")[2]
+        return safe(origin, width), "muted"
 
     def cell_text(self, key: int, width: int) -> Span:
         entry = self._shown[key]

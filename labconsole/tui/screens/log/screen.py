@@ -1,4 +1,4 @@
-"""Log: everything that happened since the console was opened, in its own words and in those of its loggers."""
+"""Log: everything since the console was opened, from its own notes and its loggers."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from labconsole.tui.parts.key_bar import KeyBar
 from labconsole.tui.parts.lines import Lines, Span
 from labconsole.tui.parts.screen import PAUSE, ConsoleScreen
 from labconsole.tui.parts.table import LineTable
-from labconsole.tui.screens.log.journal_table import LOOKS, JournalTable, stamp
+from labconsole.tui.parts.typed_text import TypedText
+from labconsole.tui.screens.log.journal_table import LOOKS, JournalTable, format_time
 
 MAX_COPIED_LINES = 1000
-"""A terminal takes so much through OSC 52 and no more: 74 kB of base64 in most."""
+"""Limit of most terminals for a copy through OSC 52: 74 kB of base64."""
 
 
-class LogFilter(HasActions, Input):
+class LogFilter(HasActions, TypedText):
     """The words that an entry must hold. Up, down, enter and esc leave it."""
 
     ACTIONS = (Action("escape,up,down,enter", "leave", "Leave the filter", shown=False),)
@@ -32,7 +33,7 @@ class LogFilter(HasActions, Input):
 
 
 class WholeEntry(Lines):
-    """The entry under the cursor without being cut."""
+    """The entry under the cursor, uncut."""
 
     def __init__(self, table: JournalTable) -> None:
         super().__init__(id="whole-entry")
@@ -43,7 +44,7 @@ class WholeEntry(Lines):
         if entry is None:
             return [[]]
         tone = LOOKS[entry.severity][1]
-        head = f" {stamp(entry)} UTC  {entry.severity}  {entry.node or 'console'}  {entry.source}"
+        head = f" {format_time(entry)} UTC  {entry.severity}  {entry.node or 'console'}  {entry.source}"
         rows = textwrap.wrap(safe(entry.text, 2000), max(20, width - 2)) or [""]
         return [[(safe(head, width), "muted")], *([(" " + row, tone)] for row in rows[: max(1, self.size.height - 1)])]
 
@@ -53,17 +54,40 @@ class LogScreen(ConsoleScreen):
 
     CSS_PATH = "screen.tcss"
     ACTIONS = (
-        Action("slash", "filter", "Filter", "Show only entries that contain the words you type.",
-               id="log-filter", title="Filter the log"),
-        Action("s", "severity", "Severity", "Choose the lowest severity: debug, information, warning or error.",
-               id="log-severity"),
-        Action("f", "follow", "Follow", "Go to the newest entry and follow the log; moving up stops following.",
-               id="log-follow", title="Follow the log"),
-        Action("c", "copy_all", "Copy all", "Copy all entries shown to the clipboard; y copies one.",
-               id="log-copy", title="Copy the log"),
+        Action(
+            "slash",
+            "filter",
+            "Filter",
+            "Show only entries that contain the words you type.",
+            id="log-filter",
+            title="Filter the log",
+        ),
+        Action(
+            "s",
+            "severity",
+            "Severity",
+            "Choose the lowest severity: debug, information, warning or error.",
+            id="log-severity",
+        ),
+        Action(
+            "f",
+            "follow",
+            "Follow",
+            "Go to the newest entry and follow the log; moving up stops following.",
+            id="log-follow",
+            title="Follow the log",
+        ),
+        Action(
+            "c",
+            "copy_all",
+            "Copy all",
+            "Copy all entries shown to the clipboard; y copies one.",
+            id="log-copy",
+            title="Copy the log",
+        ),
         Action("escape", "back", "Back", "Clear the filter, then go back to the bench.", id="log-back", shown=False),
         PAUSE,
-    )  # fmt: skip
+    )
     AUTO_FOCUS = "#journal"
 
     def compose(self) -> ComposeResult:
@@ -80,7 +104,7 @@ class LogScreen(ConsoleScreen):
         self._total = -1
 
     def paint_clock(self) -> None:
-        if self._total != self.state.journal.total:  # loggers move no revision
+        if self._total != self.state.journal.total:  # loggers do not change the revision
             self._total = self.state.journal.total
             self.paint_data()
 
@@ -110,17 +134,17 @@ class LogScreen(ConsoleScreen):
         table.paint()
 
     def action_back(self) -> None:
-        """One step back: the filter first."""
-        words = self.query_one(LogFilter)
-        if words.value:
-            words.value = ""
+        """Go one step back: the filter first."""
+        field = self.query_one(LogFilter)
+        if field.value:
+            field.value = ""
         else:
             self.console_app.action_mode("bench")
 
     def run_id_to_copy(self) -> str | None:
         """The line under the cursor."""
         entry = self.query_one(JournalTable).chosen
-        return entry.line(stamp(entry)) if entry is not None else None
+        return entry.line(format_time(entry)) if entry is not None else None
 
     def action_copy_all(self) -> None:
         lines = self.query_one(JournalTable).lines_in_sight()[-MAX_COPIED_LINES:]

@@ -1,1 +1,1 @@
-"""Nodes: who is there, in which state."""
+"""Nodes: connections and states."""

@@ -1,4 +1,4 @@
-"""What was asked of a node, newest at the top: when, what, how long it took, how it ended."""
+"""Commands sent to a node, newest at the top: time, command, duration, result."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from datetime import UTC, datetime
 from typing import ClassVar
 
 from labconsole.engine.live.history import CommandHistory, LoggedRequest
-from labconsole.text.cells import decimal, safe
+from labconsole.text.cells import format_decimal, safe
 from labconsole.tui.parts.lines import Span
 from labconsole.tui.parts.table import Column, LineTable
 
 
 class CommandTable(LineTable):
-    """One row per command. The cursor stays on its command when others come."""
+    """One row per command. The cursor stays on its command when others arrive."""
 
     EMPTY = "No commands sent to this node yet."
     COLUMNS: ClassVar[tuple[Column, ...]] = (
@@ -20,7 +20,7 @@ class CommandTable(LineTable):
         Column("op", "asked", 14, right=False, grow_to=17),
         Column("took", "ms", 7),
         Column("outcome", "outcome", 10, right=False, grow_to=20),
-        Column("words", "with", 12, right=False, grow_to=400),
+        Column("text", "with", 12, right=False, grow_to=400),
     )
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class CommandTable(LineTable):
         self.border_title = "Commands"
 
     def show(self, history: CommandHistory) -> None:
-        """Take another node's history, or look at the same one again."""
+        """Take another node's history, or refresh the same one."""
         if self._history is not history:
             self._steered = False
             self._cells.clear()
@@ -61,7 +61,7 @@ class CommandTable(LineTable):
 
     def cell_took(self, key: int, width: int) -> Span:
         took_s = self._by_number[key].took_s
-        return ("…", "accent") if took_s is None else (decimal(took_s * 1e3, 1), "muted")
+        return ("…", "accent") if took_s is None else (format_decimal(took_s * 1e3, 1), "muted")
 
     def cell_outcome(self, key: int, width: int) -> Span:
         command = self._by_number[key]
@@ -69,6 +69,6 @@ class CommandTable(LineTable):
             return "▶ running", "accent"
         return ("✓ ok", "good") if not command.failed else (safe(f"✗ {command.outcome}", width), "bad")
 
-    def cell_words(self, key: int, width: int) -> Span:
+    def cell_text(self, key: int, width: int) -> Span:
         command = self._by_number[key]
         return safe(("$ " if command.argv else "") + command.words, width), "" if command.argv else "muted"

@@ -1,4 +1,4 @@
-"""The nodes with what one looks after: state, round trip, how far the clock is off and how well that is known."""
+"""The nodes with the values to watch: state, round trip, clock offset and its uncertainty."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import ClassVar
 from labconsole.engine.live.events import NodeState
 from labconsole.engine.live.telemetry import NodeLive, Telemetry
 from labconsole.model.inventory import Inventory
-from labconsole.text.cells import UNKNOWN, decimal, safe, span
+from labconsole.text.cells import UNKNOWN, format_decimal, format_duration, safe
 from labconsole.tui.console import clock
 from labconsole.tui.parts.lines import Span
 from labconsole.tui.parts.node_state import STATE_LOOKS
@@ -26,7 +26,7 @@ class NodeList(LineTable):
         Column("cpu", "cpu %·busiest", 16, right=False, rank=3),
         Column("roles", "role", 6, right=False, grow_to=10, rank=3),
         Column("missed", "missed", 6, rank=4),
-        Column("words", "kernel, or why it is not connected", 14, right=False, grow_to=200, rank=2),
+        Column("text", "kernel, or why it is not connected", 14, right=False, grow_to=200, rank=2),
     )
 
     def __init__(self, inventory: Inventory, telemetry: Telemetry) -> None:
@@ -38,7 +38,7 @@ class NodeList(LineTable):
         return list(self._inventory.nodes)
 
     def live(self, key: str) -> NodeLive:
-        """What is known of a node now."""
+        """The present state of a node."""
         return self._telemetry.nodes.get(key) or NodeLive(key, self._inventory.nodes[key].roles)
 
     def cell_name(self, key: str, width: int) -> Span:
@@ -53,10 +53,10 @@ class NodeList(LineTable):
 
     def cell_round_trip(self, key: str, width: int) -> Span:
         seconds = self.live(key).round_trip_s
-        return decimal(None if seconds is None else seconds * 1e3, 2), "" if seconds is not None else "muted"
+        return format_decimal(None if seconds is None else seconds * 1e3, 2), "" if seconds is not None else "muted"
 
     def cell_offset(self, key: str, width: int) -> Span:
-        return offset_words(self.live(key)), "muted"
+        return format_clock_offset(self.live(key)), "muted"
 
     def cell_cpu(self, key: str, width: int) -> Span:
         return processors_span(self.live(key), short=True)
@@ -68,24 +68,24 @@ class NodeList(LineTable):
         missed = self.live(key).missed_samples
         return str(missed), "warn" if missed else "muted"
 
-    def cell_words(self, key: str, width: int) -> Span:
+    def cell_text(self, key: str, width: int) -> Span:
         live = self.live(key)
         if live.message and live.state is not NodeState.CONNECTED:
-            again = retry_words(live)
+            again = format_retry(live)
             return safe(live.message + (f" ({again})" if again else ""), width), "bad"
         return safe(live.kernel, width), "muted"
 
 
-def offset_words(live: NodeLive) -> str:
-    """The clock's offset with its bound, in ms."""
+def format_clock_offset(live: NodeLive) -> str:
+    """Format the clock's offset with its bound, in ms."""
     if live.clock_offset_ns is None:
         return UNKNOWN
-    bound = f" ± {decimal(live.clock_error_ns / 1e6, 2)}" if live.clock_error_ns is not None else ""
-    return decimal(live.clock_offset_ns / 1e6, 2) + bound
+    bound = f" ± {format_decimal(live.clock_error_ns / 1e6, 2)}" if live.clock_error_ns is not None else ""
+    return format_decimal(live.clock_offset_ns / 1e6, 2) + bound
 
 
-def retry_words(live: NodeLive) -> str:
-    """When it is tried again."""
+def format_retry(live: NodeLive) -> str:
+    """Format the time until the next attempt to connect."""
     if live.retry_at_s is None:
         return ""
-    return f"retry in {span(max(0.0, live.retry_at_s - clock.monotonic_s()))}, c: now"
+    return f"retry in {format_duration(max(0.0, live.retry_at_s - clock.monotonic_s()))}, c: now"

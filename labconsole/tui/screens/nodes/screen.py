@@ -1,7 +1,7 @@
-"""Nodes: who is there, in which state, what was asked of each; reconnect one, look at it, open a shell on it.
+"""Nodes: connections, states and commands. Reconnect one, look at it, open a shell on it.
 
-A look is asked for (``l``, and once for a node under the cursor while nothing runs), never repeated by a timer: it
-costs the node work.
+A look happens on request (``l``, and once for a node under the cursor while nothing runs), never on a timer: it costs
+the node work.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from labconsole.errors import LabError
 from labconsole.tui.console import clock
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.key_bar import KeyBar
-from labconsole.tui.parts.lines import entitle
+from labconsole.tui.parts.lines import set_border_titles
 from labconsole.tui.parts.screen import PAUSE, Application, ConsoleScreen
 from labconsole.tui.parts.status import EventLines, Tab
 from labconsole.tui.parts.table import LineTable
@@ -33,26 +33,51 @@ PARTS = ("details", "commands")
 
 
 class NodesScreen(ConsoleScreen):
-    """The nodes above, the one under the cursor in words and its commands beneath."""
+    """The nodes above, the details of the one under the cursor and its commands below."""
 
     CSS_PATH = "screen.tcss"
     ACTIONS = (
-        Action("l", "look", "Look", "Read the node's settings and what else is running on it.",
-               id="node-look", title="Look at the node"),
-        Action("c", "reconnect", "Connect", "Try to reconnect a lost node now instead of waiting.",
-               id="node-connect", title="Reconnect the node now"),
-        Action("o", "shell", "Shell", "Open a shell on the node with ssh, by the console's own route.",
-               id="node-shell", changes=True, title="Open a shell on the node"),
-        Action("v", "part", "View", "On a small terminal: switch between the node and its commands.",
-               id="node-view", title="Change the view"),
+        Action(
+            "l",
+            "look",
+            "Look",
+            "Read the node's settings and what else is running on it.",
+            id="node-look",
+            title="Look at the node",
+        ),
+        Action(
+            "c",
+            "reconnect",
+            "Connect",
+            "Try to reconnect a lost node now instead of waiting.",
+            id="node-connect",
+            title="Reconnect the node now",
+        ),
+        Action(
+            "o",
+            "shell",
+            "Shell",
+            "Open a shell on the node with ssh, by the console's own route.",
+            id="node-shell",
+            changes=True,
+            title="Open a shell on the node",
+        ),
+        Action(
+            "v",
+            "part",
+            "View",
+            "On a small terminal: switch between the node and its commands.",
+            id="node-view",
+            title="Change the view",
+        ),
         Action("escape", "app.mode('bench')", "Bench", "Go back to the bench.", id="node-back", shown=False),
         PAUSE,
-    )  # fmt: skip
+    )
     AUTO_FOCUS = "#node-list"
 
     def __init__(self, app: Application, session: SessionLike, tab: Tab) -> None:
         super().__init__(app, session, tab)
-        self._asked: set[str] = set()
+        self._looked_at: set[str] = set()
         self._part = PARTS[0]
         self._second = -1
         self.add_class("-part-details")
@@ -89,7 +114,7 @@ class NodesScreen(ConsoleScreen):
         if name is not None:
             self.query_one(CommandTable).show(self.query_one(NodeList).live(name).history)
         second = int(clock.monotonic_s())
-        if second != self._second:  # ages and back-offs run down without an event
+        if second != self._second:  # ages and back-offs change without an event
             self._second = second
             self.query_one(NodeList).paint()
             self.query_one(NodeDetails).paint()
@@ -102,13 +127,13 @@ class NodesScreen(ConsoleScreen):
         self._look_once(name)
 
     def _look_once(self, name: str | None) -> None:
-        if name is not None and name not in self._asked and self._can_look(name):
-            self._asked.add(name)
+        if name is not None and name not in self._looked_at and self._can_look(name):
+            self._looked_at.add(name)
             self._look(name)
 
     def _can_look(self, name: str) -> bool:
         live = self.query_one(NodeList).live(name)
-        busy = self.state.asked or self.session.running or name in self.session.lease_holders()
+        busy = self.state.requested or self.session.running or name in self.session.lease_holders()
         return live.state is NodeState.CONNECTED and not busy
 
     @on(LineTable.Chosen, "#node-list")
@@ -117,24 +142,24 @@ class NodesScreen(ConsoleScreen):
         self.query_one(NodeDetails).show(name)
         self.query_one("#node-box", VerticalScroll).scroll_home(animate=False)
         if name is not None:
-            entitle(self.query_one("#node-box"), name)
+            set_border_titles(self.query_one("#node-box"), name)
             self.query_one(CommandTable).show(self.query_one(NodeList).live(name).history)
             self._look_once(name)
 
     def action_look(self) -> None:
         name = self._chosen
         if name is not None:
-            self._look(name, told=True)
+            self._look(name, report_failure=True)
 
     @work(group="look")
-    async def _look(self, name: str, *, told: bool = False) -> None:
-        self._asked.add(name)
+    async def _look(self, name: str, *, report_failure: bool = False) -> None:
+        self._looked_at.add(name)
         details = self.query_one(NodeDetails)
         try:
             inspection = await self.session.inspect(name)
         except LabError as exc:
             details.refused(name, str(exc))
-            if told:
+            if report_failure:
                 self.console_app.tell(str(exc), "warning", note=False)
             return
         details.looked(name, inspection)
@@ -153,7 +178,7 @@ class NodesScreen(ConsoleScreen):
 
     @work(group="shell", exclusive=True)
     async def action_shell(self) -> None:
-        """Hand the terminal to ssh. What runs goes on; nothing is painted meanwhile."""
+        """Hand the terminal to ssh. A running measurement goes on, without painting."""
         if self.only_watches():
             return
         name = self._chosen
@@ -166,7 +191,7 @@ class NodesScreen(ConsoleScreen):
             return
         self.state.note(clock.wall_s(), f"shell: {' '.join(argv)}", node=name)
         try:
-            status = await self._in_terminal(name, argv)
+            status = await self._run_in_terminal(name, argv)
         except SuspendNotSupported:
             self.console_app.tell("This terminal cannot be handed over. The ssh command is in the log (7).", "warning")
         except OSError as exc:
@@ -176,15 +201,15 @@ class NodesScreen(ConsoleScreen):
             self.state.note(clock.wall_s(), f"shell ended with status {status}", severity, node=name)
         self.refresh()
 
-    async def _in_terminal(self, name: str, argv: list[str]) -> int:
-        """Run a program on the terminal while the console lives on, unseen: agents give up when they hear nothing."""
+    async def _run_in_terminal(self, name: str, argv: list[str]) -> int:
+        """Run a program on the terminal. The console lives on, unseen: agents end if they hear nothing."""
         with self.app.batch_update(), self.app.suspend(), interrupts_ignored():
             print(f"labconsole: a shell on {name}; exit it to return. A running trial continues.\n", flush=True)
             process = await asyncio.create_subprocess_exec(*argv)
             return await process.wait()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Views are for small terminals: larger ones show both at once."""
+        """Disable views except on small terminals: larger ones show both at once."""
         return action != "part" or self.has_class("-narrow")
 
     def on_resize(self) -> None:
@@ -213,7 +238,7 @@ class NodesScreen(ConsoleScreen):
 
 @contextmanager
 def interrupts_ignored() -> Iterator[None]:
-    """Ctrl-C belongs to the program on the terminal: until ssh has set it to raw, it reaches us as well."""
+    """Ignore Ctrl-C, which belongs to the program on the terminal: it reaches us too until ssh sets raw mode."""
     loop = asyncio.get_running_loop()
     try:
         loop.add_signal_handler(signal.SIGINT, lambda: None)
@@ -227,4 +252,4 @@ def interrupts_ignored() -> Iterator[None]:
 
 
 SSH_FAILED = 255
-"""ssh's own exit status when it could not connect."""
+"""ssh's own exit status for a failed connection."""

@@ -1,7 +1,7 @@
 """A plan's points down, its repetitions across (in blocks: the pilot, then every block's), one cell per trial.
 
-A cell is a glyph between two places: brackets where the cursor stands, a prime behind what was repeated. So neither the
-state nor the cursor depends on colour.
+A cell is a glyph between two places: brackets at the cursor, a prime after a repeated trial. So neither the state nor
+the cursor depends on colour.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from labconsole.model.plan.blocks import PILOT
 from labconsole.model.plan.plan import Plan
 from labconsole.text.cells import safe
 from labconsole.tui.parts.action import Action
-from labconsole.tui.parts.lines import Lines, Span, entitle
+from labconsole.tui.parts.lines import Lines, Span, set_border_titles
 from labconsole.tui.parts.table import Column, LineTable
 from labconsole.units import format_target_within
 
@@ -38,10 +38,10 @@ LOOKS = {
 }
 STORED_SUSPECT = ("□", "warn")
 STORED_INVALID = ("⊠", "bad")
-"""Its last attempt stayed invalid, in a set-up that is over."""
+"""Look of a trial whose last attempt stayed invalid, in a set-up that is over."""
 
 
-def look(cell: Cell) -> tuple[str, str]:
+def choose_look(cell: Cell) -> tuple[str, str]:
     """Glyph and tone of a trial."""
     if cell.state is TrialState.STORED and cell.verdict in ("suspect", "invalid"):
         return STORED_SUSPECT if cell.verdict == "suspect" else STORED_INVALID
@@ -50,7 +50,9 @@ def look(cell: Cell) -> tuple[str, str]:
 
 class GridTable(LineTable):
     """One row per point. ``repetition``, the number of a trial of its point, and the row's key are the cell under the
-    cursor. While the plan runs, the cursor goes with the trial that is measured, until the operator moves it.
+    cursor.
+
+    While the plan runs, the cursor follows the trial under way, until the operator moves it.
     """
 
     EMPTY = "No grid to show."
@@ -58,9 +60,13 @@ class GridTable(LineTable):
         Action("left", "repetition(-1)", "Previous repetition", shown=False),
         Action("right", "repetition(1)", "Next repetition", shown=False),
         Action("enter", "open", "Open", "Show the run under the cursor on the Runs screen.", title="Open the run"),
-        Action("", "follow", "Follow the plan",
-               "Go to the trial that is measured and follow it (end); moving the cursor stops that."),
-    )  # fmt: skip
+        Action(
+            "",
+            "follow",
+            "Follow the plan",
+            "Go to the trial that is measured and follow it (end); moving the cursor stops that.",
+        ),
+    )
     POINT: ClassVar[tuple[Column, ...]] = (
         Column("index", "#", 4, rank=3),
         Column("platform", "platform", 9, right=False),
@@ -87,17 +93,17 @@ class GridTable(LineTable):
         self.border_title = "Points and repetitions"
 
     def show(self, execution: PlanExecution | None) -> None:
-        """Take a plan's execution, begun or not. The cursor goes home when it is another plan's."""
+        """Take a plan's execution, begun or not. For another plan the cursor returns to the start."""
         before = self._execution
         self._execution = execution
         if before is None or execution is None or before.plan != execution.plan:
             self.repetition = self._first = self._lowest(execution)
             self._steered, self.following = False, True
-            self._chosen_columns = self._columns_for(execution)
+            self._chosen_columns = self._build_columns(execution)
             self._keys = []
         self._cells.clear()
         self.paint()
-        self._go_with_the_plan()
+        self._follow_plan()
 
     @property
     def _measured(self) -> tuple[int, int] | None:
@@ -105,13 +111,13 @@ class GridTable(LineTable):
         execution = self._execution
         return execution.current if execution is not None and execution.running and execution.plan.grid else None
 
-    def _go_with_the_plan(self) -> None:
+    def _follow_plan(self) -> None:
         measured = self._measured
         if self.following and measured is not None and measured != self.trial:
             self.move_to_trial(measured)
-        self.prepare()  # whether it follows stands in its title
+        self.prepare()  # its title says whether it follows
 
-    def _columns_for(self, execution: PlanExecution | None) -> tuple[Column, ...]:
+    def _build_columns(self, execution: PlanExecution | None) -> tuple[Column, ...]:
         if execution is None:
             return ()
         plan = execution.plan
@@ -127,7 +133,7 @@ class GridTable(LineTable):
 
     @staticmethod
     def _lowest(execution: PlanExecution | None) -> int:
-        """The number of the first column: the pilot's, where there is one."""
+        """The number of the first column: the pilot's, if there is one."""
         return PILOT if execution is not None and execution.plan.pilot else 1
 
     @staticmethod
@@ -161,7 +167,7 @@ class GridTable(LineTable):
 
     @property
     def cell(self) -> Cell | None:
-        """What is known of it."""
+        """The state of the trial under the cursor."""
         return self._execution.grid[self.trial] if self._execution is not None and self.trial is not None else None
 
     def header_title(self, column: Column, width: int) -> str:
@@ -172,18 +178,18 @@ class GridTable(LineTable):
         for number in self._visible(width):
             shown = str(number)
             if number == PILOT:
-                told, shown = True, "P"
+                is_labelled, shown = True, "P"
             elif plan.set_ups is None or plan.repetitions == 1:
-                told = number % NUMBER_CELLS == 0 or number in (1, self._first)
+                is_labelled = number % NUMBER_CELLS == 0 or number in (1, self._first)
             else:
                 block, first = divmod(number - 1, plan.repetitions)
-                told, shown = first == 0, str(block + 1)
-            if told:
+                is_labelled, shown = first == 0, str(block + 1)
+            if is_labelled:
                 text = text.ljust((number - self._first) * CELL) + f" {shown}"
         return text[:width]
 
     def prepare(self) -> None:
-        """Say which repetitions, or blocks, are in sight where not all are, and whether the cursor follows the plan."""
+        """Show which repetitions, or blocks, are visible if not all are, and whether the cursor follows the plan."""
         title = "Points and repetitions"
         if self._execution is not None:
             plan = self._execution.plan
@@ -196,15 +202,15 @@ class GridTable(LineTable):
                     title = f"Points and {kind} {first} to {last} of {most // each}, ← →"
             if self._execution.running:
                 title += " · following" if self.following else " · end: follow"
-        entitle(self, title)
+        set_border_titles(self, title)
 
     def _visible(self, width: int) -> range:
         assert self._execution is not None
         most = self._most(self._execution.plan)
         return range(self._first, min(most, self._first + max(1, width // CELL) - 1) + 1)
 
-    def _number_in(self, column: int, key: int) -> int | None:
-        """The number of a point's trial in this column: blocks stand beneath each other, however long."""
+    def _find_trial_number(self, column: int, key: int) -> int | None:
+        """The number of a point's trial in this column. Blocks are aligned, whatever their length."""
         assert self._execution is not None
         plan = self._execution.plan
         own = plan.repetitions_of(key)
@@ -214,7 +220,7 @@ class GridTable(LineTable):
         return block * own + place + 1 if place < own else None
 
     def _column_of(self, number: int) -> int:
-        """The column of the trial of this number, of the point under the cursor."""
+        """The column of this number's trial, for the point under the cursor."""
         if self._execution is None or self.trial is None:
             return number
         plan = self._execution.plan
@@ -235,15 +241,15 @@ class GridTable(LineTable):
         assert self._execution is not None
         grid, here, plan = self._execution.grid, self.trial, self._execution.plan
         lowest, most = self._numbers(plan, key)
-        # Points that are repeated less often than others have their blocks beneath the others' all the same.
+        # Points with fewer repetitions have their blocks aligned with the others' nevertheless.
         spans: list[Span] = []
         for column in self._visible(width):
-            repetition = self._number_in(column, key)
+            repetition = self._find_trial_number(column, key)
             if repetition is None or not lowest <= repetition <= most:
                 spans.append((" " * CELL, ""))
                 continue
             cell = grid[key, repetition]
-            glyph, tone = look(cell)
+            glyph, tone = choose_look(cell)
             if here == (key, repetition):
                 spans += [("[", "accent"), (glyph, tone), ("]", "accent")]
             else:
@@ -286,29 +292,29 @@ class GridTable(LineTable):
 
     def action_follow(self) -> None:
         self.following = True
-        self._go_with_the_plan()
+        self._follow_plan()
 
     def action_cursor_edge(self, side: int) -> None:
-        """While a trial is measured, the end of the grid is that one."""
+        """Go to an edge. While a trial is measured, that trial is the end of the grid."""
         if side > 0 and self._measured is not None:
             self.action_follow()
         else:
             super().action_cursor_edge(side)
 
     def action_cursor(self, by: int) -> None:
-        self._leave_the_plan()
+        self._stop_following_plan()
         super().action_cursor(by)
 
     def on_click(self, event: events.Click) -> None:
-        self._leave_the_plan()
+        self._stop_following_plan()
 
-    def _leave_the_plan(self) -> None:
-        """The operator looks at something else."""
+    def _stop_following_plan(self) -> None:
+        """Stop following: the operator looks at another trial."""
         self.following = False
-        self._go_with_the_plan()
+        self._follow_plan()
 
     def action_repetition(self, by: int) -> None:
-        self._leave_the_plan()
+        self._stop_following_plan()
         if self._execution is None or self.trial is None:
             return
         lowest, most = self._numbers(self._execution.plan, self.trial[0])
@@ -337,7 +343,7 @@ class GridTable(LineTable):
 
 
 class GridLegend(Lines):
-    """What all the glyphs mean, in as many lines as that takes."""
+    """The meaning of all glyphs, in as many lines as that takes."""
 
     def lines(self, width: int) -> list[list[Span]]:
         entries = [

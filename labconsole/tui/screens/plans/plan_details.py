@@ -1,4 +1,4 @@
-"""A plan in words: what it asks for, how long that takes, how far it is, and the trial under the cursor."""
+"""A plan as text: its contents, duration and progress, and the trial under the cursor."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from collections.abc import Mapping
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.grid import Cell, TrialState
 from labconsole.engine.execution.progress import ENDED, ExecutionStatus
-from labconsole.engine.execution.set_up_course import beside_words, block_words
+from labconsole.engine.execution.set_up_tracker import describe_background, format_block
 from labconsole.model.inventory import Inventory
 from labconsole.model.plan.blocks import PILOT
 from labconsole.model.plan.estimate import largest_capture_bytes
 from labconsole.model.plan.plan import Plan
 from labconsole.model.plan.points import distinct
 from labconsole.model.record.note import RunNote
-from labconsole.text.cells import count, fit_words, span
-from labconsole.tui.console.plan_words import repeats
+from labconsole.text.cells import fit_wording, format_duration, format_rounded
+from labconsole.tui.console.plan_text import format_repeats
 from labconsole.tui.parts.lines import LABEL_CELLS, Lines, Span, field, whole_field
 from labconsole.tui.parts.plan_files import PlanEntry
-from labconsole.tui.parts.screen import with_keys
-from labconsole.tui.screens.plans.grid import LOOKS, look
-from labconsole.tui.screens.plans.plan_searches import running_words, step_words
-from labconsole.tui.screens.plans.plans_table import STATUS_LOOKS, asked_for, taken_trials
+from labconsole.tui.parts.screen import insert_keys
+from labconsole.tui.screens.plans.grid import LOOKS, choose_look
+from labconsole.tui.screens.plans.plan_searches import describe_running_step, describe_steps
+from labconsole.tui.screens.plans.plans_table import STATUS_LOOKS, count_planned, count_taken
 from labconsole.units import counted, format_target
 
 FAILING_SHOWN = 8
 
 
 def megabytes(size_bytes: int) -> str:
-    """A size for people."""
+    """Format a size in megabytes."""
     return f"{size_bytes / 1e9:.1f} GB" if size_bytes >= 1e9 else f"{size_bytes / 1e6:.1f} MB"
 
 
@@ -54,19 +54,19 @@ class PlanDetails(Lines):
         trial: tuple[int, int] | None,
         note: RunNote | None,
     ) -> None:
-        """Show these."""
+        """Show this plan."""
         self._entry, self._execution, self._trial, self._note = entry, execution, trial, note
         self.paint()
 
     def lines(self, width: int) -> list[list[Span]]:
         entry = self._entry
         if entry is None:
-            words = (
+            text = (
                 "A plan is a matrix of design points in a YAML file (docs/plans.md). Plans in the directory "
                 "in which the console was started, and in plans/ there, are listed here. Press "
                 "{plan-save} to save this session as a plan."
             )
-            return [[(" " + line, "muted")] for line in textwrap.wrap(with_keys(self, words), max(20, width - 2))]
+            return [[(" " + line, "muted")] for line in textwrap.wrap(insert_keys(self, text), max(20, width - 2))]
         if entry.needs:
             return [
                 *field("file", str(entry.path), width, "strong"),
@@ -79,8 +79,8 @@ class PlanDetails(Lines):
                 *field("file", str(entry.path), width, "strong"),
                 *(
                     line
-                    for number, words in enumerate(entry.problem.splitlines())
-                    for line in field("" if number else "error", words, width, "bad", rows=8)
+                    for number, text in enumerate(entry.problem.splitlines())
+                    for line in field("" if number else "error", text, width, "bad", rows=8)
                 ),
                 *field("", "Correct the file; the console reads it again.", width, "muted"),
             ]
@@ -104,7 +104,7 @@ class PlanDetails(Lines):
         )
         if plan.set_ups is not None:
             times += f" in {plan.set_ups} block{'s' if plan.set_ups > 1 else ''}"
-            times += f", {count(len(plan.pilot))} in the pilot" if plan.pilot else ""
+            times += f", {format_rounded(len(plan.pilot))} in the pilot" if plan.pilot else ""
         durations = {point.request.duration_s for point in plan.points[:1000]}
         longest = f"{plan.duration_s:g} s" if len(durations) == 1 else f"up to {plan.duration_s:g} s"
         rows = field("plan", f"{plan.name}, {entry.path}", width, "strong")
@@ -112,15 +112,15 @@ class PlanDetails(Lines):
             rows += field("note", self._note.text, width, "accent")
             rows += field("", f"{self._note.author}, {self._note.written_at[:19]}Z", width, "muted")
         if plan.role == "telemetry":
-            words = "each point once more, in a trial that enters no mean; press {plan-telemetry} for the plan's own"
-            rows += field("telemetry", with_keys(self, words), width, "accent")
+            text = "each point once more, in a trial that enters no mean; press {plan-telemetry} for the plan's own"
+            rows += field("telemetry", insert_keys(self, text), width, "accent")
         if plan.grid:
             rows += field(
                 "asks for",
                 f"{counted(len(plan.points), 'point')} ({kind}), {times}: {counted(plan.trials, 'trial')} of {longest}",
                 width,
             )
-        for label, text, tone in step_words(plan, execution):
+        for label, text, tone in describe_steps(plan, execution):
             rows += field(label, text, width, tone)
         rows += field("platforms", ", ".join(plan.platforms), width)
         if plan.of_guests is None:
@@ -141,7 +141,7 @@ class PlanDetails(Lines):
             )
         if plan.claims is not None:
             rows += field("claims", ", ".join(plan.claims), width, "muted")
-        rows += self._conduct(plan, width)
+        rows += self._format_execution_options(plan, width)
         if execution is not None and execution.refusal is not None and execution.status is _READY:
             rows += field("cannot", str(execution.refusal), width, "bad", rows=6)
         for number, need in enumerate(execution.dependencies if execution is not None else ()):
@@ -150,7 +150,11 @@ class PlanDetails(Lines):
             stored, time = execution.outcome.skipped, execution.estimate
             if stored:
                 rows += field("stored", f"{counted(stored, 'trial')}, will not be repeated", width, "good")
-            text = f"{span(time.total_s)} for {counted(time.trials, 'trial')}" if time.trials else "nothing left to do"
+            text = (
+                f"{format_duration(time.total_s)} for {counted(time.trials, 'trial')}"
+                if time.trials
+                else "nothing left to do"
+            )
             rows += field("takes", text, width, "strong")
         if plan.of_guests is None:
             disk = f"up to {megabytes(self._capture_bytes[1])} on a sink while a trial runs"
@@ -158,15 +162,15 @@ class PlanDetails(Lines):
         return rows
 
     @staticmethod
-    def _conduct(plan: Plan, width: int) -> list[list[Span]]:
-        """What is done beside measuring the points: of commands every word, because they run on this machine."""
+    def _format_execution_options(plan: Plan, width: int) -> list[list[Span]]:
+        """Work besides measuring the points. Commands are shown in full, because they run on this machine."""
         rows: list[list[Span]] = []
         if plan.warm_up is not None:
             rows += field("warm-up", "one trial after every set-up, not saved", width, "muted")
         stop = plan.stop.model_dump(exclude_none=True)
         if stop:
-            words = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in stop.items())
-            rows += field("stops", words, width, "muted")
+            text = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in stop.items())
+            rows += field("stops", text, width, "muted")
         for key in ("pre", "post"):
             for command in getattr(plan, key):
                 rows += whole_field(key, f"{shlex.join(command.run)} (at most {command.timeout_s:g} s)", width, "warn")
@@ -180,15 +184,15 @@ class PlanDetails(Lines):
             rows += field("", "after the current trial", width, "muted")
         if execution.status is ExecutionStatus.PAUSED:
             rows += field(
-                "", with_keys(self, "lease and platform are kept; press {plan-abort} to release them"), width, "muted"
+                "", insert_keys(self, "lease and platform are kept; press {plan-abort} to release them"), width, "muted"
             )
         if execution.detail:
             rows += field("", execution.detail, width, "bad" if execution.status is ExecutionStatus.FAILED else "warn")
         if execution.current is not None:
             rows += self._where(execution.plan, execution.current, width)
-        for label, text, told in running_words(execution):
-            rows += field(label, text, width, told)
-        grid, total, done = execution.grid, asked_for(execution), taken_trials(execution)
+        for label, text, step_tone in describe_running_step(execution):
+            rows += field(label, text, width, step_tone)
+        grid, total, done = execution.grid, count_planned(execution), count_taken(execution)
         cells = max(4, min(30, width - LABEL_CELLS - 20))
         filled = cells * done // max(1, total)
         rows.append(
@@ -196,43 +200,43 @@ class PlanDetails(Lines):
                 (f" {'done':<{LABEL_CELLS}}", "head"),
                 ("━" * filled, "accent"),
                 ("─" * (cells - filled), "muted"),
-                (f" {count(done)} of {count(total)}", "strong"),
+                (f" {format_rounded(done)} of {format_rounded(total)}", "strong"),
             ]
         )
         spans: list[Span] = [(f" {'':<{LABEL_CELLS}}", "head")]
         for state in TALLIED:
             if grid.count(state):
-                spans += [(LOOKS[state][0], LOOKS[state][1]), (f" {count(grid.count(state))}  ", "")]
+                spans += [(LOOKS[state][0], LOOKS[state][1]), (f" {format_rounded(grid.count(state))}  ", "")]
         if execution.outcome.redone:
-            spans.append((repeats(execution.outcome), "warn"))
+            spans.append((format_repeats(execution.outcome), "warn"))
         rows += [spans] if execution.plan.grid else []
         rate = execution.trials_per_s
         if rate is not None:
             rows += field("rate", f"{rate * 60:.1f} trials a minute", width)
         left_s = execution.left_s
         if left_s is not None:
-            rows += field("left", f"about {span(left_s)}", width, "strong")
+            rows += field("left", f"about {format_duration(left_s)}", width, "strong")
         elif execution.status in ENDED:
-            rows += field("took", span(execution.spent_s), width)
+            rows += field("took", format_duration(execution.spent_s), width)
         return [*rows, []]
 
     @staticmethod
     def _where(plan: Plan, trial: tuple[int, int], width: int) -> list[list[Span]]:
-        """Of a plan in blocks, which set-up is under way."""
+        """The set-up under way, for a plan in blocks."""
         block, _ = plan.place_of(trial)
         if block is None:
             return []
         request = plan.every_point[trial[0]].request
-        words = f"{block_words(block, plan.set_ups)}: {request.platform} {beside_words(request.background)}"
-        return field("now", words, width, "strong")
+        text = f"{format_block(block, plan.set_ups)}: {request.platform} {describe_background(request.background)}"
+        return field("now", text, width, "strong")
 
     def _cell(self, execution: PlanExecution, trial: tuple[int, int], width: int) -> list[list[Span]]:
         cell = execution.grid[trial]
         if cell.state is TrialState.PENDING and not cell.why:
             return []
-        glyph, tone = look(cell)
-        words = f"{glyph} point {trial[0]}, {place_words(execution.plan, trial)}: {cell.state.value}"
-        rows = field("trial", words + (f", {cell.verdict}" if cell.state is TrialState.STORED else ""), width, tone)
+        glyph, tone = choose_look(cell)
+        text = f"{glyph} point {trial[0]}, {format_place(execution.plan, trial)}: {cell.state.value}"
+        rows = field("trial", text + (f", {cell.verdict}" if cell.state is TrialState.STORED else ""), width, tone)
         if cell.redone:
             rows += field("", f"taken {cell.redone + 1} times", width, "warn")
         for why in cell.why[:4]:
@@ -246,20 +250,20 @@ class PlanDetails(Lines):
         if not failing:
             return []
         kinds = Counter(_kind(cell) for _, cell in failing)
-        words = ", ".join(f"{count(kinds[kind])} {kind}" for kind in KINDS if kinds[kind])
+        text = ", ".join(f"{format_rounded(kinds[kind])} {kind}" for kind in KINDS if kinds[kind])
         noun = "trial" if len(failing) == 1 else "trials"
-        rows = [[(f" {count(len(failing))} doubtful {noun}", "warn"), (with_keys(self, NEXT), "muted")]]
-        rows += [[(f"   {row}", "")] for row in textwrap.wrap(words, max(20, width - 4))]
+        rows = [[(f" {format_rounded(len(failing))} doubtful {noun}", "warn"), (insert_keys(self, NEXT), "muted")]]
+        rows += [[(f"   {row}", "")] for row in textwrap.wrap(text, max(20, width - 4))]
         for trial, cell in failing[:FAILING_SHOWN]:
-            glyph, tone = look(cell)
-            head = f"point {trial[0]}, {place_words(execution.plan, trial, 'rep.')}: "
-            words = fit_words((head + _why(cell), head + _why(cell, brief=True)), width - 4)
-            rows.append([(f"  {glyph} ", tone), (words, "")])
+            glyph, tone = choose_look(cell)
+            head = f"point {trial[0]}, {format_place(execution.plan, trial, 'rep.')}: "
+            text = fit_wording((head + _why(cell), head + _why(cell, brief=True)), width - 4)
+            rows.append([(f"  {glyph} ", tone), (text, "")])
         return [*rows, []]
 
 
-def place_words(plan: Plan, trial: tuple[int, int], repetition_word: str = "repetition") -> str:
-    """Which of a point's trials: ``repetition 2``, ``pilot``, ``block 3``, ``block 3, repetition 2``."""
+def format_place(plan: Plan, trial: tuple[int, int], repetition_word: str = "repetition") -> str:
+    """Format which of a point's trials: ``repetition 2``, ``pilot``, ``block 3``, ``block 3, repetition 2``."""
     block, repetition = plan.place_of(trial)
     if block == PILOT:
         return "pilot"
@@ -278,21 +282,25 @@ _KINDS = {
 KINDS = ("suspect", "invalid", *_KINDS.values(), "left out")
 _READY = ExecutionStatus.READY
 TALLIED = (
-    TrialState.STORED, TrialState.VALID, TrialState.SUSPECT, TrialState.INVALID, TrialState.LEFT_OUT,
+    TrialState.STORED,
+    TrialState.VALID,
+    TrialState.SUSPECT,
+    TrialState.INVALID,
+    TrialState.LEFT_OUT,
     TrialState.PENDING,
-)  # fmt: skip
+)
 
 
 def _kind(cell: Cell) -> str:
-    """What makes a trial doubtful: each has one kind."""
+    """The kind of a doubtful trial: each has one."""
     if cell.state is TrialState.STORED:
         return cell.verdict or cell.state.value
     return _KINDS.get(cell.state, cell.state.value)
 
 
 def _why(cell: Cell, *, brief: bool = False) -> str:
-    """``brief``: of the reasons of a verdict the titles alone."""
+    """The reasons of a trial's state. ``brief``: only the titles of a verdict's reasons."""
     judged = cell.state in (TrialState.SUSPECT, TrialState.INVALID)
-    told = [why.partition(": ")[0] for why in cell.why] if brief and judged else cell.why
+    reasons = [why.partition(": ")[0] for why in cell.why] if brief and judged else cell.why
     again = f"repeated {cell.redone} times" if cell.redone > 1 else "repeated once" if cell.redone else ""
-    return "; ".join([*told, *([again] if again else [])])
+    return "; ".join([*reasons, *([again] if again else [])])

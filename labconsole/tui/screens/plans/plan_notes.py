@@ -1,4 +1,4 @@
-"""The notes on the plans in sight, as the store has them: read in a thread, each once until it is written."""
+"""The notes on the visible plans, from the store: read in a thread, each once until it is written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from labconsole.tui.parts.plan_files import PlanEntry
 
 
 class PlanNotes:
-    """By the plan's file; kept in the store by what the plan means on this testbed."""
+    """Notes by the plan's file. The store keeps them by the plan's meaning on this testbed."""
 
     def __init__(self, session: SessionLike) -> None:
         self._session = session
@@ -24,18 +24,18 @@ class PlanNotes:
         return self._known.get(entry.path) if entry is not None else None
 
     def forget(self, *paths: Path) -> None:
-        """Read these anew; all of them where none is named."""
+        """Read these again, or all of them if none is named."""
         for path in paths or list(self._known):
             self._known.pop(path, None)
 
     async def read(self, entries: Iterable[PlanEntry]) -> None:
-        """Those that are not known yet. Raises StoreError."""
+        """Read the notes that are not known yet. Raises StoreError."""
         for entry in entries:
             if entry.plan is not None and entry.path not in self._known:
                 self._known[entry.path] = await asyncio.to_thread(self._stored, entry.plan)
 
     async def write(self, path: Path, plan: Plan, text: str) -> None:
-        """Raises StoreError."""
+        """Write a note. Raises StoreError."""
         store, author = self._session.store, self._session.operator
         await asyncio.to_thread(store.set_plan_note, *self._key(plan), text, author=author)
         self._known[path] = await asyncio.to_thread(self._stored, plan)

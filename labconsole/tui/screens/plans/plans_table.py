@@ -1,4 +1,4 @@
-"""The plan files: how many trials each asks for, how many are stored already, or that it cannot be used."""
+"""The plan files: how many trials each has, how many are stored already, or that it cannot be used."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import ClassVar
 from labconsole.engine.execution.execution import PlanExecution
 from labconsole.engine.execution.grid import TrialState
 from labconsole.engine.execution.progress import ExecutionStatus
-from labconsole.engine.execution.step_seen import StepState
-from labconsole.text.cells import UNKNOWN, count, safe, span
+from labconsole.engine.execution.step_view import StepState
+from labconsole.text.cells import UNKNOWN, format_duration, format_rounded, safe
 from labconsole.tui.parts.lines import Span
 from labconsole.tui.parts.plan_files import DIRECTORY, PlanEntry
-from labconsole.tui.parts.screen import with_keys
+from labconsole.tui.parts.screen import insert_keys
 from labconsole.tui.parts.table import Column, LineTable
 
-STANDING = (TrialState.STORED, TrialState.VALID, TrialState.SUSPECT)
+USABLE_STATES = (TrialState.STORED, TrialState.VALID, TrialState.SUSPECT)
 
 STATUS_LOOKS = {
     ExecutionStatus.READY: ("○", "muted"),
@@ -31,19 +31,19 @@ STATUS_LOOKS = {
 }
 
 
-def taken_trials(execution: PlanExecution) -> int:
-    """How many trials of the grid, searches and jobs are there."""
-    return execution.grid.count(*STANDING) + execution.steps.count(StepState.STORED, StepState.DONE)
+def count_taken(execution: PlanExecution) -> int:
+    """Count the trials of the grid, searches and jobs that are stored."""
+    return execution.grid.count(*USABLE_STATES) + execution.steps.count(StepState.STORED, StepState.DONE)
 
 
-def asked_for(execution: PlanExecution) -> int:
-    """How many trials, searches and jobs the plan asks for; of other packages' kinds the steps that they make of it."""
+def count_planned(execution: PlanExecution) -> int:
+    """Count the trials, searches and jobs of the plan, and the steps of other packages' kinds."""
     plan = execution.plan
     return plan.trials + (len(execution.steps.seen) if plan.experiments else plan.step_count)
 
 
 class PlansTable(LineTable):
-    """One row per file; the cursor stays on its file. A search counts as one trial."""
+    """One row per file. The cursor stays on its file. A search counts as one trial."""
 
     EMPTY = "No plan files; {plan-save} makes one."
     COLUMNS: ClassVar[tuple[Column, ...]] = (
@@ -55,8 +55,8 @@ class PlansTable(LineTable):
     )
 
     @property
-    def nothing_words(self) -> str:
-        return with_keys(self, self.EMPTY)
+    def empty_text(self) -> str:
+        return insert_keys(self, self.EMPTY)
 
     def __init__(self) -> None:
         super().__init__(id="plans")
@@ -65,8 +65,8 @@ class PlansTable(LineTable):
         self.border_title = "Plans"
 
     def show(self, entries: Sequence[PlanEntry], executions: dict[Path, PlanExecution]) -> None:
-        """Take the files of now and what is known of their execution."""
-        # What can be run stands first, then what is to be corrected, then what is for other testbeds.
+        """Take the present files and the state of their execution."""
+        # First the plans that can run, then those to correct, then those for other testbeds.
         ordered = sorted(entries, key=lambda entry: 0 if entry.plan is not None else 2 if entry.needs else 1)
         self._entries = {entry.path: entry for entry in ordered}
         self._executions = executions
@@ -92,11 +92,11 @@ class PlansTable(LineTable):
         if execution is None:
             return "…", "muted"
         glyph, tone = STATUS_LOOKS[execution.status]
-        if execution.status is ExecutionStatus.READY and (there := taken_trials(execution)):
-            whole = there + execution.steps.refusals == asked_for(execution)
+        if execution.status is ExecutionStatus.READY and (there := count_taken(execution)):
+            whole = there + execution.steps.refusals == count_planned(execution)
             return ("✓ stored", "good") if whole else ("◐ begun", "")
         if execution.status is ExecutionStatus.DONE and execution.outcome.doubtful:
-            return "? done", "warn"  # the counts beside it say of what kind
+            return "? done", "warn"  # the counts next to it say of what kind
         word = "waiting" if execution.status is ExecutionStatus.WAITING else execution.status.value
         return f"{glyph} {word}"[:width], tone
 
@@ -105,17 +105,17 @@ class PlansTable(LineTable):
         plan = plan if execution is None else execution.plan
         if plan is None:
             return "", ""
-        return count(plan.trials + plan.step_count if execution is None else asked_for(execution)), ""
+        return format_rounded(plan.trials + plan.step_count if execution is None else count_planned(execution)), ""
 
     def cell_done(self, key: Path, width: int) -> Span:
         execution = self._executions.get(key)
         if self._entries[key].plan is None:
             return "", ""
-        return (count(taken_trials(execution)), "") if execution is not None else (UNKNOWN, "muted")
+        return (format_rounded(count_taken(execution)), "") if execution is not None else (UNKNOWN, "muted")
 
     def cell_left(self, key: Path, width: int) -> Span:
         execution = self._executions.get(key)
         if execution is None or self._entries[key].plan is None:
             return "", ""
         left_s = execution.left_s
-        return (safe(span(left_s), width), "muted") if left_s else ("", "")
+        return (safe(format_duration(left_s), width), "muted") if left_s else ("", "")

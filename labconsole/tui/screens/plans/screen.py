@@ -1,7 +1,7 @@
-"""Plans: the files, what each asks for, and the trials of the one that runs, filling a grid as they are measured.
+"""Plans: the files, their contents, and the trials of the running one, filling a grid as they are measured.
 
-What runs is the very execution that ``labconsole replay`` runs. It belongs to the console and not to this screen, so
-that one may look elsewhere meanwhile.
+The execution is the same as that of ``labconsole replay``. It belongs to the console and not to this screen, so the
+operator may visit others meanwhile.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from labconsole.errors import LabError, LeaseHeld
 from labconsole.model.plan.plan import Plan
 from labconsole.model.record.summary import RunSummary
 from labconsole.tui.console import clock
-from labconsole.tui.console.plan_words import ending, extent
-from labconsole.tui.console.state import PlanOver
+from labconsole.tui.console.plan_text import describe_ending, format_extent
+from labconsole.tui.console.state import PlanEnd
 from labconsole.tui.parts import plan_files
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.ask_text import AskText
@@ -34,8 +34,8 @@ from labconsole.tui.parts.over_time_chart import OverTimeChart
 from labconsole.tui.parts.plan_files import PlanEntry
 from labconsole.tui.parts.screen import PAUSE, Application, ConsoleScreen
 from labconsole.tui.parts.status import EventLines, Tab
-from labconsole.tui.parts.step_picture import StepTrials, StepWords
-from labconsole.tui.parts.step_screen import HELD, SeenSteps, StepScreen
+from labconsole.tui.parts.step_picture import StepSummary, StepTrials
+from labconsole.tui.parts.step_screen import HALTED_STATUSES, StepScreen, StepSelection
 from labconsole.tui.parts.table import LineTable
 from labconsole.tui.screens.plans.grid import GridLegend, GridTable
 from labconsole.tui.screens.plans.plan_details import PlanDetails
@@ -45,7 +45,7 @@ from labconsole.tui.screens.plans.plans_table import PlansTable
 from labconsole.tui.screens.plans.searches_table import SearchesTable
 from labconsole.tui.screens.plans.session_plan import ask_and_save
 from labconsole.tui.screens.plans.store_watch import StoreWatch
-from labconsole.tui.screens.plans.telemetry import ShownPlans
+from labconsole.tui.screens.plans.telemetry_toggle import TelemetryToggle
 
 RESCAN_S = 2.0
 SCAN = "plan-files"
@@ -56,27 +56,79 @@ class PlansScreen(ConsoleScreen):
 
     CSS_PATH = "screen.tcss"
     ACTIONS = (
-        Action("r", "run", "Run", "Run the plan: measure what is not in the store yet.",
-               id="plan-run", changes=True, title="Run the plan"),
-        Action("p", "hold", "Pause plan", "Pause the plan after the current trial, or resume it. The lease is kept.",
-               id="plan-pause", changes=True, title="Pause or resume the plan"),
-        Action("a", "abort", "Abort", "Abort the plan, after asking. Run it again to resume.",
-               id="plan-abort", changes=True, title="Abort the plan"),
-        Action("f", "failing", "Next doubtful", "Go to the next trial that is not simply valid, or was repeated.",
-               id="plan-failing", title="Next doubtful trial"),
-        Action("s", "save", "Save session", "Save what was measured in this session as a plan file.",
-               id="plan-save", title="Save this session as a plan"),
-        Action("n", "note", "Note", "Write a note on the plan, as it is on this testbed; leave it empty to remove it.",
-               id="plan-note", changes=True, title="Write a note on the plan"),
-        Action("t", "telemetry", "Telemetry",
-               "Show the plan's trials for telemetry, or its own again: each point once more, in a trial that enters "
-               "no mean and tells what packets cost the processors of the unit under test, and why some were dropped.",
-               id="plan-telemetry", title="Trials for telemetry, or the plan's own"),
-        Action("l", "rescan", "Reload", "Read plan files and the store again.",
-               id="plan-reload", title="Reload plans", shown=False),
+        Action(
+            "r",
+            "run",
+            "Run",
+            "Run the plan: measure what is not in the store yet.",
+            id="plan-run",
+            changes=True,
+            title="Run the plan",
+        ),
+        Action(
+            "p",
+            "hold",
+            "Pause plan",
+            "Pause the plan after the current trial, or resume it. The lease is kept.",
+            id="plan-pause",
+            changes=True,
+            title="Pause or resume the plan",
+        ),
+        Action(
+            "a",
+            "abort",
+            "Abort",
+            "Abort the plan, after asking. Run it again to resume.",
+            id="plan-abort",
+            changes=True,
+            title="Abort the plan",
+        ),
+        Action(
+            "f",
+            "failing",
+            "Next doubtful",
+            "Go to the next trial that is not simply valid, or was repeated.",
+            id="plan-failing",
+            title="Next doubtful trial",
+        ),
+        Action(
+            "s",
+            "save",
+            "Save session",
+            "Save what was measured in this session as a plan file.",
+            id="plan-save",
+            title="Save this session as a plan",
+        ),
+        Action(
+            "n",
+            "note",
+            "Note",
+            "Write a note on the plan, as it is on this testbed; leave it empty to remove it.",
+            id="plan-note",
+            changes=True,
+            title="Write a note on the plan",
+        ),
+        Action(
+            "t",
+            "telemetry",
+            "Telemetry",
+            "Show the plan's trials for telemetry, or its own again: each point once more, in a trial that enters "
+            "no mean and tells what packets cost the processors of the unit under test, and why some were dropped.",
+            id="plan-telemetry",
+            title="Trials for telemetry, or the plan's own",
+        ),
+        Action(
+            "l",
+            "rescan",
+            "Reload",
+            "Read plan files and the store again.",
+            id="plan-reload",
+            title="Reload plans",
+            shown=False,
+        ),
         Action("escape", "app.mode('bench')", "Bench", "Go back to the bench.", id="plan-back", shown=False),
         PAUSE,
-    )  # fmt: skip
+    )
     AUTO_FOCUS = "#plans"
 
     def __init__(self, app: Application, session: SessionLike, tab: Tab) -> None:
@@ -84,10 +136,10 @@ class PlansScreen(ConsoleScreen):
         self._entries: dict[Path, PlanEntry] = {}
         self._executions: dict[Path, PlanExecution] = {}
         self._notes = PlanNotes(session)
-        self._shown = ShownPlans()
+        self._shown = TelemetryToggle()
         self._watch = StoreWatch(session.store)
         self._old: set[Path] = set()
-        """Plans of which the store may hold more by now."""
+        """Plans of which the store may have more by now."""
         self._painted: tuple[object, ...] = ()
         self._complaint = ""
 
@@ -106,13 +158,13 @@ class PlansScreen(ConsoleScreen):
                 yield StepTrials(id="search-trials")
                 yield GuestsTable(id="plan-guests")
                 yield OverTimeChart(id="plan-over-time")
-                yield StepWords(id="search-words")
+                yield StepSummary(id="search-words")
                 yield GridLegend(id="grid-legend")
         yield EventLines(self.state)
         yield KeyBar()
 
     def begin(self) -> None:
-        self.set_interval(RESCAN_S, self._rescan_in_sight)
+        self.set_interval(RESCAN_S, self._rescan_if_visible)
         self.rescan()
 
     def come_to_front(self) -> None:
@@ -121,8 +173,8 @@ class PlansScreen(ConsoleScreen):
 
     # Files
 
-    def _rescan_in_sight(self) -> None:
-        if self.in_sight and not any(each.group == SCAN and each.is_running for each in self.workers):
+    def _rescan_if_visible(self) -> None:
+        if self.is_in_view and not any(each.group == SCAN and each.is_running for each in self.workers):
             self.rescan()
 
     def action_rescan(self) -> None:
@@ -131,22 +183,22 @@ class PlansScreen(ConsoleScreen):
         self.rescan()
 
     def _in_use(self, execution: PlanExecution) -> bool:
-        """It runs, or was just asked to."""
-        return execution.running or (self.state.asked and execution is self.state.execution)
+        """Whether it runs, or was just requested to."""
+        return execution.running or (self.state.requested and execution is self.state.execution)
 
     @work(exclusive=True, group=SCAN)
     async def rescan(self) -> None:
-        """Look at the directory, and ask the store about plans that are new or changed, or all once it has moved."""
+        """Read the directory, and query the store about new or changed plans, or all once the store has changed."""
         begun_s = clock.monotonic_s()
         try:
-            if not self.state.asked and await self._watch.moved():
+            if not self.state.requested and await self._watch.moved():
                 self._old = set(self._executions)
             also = self.session.check_background
             found = await asyncio.to_thread(plan_files.scan, self.session.inventory, self._entries, also)
         except LabError as exc:
             self._complain(str(exc))
             return
-        changed = [e for e in found if e.plan is not None and self._to_look_at(e)]
+        changed = [e for e in found if e.plan is not None and self._needs_rescan(e)]
         self._entries = {entry.path: entry for entry in found}
         for path in [p for p, c in self._executions.items() if p not in self._entries and not self._in_use(c)]:
             del self._executions[path]
@@ -160,7 +212,7 @@ class PlansScreen(ConsoleScreen):
                 self._complain(str(exc))
                 break
             self._notes.forget(entry.path)
-            if self._to_look_at(entry):  # still: it may have been started while the store was asked
+            if self._needs_rescan(entry):  # again: it may have been started during the query
                 self._executions[entry.path] = execution
             self._old.discard(entry.path)
         else:
@@ -171,21 +223,21 @@ class PlansScreen(ConsoleScreen):
         self._painted = ()
         self._paint_plans()
 
-    def _to_look_at(self, entry: PlanEntry) -> bool:
+    def _needs_rescan(self, entry: PlanEntry) -> bool:
         execution = self._executions.get(entry.path)
         if execution is not None and entry.path in self._old:
             return not self._in_use(execution)
-        # A plan that runs is shown as it was when it began, whatever happens to its file.
+        # A running plan is shown as it was when it began, whatever happens to its file.
         return execution is None or (execution.plan != self._shown.of(entry) and not self._in_use(execution))
 
     def _complain(self, sentence: str) -> None:
-        """Say it once, not at every look."""
+        """Report a problem once, not at every look."""
         if sentence != self._complaint:
             self._complaint = sentence
             self.console_app.tell(sentence, "error")
 
     def show_runs(self, runs: Sequence[RunSummary]) -> None:
-        """Runs were saved: what plans have stored may have changed, unless a plan runs and tells it itself."""
+        """Query the plans again: runs were saved. A running plan reports its own."""
         if self.state.execution is None or not self._in_use(self.state.execution):
             self._old.update(p for p, c in self._executions.items() if c.status is ExecutionStatus.READY)
             self.rescan()
@@ -204,7 +256,7 @@ class PlansScreen(ConsoleScreen):
         self.query_one(EventLines).paint()
 
     def _paint_plans(self) -> None:
-        """Paint when a trial or a status moved, and once a second while time left runs down."""
+        """Paint if a trial or a status changed, and once a second while the time left runs down."""
         if not self.is_up:
             return
         running = self.state.execution
@@ -232,15 +284,15 @@ class PlansScreen(ConsoleScreen):
         for shows in (self.query_one(GuestsTable), self.query_one(OverTimeChart)):
             shows.show(seen.picture if seen is not None else None)
         self.query_one("#search-trials", StepTrials).show(seen, seen.step.describe() if seen is not None else "")
-        held = execution is not None and execution.status in HELD
-        self.query_one("#search-words", StepWords).show(seen, held=held)
+        halted = execution is not None and execution.status in HALTED_STATUSES
+        self.query_one("#search-words", StepSummary).show(seen, halted=halted)
 
     @on(SearchesTable.Opened)
     def open_search(self, event: SearchesTable.Opened) -> None:
         entry = self.query_one(PlansTable).chosen
         path = entry.path if entry is not None else Path()
         self.app.push_screen(
-            StepScreen(self.console_app, lambda: SeenSteps.of(self._executions.get(path)), event.index)
+            StepScreen(self.console_app, lambda: StepSelection.of(self._executions.get(path)), event.index)
         )
 
     @on(LineTable.Chosen, "#grid")
@@ -260,7 +312,7 @@ class PlansScreen(ConsoleScreen):
         if entry is None or entry.plan is None:
             self.console_app.tell("Choose a valid plan." if entry else "There is no plan to run.", "warning")
             return
-        if self.state.asked or self.session.running:
+        if self.state.requested or self.session.running:
             self.console_app.tell(f"A {self.state.what_runs} is running. Wait, or abort it.", "warning")
             return
         wanted = self._shown.of(entry) or entry.plan
@@ -269,7 +321,7 @@ class PlansScreen(ConsoleScreen):
         self._start(entry.path, execution)
 
     def action_telemetry(self) -> None:
-        """Turn from the plan's own trials to those for telemetry, or back."""
+        """Switch between the plan's own trials and those for telemetry."""
         entry, execution = self._chosen
         complaint = self._shown.turn(entry, in_use=execution is not None and self._in_use(execution))
         if complaint:
@@ -287,38 +339,40 @@ class PlansScreen(ConsoleScreen):
         self.set_focus(self.query_one(GridTable if execution.plan.grid else SearchesTable))
 
     async def _run(self, path: Path, execution: PlanExecution, *, take_over: bool) -> None:
-        name, held = execution.plan.name, ""
-        self.state.note(clock.wall_s(), f"plan {name} begins: {extent(execution.plan)}")
+        name, refusal = execution.plan.name, ""
+        self.state.note(clock.wall_s(), f"plan {name} begins: {format_extent(execution.plan)}")
         try:
             outcome = await self.session.execute(execution, take_over=take_over)
         except LeaseHeld as exc:
-            held = str(exc)
+            refusal = str(exc)
         except LabError as exc:
-            self._over(PlanOver(clock.wall_s(), "error", f"plan {name} failed: {exc}", failed=True))
+            self._over(PlanEnd(clock.wall_s(), "error", f"plan {name} failed: {exc}", failed=True))
         else:
             steps = outcome.steps
             lacking = outcome.doubtful or outcome.refused or steps.doubtful or steps.failed or steps.refused
             severity = "warning" if lacking or outcome.stopped or outcome.ended_by else "information"
-            self._over(PlanOver(clock.wall_s(), severity, f"plan {name}: {ending(execution.plan, outcome)}"))
+            self._over(PlanEnd(clock.wall_s(), severity, f"plan {name}: {describe_ending(execution.plan, outcome)}"))
         finally:
             self.state.run_ended()
             self._watch.forget()
             self._old.update(p for p, c in self._executions.items() if c.status is ExecutionStatus.READY)
-        if held:
-            self._ask_take_over(path, execution, held)
+        if refusal:
+            self._ask_take_over(path, execution, refusal)
 
-    def _over(self, over: PlanOver) -> None:
+    def _over(self, over: PlanEnd) -> None:
         self.console_app.plan_over(over)
-        if self.in_sight and not over.failed:  # where it is seen anyway: a toast would cover it
-            self.state.note(over.at_wall_s, over.words, over.severity)
+        if self.is_in_view and not over.failed:  # shown here anyway: a toast would cover it
+            self.state.note(over.at_wall_s, over.text, over.severity)
         else:
-            self.console_app.tell(over.words, over.severity)
+            self.console_app.tell(over.text, over.severity)
 
     @work(group="ask", exclusive=True)
-    async def _ask_take_over(self, path: Path, execution: PlanExecution, held: str) -> None:
-        """Somebody else has the testbed: say who, and take it only if the operator says so."""
-        self.state.note(clock.wall_s(), held, "warning")
-        if await self.app.push_screen_wait(take_over_question(held)) and not (self.state.asked or self.session.running):
+    async def _ask_take_over(self, path: Path, execution: PlanExecution, refusal: str) -> None:
+        """Ask before taking the testbed from another operator, and name them. Takes it only on a yes."""
+        self.state.note(clock.wall_s(), refusal, "warning")
+        if await self.app.push_screen_wait(take_over_question(refusal)) and not (
+            self.state.requested or self.session.running
+        ):
             again = self._executions[path] = self.session.execution(execution.plan)
             self._start(path, again, take_over=True)
 
@@ -343,7 +397,7 @@ class PlansScreen(ConsoleScreen):
             return
         question = Confirm(
             f"Abort plan {execution.plan.name}?",
-            f"Traffic stops. {self.state.kept_words} Run it again to go on from here.",
+            f"Traffic stops. {self.state.kept_trials_text} Run it again to go on from here.",
         )
         if await self.app.push_screen_wait(question) and execution.running:
             self.state.stopping = True
@@ -359,9 +413,9 @@ class PlansScreen(ConsoleScreen):
             self.console_app.tell("Choose a valid plan to write a note on.", "warning")
             return
         note = self._notes.of(entry)
-        words = "Leave it empty to remove the note."
+        explanation = "Leave it empty to remove the note."
         take = partial(self._take_note, entry.path, entry.plan)
-        self.app.push_screen(AskText(f"Note on plan {entry.plan.name}", (note and note.text) or "", words, take))
+        self.app.push_screen(AskText(f"Note on plan {entry.plan.name}", (note and note.text) or "", explanation, take))
 
     async def _take_note(self, path: Path, plan: Plan, text: str) -> str:
         try:
@@ -373,7 +427,7 @@ class PlansScreen(ConsoleScreen):
         return ""
 
     def action_failing(self) -> None:
-        """The next one after the cursor, from the top again after the last."""
+        """Go to the next failing trial after the cursor, from the top again after the last."""
         _, execution = self._chosen
         failing = [trial for trial, _ in execution.grid.failing()] if execution is not None else []
         if not failing:
@@ -388,7 +442,7 @@ class PlansScreen(ConsoleScreen):
     @on(GridTable.Opened)
     def open_run(self, event: GridTable.Opened) -> None:
         self.state.wanted_run = event.run_id
-        self.console_app.trail.lead_to("runs")
+        self.console_app.navigation.push_mode("runs")
 
     def run_id_to_copy(self) -> str | None:
         cell = self.query_one(GridTable).cell

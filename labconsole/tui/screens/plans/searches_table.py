@@ -1,4 +1,4 @@
-"""The searches of a plan, or what it has guests do, one per row: where each stands, and what is known of it."""
+"""The searches of a plan, or its work for guests, one per row: state, and results so far."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from textual.message import Message
 
 from labconsole.engine.crew_step import CrewStep
 from labconsole.engine.execution.execution import PlanExecution
-from labconsole.engine.execution.step_seen import StepSeen, StepState
+from labconsole.engine.execution.step_view import StepState, StepView
 from labconsole.model.record.run import Verdict
 from labconsole.model.record.verdict_codes import TITLES as TITLES_OF_CODES
-from labconsole.text.cells import count, fit_parts, safe
-from labconsole.tui.console.plan_words import step_noun
+from labconsole.text.cells import fit_parts, format_rounded, safe
+from labconsole.tui.console.plan_text import step_noun
 from labconsole.tui.parts.action import Action
 from labconsole.tui.parts.factor_table import FactorTable, factor_columns
 from labconsole.tui.parts.lines import Span
@@ -30,33 +30,37 @@ LOOKS = {
 
 
 DOUBTED = {"suspect": ("?", "warn"), "invalid": ("✗", "bad")}
-"""By a trial's verdict: it is stored, and enters no mean."""
+"""Look by a trial's verdict: the trial is stored, and enters no mean."""
 
-FOUND = {
+RESULT_TITLES = {
     "job": "time",
     "boot": "all up after, memory",
     "flow": "Mbit/s in all, by guest",
     "route": "packets/s at the sink",
 }
-"""Of guests: what stands over that which a trial came to."""
+"""Column titles for the results of trials of guests."""
 
 LEAST_FOUND, MOST_FOUND = 26, 90
-"""Cells of what a trial came to."""
+"""Width of the result of a trial, in cells."""
 
 TITLES = {
-    "search": "Searches", "step": "Steps", "job": "Jobs",
-    "boot": "Starts of guests", "flow": "Flows out of guests", "route": "Routers",
-}  # fmt: skip
+    "search": "Searches",
+    "step": "Steps",
+    "job": "Jobs",
+    "boot": "Starts of guests",
+    "flow": "Flows out of guests",
+    "route": "Routers",
+}
 
 
-def _verdict(seen: StepSeen) -> Verdict | None:
-    """Of a trial of guests; a search has none."""
+def _verdict(seen: StepView) -> Verdict | None:
+    """The verdict of a trial of guests. A search has none."""
     verdict = getattr(seen.record, "verdict", None)
     return verdict if isinstance(verdict, Verdict) else None
 
 
 class SearchesTable(FactorTable):
-    """Rows are places in the plan's order."""
+    """Rows are in the plan's order."""
 
     EMPTY = "reading the store …"
     COLUMNS: ClassVar[tuple[Column, ...]] = (
@@ -71,28 +75,33 @@ class SearchesTable(FactorTable):
 
     OF_OTHERS: ClassVar[tuple[Column, ...]] = (
         Column("state", "", 1, right=False),
-        Column("asked", "step", 30, right=False, grow_to=100),
+        Column("step", "step", 30, right=False, grow_to=100),
         Column("found", "found", 20, right=False, grow_to=90),
     )
-    """Of kinds of experiment of other packages."""
+    """Columns for kinds of experiment of other packages."""
 
     ACTIONS = (
-        Action("enter", "open", "Open",
-               "Show a search trial by trial, or guest by guest a trial of flows, routers, jobs or starts, over the "
-               "whole screen, also while it runs.",
-               id="search-open", title="Show the search or trial of guests"),
-    )  # fmt: skip
+        Action(
+            "enter",
+            "open",
+            "Open",
+            "Show a search trial by trial, or guest by guest a trial of flows, routers, jobs or starts, over the "
+            "whole screen, also while it runs.",
+            id="search-open",
+            title="Show the search or trial of guests",
+        ),
+    )
 
     @dataclass
     class Opened(Message):
-        """A search is to be shown alone."""
+        """The operator opened a search."""
 
         index: int
 
     def __init__(self) -> None:
         super().__init__(id="searches")
         self._execution: PlanExecution | None = None
-        self._of: list[StepSeen] | None = None
+        self._of: list[StepView] | None = None
         self._widest = 0
         self.border_title = "Searches"
 
@@ -100,7 +109,7 @@ class SearchesTable(FactorTable):
         """Take a plan's execution, begun or not."""
         self._execution = execution
         steps = execution.steps.seen if execution is not None else None
-        widest = max((cell_len(self._found_words(each)[0]) for each in steps or () if not each.why), default=0)
+        widest = max((cell_len(self._format_result(each)[0]) for each in steps or () if not each.why), default=0)
         if steps is not self._of or widest != self._widest:
             self._of, self._widest = steps, widest
             self._tell_apart(steps or [])
@@ -113,26 +122,28 @@ class SearchesTable(FactorTable):
         return "search" if self._execution is None else step_noun(self._execution.plan)
 
     def columns(self) -> tuple[Column, ...]:
-        if self._noun in FOUND and self.factors:
+        if self._noun in RESULT_TITLES and self.factors:
             return super().columns()
         return self.COLUMNS if self._noun == "search" else self.OF_OTHERS
 
-    def _tell_apart(self, steps: list[StepSeen]) -> None:
-        """Columns of what guests are asked, for all of a plan's trials once."""
-        told = [each.step.in_columns() for each in steps if isinstance(each.step, CrewStep)]
+    def _tell_apart(self, steps: list[StepView]) -> None:
+        """Find columns for the factors of guests, once for all of a plan's trials."""
+        factors = [each.step.in_columns() for each in steps if isinstance(each.step, CrewStep)]
         self.factors = {}
-        if told and len(told) == len(steps):
-            self.factors = dict(enumerate(told))
-            found = Column("found", FOUND.get(self._noun, "found"), LEAST_FOUND, right=False, grow_to=MOST_FOUND)
-            columns = (Column("state", "", 1, right=False), *factor_columns(told), found)
+        if factors and len(factors) == len(steps):
+            self.factors = dict(enumerate(factors))
+            found = Column(
+                "found", RESULT_TITLES.get(self._noun, "found"), LEAST_FOUND, right=False, grow_to=MOST_FOUND
+            )
+            columns = (Column("state", "", 1, right=False), *factor_columns(factors), found)
             self.take_columns(columns, min(MOST_FOUND, self._widest))
 
     @property
-    def nothing_words(self) -> str:
-        """Why there is nothing to see."""
+    def empty_text(self) -> str:
+        """Explain why the table is empty."""
         refusal = self._execution.refusal if self._execution is not None else None
         not_done = "not searched" if self._noun == "search" else "not measured"
-        return super().nothing_words if refusal is None else f"{not_done}: {refusal}"
+        return super().empty_text if refusal is None else f"{not_done}: {refusal}"
 
     def keys(self) -> list[int]:
         return list(range(len(self._execution.steps.seen))) if self._execution is not None else []
@@ -142,7 +153,7 @@ class SearchesTable(FactorTable):
         verdict = _verdict(seen)
         return LOOKS[seen.state] if verdict is None else DOUBTED.get(verdict.status, LOOKS[seen.state])
 
-    def cell_asked(self, key: int, width: int) -> Span:
+    def cell_step(self, key: int, width: int) -> Span:
         return safe(self._seen(key).step.describe(), width), ""
 
     def cell_platform(self, key: int, width: int) -> Span:
@@ -159,25 +170,25 @@ class SearchesTable(FactorTable):
 
     def cell_trials(self, key: int, width: int) -> Span:
         trials = len(self._seen(key).picture.trials)
-        return (count(trials) if trials else ""), ""
+        return (format_rounded(trials) if trials else ""), ""
 
     def cell_found(self, key: int, width: int) -> Span:
-        words, tone = self._found_words(self._seen(key))
-        return (safe if self._seen(key).why else fit_parts)(words, width), tone
+        text, tone = self._format_result(self._seen(key))
+        return (safe if self._seen(key).why else fit_parts)(text, width), tone
 
     @staticmethod
-    def _found_words(seen: StepSeen) -> Span:
+    def _format_result(seen: StepView) -> Span:
         if seen.why:
             return seen.why, "bad" if seen.state is StepState.FAILED else "warn"
-        words, verdict = seen.picture.brief or "; ".join(seen.picture.found), _verdict(seen)
+        text, verdict = seen.picture.brief or "; ".join(seen.picture.found), _verdict(seen)
         if verdict is not None and verdict.reasons and verdict.status in DOUBTED:
-            # Its glyph says that there is a doubt: where not all fits, what it came to stands first.
-            return "; ".join(filter(None, (words, TITLES_OF_CODES[verdict.reasons[0].code]))), "warn"
-        return words, ""
+            # The glyph already shows a doubt, so the result comes before the reason if room is short.
+            return "; ".join(filter(None, (text, TITLES_OF_CODES[verdict.reasons[0].code]))), "warn"
+        return text, ""
 
     @property
-    def seen(self) -> StepSeen | None:
-        """The one that runs, until the cursor is put on another."""
+    def seen(self) -> StepView | None:
+        """The step under way, until the operator puts the cursor on another."""
         steps = self._execution.steps if self._execution is not None else None
         if steps is None or not steps.seen:
             return None
@@ -188,6 +199,6 @@ class SearchesTable(FactorTable):
         if self.seen is not None and self._execution is not None:
             self.post_message(self.Opened(self._execution.steps.seen.index(self.seen)))
 
-    def _seen(self, key: int) -> StepSeen:
+    def _seen(self, key: int) -> StepView:
         assert self._execution is not None
         return self._execution.steps.seen[key]

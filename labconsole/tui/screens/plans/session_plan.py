@@ -1,4 +1,4 @@
-"""Saving what was measured in a session as a plan file, after asking for its name."""
+"""Saving a session's measurements as a plan file, after asking for its name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from labconsole.tui.parts.screen import Application
 def ask_and_save(
     app: Application, session: SessionLike, ask: Callable[[AskText], object], saved: Callable[[], object]
 ) -> None:
-    """``ask`` shows the question; ``saved`` is told once the file is written. What was done, the console knows."""
+    """``ask`` shows the question. ``saved`` is called once the file is written. The console knows what was measured."""
     done = [(request, max(1, trials)) for request, trials in app.state.done.items()]
     name = f"session-{datetime.fromtimestamp(clock.wall_s(), UTC):%Y%m%d-%H%M}"
     try:
@@ -27,7 +27,9 @@ def ask_and_save(
         app.tell(str(exc), "warning")
         return
     kind = "a list of points" if sample.listed else "a full matrix"
-    words = f"{len(sample.points)} points ({kind}), {sample.trials} trials. The file goes to {plan_files.DIRECTORY}/."
+    explanation = (
+        f"{len(sample.points)} points ({kind}), {sample.trials} trials. The file goes to {plan_files.DIRECTORY}/."
+    )
 
     async def take(name: str) -> str:
         try:
@@ -42,4 +44,4 @@ def ask_and_save(
         saved()
         return ""
 
-    ask(AskText("Save this session as a plan. Its name:", name, words, take))
+    ask(AskText("Save this session as a plan. Its name:", name, explanation, take))

@@ -1,4 +1,4 @@
-"""Whether another console saved something since plans were last looked at: asked seldom, and by two counts."""
+"""Detection of another console's changes to the store since the last look at plans: rarely, by two counts."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from labconsole.tui.console import clock
 
 EVERY_S = 10.0
 REST_RATIO = 20
-"""After plans were looked at, so many times as long as that took it is not asked again: a store may hold many runs."""
+"""Minimum pause, as a multiple of the time for looking at plans: a store may contain many runs."""
 
 
 class StoreWatch:
-    """What this console measures itself is to be forgotten when it has ended: it is known already."""
+    """Call ``forget`` after a measurement of this console: its own changes are known already."""
 
     def __init__(self, store: RunsStore) -> None:
         self._store = store
@@ -21,7 +21,7 @@ class StoreWatch:
         self._due_s = 0.0
 
     async def moved(self) -> bool:
-        """Whether there is more or less than before; False where it is too early to ask. Raises StoreError."""
+        """Whether the counts changed. False if it is too early for a query. Raises StoreError."""
         now_s = clock.monotonic_s()
         if now_s < self._due_s:
             return False
@@ -30,13 +30,13 @@ class StoreWatch:
         return before is not None and before != counted
 
     def looked(self, took_s: float) -> None:
-        """All plans were looked at, which took so long."""
+        """Note a look at all plans, and its duration."""
         self._due_s = max(self._due_s, clock.monotonic_s() + REST_RATIO * took_s)
 
     def hurry(self) -> None:
-        """Ask the next time, whenever that is."""
+        """Query at the next call, whatever the time."""
         self._due_s = 0.0
 
     def forget(self) -> None:
-        """What there is when it is asked the next time, whenever that is, counts as seen."""
+        """Take the counts of the next query, whenever that is, as known."""
         self._seen, self._due_s = None, 0.0

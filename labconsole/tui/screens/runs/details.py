@@ -1,4 +1,4 @@
-"""One run in full, a page at a time: verdict, packets, over time, nodes; and, once two are chosen, both of them."""
+"""One run in full, a page at a time: verdict, packets, over time, nodes; and a comparison once two are chosen."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ PAGES: dict[PageName, str] = {
     "compare": "Compare",
 }
 CHART_ROWS = 9
-"""Fewest lines in which a chart with axes says anything."""
+"""Minimum height of a readable chart with axes, in lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunComparison:
-    """Two whole runs and what they have in common."""
+    """Two whole runs and their comparison."""
 
     left: RunRecord
     right: RunRecord
@@ -47,18 +47,18 @@ class RunComparison:
 
 @dataclass(frozen=True, slots=True)
 class RunView:
-    """What is known of the chosen run. ``problem`` says why there is no record; ``series`` is None until read."""
+    """The data of the chosen run. ``problem`` says why there is no record. ``series`` is None until read."""
 
     record: RunRecord | None = None
     note: RunNote | None = None
     series: Series | None = None
-    series_words: str = "reading …"
+    series_text: str = "reading …"
     problem: str = "no run selected"
     comparison: RunComparison | None = field(default=None)
 
 
 class PageTabs(Lines):
-    """The pages by name; the one in sight stands out."""
+    """The pages by name, with the visible one highlighted."""
 
     @dataclass
     class Clicked(Message):
@@ -73,7 +73,7 @@ class PageTabs(Lines):
 
     @property
     def offered(self) -> list[PageName]:
-        """The pages that there are now."""
+        """The pages available now."""
         return [name for name in PAGES if name != "compare" or self.comparing]
 
     def lines(self, width: int) -> list[list[Span]]:
@@ -93,7 +93,7 @@ class PageTabs(Lines):
 
 
 class DetailsScroll(HasActions, VerticalScroll):
-    """Where the page scrolls. Left and right turn pages instead of scrolling sideways."""
+    """The scrolling area of a page. Left and right turn pages instead of scrolling sideways."""
 
     ACTIONS = (
         Action("right", "screen.part(1)", "Next page", shown=False),
@@ -102,7 +102,7 @@ class DetailsScroll(HasActions, VerticalScroll):
 
 
 class RunDetails(Lines):
-    """The page itself. Lines are made once per content and width: asking for the height makes them too."""
+    """The page itself. Lines are made once per content and width, also for the height."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
@@ -119,7 +119,7 @@ class RunDetails(Lines):
         self.refresh(layout=True)
 
     def on_resize(self) -> None:
-        """The chart follows the height of its place."""
+        """Make the lines: the chart follows the height available."""
         if self.page == "chart":
             self._painted_width = -1
             self.refresh(layout=True)
@@ -161,15 +161,18 @@ def _wrapped(text: str, width: int) -> list[str]:
 def _chart_rows(record: RunRecord, view: RunView, width: int, room: int) -> list[list[Span]]:
     """A chart per stream, as high as there is room for all of them, but never too low to read."""
     if view.series is None:
-        return [[(text, "muted")] for text in _wrapped(view.series_words, width)]
+        return [[(text, "muted")] for text in _wrapped(view.series_text, width)]
     rows: list[list[Span]] = []
     height = max(CHART_ROWS, room // max(1, len(record.streams)) - 1)
     for index, stream in enumerate(record.streams):
         rates, how = stream_rates(view.series, record, index)
         rows.append(
-            [(f"Stream {safe(stream.name, 16)}  ", "strong"), *tinted([(f"{w}  ", k) for w, k in rate_panel.LEGEND]),
-             ("packets/s, % of the second before, over s", "muted")]
-        )  # fmt: skip
+            [
+                (f"Stream {safe(stream.name, 16)}  ", "strong"),
+                *tinted([(f"{w}  ", k) for w, k in rate_panel.LEGEND]),
+                ("packets/s, % of the second before, over s", "muted"),
+            ]
+        )
         if rates is None:
             rows.append([("  too few samples of this stream for a chart", "muted")])
             continue

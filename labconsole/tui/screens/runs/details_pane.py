@@ -1,4 +1,4 @@
-"""The box with one run in full: it reads the record, its series or a second run from the store, and turns pages."""
+"""The box with one run in full: reads the record, its series or a second run from the store, and turns pages."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from labconsole.measure.comparison import compare
 from labconsole.model.record.note import RunNote
 from labconsole.model.record.run import RunRecord
 from labconsole.text.cells import safe
-from labconsole.tui.parts.lines import entitle
+from labconsole.tui.parts.lines import set_border_titles
 from labconsole.tui.screens.runs.details import DetailsScroll, PageName, PageTabs, RunComparison, RunDetails, RunView
 from labconsole.tui.screens.runs.run_pages import comparison_lines
 
 
 class DetailsPane(Vertical):
-    """``choose`` takes the run under the cursor. The store blocks, so threads ask it; ``tell`` is for problems."""
+    """``choose`` takes the run under the cursor. The store blocks, so threads query it. ``tell`` reports problems."""
 
     class Compared(Message):
-        """Two runs stand side by side now."""
+        """Two runs are shown side by side now."""
 
     def __init__(self, store: RunsStore, tell: Callable[[str, str], None]) -> None:
         super().__init__(id="details-box")
@@ -39,12 +39,12 @@ class DetailsPane(Vertical):
 
     @property
     def view(self) -> RunView:
-        """What is shown."""
+        """The data shown."""
         return self.query_one(RunDetails).view
 
     @property
     def differences(self) -> str | None:
-        """Of the two runs compared, a line each; None where none are."""
+        """The differences of the compared runs, a line each, or None without a comparison."""
         two = self.view.comparison
         return "\n".join(comparison_lines(two.left, two.right, two.pairs)) + "\n" if two is not None else None
 
@@ -56,7 +56,7 @@ class DetailsPane(Vertical):
 
     @work(exclusive=True, group="details")
     async def load(self, run_id: str) -> None:
-        """Fetch one record and show it; a newer choice cancels this one."""
+        """Load one record and show it. A newer choice cancels this one."""
         comparison = self.view.comparison
         try:
             record, note = await asyncio.to_thread(self._read, run_id)
@@ -72,30 +72,30 @@ class DetailsPane(Vertical):
         return record, self._store.note(run_id) if record is not None else None
 
     async def _load_series(self) -> None:
-        """The time series, once their page is looked at."""
+        """Load the time series when their page is first shown."""
         view = self.view
         if self.query_one(PageTabs).page != "chart" or view.record is None or view.series is not None:
             return
-        words = "this run has no time series"
+        text = "this run has no time series"
         series = None
         try:
             series = await asyncio.to_thread(self._store.series, view.record.run_id)
         except LabError as exc:
-            words = str(exc)
-        self.show(RunView(view.record, view.note, series, words, view.problem, view.comparison), scroll=False)
+            text = str(exc)
+        self.show(RunView(view.record, view.note, series, text, view.problem, view.comparison), scroll=False)
 
     @work(exclusive=True, group="series")
     async def load_series(self) -> None:
         await self._load_series()
 
     def show(self, view: RunView, *, scroll: bool = True) -> None:
-        """Show this, on the page that is turned to."""
+        """Show this on the current page."""
         tabs = self.query_one(PageTabs)
         tabs.comparing = view.comparison is not None
         tabs.paint()
         self.query_one(RunDetails).show(view, tabs.page)
         title = f"Run {safe(view.record.run_id, 60)}" if view.record is not None else "Run"
-        entitle(self, "Two runs" if tabs.page == "compare" else title)
+        set_border_titles(self, "Two runs" if tabs.page == "compare" else title)
         if scroll:
             self.query_one(DetailsScroll).scroll_home(animate=False)
 
@@ -106,7 +106,7 @@ class DetailsPane(Vertical):
             self.load_series()
 
     def turn(self, by: int) -> None:
-        """So many pages on."""
+        """Turn by this many pages."""
         tabs = self.query_one(PageTabs)
         offered = tabs.offered
         self._turn_to(offered[(offered.index(tabs.page) + by) % len(offered)])
@@ -132,7 +132,7 @@ class DetailsPane(Vertical):
             self._tell(str(exc), "error")
             return
         details = self.query_one(RunDetails)
-        details.view = RunView(view.record, view.note, view.series, view.series_words, view.problem, comparison)
+        details.view = RunView(view.record, view.note, view.series, view.series_text, view.problem, comparison)
         self.query_one(PageTabs).comparing = True
         self._turn_to("compare")
         details.refresh(layout=True)

@@ -1,4 +1,4 @@
-"""Marked runs out into a file: JSON lines as ``runs export`` writes them, or CSV for a spreadsheet. Blocking."""
+"""Files of marked runs: JSON lines as ``runs export`` writes them, or CSV for a spreadsheet. Blocking."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from labconsole.engine.protocol import RunsStore
 from labconsole.errors import LabError
 from labconsole.model.record.note import exported
 from labconsole.model.record.summary import RunSummary
-from labconsole.text.harmless import harmless_cell
+from labconsole.text.sanitize import sanitize_cell
 from labconsole.tui.parts import new_file
 
 
 class RunsToWrite(Protocol):
-    """Runs of which one knows how many there are."""
+    """Runs of a known number."""
 
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[RunSummary]: ...
@@ -28,12 +28,15 @@ SUFFIXES = (".jsonl", ".csv")
 
 
 def create(name: str) -> tuple[Path, IO[str]]:
-    """A new file for runs. Raises ValueError with a sentence."""
+    """Create a file for runs. Raises ValueError with a sentence."""
     return new_file.create(name, SUFFIXES)
 
 
 def write(path: Path, stream: IO[str], runs: RunsToWrite, store: RunsStore) -> tuple[int, list[str]]:
-    """Write the runs and close the file: how many, and why others could not be. A full disk leaves no half a file."""
+    """Write the runs and close the file. Returns how many, and why others could not be written.
+
+    A full disk leaves no partial file.
+    """
     problems: list[str] = []
     try:
         with stream:
@@ -63,13 +66,15 @@ def _write_record(stream: IO[str], run_id: str, store: RunsStore, problems: list
 
 
 def _write_csv(stream: IO[str], runs: RunsToWrite) -> int:
-    """A column per factor and result, named as in the store; what is not known is empty. Returns how many rows."""
+    """Write a column per factor and result, named as in the store. Unknown values are empty. Returns the number of
+    rows.
+    """
     written = 0
     names = [field.name for field in fields(RunSummary)]
     writer = csv.writer(stream)
     writer.writerow(names)
     for run in runs:
         row = [getattr(run, name) for name in names]
-        writer.writerow([harmless_cell(";".join(value) if isinstance(value, tuple) else value) for value in row])
+        writer.writerow([sanitize_cell(";".join(value) if isinstance(value, tuple) else value) for value in row])
         written += 1
     return written

@@ -1,6 +1,6 @@
 """One run as pages of lines: verdict, packets, nodes; and two runs side by side. Pure: records in, spans out.
 
-Everything that came from a node or a person passes ``safe``. Tones are names of the style sheet's.
+All text from a node or a person passes ``safe``. Tones are names of the style sheet's.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from rich.cells import cell_len
 from labconsole.measure.capture_stamps import stamps_sentence
 from labconsole.measure.clocks import clock_sentence
 from labconsole.measure.comparison import Pair
-from labconsole.measure.drop_causes import elsewhere_words, kernel_doubt
+from labconsole.measure.drop_causes import describe_off_path_drops, kernel_doubt
 from labconsole.measure.ledger_picture import ledger_rows
-from labconsole.model.design_point import target_words
+from labconsole.model.design_point import format_target_per_source
 from labconsole.model.record.note import RunNote
 from labconsole.model.record.run import RunRecord, StreamRecord, Total
 from labconsole.model.record.timing import Delay, Quantiles
 from labconsole.model.record.verdict_codes import WHAT_TO_DO, depths, title_with_code
-from labconsole.text.cells import UNKNOWN, count, decimal, mbit, percent, safe
-from labconsole.text.harmless import tsv_line
+from labconsole.text.cells import UNKNOWN, format_decimal, format_mbit, format_percent, format_rounded, safe
+from labconsole.text.sanitize import format_tsv_line
 from labconsole.tui.console.state import VERDICT_GLYPHS, VERDICT_TONE
 from labconsole.tui.parts import lines
 from labconsole.units import format_rate_bps, format_target
@@ -32,20 +32,20 @@ Row = list[lines.Span]
 
 LABEL_CELLS = 12
 MOST_ROWS = 40
-"""Lines of one text: a record from elsewhere may hold anything."""
+"""Maximum lines of one text: a foreign record may contain anything."""
 
 field = partial(lines.field, rows=MOST_ROWS, label_cells=LABEL_CELLS, margin="")
 
 
 def verdict_page(record: RunRecord, note: RunNote | None, width: int) -> list[Row]:
-    """What was asked, what came out, whether it stands, and what else was going on."""
+    """Request, results, verdict, and influences."""
     v, r, t = record.verdict, record.requested, record.total
     rows = field("run", record.run_id, width, "strong")
     rows += field("verdict", f"{VERDICT_GLYPHS[v.status]} {v.status}", width, VERDICT_TONE[v.status])
     for reason, depth in zip(v.reasons, depths(v.reasons), strict=True):
         tone = "muted" if depth else VERDICT_TONE[v.status]
-        words = f"{'so ' if depth else ''}{title_with_code(reason.code)}: {reason.detail}"
-        rows += field("  " * depth, words, width, tone)
+        text = f"{'so ' if depth else ''}{title_with_code(reason.code)}: {reason.detail}"
+        rows += field("  " * depth, text, width, tone)
         if not depth and reason.code in WHAT_TO_DO:
             rows += field("", f"→ {WHAT_TO_DO[reason.code]}", width, "accent")
     if record.role != "measured":
@@ -58,7 +58,7 @@ def verdict_page(record: RunRecord, note: RunNote | None, width: int) -> list[Ro
         rows += field("", f"{note.author}, {note.written_at[:19]}Z", width, "muted")
     rows += field(
         "asked",
-        f"{r.platform}, {r.size_words()}, {r.sources} x {target_words(r.target_bps, r.frame)}, "
+        f"{r.platform}, {r.format_size()}, {r.sources} x {format_target_per_source(r.target_bps, r.frame)}, "
         f"background {r.background}, {r.duration_s:g} s, generator {r.generator}, observe {r.observe}",
         width,
     )
@@ -68,7 +68,7 @@ def verdict_page(record: RunRecord, note: RunNote | None, width: int) -> list[Ro
     ):
         rows.append(_counts(label, packets, pps, bps))
     rows.append(_loss(t.loss_packets, t.loss_ratio))
-    rows += _sides(t, width)
+    rows += _format_loss_by_side(t, width)
     rows += _background(record, width)
     if record.influences:
         for index, influence in enumerate(record.influences[:MOST_ROWS]):
@@ -86,70 +86,84 @@ def verdict_page(record: RunRecord, note: RunNote | None, width: int) -> list[Ro
 
 
 def _counts(label: str, packets: int | None, pps: float | None, bps: float | None) -> Row:
-    tail = f" {mbit(bps):>10} Mbit/s" if bps is not None else ""
-    return [(label.ljust(LABEL_CELLS), "head"), (f"{count(packets):>13} packets {count(pps):>11} pps{tail}", "")]
+    tail = f" {format_mbit(bps):>10} Mbit/s" if bps is not None else ""
+    return [
+        (label.ljust(LABEL_CELLS), "head"),
+        (f"{format_rounded(packets):>13} packets {format_rounded(pps):>11} pps{tail}", ""),
+    ]
 
 
 def _loss(packets: int | None, ratio: float | None, label: str = "lost") -> Row:
     tone = "" if not packets else "warn" if packets > 0 else "bad"
-    return [(label.ljust(LABEL_CELLS), "head"), (f"{count(packets):>13} packets {percent(ratio):>11} %", tone)]
+    return [
+        (label.ljust(LABEL_CELLS), "head"),
+        (f"{format_rounded(packets):>13} packets {format_percent(ratio):>11} %", tone),
+    ]
 
 
-def _sides(part: Total | StreamRecord, width: int) -> list[Row]:
-    """Who lost what, and at what rate the rest came; nothing of a run that does not part them."""
+def _format_loss_by_side(part: Total | StreamRecord, width: int) -> list[Row]:
+    """The losses by side, and the rate of the rest. Empty for a run that does not separate them."""
     if part.generator_packets is None:
         return []
     late = part.late_packets if isinstance(part, Total) else part.arrivals and part.arrivals.late_packets
-    ratio = f" ({percent(part.uut_loss_ratio)} %)" if isinstance(part, Total) else ""
-    lost = f"source {count(part.source_lost_packets)}, UUT {count(part.uut_lost_packets)}{ratio}, "
+    ratio = f" ({format_percent(part.uut_loss_ratio)} %)" if isinstance(part, Total) else ""
+    lost = f"source {format_rounded(part.source_lost_packets)}, UUT {format_rounded(part.uut_lost_packets)}{ratio}, "
     together = "" if isinstance(part, Total) else _together(part)
-    rows = field("  lost at", f"{lost}sink {count(part.sink_lost_packets)}{together}", width)
-    rows += field("generator", f"{count(part.generator_packets)} packets", width) if part.source_lost_packets else []
-    forwarded = f"{count(part.forwarding_pps)} pps, {mbit(part.forwarding_bps)} Mbit/s while packets arrived"
+    rows = field("  lost at", f"{lost}sink {format_rounded(part.sink_lost_packets)}{together}", width)
+    rows += (
+        field("generator", f"{format_rounded(part.generator_packets)} packets", width)
+        if part.source_lost_packets
+        else []
+    )
+    forwarded = (
+        f"{format_rounded(part.forwarding_pps)} pps, {format_mbit(part.forwarding_bps)} Mbit/s while packets arrived"
+    )
     rows += field("forwarded", forwarded, width)
-    return rows + (field("late", f"{count(late)} packets after the sending time", width) if late else [])
+    return rows + (field("late", f"{format_rounded(late)} packets after the sending time", width) if late else [])
 
 
 def _together(stream: StreamRecord) -> str:
-    return "".join(f"; {' and '.join(each.sides)} {count(each.packets)}" for each in stream.lost_together)
+    return "".join(f"; {' and '.join(each.sides)} {format_rounded(each.packets)}" for each in stream.lost_together)
 
 
 def _background(record: RunRecord, width: int) -> list[Row]:
-    """The load beside the traffic, as asked for and as reached."""
+    """The background load, as requested and as reached."""
     load = record.background
     if load is None:
-        asked = record.requested.background
-        return field("background", "none" if asked == "none" else f"{asked} asked for, not recorded", width, "muted")
+        requested = record.requested.background
+        return field(
+            "background", "none" if requested == "none" else f"{requested} asked for, not recorded", width, "muted"
+        )
     rows = field("background", load.kind, width)
     if load.guest is not None:
         where = "not pinned" if load.cpus is None else f"on CPU {load.cpus}"
         rows += field("  guest", f"{load.guest}, {where}", width)
     for word, figures in (("asked", load.requested), ("achieved", load.achieved)):
         if figures:
-            rows += field(f"  {word}", words(figures), width)
+            rows += field(f"  {word}", format_json(figures), width)
     for stream in load.streams:
         rows += field(f"  {stream.name}", f"{stream.generator}, not in totals", width, "muted")
         rows.append(_counts("    offered", stream.offered_packets, stream.offered_pps, stream.offered_bps))
         rows.append(_counts("    measured", stream.measured_packets, stream.measured_pps, stream.measured_bps))
         rows.append(_loss(stream.loss_packets, stream.loss_ratio, "    lost"))
-    return rows + (field("  share of", words(load.reference), width, "muted") if load.reference else [])
+    return rows + (field("  share of", format_json(load.reference), width, "muted") if load.reference else [])
 
 
 def _influence(influence: dict[str, Any]) -> str:
     rest = {key: value for key, value in influence.items() if key not in ("kind", "code", "detail", "node")}
     node = f"{influence['node']}: " if influence.get("node") else ""
     kind = influence.get("kind") or influence.get("code") or "influence"
-    # The sentence says it; the numbers behind it are in the record.
-    said = influence.get("detail") or words(rest)
+    # The sentence explains it. The numbers behind it are in the record.
+    said = influence.get("detail") or format_json(rest)
     return f"{node}{kind}: {said}"
 
 
-def words(value: Any) -> str:
-    """Anything of JSON as text: ``cpus 2, kernel 6.1``."""
+def format_json(value: Any) -> str:
+    """Format any JSON value as text: ``cpus 2, kernel 6.1``."""
     if isinstance(value, dict):
-        return ", ".join(f"{key} {words(inner)}" for key, inner in value.items()) or "nothing"
+        return ", ".join(f"{key} {format_json(inner)}" for key, inner in value.items()) or "nothing"
     if isinstance(value, list | tuple):
-        return " ".join(words(inner) for inner in value) or "none"
+        return " ".join(format_json(inner) for inner in value) or "none"
     if value is None:
         return UNKNOWN
     if isinstance(value, bool):
@@ -163,13 +177,13 @@ def words(value: Any) -> str:
 
 
 def packets_page(record: RunRecord, width: int) -> list[Row]:
-    """Stream by stream: what was sent and received, and where on the way packets went."""
+    """Stream by stream: packets sent and received, and where packets were lost."""
     rows: list[Row] = []
     doubt = kernel_doubt(record)
     if doubt is not None:
         rows += [*field("kernel", doubt, width, "warn"), []]
-    for place, words in enumerate(elsewhere_words(record)[:MOST_ROWS]):
-        rows += field("kernel" if not place and doubt is None else "", words, width)
+    for place, text in enumerate(describe_off_path_drops(record)[:MOST_ROWS]):
+        rows += field("kernel" if not place and doubt is None else "", text, width)
     if rows and rows[-1]:
         rows.append([])
     for stream in record.streams:
@@ -182,19 +196,25 @@ def packets_page(record: RunRecord, width: int) -> list[Row]:
 
 
 def _stream(part: StreamRecord, width: int, whose: str = "") -> list[Row]:
-    rows: list[Row] = [[(f"Stream {safe(part.name, 20)}{whose}", "strong"), (f"   {safe(part.generator, 16)}", "muted"),
-                        (f", delay {count(part.delay_ns)} ns", "muted")]]  # fmt: skip
+    rows: list[Row] = [
+        [
+            (f"Stream {safe(part.name, 20)}{whose}", "strong"),
+            (f"   {safe(part.generator, 16)}", "muted"),
+            (f", delay {format_rounded(part.delay_ns)} ns", "muted"),
+        ]
+    ]
     rows.append(_counts("intended", part.intended_packets, part.intended_pps, None))
     rows.append(_counts("offered", part.offered_packets, part.offered_pps, part.offered_bps))
     rows.append(_counts("measured", part.measured_packets, part.measured_pps, part.measured_bps))
     rows.append(_loss(part.loss_packets, part.loss_ratio))
-    rows += _sides(part, width)
+    rows += _format_loss_by_side(part, width)
     if part.sequence is not None:
         s = part.sequence
         gaps = sum(s.lost_runs.values())
         rows += field(
             "sequence",
-            f"{count(gaps)} gaps, {count(s.reordered_packets)} reordered, {count(s.duplicate_packets)} twice",
+            f"{format_rounded(gaps)} gaps, {format_rounded(s.reordered_packets)} reordered, "
+            f"{format_rounded(s.duplicate_packets)} twice",
             width,
         )
     if part.delay is not None:
@@ -203,17 +223,17 @@ def _stream(part: StreamRecord, width: int, whose: str = "") -> list[Row]:
         if said is not None:
             rows += field(label, said, width, "muted")
     if part.capture is not None and not part.capture.complete:
-        rows += field("capture", f"not complete, {count(part.capture.dropped_packets)} dropped", width, "warn")
+        rows += field("capture", f"not complete, {format_rounded(part.capture.dropped_packets)} dropped", width, "warn")
     if not part.ledger:
         return rows + field("path", "no counters were recorded along the path", width, "muted")
     return rows + [[(safe(text, width), tone) for text, tone in row] for row in ledger_rows(part, width)]
 
 
 def _delay(delay: Delay, width: int) -> list[Row]:
-    """Percentiles of delay and of its variation over a sample of the frames; why there is no one-way delay."""
+    """Percentiles of delay and of its variation over a sample of the frames, and why there is no one-way delay."""
 
     def quantiles(label: str, found: Quantiles) -> Row:
-        figures = "".join(f"{decimal(ns / 1e3, 1):>10}" for ns in (found.p50, found.p99, found.p999, found.max))
+        figures = "".join(f"{format_decimal(ns / 1e3, 1):>10}" for ns in (found.p50, found.p99, found.p999, found.max))
         return [(label.ljust(LABEL_CELLS), "head"), (figures, "")]
 
     names = "".join(f"{name:>10}" for name in ("p50", "p99", "p99.9", "max"))
@@ -225,25 +245,27 @@ def _delay(delay: Delay, width: int) -> list[Row]:
     rows.append(quantiles("  PDV", delay.pdv_ns))
     if delay.ipdv_ns is not None:
         rows.append(quantiles("  IPDV", delay.ipdv_ns))
-    return rows + field("", f"of a sample of {count(delay.packets)} packets", width, "muted")
+    return rows + field("", f"of a sample of {format_rounded(delay.packets)} packets", width, "muted")
 
 
 # -- nodes ------------------------------------------------------------------------------------------------------------
 
 
 SETTING_CELLS = 38
-"""Of the name of a setting, which is shown as it is typed."""
+"""Width of the name of a setting, shown as typed."""
 
 
 def nodes_page(record: RunRecord, width: int) -> list[Row]:
-    """What every node was at the time: first what all have in common, then what differs from node to node."""
+    """The nodes at the time of the run: first what all have in common, then their differences."""
     environment = dict(record.environment)
     found = environment.pop("nodes", None)
-    told = found if isinstance(found, dict) else {}
-    settings = {name: said["settings"] for name, said in told.items() if isinstance(said, dict) and "settings" in said}
+    facts_by_node = found if isinstance(found, dict) else {}
+    settings = {
+        name: said["settings"] for name, said in facts_by_node.items() if isinstance(said, dict) and "settings" in said
+    }
     others = {
         name: {key: value for key, value in said.items() if key != "settings"} if name in settings else said
-        for name, said in told.items()
+        for name, said in facts_by_node.items()
     }
     nodes = {name: dict(_facts(said)) for name, said in others.items()}
     rows: list[Row] = []
@@ -257,16 +279,16 @@ def nodes_page(record: RunRecord, width: int) -> list[Row]:
             rows += [[], [(safe(node, width), "strong")]]
             rows += _pairs(((name, facts[name]) for name in names if name in facts and name not in common), width)
     for name, value in environment.items():
-        if name == "series_interfaces":  # what the file of series needs, and nobody to read
+        if name == "series_interfaces":  # needed only by the file of series
             continue
         rows += [[], [(safe(name.replace("_", " "), width), "strong")]]
         rows += _pairs(_facts(value), width)
     if record.timeline:
         rows += [[], [("timeline", "strong")], *_pairs(_facts(record.timeline), width)]
-    for node, held in settings.items():
-        if isinstance(held, dict):
+    for node, values in settings.items():
+        if isinstance(values, dict):
             rows += [[], [(safe(f"Settings of {node} as the trial began", width), "strong")]]
-            rows += _pairs(((name, words(value)) for name, value in held.items()), width, SETTING_CELLS)
+            rows += _pairs(((name, format_json(value)) for name, value in values.items()), width, SETTING_CELLS)
     return rows or [[("nothing was recorded of the nodes", "muted")]]
 
 
@@ -276,7 +298,7 @@ def _facts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
             under = str(key) if key == "facts" and not path else f"{path} {key}".strip()
             yield from _facts(inner, "" if under == "facts" else under)
     else:
-        yield path, words(value)
+        yield path, format_json(value)
 
 
 def _pairs(facts: Iterator[tuple[str, str]], width: int, cells: int = 22) -> list[Row]:
@@ -293,15 +315,18 @@ def _pairs(facts: Iterator[tuple[str, str]], width: int, cells: int = 22) -> lis
 
 
 def compare_page(left: RunRecord, right: RunRecord, pairs: list[Pair], width: int) -> list[Row]:
-    """Side by side. ≠ marks what differs although two runs of one set-up would not."""
+    """Show both side by side. ≠ marks differences that two runs of one set-up would not have."""
     label = 18 if width < 84 else 28
     cell = max(12, (width - label - 12) // 2)
     differing = sum(pair.differs and not pair.expected for pair in pairs)
     rows: list[Row] = [
-        [("".ljust(label + 2), ""), (safe(left.run_id, cell).ljust(cell + 1), "strong"),
-         (safe(right.run_id, cell).ljust(cell), "strong")],
+        [
+            ("".ljust(label + 2), ""),
+            (safe(left.run_id, cell).ljust(cell + 1), "strong"),
+            (safe(right.run_id, cell).ljust(cell), "strong"),
+        ],
         [(f"  {differing} differences (≠); rates and counts show the change in %", "muted")],
-    ]  # fmt: skip
+    ]
     section = ""
     for pair in pairs:
         if pair.section != section:
@@ -310,7 +335,7 @@ def compare_page(left: RunRecord, right: RunRecord, pairs: list[Pair], width: in
         marked = pair.differs and not pair.expected
         tone = "warn" if marked else "muted" if not pair.differs else ""
         change = "" if pair.change is None or not pair.differs else _change(pair.change)
-        texts = [safe(_shown(value, pair), cell) for value in (pair.left, pair.right)]
+        texts = [safe(_format_pair_value(value, pair), cell) for value in (pair.left, pair.right)]
         rows.append(
             [
                 ("≠ " if marked else "  ", "warn"),
@@ -324,33 +349,35 @@ def compare_page(left: RunRecord, right: RunRecord, pairs: list[Pair], width: in
 
 
 def comparison_lines(left: RunRecord, right: RunRecord, pairs: list[Pair]) -> list[str]:
-    """What differs, as lines with tabs between the fields: section, field, both values, the change."""
+    """The differences, as lines with tabs between the fields: section, field, both values, the change."""
     rows = [["section", "field", left.run_id, right.run_id, "change"]]
     for pair in pairs:
         if pair.differs:
             change = "" if pair.change is None else _change(pair.change)
-            shown = [safe(_shown(value, pair), 400).replace("\u2009", "") for value in (pair.left, pair.right)]
+            shown = [
+                safe(_format_pair_value(value, pair), 400).replace("\u2009", "") for value in (pair.left, pair.right)
+            ]
             rows.append([pair.section, pair.label, *shown, change])
-    return [*map(tsv_line, rows)]
+    return [*map(format_tsv_line, rows)]
 
 
 def _change(share: float) -> str:
-    """A change with three digits that matter, never a zero that is none."""
+    """Format a change with three significant digits. A non-zero change never reads as zero."""
     text = f"{share * 100:+.3g} %"
     return text if len(text) <= 9 else f"{share * 100:+.0f} %"
 
 
-def _shown(value: Any, pair: Pair) -> str:
+def _format_pair_value(value: Any, pair: Pair) -> str:
     if value is None:
         return UNKNOWN
     if pair.kind in ("packets", "count"):
-        return count(value) + (" packets" if pair.kind == "packets" else "")
+        return format_rounded(value) + (" packets" if pair.kind == "packets" else "")
     if pair.kind == "pps":
-        return f"{decimal(value, 1)} pps"
+        return f"{format_decimal(value, 1)} pps"
     if pair.kind == "bps":
         return format_rate_bps(value)
     if pair.kind == "ratio":
-        return f"{percent(value, 4)} %"
+        return f"{format_percent(value, 4)} %"
     units = {"seconds": " s", "bytes": " B"}
-    text = format_target(value) if pair.label == "target" and isinstance(value, int) else words(value)
+    text = format_target(value) if pair.label == "target" and isinstance(value, int) else format_json(value)
     return text + units.get(pair.kind, "")

@@ -1,7 +1,7 @@
-"""The kept time series of a run as rates that a chart can draw. Pure.
+"""The kept time series of a run as rates for a chart. Pure.
 
-A rate is the difference between two samples over the time between them by the clock of the node that took them. Runs
-whose streams were kept by the time at which the console heard of them are drawn from the counters of both NICs.
+A rate is the difference between two samples over the time between them, by the clock of the node that took them. If a
+run's streams were stored with the console's times of arrival, the counters of both NICs are drawn instead.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from labconsole.contracts.ports import Series
-from labconsole.measure.alignment import count_at
+from labconsole.measure.alignment import interpolate_count
 from labconsole.model.record.run import RunRecord
 from labconsole.text.rate_panel import RateSeries
 
 Sample = tuple[float, float | None, float]
-"""(seconds, sent, received), both counted up; sent None where it is not known."""
+"""(seconds, sent, received), both cumulative. sent is None if unknown."""
 
 
 def stream_rates(series: Series, record: RunRecord, stream: int) -> tuple[RateSeries | None, str]:
-    """Offered and measured rate of one stream, by its place in the record, and what they are counted from.
+    """Offered and measured rate of one stream, by its index in the record, and the name of their source.
 
-    None when too little was kept.
+    None if too little was kept.
     """
     table, lost = series.tables.get("streams", {}), record.streams[stream].loss_packets
     if "sink_monotonic_ns" in table:
-        return _rates(_kept(table, stream), lost), ""
-    return _rates(_of_nics(series, record, stream), lost), "by the counters of source's and sink's NIC"
+        return _rates(_select_samples(table, stream), lost), ""
+    return _rates(_read_nic_samples(series, record, stream), lost), "by the counters of source's and sink's NIC"
 
 
 def _rates(samples: Iterable[Sample], lost_packets: int | None) -> RateSeries | None:
@@ -51,8 +51,8 @@ def _rates(samples: Iterable[Sample], lost_packets: int | None) -> RateSeries | 
     return RateSeries(seconds, offered, measured, missing, lost_packets) if len(seconds) > 1 else None
 
 
-def _kept(table: dict[str, list[Any]], stream: int) -> list[Sample]:
-    """Rows that hold both counts at one instant."""
+def _select_samples(table: dict[str, list[Any]], stream: int) -> list[Sample]:
+    """Select the rows that contain both counts at one instant."""
     columns = [table.get(name, []) for name in ("stream", "seconds", "offered_packets", "measured_packets")]
     return [
         (float(seconds), sent, received)
@@ -61,22 +61,24 @@ def _kept(table: dict[str, list[Any]], stream: int) -> list[Sample]:
     ]
 
 
-def _of_nics(series: Series, record: RunRecord, stream: int) -> list[Sample]:
-    """What the source's NIC sent, at the instants at which the sink's was read."""
+def _read_nic_samples(series: Series, record: RunRecord, stream: int) -> list[Sample]:
+    """Packets sent by the source's NIC, at the instants of the sink's readings."""
     ledger = {hop.hop: hop for hop in record.streams[stream].ledger}
     if "source_nic" not in ledger or "sink_nic" not in ledger:
         return []
-    ends = [_counter(series, record, ledger[hop].node, ledger[hop].interface, statistic)
-            for hop, statistic in (("source_nic", "tx_packets"), ("sink_nic", "rx_packets"))]  # fmt: skip
+    ends = [
+        _counter(series, record, ledger[hop].node, ledger[hop].interface, statistic)
+        for hop, statistic in (("source_nic", "tx_packets"), ("sink_nic", "rx_packets"))
+    ]
     sent, received = ends
     if not sent or not received:
         return []
     begin_ns = received[0][0]
-    return [((at_ns - begin_ns) / 1e9, count_at(sent, at_ns), packets) for at_ns, packets in received]
+    return [((at_ns - begin_ns) / 1e9, interpolate_count(sent, at_ns), packets) for at_ns, packets in received]
 
 
 def _counter(series: Series, record: RunRecord, node: str, interface: str, statistic: str) -> Sequence[tuple[int, int]]:
-    """(ns, count) of a NIC, in order: between samples by the node's monotonic clock, all of it set to the console's."""
+    """(ns, count) of a NIC, in order: spaced by the node's monotonic clock, shifted as a whole to the console's."""
     names = record.environment.get("series_interfaces")
     table, name = series.tables.get("interfaces", {}), f"{node}/{interface}"
     if not isinstance(names, list) or name not in names:
@@ -91,7 +93,7 @@ def _counter(series: Series, record: RunRecord, node: str, interface: str, stati
 
 
 def _clock_offset_ns(record: RunRecord, node: str) -> int:
-    """Of a node's wall clock; 0 where the record, which may be from elsewhere, does not say."""
+    """Offset of a node's wall clock, or 0 if the record, which may be foreign, has none."""
     nodes = record.environment.get("nodes")
     said = nodes.get(node) if isinstance(nodes, dict) else None
     offset_ns = said.get("clock_offset_ns") if isinstance(said, dict) else None

@@ -1,6 +1,6 @@
-"""All saved runs: found by typing, sorted, marked, compared, noted, copied and exported; the chosen one in full.
+"""All saved runs: filter, sort, mark, compare, annotate, copy and export, and the chosen one in full.
 
-The store blocks, so it is asked in threads; it filters and sorts, and the list grows as one goes down. On a small
+The store blocks, so threads query it. It filters and sorts, and the list grows as the operator scrolls. On a small
 terminal the list and the details take turns.
 """
 
@@ -26,12 +26,12 @@ from labconsole.tui.parts.runs_table import SavedRunsTable
 from labconsole.tui.parts.screen import PAUSE, Application
 from labconsole.tui.parts.status import EventLines, Tab
 from labconsole.tui.parts.table import LineTable
-from labconsole.tui.screens.runs.arranging import Arranging, arrangements
+from labconsole.tui.screens.runs.copy_actions import CopyActionsScreen
 from labconsole.tui.screens.runs.details import DetailsScroll, RunView
 from labconsole.tui.screens.runs.details_pane import DetailsPane
-from labconsole.tui.screens.runs.exporting import Exporting
-from labconsole.tui.screens.runs.listed import MOST_ROWS, ROWS_AT_ONCE, ListedRuns
-from labconsole.tui.screens.runs.taking import Taking
+from labconsole.tui.screens.runs.layout import RunListLayout, build_layout_actions
+from labconsole.tui.screens.runs.run_export import RunExport
+from labconsole.tui.screens.runs.run_list import MOST_ROWS, ROWS_AT_ONCE, RunList
 
 NOTHING_SAVED = (
     "No runs saved yet. Press {go-bench} for the Bench, where they are taken, or {runs-crews} to see trials of guests."
@@ -39,50 +39,145 @@ NOTHING_SAVED = (
 NOTHING_FOUND = "No runs match this filter. Press esc to clear it."
 
 
-class RunsScreen(Taking):
+class RunsScreen(CopyActionsScreen):
     """The list of runs with their verdicts, newest first, and the one under the cursor in full."""
 
     CSS_PATH = "screen.tcss"
     ACTIONS = (
-        Action("escape", "back", "Back", id="runs-back", shown=False,
-               sentence="Leave the details; then go back to the screen that led here, with this list as it was before, "
-               "or clear the filter and then go to the bench."),
-        Action("slash", "filter", "Filter", id="runs-filter", title="Filter runs",
-               sentence="Show only runs that match, for example platform=raw size=64 verdict!=valid note~warm."),
-        Action("m", "mark", "Mark", "Mark or unmark the run, for comparing (c), exporting (x) and copying (y).",
-               id="runs-mark", title="Mark or unmark the run"),
+        Action(
+            "escape",
+            "back",
+            "Back",
+            id="runs-back",
+            shown=False,
+            sentence="Leave the details; then go back to the screen that led here, with this list as it was before, "
+            "or clear the filter and then go to the bench.",
+        ),
+        Action(
+            "slash",
+            "filter",
+            "Filter",
+            id="runs-filter",
+            title="Filter runs",
+            sentence="Show only runs that match, for example platform=raw size=64 verdict!=valid note~warm.",
+        ),
+        Action(
+            "m",
+            "mark",
+            "Mark",
+            "Mark or unmark the run, for comparing (c), exporting (x) and copying (y).",
+            id="runs-mark",
+            title="Mark or unmark the run",
+        ),
         Action("u", "unmark", "Unmark all", "Remove all marks.", id="runs-unmark", shown=False),
-        Action("c,equals_sign", "compare", "Compare", id="runs-compare", title="Compare runs",
-               sentence="Show two runs side by side: two marked ones, or a marked one and the one under the cursor."),
+        Action(
+            "c,equals_sign",
+            "compare",
+            "Compare",
+            id="runs-compare",
+            title="Compare runs",
+            sentence="Show two runs side by side: two marked ones, or a marked one and the one under the cursor.",
+        ),
         Action("n", "note", "Note", "Write a note on the run.", id="runs-note", changes=True, title="Write a note"),
-        Action("x", "export", "Export", "Write the marked runs, or all in the list, to a new JSON Lines or CSV file.",
-               id="runs-export", title="Export runs"),
-        Action("s", "sort", "Sort", "Choose the column to sort by (or click its title).",
-               id="runs-sort", title="Sort runs by …"),
+        Action(
+            "x",
+            "export",
+            "Export",
+            "Write the marked runs, or all in the list, to a new JSON Lines or CSV file.",
+            id="runs-export",
+            title="Export runs",
+        ),
+        Action(
+            "s",
+            "sort",
+            "Sort",
+            "Choose the column to sort by (or click its title).",
+            id="runs-sort",
+            title="Sort runs by …",
+        ),
         Action("S", "reverse", "Reverse", "Reverse the sort order.", id="runs-reverse", shown=False),
-        Action("t", "part(1)", "Page", "Show the next page of details: verdict, packets, over time, nodes (also ← →).",
-               id="runs-part", title="Next page of the details"),
-        Action("T", "part(-1)", "Previous page", "Show the previous page of the details.",
-               id="runs-part-back", title="Previous page of the details", shown=False),
-        Action("J", "copy_record", "Copy record", "Copy the run's record to the clipboard as JSON.",
-               id="runs-copy-record", shown=False),
-        Action("R", "copy_rows", "Copy rows", "Copy the row, or all marked rows, with tabs between the columns.",
-               id="runs-copy-rows", shown=False),
-        Action("V", "views", "Views", "Go to a named view (filter, sorting and columns), save this one, or remove one.",
-               id="runs-views", title="Views of the runs", shown=False),
+        Action(
+            "t",
+            "part(1)",
+            "Page",
+            "Show the next page of details: verdict, packets, over time, nodes (also ← →).",
+            id="runs-part",
+            title="Next page of the details",
+        ),
+        Action(
+            "T",
+            "part(-1)",
+            "Previous page",
+            "Show the previous page of the details.",
+            id="runs-part-back",
+            title="Previous page of the details",
+            shown=False,
+        ),
+        Action(
+            "J",
+            "copy_record",
+            "Copy record",
+            "Copy the run's record to the clipboard as JSON.",
+            id="runs-copy-record",
+            shown=False,
+        ),
+        Action(
+            "R",
+            "copy_rows",
+            "Copy rows",
+            "Copy the row, or all marked rows, with tabs between the columns.",
+            id="runs-copy-rows",
+            shown=False,
+        ),
+        Action(
+            "V",
+            "views",
+            "Views",
+            "Go to a named view (filter, sorting and columns), save this one, or remove one.",
+            id="runs-views",
+            title="Views of the runs",
+            shown=False,
+        ),
         Action("o", "columns", "Columns", "Choose the columns of the list.", id="runs-columns", shown=False),
-        Action("B", "pin", "Baseline", "Make the run under the cursor the baseline: a column tells by how much the "
-               "measured rate of every run differs from its. Again: no baseline.",
-               id="runs-baseline", title="Pin a baseline run", shown=False),
-        Action("D", "copy_differences", "Copy differences", "Copy the differences of the two compared runs as text.",
-               id="runs-copy-differences", title="Copy the differences of two runs", shown=False),
+        Action(
+            "B",
+            "pin",
+            "Baseline",
+            "Make the run under the cursor the baseline: a column tells by how much the "
+            "measured rate of every run differs from its. Again: no baseline.",
+            id="runs-baseline",
+            title="Pin a baseline run",
+            shown=False,
+        ),
+        Action(
+            "D",
+            "copy_differences",
+            "Copy differences",
+            "Copy the differences of the two compared runs as text.",
+            id="runs-copy-differences",
+            title="Copy the differences of two runs",
+            shown=False,
+        ),
         Action("", "export_differences", "Export the differences of two runs", "Write them to a new file."),
-        Action("E", "crews", "Guests", "Show the stored trials of guests, each or what all come to.",
-               id="runs-crews", title="Stored trials of guests"),
+        Action(
+            "E",
+            "crews",
+            "Guests",
+            "Show the stored trials of guests, each or what all come to.",
+            id="runs-crews",
+            title="Stored trials of guests",
+        ),
         PAUSE,
-        Action("l", "reload", "Reload", "Read all runs from the store again.",
-               id="runs-reload", title="Reload runs", shown=False),
-    )  # fmt: skip
+        Action(
+            "l",
+            "reload",
+            "Reload",
+            "Read all runs from the store again.",
+            id="runs-reload",
+            title="Reload runs",
+            shown=False,
+        ),
+    )
     AUTO_FOCUS = "#runs"
 
     def compose(self) -> ComposeResult:
@@ -97,7 +192,7 @@ class RunsScreen(Taking):
 
     def __init__(self, app: Application, session: SessionLike, tab: Tab) -> None:
         super().__init__(app, session, tab)
-        self._listed = ListedRuns(session.store)
+        self._listed = RunList(session.store)
         self._come_back_to: str | None = None
 
     def begin(self) -> None:
@@ -107,9 +202,9 @@ class RunsScreen(Taking):
     # -- the list -----------------------------------------------------------------------------------------------------
 
     async def refresh_saved(self, *, again: bool) -> None:
-        """The list reads what it shows by itself: see whether there is anything new."""
-        if again or await self._listed.moved_on():
-            self.look_again()
+        """Check for new runs: the list reads its own rows."""
+        if again or await self._listed.has_changed():
+            self.request_update()
 
     async def look(self) -> None:
         """Have the store filter and sort, in a thread."""
@@ -120,10 +215,10 @@ class RunsScreen(Taking):
         led_to = self.state.wanted_run or self._come_back_to
         query, sorting, listed = self.query_one(FilterLine).meant, self.table.sorting, self._listed
         resorted, other = sorting != listed.sorting, query != listed.query
-        await listed.look(query, sorting, led_to or (None if resorted else self.table.steered_to))
+        await listed.look(query, sorting, led_to or (None if resorted else self.table.selected_run_id))
         self._show()
         if resorted and led_to is None:
-            self.table.to_top()  # what one sorts for stands there
+            self.table.move_to_top()  # the rows sorted first are there
         elif other:
             self.table.show_cursor()
         wanted = self.state.wanted_run
@@ -133,23 +228,23 @@ class RunsScreen(Taking):
 
     @work(group="tally", exclusive=True)
     async def _tally(self) -> None:
-        """Count, behind the picture: no key waits for it."""
+        """Count after painting: no key waits for it."""
         if await self._listed.tally():
-            self._show_found()
+            self._show_match_count()
 
     def _show(self) -> None:
         listed, table = self._listed, self.table
         if listed.problem and not listed.order:
             table.empty = f"✗ {listed.problem}"
         else:
-            table.empty = NOTHING_FOUND if listed.in_store else self.with_keys(NOTHING_SAVED)
+            table.empty = NOTHING_FOUND if listed.in_store else self.insert_keys(NOTHING_SAVED)
         table.show_saved(listed.by_id, listed.order)
         self.query_one(FilterLine).set_trouble(listed.problem if listed.order else "")
-        self._show_found()
+        self._show_match_count()
         if not listed.order:
             self.details.show(RunView(problem=table.empty))
         elif self.details.view.record is None and table.chosen in listed.by_id:
-            self.details.load(table.chosen)  # the cursor has not moved, and nothing else says so
+            self.details.load(table.chosen)  # the cursor has not moved, so no message does this
         if self._come_back_to in listed.by_id:
             table.move_to(self._come_back_to)
             self._come_back_to = None
@@ -158,12 +253,12 @@ class RunsScreen(Taking):
     @on(SavedRunsTable.NearEnd)
     @work(group="more", exclusive=True)
     async def read_more(self, event: SavedRunsTable.NearEnd) -> None:
-        """Rows behind the last one; for the last row all that there are."""
+        """Read rows after the last one, or all rows on the way to the end."""
         if await self._listed.go_on(MOST_ROWS if event.to_end else ROWS_AT_ONCE):
-            stood = self.table.chosen
+            chosen = self.table.chosen
             self._show()
             self._tally()
-            if event.to_end and stood == event.run_id:
+            if event.to_end and chosen == event.run_id:
                 self.table.move_to(self._listed.order[-1])
 
     def come_to_front(self) -> None:
@@ -171,7 +266,7 @@ class RunsScreen(Taking):
         self._go_to_wanted()
 
     def _go_to_wanted(self) -> None:
-        """Another screen wants a run shown: put the cursor on it, once it is known and nothing hides it."""
+        """Put the cursor on the run that another screen wants shown, once it is known and not hidden."""
         wanted = self.state.wanted_run
         if wanted is None:
             return
@@ -182,21 +277,25 @@ class RunsScreen(Taking):
             self.set_focus(self.table)
 
     def _set_aside(self) -> None:
-        """Another screen wants something else shown: what is shown now comes back when one goes back there."""
-        self.console_app.trail.set_aside(partial(self._restore, self.query_one(FilterLine).text, self.table.chosen))
+        """Keep the present list for the way back, before showing what another screen requests."""
+        self.console_app.navigation.set_aside(
+            partial(self._restore, self.query_one(FilterLine).text, self.table.chosen)
+        )
 
-    def _restore(self, words: str, run_id: str | None) -> None:
+    def _restore(self, text: str, run_id: str | None) -> None:
         self._show_details(False)
         self._come_back_to = run_id
-        self.query_one(FilterLine).put(words)
+        self.query_one(FilterLine).put(text)
 
-    def _show_found(self) -> None:
+    def _show_match_count(self) -> None:
         marked = len(self.table.marked)
-        self.query_one(FilterLine).set_found(self._listed.words() + (f" · {marked} marked" if marked else ""))
+        self.query_one(FilterLine).show_match_count(
+            self._listed.describe_count() + (f" · {marked} marked" if marked else "")
+        )
 
     @on(FilterLine.Changed)
     def filter_changed(self) -> None:
-        self.look_again()
+        self.request_update()
 
     @on(FilterInput.Left)
     def leave_filter(self) -> None:
@@ -205,44 +304,44 @@ class RunsScreen(Taking):
     @on(SavedRunsTable.HeaderClicked)
     def header_clicked(self, event: SavedRunsTable.HeaderClicked) -> None:
         now = self.table.sorting
-        self.arranging.sort(Sorting(event.column, not now.descending if event.column == now.column else True))
+        self.list_layout.sort(Sorting(event.column, not now.descending if event.column == now.column else True))
 
     @property
-    def arranging(self) -> Arranging:
-        """What changes sorting, columns and views."""
+    def list_layout(self) -> RunListLayout:
+        """The object that changes sorting, columns and views."""
         line, views = self.query_one(FilterLine), self.console_app.memory.views
-        return Arranging(self.app, self.table, line, views, self.look_again)
+        return RunListLayout(self.app, self.table, line, views, self.request_update)
 
     def action_sort(self) -> None:
-        self.arranging.ask_sort()
+        self.list_layout.ask_sort()
 
     def action_sort_by(self, column: str) -> None:
-        self.arranging.sort(Sorting.by(column))
+        self.list_layout.sort(Sorting.by(column))
 
     def action_reverse(self) -> None:
         now = self.table.sorting
-        self.arranging.sort(Sorting(now.column, not now.descending))
+        self.list_layout.sort(Sorting(now.column, not now.descending))
 
     def action_columns(self) -> None:
-        self.arranging.ask_columns()
+        self.list_layout.ask_columns()
 
     def action_views(self) -> None:
-        self.arranging.ask_view(self.console_app.tell)
+        self.list_layout.ask_view(self.console_app.tell)
 
     def action_view(self, name: str) -> None:
         view = self.console_app.memory.views.all().get(name)
         if view is None:
             self.console_app.tell(f"The view {name} was removed meanwhile.", "warning")
         else:
-            self.arranging.show(view)
+            self.list_layout.show(view)
 
     def offered_actions(self) -> Iterable[Action]:
-        """Also every sorting, and every view by its name."""
+        """The declared actions, every sorting, and every view by its name."""
         yield from super().offered_actions()
-        yield from arrangements(self.console_app.memory.views)
+        yield from build_layout_actions(self.console_app.memory.views)
 
     def action_pin(self) -> None:
-        """Differences are told to the run under the cursor; to none, where it is the baseline."""
+        """Show differences from the run under the cursor, or none if it is the baseline already."""
         table = self.table
         base, chosen = table.baseline, table.by_id.get(table.chosen or "")
         table.pin(None if chosen is None or chosen == base else chosen)
@@ -255,18 +354,18 @@ class RunsScreen(Taking):
         self.set_focus(self.query_one(FilterInput))
 
     def action_crews(self) -> None:
-        """Trials that are no runs have a list of their own."""
+        """Show the list of trials that are no runs."""
         self.show_stored_trials()
 
     def action_reload(self) -> None:
         self.follow(again=True)
 
     def action_back(self) -> None:
-        """One step back."""
+        """Go one step back."""
         if self.focused is not None and self.focused.id == "details-scroll":
             self._show_details(False)
             self.set_focus(self.table)
-        elif self.console_app.trail.back():
+        elif self.console_app.navigation.back():
             return
         elif self.query_one(FilterLine).text:
             self.query_one(FilterLine).clear_text()
@@ -275,11 +374,11 @@ class RunsScreen(Taking):
 
     def action_mark(self) -> None:
         self.table.mark()
-        self._show_found()
+        self._show_match_count()
 
     def action_unmark(self) -> None:
         self.table.unmark_all()
-        self._show_found()
+        self._show_match_count()
 
     # -- the details --------------------------------------------------------------------------------------------------
 
@@ -295,7 +394,7 @@ class RunsScreen(Taking):
 
     @on(DetailsPane.Compared)
     def action_open(self) -> None:
-        """Go to the details; on a small terminal they take the place of the list."""
+        """Go to the details. On a small terminal they replace the list."""
         self._show_details(True)
         self.set_focus(self.query_one(DetailsScroll))
 
@@ -314,10 +413,12 @@ class RunsScreen(Taking):
             return
         self.app.push_screen(
             AskText(
-                f"Note on {run_id}", self.table.note_of(run_id) or "", "Leave it empty to remove the note.",
+                f"Note on {run_id}",
+                self.table.note_of(run_id) or "",
+                "Leave it empty to remove the note.",
                 partial(self._take_note, run_id),
             )
-        )  # fmt: skip
+        )
 
     async def _take_note(self, run_id: str, text: str) -> str:
         try:
@@ -325,18 +426,18 @@ class RunsScreen(Taking):
         except LabError as exc:
             return str(exc)
         self.saved.note_written(run_id, text.strip() or None)
-        self.look_again()
+        self.request_update()
         self.details.load(run_id)
         self.console_app.tell(f"{'noted on' if text.strip() else 'note removed from'} {run_id}")
         return ""
 
     @work(group="export", exclusive=True)
     async def action_export(self) -> None:
-        """Ask for a file's name and write the marked runs, else all that the list goes through, in its order."""
+        """Ask for a file's name and write the marked runs, or else all matching runs in the list's order."""
         marked, listed = list(self.table.marked), self._listed
         try:
             await listed.tally()
-            runs = await listed.some(marked) if marked else listed.all_found()
+            runs = await listed.some(marked) if marked else listed.build_matching_runs()
         except LabError as exc:
             self.console_app.tell(str(exc), "error")
             return
@@ -344,9 +445,9 @@ class RunsScreen(Taking):
             self.console_app.tell("There is no run to export.", "warning")
             return
         also = ", shown by the filter or not" if self.query_one(FilterLine).text else ""
-        exporting = Exporting(self.app, self.session.store, self.console_app.tell)
+        exporting = RunExport(self.app, self.session.store, self.console_app.tell)
         if not marked:
             exporting.ask(runs, "in the list")
             return
         instead = "To export all runs of the list instead: cancel, then {runs-unmark} (unmark all) and {runs-export}."
-        exporting.ask(runs, f"marked{also}", self.with_keys(instead))
+        exporting.ask(runs, f"marked{also}", self.insert_keys(instead))

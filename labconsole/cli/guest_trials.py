@@ -1,0 +1,116 @@
+"""Trials of guests: their progress and outcome, and a dry run, for people or machines."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from labconsole.cli.output import print_json_line, print_lines
+from labconsole.cli.remaining_steps import Chosen, describe_ending, exit_status, find_remaining_steps
+from labconsole.cli.text.guest_kinds import GuestKindView, find_kind_view
+from labconsole.cli.text.replay import format_h_mm_ss, utc_timestamp
+from labconsole.engine.execution.progress import Outcome, StepProgress
+from labconsole.engine.testbed import Testbed
+from labconsole.model.plan.plan import Plan
+from labconsole.store.writing import RunStore
+
+
+def narrate_trial(kind: GuestKindView, progress: StepProgress, *, as_json: bool) -> None:
+    """Report that a trial begins, has ended, or is repeated, by itself or with everything that its guests did."""
+    plan, record = progress.plan, progress.record
+    made: Any = record
+    head = {
+        "at": utc_timestamp(),
+        "plan": plan.name,
+        f"{kind.name}_number": progress.number,
+        kind.plural: progress.total,
+    }
+    if kind.has(record):
+        if as_json:
+            print_json_line({"event": f"{kind.name}_finished", **head, kind.name: made.to_json()})
+        else:
+            print_lines(*kind.lines(made))
+    elif progress.broke:
+        if as_json:
+            print_json_line({"event": "set_up_broke", **head, "why": progress.broke})
+        else:
+            sys.stderr.write(f"  the guests broke off, so all their trials are taken again: {progress.broke}\n")
+    elif progress.again:
+        if as_json:
+            print_json_line({"event": f"{kind.name}_taken_again", **head, "why": progress.again})
+        else:
+            sys.stderr.write(f"  invalid, so it is taken again: {progress.again}\n")
+    elif as_json:
+        print_json_line({"event": f"{kind.name}_started", **head, "requested": progress.step.describe()})
+    else:
+        sys.stderr.write(
+            f"{plan.name}: {kind.name} {progress.number} of {progress.total}: {progress.step.describe()}\n"
+        )
+
+
+def narrate_trial_outcome(kind: GuestKindView, plan: Plan, outcome: Outcome, *, as_json: bool) -> int:
+    """Report how a plan's trials ended and return the exit status."""
+    steps = outcome.steps
+    failed: list[Any] = [record for record in steps.failed if kind.has(record)]
+    status = exit_status(outcome)
+    if as_json:
+        print_json_line(
+            {
+                "event": f"{kind.plural}_finished",
+                "at": utc_timestamp(),
+                "plan": plan.name,
+                "taken": len(steps.made),
+                "verdicts": steps.verdicts,
+                "failed": [kind.id_of(record) for record in failed],
+                "skipped": steps.skipped,
+                "to_retake": steps.to_retake,
+                "refused": steps.refused,
+                "stopped": outcome.cut_short,
+                "ended_by": outcome.ended_by or None,
+                "exit_status": status,
+            }
+        )
+        return status
+    counts = f" ({', '.join(f'{count} {word}' for word, count in steps.verdicts.items())})" if steps.verdicts else ""
+    ended = f"{plan.name}: {kind.plural} {describe_ending(outcome)}"
+    print_lines(f"{ended}; {len(steps.made)} taken{counts}, {steps.skipped} stored before")
+    if steps.to_retake:
+        print_lines(f"  of guests that broke off: {steps.to_retake} of those taken, which will be taken again")
+    if steps.doubtful:
+        print_lines("  only valid ones enter a mean; --retake takes the blocks of the others again")
+    for why in steps.refused:
+        print_lines(f"  not measured: {why}")
+    for record in failed:
+        print_lines(f"  invalid: {kind.id_of(record)} {kind.words(record)}: {record.failure}")
+    return status
+
+
+def dry_run_guest_trials(
+    plan: Plan, only: Chosen, session: Testbed[RunStore], *, as_json: bool, retake: bool = False, salt: str = ""
+) -> None:
+    """List the guest trials in their order, and their approximate duration."""
+    kind = find_kind_view(plan)
+    if kind is None:
+        return
+    left = find_remaining_steps(kind.experiment(session.store), plan, only, session, retake=retake, salt=salt)
+    for wanted in left.steps:
+        if as_json:
+            print_json_line(
+                {"event": kind.name, "plan": plan.name, "hash": wanted.hash, "requested": wanted.describe()}
+            )
+        else:
+            print_lines(f"{kind.name} {wanted.describe()}")
+    if as_json:
+        counts = {
+            kind.plural: left.asked,
+            "stored": left.stored,
+            "remaining": len(left.steps),
+            "refused": list(left.refused),
+        }
+        print_json_line({"event": kind.plural, "plan": plan.name, **counts, "total_s": left.reckoned.total_s})
+        return
+    print_lines(
+        f"{plan.name}: {len(left.steps)} of {left.asked} {kind.plural} to take ({left.stored} stored already), about "
+        f"{format_h_mm_ss(left.reckoned.total_s)} with the set-ups, {kind.guess}"
+    )
+    print_lines(*(f"  cannot be measured: {why}" for why in left.refused))

@@ -1,0 +1,167 @@
+"""The common start and end of every trial of flows, whichever direction its packets take."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from labconsole.contracts.crew import CrewMember, StandingCrew, StandingMember
+from labconsole.contracts.experiment import Bench
+from labconsole.contracts.picture import CopyState, PictureGuest, StepPicture
+from labconsole.contracts.ports import AgentLink
+from labconsole.engine.crew_attempt import CrewAttempt
+from labconsole.engine.crew_measurement import apply_changes
+from labconsole.errors import GuestLacks
+from labconsole.experiments.flow.limiters import (
+    FULL_PAYLOAD_BYTES,
+    SOCKET_FRAMES,
+    TOKEN,
+    build_credit,
+    build_rate_limit,
+    queue_name,
+    read_credit,
+    read_limiters,
+)
+from labconsole.experiments.flow.live_view import SendingWatch
+from labconsole.experiments.flow.rates import HEADER_BYTES
+from labconsole.experiments.flow.script import PROGRAM
+from labconsole.model.plan.flows import FlowFactors, FlowPoint
+from labconsole.model.record.flow import LimiterRecord
+from labconsole.verdict.changes import Port
+from labconsole.wire.changes import AnyChange
+from labconsole.wire.counters import CountersSampled
+from labconsole.wire.links import ReadLinks
+
+
+class FlowGuest(Protocol):
+    """A guest of a trial, whatever its role."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def host_interface(self) -> str | None: ...
+
+
+class TrialWindow(Protocol):
+    """A window of any kind: the guests that did not answer in it, and why."""
+
+    @property
+    def silent(self) -> Iterable[tuple[str, str]]: ...
+
+
+W = TypeVar("W", bound=TrialWindow)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowObservation:
+    """The observations of one attempt. ``ports``: the interfaces that the numbers rest on."""
+
+    attempt: CrewAttempt
+    ports: tuple[Port, ...]
+
+
+class FlowMeasurement:
+    """One attempt with a running crew."""
+
+    def __init__(self, point: FlowPoint, factors: FlowFactors, bench: Bench, crew: StandingCrew) -> None:
+        self._point, self._factors, self._bench, self._crew = point, factors, bench, crew
+        self._standing: dict[str, StandingMember] = {member.name: member for member in crew.crew.members}
+        self._attempt = CrewAttempt(bench.stage, crew)
+        self._seen = self._attempt.observations
+
+    async def _run_window(
+        self,
+        guests: Sequence[FlowGuest],
+        nodes: Mapping[AgentLink, Sequence[str]],
+        changes: Sequence[AnyChange],
+        send: Callable[[], Awaitable[W]],
+    ) -> W:
+        """Return the window that ``send`` gives, taken between two readings of the guests and of ``nodes``. Limits and
+        changes apply meanwhile. ``nodes``: each with the interfaces to read. Raises GuestLacks if a guest cannot be
+        limited.
+        """
+        limits = self._limits(guests)
+        await self._attempt.find_program(PROGRAM, [guest.name for guest in guests])
+        async with apply_changes(self._crew.uut, [*limits, *changes], TOKEN), self._attempt.watched(nodes):
+            window = await send()
+        await self._attempt.attest(window.silent)
+        return window
+
+    def _limits(self, guests: Sequence[FlowGuest]) -> list[AnyChange]:
+        found: list[AnyChange] = []
+        for number, guest in enumerate(guests):
+            if (rate_bps := self._point.limit_of(number)) is None:
+                continue
+            if guest.host_interface is None:
+                raise GuestLacks(
+                    f"guest {guest.name} of platform {self._point.platform} has no interface of its own on the UUT "
+                    "that could be limited"
+                )
+            if self._crew.crew.nic_credit:
+                found.append(build_credit(guest.host_interface, rate_bps))
+            else:
+                found.append(
+                    build_rate_limit(guest.host_interface, number + 1, rate_bps, self._queue_bytes(guest.name))
+                )
+        return found
+
+    def _queue_bytes(self, guest: str) -> int | None:
+        """The bound on a queue's size from SOCKET_FRAMES, or None if it does not apply. TCP has other sockets and sends
+        again what was dropped.
+        """
+        payload_bytes = self._point.payload_bytes
+        if self._point.pattern != "out" or not self._standing[guest].in_namespace:
+            return None
+        return None if payload_bytes < FULL_PAYLOAD_BYTES else SOCKET_FRAMES * (payload_bytes + HEADER_BYTES)
+
+    async def _limiters(self, guests: Sequence[FlowGuest]) -> dict[str, LimiterRecord]:
+        """Read the limiters back. With Xen's credit, this includes guests that should have no limit if their NICs' back
+        ends have one for them.
+        """
+        limited = [number for number in range(len(guests)) if self._point.limit_of(number) is not None]
+        if self._crew.crew.nic_credit:
+            ends = {each.name: each.host_interface for each in guests if each.host_interface is not None}
+            found = await read_credit(self._crew.uut, ends)
+            wanted = {guests[number].name for number in limited}
+            return {name: each for name, each in found.items() if name in wanted or each.rate_bps is not None}
+        return await read_limiters(self._crew.uut, {guests[number].name: queue_name(number + 1) for number in limited})
+
+    async def _indices(self, guests: Sequence[FlowGuest], limiters: Mapping[str, LimiterRecord]) -> dict[int, str]:
+        """Index to guest, for the guests' interfaces on the UUT. If a guest's limiter is an interface, its index is
+        used.
+        """
+        names = {guest.host_interface: guest.name for guest in guests if guest.host_interface is not None}
+        limiter_of = {name: each.interface for name, each in limiters.items()}
+        names = {limiter_of.get(guest, interface): guest for interface, guest in names.items()}
+        links = (await self._crew.uut.ask(ReadLinks())).links
+        return {link.index: names[link.name] for link in links if link.name in names and not link.namespace}
+
+    @contextmanager
+    def _show_progress(
+        self, text: str, guests: Sequence[FlowGuest], watch: SendingWatch
+    ) -> Iterator[Callable[[], None]]:
+        """Show the text, the guests and their live curves during the block. Yields a function that redraws them."""
+        at_work = tuple(PictureGuest(name=guest.name, state=CopyState.WORKS) for guest in guests)
+
+        def show() -> None:
+            over_time = watch.shown() if watch.guests else None
+            self._bench.show(StepPicture(found=(text,), guests=at_work, over_time=over_time))
+
+        def hear(sample: CountersSampled) -> None:
+            if watch.see(sample):
+                show()
+
+        show()
+        self._bench.stage.on_counters = hear
+        try:
+            yield show
+        finally:
+            self._bench.stage.on_counters = self._bench.stage.on_rates = None
+
+    def _known(self, member: CrewMember) -> dict[str, Any]:
+        """A guest's name and its actual address and MAC address."""
+        standing = self._standing[member.name]
+        address, mac = standing.address or member.address, standing.mac or member.mac
+        return {"name": member.name, "address": address.partition("/")[0], "mac": mac.lower()}

@@ -1,0 +1,400 @@
+"""The common part of summarizing job trials and boot trials: which enter, and which may be compared. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
+
+from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, Effect, holm, paired_effect, unpaired_effect
+from labconsole.measure.statistics.few_kinds import find_few_kinds
+from labconsole.measure.statistics.line_in_blocks import LineInBlocks, line_in_blocks
+from labconsole.measure.statistics.set_ups import set_up_means
+from labconsole.model.record.crew_trial import CrewTrialRef
+from labconsole.model.record.run import Verdict
+
+NOT_RANDOMIZED: Final = "too many blocks took them in the same order"
+FEWER_ORDER_SHARE: Final = 4
+"""At least one block in this number has the other order, or it was not randomized: that halves them; one may deviate."""
+
+_NOTHING: dict[str, Any] = dict.fromkeys(
+    ("ci_low", "ci_high", "ci90_low", "ci90_high", "p", "mean_log", "error_log", "sd_log", "degrees")
+)
+
+
+def sort_key(key: object) -> tuple[object, ...]:
+    """A sort key for points in which something may be None, which sorts first."""
+    if key is None:
+        return (0,)
+    return (1, *map(sort_key, key)) if isinstance(key, tuple) else (1, key)
+
+
+class TimekeeperNode(Protocol):
+    """A record's entry on the node that is not the unit under test."""
+
+    @property
+    def node(self) -> str: ...
+
+
+class RequestedTrial(Hashable, Protocol):
+    """The request of a trial."""
+
+    @property
+    def platform(self) -> str: ...
+
+
+class TrialOfGuests(Protocol):
+    """The common fields of guest trials' records."""
+
+    @property
+    def testbed_fingerprint(self) -> str: ...
+    @property
+    def started_at(self) -> str: ...
+    @property
+    def plan(self) -> CrewTrialRef: ...
+    @property
+    def requested(self) -> RequestedTrial: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def timekeeper(self) -> TimekeeperNode | None: ...
+    @property
+    def environment(self) -> Mapping[str, Any]: ...
+    @property
+    def attestation(self) -> Mapping[str, Any]: ...
+
+
+class WithVerdict(Protocol):
+    """A record with a verdict."""
+
+    @property
+    def verdict(self) -> Verdict: ...
+
+
+def find_exclusion_code(codes: Collection[str], trials: Iterable[WithVerdict]) -> str | None:
+    """The first of these codes among the reasons of these trials, which do not enter, or None."""
+    seen = {each.code for trial in trials for each in trial.verdict.reasons}
+    return next((code for code in codes if code in seen), None)
+
+
+class PointOfHypervisor(Protocol):
+    """A point, a named tuple, that differs by hypervisor."""
+
+    @property
+    def platform(self) -> str: ...
+    @property
+    def hypervisor(self) -> str: ...
+
+
+class Repeatable(Protocol):
+    """A trial that is repeated if it failed."""
+
+    @property
+    def started_at(self) -> str: ...
+    @property
+    def status(self) -> str: ...
+
+
+S = TypeVar("S", bound=Repeatable)
+T = TypeVar("T", bound=TrialOfGuests)
+K = TypeVar("K", bound=PointOfHypervisor)
+
+
+def newest_trials(every: Iterable[T]) -> list[T]:
+    """For each hash of a plan the last trial that is done, or else the last."""
+    return select_newest_per_place(every, lambda record: (record.testbed_fingerprint, record.plan.hash))
+
+
+def select_newest_per_place(every: Iterable[S], place: Callable[[S], Hashable]) -> list[S]:
+    """For each ``place`` the last record that is done, or else the last."""
+    found: dict[Hashable, S] = {}
+    for record in sorted(every, key=lambda each: each.started_at):
+        key = place(record)
+        if key not in found or record.status == "done" or found[key].status != "done":
+            found[key] = record
+    return list(found.values())
+
+
+def uut_facts(record: TrialOfGuests) -> Mapping[str, Any]:
+    """The unit under test's facts about itself.
+
+    They are from the node that the record names as such, or else from the node that is not the timekeeper.
+    """
+    keeper = None if record.timekeeper is None else record.timekeeper.node
+    nodes, uut = record.environment.get("nodes", {}), record.environment.get("uut")
+    if isinstance(nodes, dict) and isinstance(uut, str):
+        nodes = {uut: nodes.get(uut)}
+    for name, node in nodes.items() if isinstance(nodes, dict) else ():
+        facts = node.get("facts") if isinstance(node, dict) else None
+        if name != keeper and isinstance(facts, dict):
+            return facts
+    return {}
+
+
+def uut_kernel(record: TrialOfGuests) -> str:
+    """The kernel of the unit under test, or "" if unknown."""
+    return str(uut_facts(record).get("kernel", ""))
+
+
+def assign_points(
+    records: Iterable[T], key_of: Callable[[T], K], seen_late: Sequence[str] = ("hypervisor",)
+) -> Iterator[tuple[K, T]]:
+    """Yield each trial with its point.
+
+    ``seen_late``: fields of a key that are empty if a trial ended before its guests were inspected. A trial that is not
+    done then belongs to the point that has the other fields and these, too, if there is one.
+    """
+    keyed = [(key_of(record), record) for record in records]
+    known: dict[K, set[K]] = {}
+    for key, _ in keyed:
+        known.setdefault(_clear_late_fields(key, seen_late), set()).add(key)
+    for key, record in keyed:
+        more = (
+            []
+            if record.status == "done"
+            else [each for each in known[_clear_late_fields(key, seen_late)] if _tells_more(each, key, seen_late)]
+        )
+        most = [each for each in more if not any(_tells_more(other, each, seen_late) for other in more)]
+        yield most[0] if len(most) == 1 else key, record
+
+
+def _clear_late_fields(key: K, seen_late: Sequence[str]) -> K:
+    return cast("K", cast("Any", key)._replace(**dict.fromkeys(seen_late, "")))
+
+
+def _tells_more(key: K, other: K, seen_late: Sequence[str]) -> bool:
+    """Whether it has all fields of the other, and more."""
+    return key != other and all(getattr(other, name) in ("", getattr(key, name)) for name in seen_late)
+
+
+class Block(NamedTuple):
+    """The common facts that trials need before they may be paired.
+
+    They are the block of one plan on one testbed, one boot of the unit under test, and one stretch, in which no trial
+    of another block of the plan was measured.
+    """
+
+    testbed_fingerprint: str
+    plan: str
+    plan_hash: str | None
+    number: int
+    boot_id: str
+    stretch: int
+    part: str = ""
+
+
+class Blocks(Generic[T]):
+    """The blocks of everything stored: records that enter nothing also separate blocks."""
+
+    def __init__(self, every: Iterable[T]) -> None:
+        self._of: dict[int, Block | None] = {}
+        self._kept: list[T] = []  # records identified by id() must stay alive
+        self._place: dict[int, tuple[object, ...]] = {}
+        self._first: dict[tuple[object, ...], str] = {}
+        latest: dict[tuple[str, str, str | None], tuple[int, int]] = {}
+        for record in sorted(every, key=lambda each: each.started_at):
+            plan = record.testbed_fingerprint, record.plan.name, record.plan.plan_hash
+            number, stretch = latest.get(plan, (0, 0))
+            if record.plan.block != number:
+                stretch += 1
+                latest[plan] = record.plan.block, stretch
+            # A trial of a plan file may be repeated in a later stretch, but was randomized for its first one.
+            place = *plan, record.plan.block, 0 if record.plan.plan_hash else stretch, record.requested
+            self._place[id(record)] = place
+            self._first.setdefault(place, record.started_at)
+            boot_id = uut_facts(record).get("boot_id")
+            self._kept.append(record)
+            self._of[id(record)] = Block(*plan, record.plan.block, str(boot_id), stretch) if boot_id else None
+
+    def means(
+        self, records: Iterable[T], value: Callable[[T], float | None], within: Callable[[T], str] | None = None
+    ) -> dict[Block, float]:
+        """The mean of ``value`` over these trials in each block, without trials whose boot is unknown.
+
+        ``within``: also averages within each part of a block, by the name that this returns.
+        """
+        found: dict[Block, list[float]] = {}
+        for record in records:
+            block, taken = self._of[id(record)], value(record)
+            if block is not None and taken is not None:
+                part = block if within is None else block._replace(part=within(record))
+                found.setdefault(part, []).append(taken)
+        return set_up_means(found)
+
+    def effect(
+        self,
+        ours: Sequence[T],
+        theirs: Sequence[T],
+        value: Callable[[T], float | None],
+        value_of_theirs: Callable[[T], float | None] | None = None,
+        within: Callable[[T], str] | None = None,
+        packets: float | None = None,
+    ) -> Effect:
+        """The difference of ``ours`` from ``theirs``: paired by block, or by part of it (see means()).
+
+        If they share no boot at all, it is over three boots per side (Welch). There is no claim if too many blocks have
+        the same order, which no randomized order has: a drift within blocks would look like a difference. ``packets``:
+        the fewest of a trial, if values are counts of packets.
+        """
+        one, other = self.means(ours, value, within), self.means(theirs, value_of_theirs or value, within)
+        if one.keys() & other.keys():
+            effect = paired_effect(one, other, packets=packets)
+            absent = find_few_kinds(one, other) if self.drawn(ours, theirs) else NOT_RANDOMIZED
+            return effect if absent is None else replace(effect, absent=absent, **_NOTHING)
+        if within is not None:
+            return paired_effect({}, {})
+        boots = [{block.boot_id for block in side} for side in (one, other)]
+        if one and other and not boots[0] & boots[1]:
+            return unpaired_effect(*(_average_by_boot(side) for side in (one, other)), packets=packets)
+        return paired_effect({}, {})
+
+    def line(self, of: Mapping[int, Sequence[T]], value: Callable[[T], float | None]) -> LineInBlocks | None:
+        """A line of ``value`` over a number, such as of guests, with the trials at each: from the slopes within blocks.
+
+        It has no intervals if too many blocks have neighbouring numbers in the same order.
+        """
+        means = {number: self.means(records, value) for number, records in sorted(of.items())}
+        known = [number for number, each in means.items() if each]
+        found = line_in_blocks({float(number): means[number] for number in known})
+        drawn = all(self.drawn(of[one], of[other]) for one, other in pairwise(known))
+        return found if found is None or found.absent or drawn else found.drop_intervals(NOT_RANDOMIZED)
+
+    def line_apart(
+        self, ours: Mapping[int, Sequence[T]], theirs: Mapping[int, Sequence[T]], value: Callable[[T], float | None]
+    ) -> LineInBlocks | None:
+        """The line of the differences between ours and theirs within each block, over the numbers that both have.
+
+        Its slope is the difference of their slopes.
+        """
+        numbers = sorted(ours.keys() & theirs.keys())
+        means = {number: (self.means(ours[number], value), self.means(theirs[number], value)) for number in numbers}
+        apart = {
+            number: {block: here - there[block] for block, here in one.items() if block in there}
+            for number, (one, there) in means.items()
+        }
+        known = [number for number in numbers if apart[number]]
+        found = line_in_blocks({float(number): apart[number] for number in known})
+        pairs = [(ours[number], theirs[number]) for number in known]
+        pairs += [(side[one], side[other]) for side in (ours, theirs) for one, other in pairwise(known)]
+        drawn = all(self.drawn(*pair) for pair in pairs)
+        return found if found is None or found.absent or drawn else found.drop_intervals(NOT_RANDOMIZED)
+
+    def mean_effect(
+        self,
+        pairs: Sequence[tuple[Sequence[T], Sequence[T]]],
+        value: Callable[[T], float | None],
+        packets: float | None = None,
+    ) -> Effect:
+        """The average difference of ours from theirs over several ``pairs``, on the logarithm.
+
+        There is one value for each block that has all pairs, since values of one block are not independent. There is no
+        claim if one pair was not randomized. ``packets``: as in effect().
+        """
+        step = None if packets is None else packets * math.sqrt(len(pairs))  # a mean moves in smaller steps
+        return self._together(pairs, [ours for ours, _ in pairs], [theirs for _, theirs in pairs], value, step)
+
+    def effects_apart(
+        self,
+        one: tuple[Sequence[T], Sequence[T]],
+        other: tuple[Sequence[T], Sequence[T]],
+        value: Callable[[T], float | None],
+    ) -> Effect:
+        """The difference between the effects of two pairs: the ratio of their ratios, block by block."""
+        effect = self._together([one, other], [one[0], other[1]], [one[1], other[0]], value, None)
+        # _together() gives the mean of both logarithms, and this is their difference.
+        return replace(
+            effect,
+            change=_squared(effect.change),
+            ci_low=_squared(effect.ci_low),
+            ci_high=_squared(effect.ci_high),
+            ci90_low=_squared(effect.ci90_low),
+            ci90_high=_squared(effect.ci90_high),
+            mean_log=_twice(effect.mean_log),
+            error_log=_twice(effect.error_log),
+            sd_log=_twice(effect.sd_log),
+        )
+
+    def _together(
+        self,
+        pairs: Sequence[tuple[Sequence[T], Sequence[T]]],
+        ours: Sequence[Sequence[T]],
+        theirs: Sequence[Sequence[T]],
+        value: Callable[[T], float | None],
+        packets: float | None,
+    ) -> Effect:
+        """Geometric mean of ours against that of theirs, over the blocks that all have."""
+        means = [[self.means(each, value) for each in side] for side in (ours, theirs)]
+        shared = set.intersection(*({*each} for side in means for each in side))
+        one, other = ({block: _geometric([each[block] for each in side]) for block in shared} for side in means)
+        effect = paired_effect(one, other, packets=packets)
+        drawn = all(self.drawn(ours, theirs) for ours, theirs in pairs)
+        return effect if drawn or not shared else replace(effect, absent=NOT_RANDOMIZED, **_NOTHING)
+
+    def drawn(self, ours: Sequence[T], theirs: Sequence[T]) -> bool:
+        """Whether the order was randomized, by first start, whatever the plan states and the trials' results.
+
+        Every second block has the reversed order of the previous one, and one block of four or more may deviate. True
+        for fewer than three blocks, for which there are no claims.
+        """
+        return is_alternating(self._begun(ours), self._begun(theirs))
+
+    def placed(self, record: T) -> tuple[Block | None, Hashable, str]:
+        """A record's block (None if its boot is unknown), its group of turns, and when its own turn was first begun."""
+        *turns, _ = place = self._place[id(record)]
+        return self._of[id(record)], tuple(turns), self._first[place]
+
+    def replicate(self, record: T) -> Hashable:
+        """The replicate of a record whose guests belong to no other trial: its block.
+
+        Repetitions in a block share a boot of the unit under test and a moment, and do not show how far the next block
+        may differ.
+        """
+        block, turns, _ = self.placed(record)
+        return turns if block is None else block
+
+    def _begun(self, records: Iterable[T]) -> dict[Any, str]:
+        found = {}
+        for record in records:
+            *block, _ = place = self._place[id(record)]
+            found[tuple(block)] = self._first[place]
+        return found
+
+
+def is_alternating(first: Mapping[Any, str], second: Mapping[Any, str]) -> bool:
+    """Whether two kinds of trials have a randomized order, by the first start in each block."""
+    before = [first[block] < second[block] for block in first if block in second]
+    rarer = min(before.count(True), before.count(False))
+    return len(before) < MINIMUM_BLOCKS or rarer * FEWER_ORDER_SHARE >= len(before)
+
+
+def _geometric(values: Sequence[float]) -> float:
+    """The mean on the logarithm, or 0 if one value is 0."""
+    if min(values) <= 0:
+        return min(values)
+    return math.exp(math.fsum(map(math.log, values)) / len(values))
+
+
+def _twice(log: float | None) -> float | None:
+    return None if log is None else 2 * log
+
+
+def _squared(change: float | None) -> float | None:
+    """The change with twice the logarithm."""
+    return None if change is None else (1 + change) ** 2 - 1
+
+
+def _average_by_boot(means: Mapping[Block, float]) -> list[float]:
+    boots: dict[str, list[float]] = {}
+    for block, mean in means.items():
+        boots.setdefault(block.boot_id, []).append(mean)
+    return list(set_up_means(boots).values())
+
+
+def adjusted(p_values: Sequence[float | None], family: Sequence[float] = ()) -> list[float | None]:
+    """The p-values adjusted by Holm's method over the given ones, or over the ``family`` that they belong to."""
+    known = [p for p in p_values if p is not None]
+    pool = [*family, *(p for p in known if p not in family)]
+    of = dict(zip(pool, holm(pool), strict=True))
+    return [None if p is None else of[p] for p in p_values]

@@ -1,0 +1,202 @@
+"""Gate: compares a new measurement of a plan with its baseline, point by point, within a margin. Pure.
+
+A point is *worse* if its forwarding rate is shown to have fallen by more than the margin (one-sided t at 5 %, with
+Holm's adjustment over all points, so that a gate fails without a cause in at most 5 % of cases). It *passes* if it is
+shown not to have (at 5 % without adjustment: a pass of all points claims each of them). Everything else is *undecided*,
+and is no pass. This includes set-ups or boots of one occasion against those of another, which do not show how much
+occasions differ. Quantities of searches and of guests are points of the same gate (gating_quantities.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from labconsole.errors import ConfigError
+from labconsole.measure.statistics.effects import holm
+from labconsole.measure.statistics.set_ups import set_up_means
+from labconsole.report.change_tables import format_compared_design, format_offered
+from labconsole.report.changes import Change, Changes
+from labconsole.report.compared_effect import NOTHING_LOST, count_replicates
+from labconsole.report.formatting import format_design_point, format_noun_count
+from labconsole.report.point_judgements import (
+    HEADROOM,
+    NONE_ENTERS,
+    NOT_IN_BASELINE,
+    SOME_HEADROOM,
+    UNMEASURED,
+    JudgedPoint,
+    Judgement,
+    Outcome,
+    describe_unfinished,
+    find_fall,
+    judge_fall,
+    judge_full_load,
+)
+from labconsole.report.points import PointSummary
+from labconsole.report.quantity_gate import PlannedPointTrials, derive_fall_p_values, judge_quantities
+from labconsole.report.sample import Coverage, FilePoint, derive_coverage
+from labconsole.report.set_up_outliers import describe_change_outlier, name_block
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """All points of a plan against its baseline.
+
+    ``changes``: the comparison that they were judged by, or None if nothing of the plan has been measured.
+    """
+
+    judged: tuple[JudgedPoint, ...]
+    margin_ratio: float
+    changes: Changes | None
+
+    @property
+    def outcome(self) -> Outcome:
+        """The worst outcome of all points."""
+        order: tuple[Outcome, ...] = ("worse", "not measured", "undecided", "passed")
+        return min((each.outcome for each in self.judged), key=order.index)
+
+
+def judge_gate(
+    changes: Changes,
+    points: Sequence[FilePoint],
+    margin_ratio: float,
+    planned_trials: Sequence[PlannedPointTrials] = (),
+) -> Gate:
+    """Judge the points of the plan, ``points`` and ``planned_trials``. Each has to pass.
+
+    For several occasions these are the points of each.
+    """
+    of_each = _group_by_occasion(points)
+    _refuse_alike(next(iter(of_each.values()), []))
+    point_of = {run.run_id: run.plan_point for run in changes.after.kept.entered}
+    by_point = {point_of[each.after.run_ids[0]]: each for each in changes.changes}
+    alone = {point_of[point.run_ids[0]] for point in changes.only_after}
+    found: dict[int, list[Coverage]] = {}
+    for each in derive_coverage(changes.after.kept, changes.after.digest.planned, points):
+        found.setdefault(each.point, []).append(each)
+    falls = {number: p for number, each in by_point.items() if (p := _fall(each, margin_ratio)) is not None}
+    of_quantities = derive_fall_p_values(changes, margin_ratio)
+    adjusted = holm([p[0] for p in (*falls.values(), *of_quantities.values())])
+    worse_p = dict(zip(falls, adjusted, strict=False))
+    plan_names: dict[Hashable, str] = {
+        key: facts.name for side in (changes.before, changes.after) for (key, _), facts in side.digest.planned.items()
+    }
+    judged = []
+    for point in next(iter(of_each.values()), []):
+        number = point.plan_point
+        change = by_point.get(number)
+        name = format_design_point(point) if change is None else format_compared_design(change, changes)
+        judgement = _judge(
+            change, found.get(number, []), worse_p.get(number), falls.get(number), margin_ratio, alone=number in alone
+        )
+        outlier = None
+        if change is not None and judgement.outcome != "not measured":
+            judgement = judgement._replace(detail=judgement.detail + format_offered(change))
+            outlier = describe_change_outlier(
+                change,
+                change.sides,
+                partial(name_block, plan_names=plan_names),
+                lambda occasion: plan_names.get(occasion, str(occasion)),
+            )
+        judged.append(JudgedPoint(point=name, judgement=judgement, change=change, outlier=outlier))
+    quantity_p = dict(zip(of_quantities, adjusted[len(falls) :], strict=True))
+    judged += judge_quantities(changes, planned_trials, of_quantities, quantity_p, margin_ratio)
+    return Gate(judged=tuple(judged), margin_ratio=margin_ratio, changes=changes)
+
+
+def _group_by_occasion(points: Sequence[FilePoint]) -> dict[str, list[FilePoint]]:
+    """Group by the hash of the plan, which includes the occasion."""
+    found: dict[str, list[FilePoint]] = {}
+    for point in points:
+        found.setdefault(point.plan_hash, []).append(point)
+    return found
+
+
+def build_unmeasured_gate(
+    points: Sequence[FilePoint],
+    margin_ratio: float,
+    planned_trials: Sequence[PlannedPointTrials] = (),
+    why: str = UNMEASURED,
+) -> Gate:
+    """The gate of a plan of which nothing has been measured, or not as the plan is now: ``why``."""
+    once = next(iter(_group_by_occasion(points).values()), [])
+    names = [*(format_design_point(each) for each in once), *(each.words for each in planned_trials)]
+    judged = [JudgedPoint(point=name, judgement=Judgement("not measured", why)) for name in names]
+    return Gate(judged=tuple(judged), margin_ratio=margin_ratio, changes=None)
+
+
+def _fall(change: Change, margin_ratio: float) -> tuple[float, float] | None:
+    if change.effect is None:
+        return None
+    return find_fall(change, change.effect, margin_ratio, count_replicates("occasions", change.sides))
+
+
+def _judge(
+    change: Change | None,
+    taken: Sequence[Coverage],
+    worse_p: float | None,
+    fall: tuple[float, float] | None,
+    margin_ratio: float,
+    *,
+    alone: bool,
+) -> Judgement:
+    lacking = _describe_missing(taken)
+    if lacking is not None:
+        return Judgement("not measured", lacking)
+    missing = sum(each.missing or 0 for each in taken)
+    if change is None:
+        return Judgement("undecided", NOT_IN_BASELINE) if alone else Judgement("not measured", NONE_ENTERS)
+    if change.why == NOTHING_LOST:
+        before, after = change.before.rate_bps.mean, change.after.rate_bps.mean
+        entered = sum(each.entered for each in taken)
+        return judge_full_load(entered, missing, as_much=after >= before / (1 + margin_ratio))
+    dead = sum(not mean for mean in set_up_means(change.after.values_bps).values())
+    if dead and all(set_up_means(change.before.values_bps).values()):
+        return Judgement(
+            "worse", f"nothing was forwarded in {dead} of {format_noun_count(change.after.set_ups, 'set-up')}"
+        )
+    return judge_fall(
+        change,
+        fall,
+        worse_p,
+        margin_ratio,
+        more_to_give=_describe_headroom(change.before, change.after),
+        missing=missing,
+        counts=count_replicates("occasions", change.sides),
+    )
+
+
+def _describe_headroom(before: PointSummary, after: PointSummary) -> str | None:
+    """Describe the headroom of a baseline with trials that lost nothing, or None if next to nothing is lost now."""
+    if not before.full_run_ids or after.carries_all:
+        return None
+    return HEADROOM if before.carries_all else SOME_HEADROOM
+
+
+def _refuse_alike(points: Sequence[FilePoint]) -> None:
+    """Refuse points that differ in something that runs are averaged over. Raises ConfigError."""
+    seen: dict[Hashable, int] = {}
+    for point in points:
+        key = (point.platform, point.frame, point.sources, point.target_bps, point.background, point.duration_s)
+        if key in seen:
+            raise ConfigError(
+                f"points {seen[key]} and {point.plan_point} of the plan differ in generator or observe alone, which a "
+                "gate does not tell apart"
+            )
+        seen[key] = point.plan_point
+
+
+def _describe_missing(taken: Sequence[Coverage]) -> str | None:
+    """Missing trials of the first incomplete occasion, or None if nothing is missing."""
+    if not taken:
+        return UNMEASURED
+    for each in taken:
+        of = f"{each.plan}: " if len(taken) > 1 else ""
+        places = each.taken - each.retaken
+        if not each.taken:
+            return of + UNMEASURED
+        if each.planned is not None and places < each.planned:
+            return of + describe_unfinished(places, each.planned)
+    return None

@@ -1,0 +1,377 @@
+"""From a request and a store to the report: selects its runs, reads their records and assembles everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from labconsole.contracts.measured import MeasuredKind
+from labconsole.errors import ConfigError, StoreError
+from labconsole.measure.admission import Admission, admit
+from labconsole.measure.groups import is_search_trial
+from labconsole.model.generator import of_elsewhere
+from labconsole.model.plan.loader import load_plan
+from labconsole.model.plan.plan import Plan
+from labconsole.model.query import Query, parse_query
+from labconsole.model.record.baseline import Baseline
+from labconsole.model.record.kind import ExperimentRecord
+from labconsole.model.record.kinds import record_kinds
+from labconsole.model.record.kinds.search import KIND as SEARCH
+from labconsole.model.record.note import PlanNote, plan_notes
+from labconsole.model.record.run import FORMAT
+from labconsole.model.record.search import SearchRecord
+from labconsole.model.record.summary import RunFilter, RunSummary
+from labconsole.model.yaml_file import read_text
+from labconsole.report.assembly import Report, assemble_report, collect_claims
+from labconsole.report.changes import Side
+from labconsole.report.digest import Digest
+from labconsole.report.evaluation import evaluate
+from labconsole.report.material import Unit
+from labconsole.report.occasions import add_trials_to_digest, count_planned_and_missing
+from labconsole.report.planned_trials import (
+    TRIAL_FIELDS,
+    collect_plan_names,
+    count_planned_trials,
+    select_guest_trials,
+    select_records,
+)
+from labconsole.report.reference import load_reference
+from labconsole.report.request import ReportRequest
+from labconsole.report.sample import FilePoint, RunSample, derive_coverage, select_sample
+from labconsole.report.selection import Selection, check_pool, parse_filter, parse_margin, require_free
+from labconsole.report.trial_loading import load_selected_trials
+from labconsole.store.records import json_object, parse_record
+from labconsole.store.writing import RunStore
+
+
+@of_elsewhere()
+def load_report(
+    request: ReportRequest,
+    store: RunStore,
+    units: Sequence[Unit],
+    *,
+    place: str,
+    on_unreadable: Callable[[StoreError], None],
+    outside: Callable[[Plan, RunStore], Sequence[str]] = lambda plan, store: (),
+) -> Report:
+    """Load the selected runs and build the report with these units. ``place``: where the runs are. ``outside``: the
+    hashes that identify records of other packages' kinds that a plan requests.
+
+    Raises ConfigError if there are none. A record that cannot be read is passed to ``on_unreadable`` and reported at
+    the head of the report.
+    """
+    reference = load_reference(request.reference) if request.reference else None
+    names = _parse_reference_map(request.reference_map, has_reference=reference is not None)
+    plans = {path: load_plan(path) for path in request.plan_files}
+    query, where = parse_filter(request.filter), _filter(request, plans.values())
+    stored = store.list()
+    of_options = stored if where == RunFilter() else store.list(where)
+    selection = _selection(request, query, of_options)
+    searches, meant = _searches(store, query.select(of_options))
+    also = [key for plan in plans.values() for key in outside(plan, store)]
+    experiments = _experiments(store, replace(where, plan_hash=[*(where.plan_hash or ()), *also] or None), query)
+    if not meant and not any(experiments.values()):
+        raise _no_runs(stored, store, place, by_file=bool(plans))
+    kept = select_sample(meant, admission := admit(stored, {run.run_id for run in meant}))
+    digest = _digest(store, where, kept, on_unreadable)
+    units, p_values, failures = collect_claims(units, experiments, reference, names)
+    made = evaluate(
+        kept.entered,
+        admission=admission,
+        facts=digest.facts,
+        margin_ratio=selection.margin_ratio,
+        pool=selection.pool,
+        other_p_values=p_values,
+    )
+    planned = count_planned_trials(experiments, plans.values(), request.platforms, query)
+    found = derive_coverage(kept, digest.planned, load_file_points(plans.values()), query, request.platforms)
+    return assemble_report(
+        kept,
+        digest,
+        made,
+        units,
+        selection=selection,
+        found=found,
+        planned=planned,
+        reference=reference,
+        names=names,
+        searches=searches,
+        search_runs=_find_search_runs(searches, stored),
+        plans=[(path.name, read_text(path).replace("\r\n", "\n").replace("\r", "\n")) for path in plans],
+        plan_notes=_plan_notes(store, digest, experiments),
+        experiments=experiments,
+        failures=failures,
+    )
+
+
+class SideSelection(NamedTuple):
+    """Runs of a store, to be compared with others. ``words``: the user's name for them. ``place``: the store's name.
+    ``query``: tests of factors and conditions alone, applied to the runs that ``where`` selects. ``trials``: filter of
+    trials that are not runs, if ``where`` does not cover them.
+    """
+
+    words: str
+    place: str
+    store: RunStore
+    where: RunFilter
+    query: Query
+    trials: RunFilter | None = None
+
+
+@of_elsewhere()
+def select_side(request: ReportRequest, store: RunStore, *, place: str, words: str) -> SideSelection:
+    """Select the runs of a request. Raises ConfigError if it chooses by outcome."""
+    query, where = parse_filter(request.filter), _filter(request, [load_plan(path) for path in request.plan_files])
+    require_free(query, store.list(where), allowed=False, offer=False)
+    return SideSelection(words, place, store, where, query)
+
+
+def load_sides(
+    before: SideSelection,
+    after: SideSelection,
+    kinds: Sequence[MeasuredKind] = (),
+    *,
+    on_unreadable: Callable[[StoreError], None],
+) -> tuple[Side, Side]:
+    """Load both sides from their stores, with the trials of other kinds. Raises ConfigError if one is empty or if both
+    are the same.
+
+    Trials of searches enter nothing by themselves.
+    """
+    sides = load_side(before, kinds, on_unreadable), load_side(after, kinds, on_unreadable)
+    shared = sides[0].kept.run_ids & sides[1].kept.run_ids
+    noun = "run"
+    if not shared:
+        ids = [frozenset(trial.id for trial in side.trials) for side in sides]
+        shared, noun = ids[0] & ids[1], "trial"
+    if shared:
+        many = f"{len(shared)} {noun}{'' if len(shared) == 1 else 's'}"
+        raise ConfigError(f"{many} would be on both sides, such as {min(shared)}: {before.words} and {after.words}")
+    return sides
+
+
+def digest_entered_runs(
+    store: RunStore, where: RunFilter, kept: RunSample, on_unreadable: Callable[[StoreError], None]
+) -> Digest:
+    """Digest the runs that a comparison rests on, for the facts reported next to its result."""
+    return _digest(store, where, RunSample(kept.entered, (), {}), on_unreadable)
+
+
+def select_baseline(occasions: Sequence[Baseline], store: RunStore) -> SideSelection:
+    """Everything that a baseline covers. Searches and trials of guests identify their plan only by its name."""
+    of, names = occasions[0], [each.plan_name for each in occasions]
+    hashes = [each.plan_hash for each in occasions]
+    return SideSelection(
+        f"{', '.join(names)} (baseline {of.name})",
+        store.name,
+        store,
+        RunFilter(plan_hash=hashes, testbed_fingerprint=of.testbed_fingerprint, until=of.set_at),
+        parse_query(""),
+        RunFilter(plan_name=names, testbed_fingerprint=of.testbed_fingerprint, until=of.set_at),
+    )
+
+
+def load_side(
+    selection: SideSelection, kinds: Sequence[MeasuredKind], on_unreadable: Callable[[StoreError], None]
+) -> Side:
+    """Load one side from its store, with the trials of other kinds. Raises ConfigError if there is nothing."""
+    store, where = selection.store, selection.where
+    stored = store.list()
+    chosen = selection.query.select(stored if where == RunFilter() else store.list(where))
+    meant = [run for run in chosen if not is_search_trial(run)]
+    trials = load_selected_trials(
+        store,
+        where if selection.trials is None else selection.trials,
+        selection.query,
+        kinds,
+        stored,
+        {run.run_id for run in chosen},
+    )
+    if not meant and not trials:
+        raise _no_runs(stored, store, f"{selection.place} ({selection.words})", by_file=where.plan_hash is not None)
+    kept = select_sample(meant, admission := admit(stored, {run.run_id for run in meant}))
+    digest = digest_entered_runs(store, where, kept, on_unreadable)
+    add_trials_to_digest(digest, trials)
+    return replace(build_side(selection.words, selection.place, kept, admission, digest, stored), trials=trials)
+
+
+def build_side(
+    words: str, place: str, kept: RunSample, admission: Admission, digest: Digest, stored: Sequence[RunSummary]
+) -> Side:
+    """Build a side of these runs alone. ``stored``: all runs, since a filter makes no plan incomplete."""
+    planned = missing = 0
+    for (plan_hash, fingerprint), facts in digest.planned.items():
+        own = [run for run in stored if (run.plan_hash, run.testbed_fingerprint) == (plan_hash, fingerprint)]
+        requested, lacking = count_planned_and_missing(own, facts.set_ups)
+        planned, missing = planned + requested, missing + lacking
+    return Side(
+        words=words,
+        place=place,
+        kept=kept,
+        admission=admission,
+        digest=digest,
+        planned_set_ups=planned,
+        missing_set_ups=missing,
+    )
+
+
+def _parse_reference_map(pairs: Sequence[str], *, has_reference: bool) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for pair in pairs:
+        own, equals, theirs = pair.partition("=")
+        if not (own and equals and theirs):
+            raise ConfigError(
+                "must be OWN=THEIRS", key="--reference-map", value=pair, allowed="such as qemu-virtio=KVM"
+            )
+        found[own] = theirs
+    if found and not has_reference:
+        raise ConfigError("needs --reference", key="--reference-map", value=", ".join(pairs))
+    return found
+
+
+def _filter(request: ReportRequest, plans: Iterable[Plan]) -> RunFilter:
+    """The part of a request that the store can filter: plans by name or by a file's meaning, platforms, testbed."""
+    hashes = [
+        key for plan in plans for key in (plan.hash(), *plan.telemetry_hashes, *plan.search_hashes, *plan.step_hashes)
+    ]
+    return RunFilter(
+        platform=request.platforms,
+        plan_name=request.plan_names or None,
+        plan_hash=hashes or None,
+        testbed=request.testbed,
+    )
+
+
+def _selection(request: ReportRequest, query: Query, runs: list[RunSummary]) -> Selection:
+    """Describe the selection. Raises ConfigError if it chooses by an outcome without permission."""
+    options = [
+        f"{name} {', '.join(value)}"
+        for name, value in (
+            ("plan", request.plans),
+            ("platforms", request.platforms or ()),
+            ("testbed", [request.testbed] if request.testbed else ()),
+        )
+        if value
+    ]
+    return Selection(
+        text=query.text,
+        options=tuple(options),
+        by_outcome=require_free(query, runs, allowed=request.select_by_outcome),
+        pool=check_pool(request.pool),
+        margin_ratio=parse_margin(request.margin),
+    )
+
+
+def _searches(store: RunStore, selected: list[RunSummary]) -> tuple[list[SearchRecord], list[RunSummary]]:
+    """Split off the searches with a trial among these runs; the second list is the runs without search trials.
+
+    Search trials have many loads and are often short: they would clutter curves and enter means. If there is nothing
+    else, they are the report's runs.
+    """
+    ids = {run.run_id for run in selected}
+    searches = [each for each in store.experiments(SEARCH) if any(trial.run_id in ids for trial in each.trials)]
+    return searches, [run for run in selected if not is_search_trial(run)] or selected
+
+
+def _find_search_runs(searches: Sequence[SearchRecord], stored: Iterable[RunSummary]) -> dict[str, RunSummary]:
+    """The runs that searches consist of, by id, whether a filter selects them or not."""
+    ids = {trial.run_id for search in searches for trial in search.trials}
+    return {run.run_id: run for run in stored if run.run_id in ids}
+
+
+def _experiments(store: RunStore, where: RunFilter, query: Query) -> dict[str, Sequence[ExperimentRecord]]:
+    """The records of all kinds but searches, which their runs represent.
+
+    Empty if a filter tests fields that only runs have.
+    """
+    if any(term.field not in TRIAL_FIELDS for term in query.terms):
+        return {}
+    kinds = (kind for kind in record_kinds().values() if kind is not SEARCH)
+    return {kind.name: select_records(store.experiments(kind, where), query) for kind in kinds}
+
+
+def _no_runs(runs: list[RunSummary], store: RunStore, place: str, *, by_file: bool) -> ConfigError:
+    experiments = {kind: store.experiments(kind) for kind in record_kinds().values() if kind is not SEARCH}
+    trials = select_guest_trials(each for records in experiments.values() for each in records)
+    if not runs and not trials:
+        return ConfigError("no run has been saved there yet", key="--store", value=place)
+    many = [f"{len(runs)} run{'' if len(runs) == 1 else 's'}"] if runs else []
+    many += [f"{len(of)} {kind.name if len(of) == 1 else kind.plural}" for kind, of in experiments.items() if of]
+    platforms = {run.platform for run in runs} | {trial.requested.platform for trial in trials}
+    testbeds = {run.testbed for run in runs} | {trial.testbed for trial in trials}
+    of_plans = [(run.plan_name, run.plan_hash) for run in runs] + [(each.plan.name, None) for each in trials]
+    plans = sorted({name + (f" ({meant})" if by_file and meant else "") for name, meant in of_plans if name})
+    has = [
+        ", ".join(many),
+        f"platforms {', '.join(sorted(platforms))}",
+        f"testbeds {', '.join(sorted(testbeds))}",
+        f"plans {', '.join(plans)}" if plans else "no plan",
+    ]
+    hints = []
+    if not runs:
+        hints.append(f"filters are by {', '.join(sorted(TRIAL_FIELDS))}")
+    if by_file and runs:
+        hints.append("a plan file selects runs by its hash, a plan name selects all runs of plans with that name")
+    what = "run" if runs else "trial"
+    return ConfigError(f"no saved {what} in {place} matches; the store has {'; '.join(has + hints)}")
+
+
+def _digest(store: RunStore, where: RunFilter, kept: RunSample, on_unreadable: Callable[[StoreError], None]) -> Digest:
+    """Digest the records as JSON in one pass."""
+    meant = kept.run_ids
+    digest = Digest({run.run_id for run in kept.entered}, kept.why)
+    for run_id, text in store.texts(where):
+        if run_id not in meant:
+            continue
+        try:
+            record = json_object(text, f"run {run_id}")
+            if record["format"] > FORMAT:
+                raise ValueError(record["format"])
+            digest.add(record)
+        except (StoreError, ValueError, KeyError, TypeError, AttributeError):
+            try:
+                parse_record(text, f"run {run_id}")  # raises an error with a description
+            except StoreError as exc:
+                on_unreadable(exc)
+                digest.unreadable.append(run_id)
+                continue
+            raise
+    return digest
+
+
+def _plan_notes(
+    store: RunStore, digest: Digest, experiments: Mapping[str, Sequence[ExperimentRecord]]
+) -> list[tuple[str, PlanNote]]:
+    """Notes on the plans of the runs and of other trials, each on the testbed that it was run on."""
+    noted = {(each.plan_hash, each.testbed_fingerprint): each for each in plan_notes(store.notes())}
+    plans = {key: facts.name for key, facts in digest.planned.items()} | collect_plan_names(experiments)
+    found = [(name, noted[key]) for key, name in plans.items() if key in noted]
+    return [(name, each) for name, each in found if each.note.text is not None]
+
+
+def load_file_points(plans: Iterable[Plan]) -> list[FilePoint]:
+    """The points that these plans request, whether there is a run of them or not."""
+    found = []
+    for plan in plans:
+        if plan.of_guests is not None:
+            continue  # its points are of another kind
+        set_ups = plan.set_ups or 1
+        for point in plan.points:
+            request, planned = point.request, set_ups * plan.repetitions_of(point.index)
+            if planned:
+                found.append(
+                    FilePoint(
+                        plan_name=plan.name,
+                        plan_hash=plan.hash(),
+                        plan_point=point.index,
+                        planned=planned,
+                        platform=request.platform,
+                        frame=request.frame,
+                        sources=request.sources,
+                        target_bps=None if request.target == "max" else request.target,
+                        background=request.background,
+                        duration_s=request.duration_s,
+                    )
+                )
+    return found

@@ -1,0 +1,31 @@
+"""Names of fields are free because formats do not come from them: ``asdict`` and ``_asdict`` write no format.
+
+What leaves the program as JSON, as a file or as a row states its keys in a ``to_json()``, ``to_row()`` or a
+``summary_json.py``.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[2] / "labconsole"
+FROM_FIELDS = re.compile(r"\b_?asdict\(")
+
+ALLOWED: dict[str, tuple[int, str]] = {
+    "cli/commands/baseline.py": (1, "fields of one named tuple become arguments of the record"),
+    "report/changes.py": (2, "what is known of a change becomes fields of the change"),
+    "store/baselines.py": (1, "a row of SQLAlchemy: the names are those of the schema"),
+    "store/exchange/merging.py": (1, "a row of SQLAlchemy: the names are those of the schema"),
+    "store/exchange/import_checks.py": (1, "a row of SQLAlchemy: the names are those of the schema"),
+}
+"""Modules that may use it, how often, and why it is no format."""
+
+
+def test_no_format_comes_from_names_of_fields() -> None:
+    found = {
+        path.relative_to(PACKAGE).as_posix(): len(FROM_FIELDS.findall(path.read_text()))
+        for path in sorted(PACKAGE.rglob("*.py"))
+    }
+    used = {name: count for name, count in found.items() if count}
+    assert used == {name: count for name, (count, _) in ALLOWED.items()}, "state the keys, or add a reason above"
