@@ -17,7 +17,7 @@ from labconsole.model.record.run import Verdict
 
 NOT_RANDOMIZED: Final = "too many blocks took them in the same order"
 FEWER_ORDER_SHARE: Final = 4
-"""At least one block in this number has the other order, or it was not randomized: that halves them, and one may err."""
+"""At least one block of this many has the other order, or none was drawn: that halves them, and one may err."""
 
 _NOTHING: dict[str, Any] = dict.fromkeys(
     ("ci_low", "ci_high", "ci90_low", "ci90_high", "p", "mean_log", "error_log", "sd_log", "degrees")
