@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from labconsole.measure.statistics.effects import MINIMUM_BLOCKS, Effect, holm, paired_effect, unpaired_effect
+from labconsole.measure.statistics.few_kinds import find_few_kinds
 from labconsole.measure.statistics.line_in_blocks import LineInBlocks, line_in_blocks
 from labconsole.measure.statistics.set_ups import set_up_means
 from labconsole.model.record.crew_trial import CrewTrialRef
@@ -16,10 +17,7 @@ from labconsole.model.record.run import Verdict
 
 NOT_RANDOMIZED: Final = "too many blocks took them in the same order"
 FEWER_ORDER_SHARE: Final = 4
-"""At least one block in this number has the other order, or the order was not randomized.
-
-Randomization splits blocks in halves, and one block may deviate.
-"""
+"""At least one block of this many has the other order, or none was drawn: that halves them, and one may err."""
 
 _NOTHING: dict[str, Any] = dict.fromkeys(
     ("ci_low", "ci_high", "ci90_low", "ci90_high", "p", "mean_log", "error_log", "sd_log", "degrees")
@@ -243,7 +241,8 @@ class Blocks(Generic[T]):
         one, other = self.means(ours, value, within), self.means(theirs, value_of_theirs or value, within)
         if one.keys() & other.keys():
             effect = paired_effect(one, other, packets=packets)
-            return effect if self.drawn(ours, theirs) else replace(effect, absent=NOT_RANDOMIZED, **_NOTHING)
+            absent = find_few_kinds(one, other) if self.drawn(ours, theirs) else NOT_RANDOMIZED
+            return effect if absent is None else replace(effect, absent=absent, **_NOTHING)
         if within is not None:
             return paired_effect({}, {})
         boots = [{block.boot_id for block in side} for side in (one, other)]

@@ -60,7 +60,8 @@ def test_a_slower_queue_of_the_uut_is_gated_and_its_return_passes(testbed, tmp_p
             queue.remove()
 
     def gate(occasion: str, *words: str) -> tuple[int, str]:
-        told = ["gate", str(plan), "--occasion", occasion, "--baseline", "main", *words]
+        both = ["--occasion", f"{occasion}-1", "--occasion", f"{occasion}-2"]
+        told = ["gate", str(plan), *both, "--baseline", "main", *words]
         done = labconsole(*told, hosts=testbed.hosts_file, store=store)
         return done.returncode, done.stdout + done.stderr
 
@@ -68,18 +69,20 @@ def test_a_slower_queue_of_the_uut_is_gated_and_its_return_passes(testbed, tmp_p
         measure(f"main-{number}", BEFORE_BPS)
     set_to = labconsole("baseline", "set", "main", "nightly@main-*", store=store)
     assert set_to.returncode == 0, set_to.stderr
-    measure("slower", AFTER_BPS)
+    for number in (1, 2):
+        measure(f"slower-{number}", AFTER_BPS)
     status, told = gate("slower", "--junit", str(tmp_path / "gate.xml"))
     assert status == 1, told
     assert "WORSE" in told
     assert f"Node uut: {port} qdiscs tbf rate {BEFORE_BPS // 8} " in told.replace("\n", " ")
     assert f"tbf rate {AFTER_BPS // 8} " in told
     assert "<failure" in (tmp_path / "gate.xml").read_text()
-    measure("again", BEFORE_BPS)
+    for number in (1, 2):
+        measure(f"again-{number}", BEFORE_BPS)
     status, told = gate("again")
     assert status == 0, told
 
-    found = labconsole("compare", "plan=nightly@main-1", "plan=nightly@slower", "--json", store=store)
+    found = labconsole("compare", "plan=nightly@main-1", "plan=nightly@slower-1", "--json", store=store)
     (point,) = json.loads(found.stdout)["points"]
     assert point["change_ratio"] == pytest.approx(AFTER_BPS / BEFORE_BPS - 1, abs=0.02)
 
@@ -87,9 +90,9 @@ def test_a_slower_queue_of_the_uut_is_gated_and_its_return_passes(testbed, tmp_p
     bundle = tmp_path / "slower.tar.gz"
     made = labconsole(
         "report",
-        "plan=nightly@slower",
+        "plan=nightly@slower-1",
         "--plan",
-        "nightly@slower",
+        "nightly@slower-1",
         "--bundle",
         str(bundle),
         "--hosts",
@@ -99,7 +102,7 @@ def test_a_slower_queue_of_the_uut_is_gated_and_its_return_passes(testbed, tmp_p
     assert made.returncode == 0, made.stderr
     verified = labconsole("verify", str(bundle))
     assert verified.returncode == 0, verified.stdout + verified.stderr
-    both = labconsole("compare", str(bundle), "plan=nightly@again", "--json", store=store)
+    both = labconsole("compare", str(bundle), "plan=nightly@again-1", "--json", store=store)
     assert json.loads(both.stdout)["points"][0]["word"] == "different"
 
 

@@ -38,7 +38,7 @@ def _normal(rng: np.random.Generator, of: tuple[int, int]) -> Floats:
 
 
 def _heavy(rng: np.random.Generator, of: tuple[int, int]) -> Floats:
-    return rng.standard_t(3, of) / np.sqrt(3)
+    return np.asarray(rng.standard_t(3, of) / np.sqrt(3))
 
 
 def _exponential(rng: np.random.Generator, of: tuple[int, int]) -> Floats:
@@ -50,16 +50,16 @@ def _tail_down(rng: np.random.Generator, of: tuple[int, int]) -> Floats:
 
 
 def _gamma(rng: np.random.Generator, of: tuple[int, int]) -> Floats:
-    return (rng.gamma(2, size=of) - 2) / np.sqrt(2)
+    return np.asarray((rng.gamma(2, size=of) - 2) / np.sqrt(2))
 
 
 def _lognormal(rng: np.random.Generator, of: tuple[int, int]) -> Floats:
-    return (np.exp(rng.standard_normal(of)) - np.exp(0.5)) / np.sqrt((np.e - 1) * np.e)
+    return np.asarray((np.exp(rng.standard_normal(of)) - np.exp(0.5)) / np.sqrt((np.e - 1) * np.e))
 
 
 def _two_kinds(rng: np.random.Generator, of: tuple[int, int]) -> Floats:
     """One in five is of the other kind."""
-    return ((rng.random(of) < 0.2) - 0.2) / 0.4
+    return np.where(rng.random(of) < 0.2, 2.0, -0.5)
 
 
 def _resembling(rng: np.random.Generator, of: tuple[int, int]) -> Floats:

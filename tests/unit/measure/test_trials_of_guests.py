@@ -12,6 +12,7 @@ import pytest
 
 from labconsole.experiments.job.summary import summarize_jobs
 from labconsole.measure.paired_blocks import NOT_RANDOMIZED, Blocks, uut_kernel
+from labconsole.measure.statistics.few_kinds import FEW_KINDS
 from labconsole.model.record.job import JobRecord
 from support.job_records import job_record, taken
 
@@ -57,6 +58,25 @@ def test_trials_of_one_block_are_paired():
     assert found.blocks == 4 and found.paired
     assert found.change == pytest.approx(0.1, abs=0.005)
     assert found.p < 0.001
+
+
+@pytest.mark.parametrize(
+    ("count", "moves", "off", "claims"),
+    [(3, 0.05, 0.0, False), (3, 0.0, 0.0, True), (3, 0.05, 1e-4, True), (4, 0.05, 0.0, True)],
+)
+def test_three_blocks_that_move_by_one_ratio_claim_nothing(count, moves, off, claims):
+    """Noise of two values does so, and no measured one."""
+    sides: tuple[list[JobRecord], list[JobRecord]] = ([], [])
+    for block in range(1, count + 1):
+        for place, (platform, factor) in enumerate((("host", 1.0), ("lxc", 1.1))):
+            minute = "10" if (block + place) % 2 else "20"
+            seconds = factor * (4 + moves * block) * (1 + off * place * block)
+            sides[place].append(trial(seconds, platform, block, f"{block:02}T10:{minute}"))
+    host, lxc = sides
+    blocks = Blocks([*host, *lxc])
+    found = blocks.effect(lxc, host, seconds_of, packets=1e6)
+    assert (found.p is not None) is claims
+    assert (found.absent == FEW_KINDS) is not claims
 
 
 def test_blocks_of_two_calls_are_not_each_others():
