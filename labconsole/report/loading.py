@@ -111,7 +111,7 @@ def load_report(
 
 
 def _refuse_many_platforms(meant: Sequence[RunSummary], experiments: Mapping[str, Sequence[ExperimentRecord]]) -> None:
-    """Raise ConfigError for more platforms than a report compares, each with every other: a file may name any number."""
+    """Raise ConfigError for more platforms than a report compares with each other: a file may name any number."""
     platforms, with_conditions = count_platforms(meant, experiments)
     for many, most, what in (
         (platforms, MAX_PLATFORMS, "platforms"),
