@@ -91,8 +91,8 @@ def test_markdown_shows_foreign_words_literally(words: str) -> None:
         tokens[place + 1].children or [] for place, token in enumerate(tokens) if token.type in ("th_open", "td_open")
     ]
     texts = ["".join(child.content for child in cell).replace(UNSEEN, "") for cell in cells]
-    line = sanitize_line(words)
-    assert texts == ["h", line, line, "1", "x", line]
+    line = sanitize_line(words).strip()  # the reader takes any blank off a cell, no-break spaces too
+    assert [text.strip() for text in texts] == ["h", line, line, "1", "x", line]
 
 
 @tries(200)
