@@ -106,7 +106,7 @@ def on(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"labconsole.api.testbed.{name}", instead)
     monkeypatch.setattr("labconsole.cli.session_runner.run_session", drive)
     for module in (execution, checks, observing):  # imported before, so that they are put back as they were
-        for name, instead in {**own, "drive": drive}.items():
+        for name, instead in {**own, "run_session": drive}.items():
             monkeypatch.setattr(module, name, instead)
     monkeypatch.setattr(execution, "exclusive_replay", lambda *_: nullcontext())
 
