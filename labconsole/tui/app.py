@@ -346,13 +346,13 @@ class ConsoleApp(HasActions, SearchRunnerApp, FirstStartApp, KeyQueueApp, Saniti
             self.switch_mode(mode)
 
     def action_copy_run_id(self) -> None:
-        """Copy the run id that the screen in front offers."""
-        run_id = self.screen.run_id_to_copy() if isinstance(self.screen, ConsoleScreen) else None
-        if run_id is None:
+        """Copy the run ids that the screen in front offers."""
+        lines = self.screen.lines_to_copy() if isinstance(self.screen, ConsoleScreen) else []
+        if not lines:
             self.notify("There is no run to copy yet.", markup=False)
             return
-        self.copy_line(run_id)
-        self.notify(f"Copied {safe(run_id, 80)}", markup=False)
+        self.copy_lines(lines)
+        self.notify(f"Copied {safe(' '.join(lines), 80)}", markup=False)
 
     def action_toggle_dark(self) -> None:
         """Switch between a light and a dark theme."""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import itertools
 import json
@@ -26,6 +27,8 @@ WIDTH = 160
 WHOLE_LINES, HEAD_LINES, TAIL_LINES = 1000, 60, 20
 """Of a longer output only both ends are kept, and a digest of all of it."""
 
+MAX_DIFFERING_LINES = 60
+
 VARYING = {
     r'"at": "[^"]*"': '"at": "NOW"',
     r'"set_at": "[^"]*"': '"set_at": "NOW"',
@@ -42,9 +45,10 @@ def same(path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     stored = path.read_text(encoding="utf-8") if path.exists() else ""
-    assert text == stored, (
-        f"{path.relative_to(GOLDEN_SETS)}: see the first lines of {Path(__file__).name} if that is meant"
-    )
+    if text != stored:
+        lines = difflib.unified_diff(stored.splitlines(), text.splitlines(), "stored", "printed", n=0, lineterm="")
+        meant = f"{path.relative_to(GOLDEN_SETS)}: see the first lines of {Path(__file__).name} if that is meant"
+        pytest.fail("\n".join([meant, *itertools.islice(lines, MAX_DIFFERING_LINES)]), pytrace=False)
 
 
 def printed(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console, ConsoleRenderable, RenderHook
@@ -25,9 +26,9 @@ class SanitizingApp(App[int]):
         """Copy, sanitised: a terminal obeys pasted text like typed text."""
         super().copy_to_clipboard(sanitize(text))
 
-    def copy_line(self, text: str) -> None:
-        """The same as one line: what is pasted after a line feed, a shell runs."""
-        self.copy_to_clipboard(single_line(text))
+    def copy_lines(self, lines: Iterable[str]) -> None:
+        """The same without line feeds in a line: what is pasted after a line feed, a shell runs."""
+        self.copy_to_clipboard("\n".join(map(single_line, lines)))
 
     def notify(
         self,

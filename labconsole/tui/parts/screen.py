@@ -253,9 +253,9 @@ class ConsoleScreen(DocumentedScreen):
         self._seen = ()
         self.tick()
 
-    def run_id_to_copy(self) -> str | None:
-        """The text that ``y`` copies."""
-        return None
+    def lines_to_copy(self) -> list[str]:
+        """What ``y`` copies: run ids, or the line under the cursor."""
+        return []
 
 
 def insert_keys(widget: Widget, text: str) -> str:

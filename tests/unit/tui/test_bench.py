@@ -445,7 +445,7 @@ async def test_a_larger_terminal_never_shows_fewer_columns() -> None:
             app.screen.set_view("nodes")  # what a small terminal shows in its place
             await settle(app, pilot)
             table = app.screen.query_one("#nodes", LineTable)
-            columns.setdefault("nodes", []).append({column.name for column, _ in table._layout} - {"words"})
+            columns.setdefault("nodes", []).append({column.name for column, _ in table._layout} - {"text"})
     for id, shown in columns.items():
         for fewer, more in pairwise(shown):
             assert fewer <= more, (id, fewer - more)

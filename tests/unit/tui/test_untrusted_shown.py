@@ -118,7 +118,7 @@ async def test_a_result_of_a_check_is_copied_as_one_line(tmp_path: Path, monkeyp
         await pilot.press("r")
         assert isinstance(app.screen, ConsoleScreen)
         screen = app.screen
-        await until(pilot, lambda: screen.run_id_to_copy() is not None)
+        await until(pilot, lambda: bool(screen.lines_to_copy()))
         app.action_copy_run_id()
         assert "<script>" in app.clipboard
         check([app.clipboard.replace("\t", " ")])
@@ -127,7 +127,9 @@ async def test_a_result_of_a_check_is_copied_as_one_line(tmp_path: Path, monkeyp
 def test_a_summary_of_trials_is_copied_in_the_lines_that_are_shown() -> None:
     copied: list[str] = []
     screen: Any = SimpleNamespace(
-        _sums=True, query_one=lambda _: SimpleNamespace(told=["a\nb", "c"]), _copy=lambda text, _: copied.append(text)
+        _sums=True,
+        query_one=lambda _: SimpleNamespace(text_lines=["a\nb", "c"]),
+        _copy=lambda text, _: copied.append(text),
     )
     StoredTrials.action_copy(screen)
     assert copied == ["a b\nc"]

@@ -477,9 +477,12 @@ class BenchScreen(BenchSearchScreen):
         for name, label in SORTS.items():
             yield Action("", f"sort_by({name!r})", f"Sort interfaces by {label}", "The largest first; names in order.")
 
-    def run_id_to_copy(self) -> str | None:
+    def lines_to_copy(self) -> list[str]:
+        run_id = None
         if self.state.trial is not None:
-            return self.state.trial.run_id
-        if self.focused is not None and self.focused.id == "recent-runs":
-            return self.query_one("#recent-runs", RunsTable).chosen
-        return self.state.last.run_id if self.state.last is not None else None
+            run_id = self.state.trial.run_id
+        elif self.focused is not None and self.focused.id == "recent-runs":
+            run_id = self.query_one("#recent-runs", RunsTable).chosen
+        elif self.state.last is not None:
+            run_id = self.state.last.run_id
+        return [run_id] if run_id else []

@@ -404,13 +404,12 @@ class CheckScreen(ConsoleScreen):
         self.set_focus(table)
         table.move_to(next((key for key in keys if here is not None and key > here), keys[0]))
 
-    def run_id_to_copy(self) -> str | None:
-        """The result under the cursor, as text."""
+    def lines_to_copy(self) -> list[str]:
         result = self.query_one(ChecksTable).chosen
         if result is None:
-            return None
+            return []
         hint = f" -> {result.hint}" if result.hint else ""
-        return f"{result.node or TESTBED}: {result.status.value}: {result.title}: {result.evidence}{hint}"
+        return [f"{result.node or TESTBED}: {result.status.value}: {result.title}: {result.evidence}{hint}"]
 
 
 def _format_plan(plan: Plan | None) -> str:

@@ -394,12 +394,12 @@ class CurvesScreen(LiveResultsScreen):
             return None
         return point_text.values(table.chosen_curve, table.chosen, self._made.spec)
 
-    def run_id_to_copy(self) -> str | None:
+    def lines_to_copy(self) -> list[str]:
         """The point under the cursor: a line of values with tabs between them."""
         table = self.query_one(CurvesTable)
         if self._made is None or table.chosen is None or table.chosen_curve is None:
-            return None
-        return point_text.rows([(table.chosen_curve, table.chosen)], self._made.spec)[1]
+            return []
+        return [point_text.rows([(table.chosen_curve, table.chosen)], self._made.spec)[1]]
 
     def action_copy_point(self) -> None:
         values = self._chosen_values()

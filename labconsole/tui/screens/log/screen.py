@@ -141,10 +141,9 @@ class LogScreen(ConsoleScreen):
         else:
             self.console_app.action_mode("bench")
 
-    def run_id_to_copy(self) -> str | None:
-        """The line under the cursor."""
+    def lines_to_copy(self) -> list[str]:
         entry = self.query_one(JournalTable).chosen
-        return entry.line(format_time(entry)) if entry is not None else None
+        return [entry.line(format_time(entry))] if entry is not None else []
 
     def action_copy_all(self) -> None:
         lines = self.query_one(JournalTable).lines_in_sight()[-MAX_COPIED_LINES:]

@@ -222,18 +222,14 @@ class NodesScreen(ConsoleScreen):
         self._seen = ()
         self.call_after_refresh(self.tick)
 
-    def run_id_to_copy(self) -> str | None:
+    def lines_to_copy(self) -> list[str]:
         """The command under the cursor, else the node's name."""
         if self.focused is not None and self.focused.id == "commands":
             command = self.query_one(CommandTable).chosen
-            return (
-                command.words
-                if command is not None and command.argv
-                else f"{command.op} {command.words}"
-                if command
-                else None
-            )
-        return self._chosen
+            if command is None:
+                return []
+            return [command.words if command.argv else f"{command.op} {command.words}"]
+        return [self._chosen] if self._chosen else []
 
 
 @contextmanager

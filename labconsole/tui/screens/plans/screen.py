@@ -444,9 +444,9 @@ class PlansScreen(ConsoleScreen):
         self.state.wanted_run = event.run_id
         self.console_app.navigation.push_mode("runs")
 
-    def run_id_to_copy(self) -> str | None:
+    def lines_to_copy(self) -> list[str]:
         cell = self.query_one(GridTable).cell
-        return cell.run_id if cell is not None else None
+        return [cell.run_id] if cell is not None and cell.run_id is not None else []
 
     # From a session to a plan
 

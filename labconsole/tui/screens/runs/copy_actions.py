@@ -36,8 +36,8 @@ class CopyActionsScreen(LiveResultsScreen):
             return
         self.details.compare(*chosen)
 
-    def run_id_to_copy(self) -> str | None:
-        return "\n".join(self.table.marked) or self.table.chosen
+    def lines_to_copy(self) -> list[str]:
+        return list(self.table.marked) or ([self.table.chosen] if self.table.chosen else [])
 
     def action_copy_record(self) -> None:
         """Copy the record, as ``runs show --json`` prints it."""
