@@ -41,7 +41,6 @@ SETTINGS = (
     "pubkeyacceptedalgorithms",
     "addressfamily",
     "bindaddress",
-    "compression",
     "rekeylimit",
     "tcpkeepalive",
     "pubkeyauthentication",
