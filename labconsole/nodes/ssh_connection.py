@@ -237,7 +237,7 @@ async def _login(
         "kbdint_auth": False,
         "gss_auth": False,
         "gss_kex": False,
-        "compression_algs": None,  # whatever ssh_config says: a packet of a node could unpack to a thousand times as much
+        "compression_algs": None,  # else a packet of a node might unpack to a thousand times as much
         "ignore_encrypted": True,
         "keepalive_interval": KEEPALIVE_S,
         "keepalive_count_max": KEEPALIVE_MISSED,
