@@ -22,7 +22,7 @@ H = TypeVar("H", bound=PointOfHypervisor)
 
 
 class NamedPoint(PointOfHypervisor, Protocol):
-    """A point of a summary, a named tuple, that is named beside points of other kernels and testbeds."""
+    """A point of a summary, a named tuple, whose name distinguishes it from points of other kernels and testbeds."""
 
     @property
     def testbed_fingerprint(self) -> str: ...

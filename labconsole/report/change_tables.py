@@ -249,8 +249,8 @@ def _format_loss(point: PointSummary) -> str:
 
 
 def _format_finding(change: Change, changes: Changes) -> str:
-    if change.why is not None:
-        return f"{change.word}: {change.why}{format_offered(change)}"
+    if (reason := change.no_claim_reason) is not None:
+        return f"{change.word}: {reason}{format_offered(change)}"
     more = ""
     if change.word.startswith("different"):
         more = ", at least" if change.bound else ""
@@ -285,7 +285,7 @@ def _cells(change: Change) -> tuple[Cell, ...]:
         change.equivalence_adjusted_p,
         change.smallest_ratio,
         change.word,
-        change.why,
+        change.no_claim_reason,
     )
 
 

@@ -161,8 +161,8 @@ def _format_mean(point: MeasuredPoint) -> str:
 
 
 def _format_finding(change: QuantityChange) -> str:
-    if change.why is not None:
-        return f"{change.word}: {change.why}"
+    if (reason := change.no_claim_reason) is not None:
+        return f"{change.word}: {reason}"
     if not change.word.startswith("different"):
         return f"{change.word}{change.reach}" + (f", {change.bound_reason}" if change.bound else "")
     return f"{change.word} ({format_direction(change)}){change.reach}{', at least' if change.bound else ''}"
@@ -189,7 +189,7 @@ def _cells(change: QuantityChange) -> tuple[Cell, ...]:
         change.smallest_ratio,
         change.word,
         format_direction(change) if change.better is not None else None,
-        change.why,
+        change.no_claim_reason,
     )
 
 
