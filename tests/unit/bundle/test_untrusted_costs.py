@@ -22,6 +22,7 @@ from pathlib import Path
 import pytest
 
 from labconsole.bundle.differences import MAX_DIFFERENCES, Differences
+from labconsole.bundle.origins import _count_hashes
 from labconsole.bundle.tables import read_rows
 from labconsole.cli.main import main
 from labconsole.errors import StoreError
@@ -35,6 +36,7 @@ from support.boot_records import boot_data, boot_record
 from support.bundle_samples import make_lab, members, pack, repack
 from support.flow_records import flow_record
 from support.foreign_databases import altered
+from support.golden_sets import GOLDEN_SETS, texts
 from support.job_records import job_data, job_record
 from support.route_records import route_record
 
@@ -411,12 +413,86 @@ def test_plans_on_the_occasions_of_all_runs_are_bounded(
         run["plan"]["name"] = f"small@night-{number}"
     lines = "".join(json.dumps(run) + "\n" for run in runs).encode()
     path = repack(tmp_path / "b.tar.gz", {**honest, "runs.jsonl": lines}, honest=True)
-    monkeypatch.setattr("labconsole.bundle.origins.MAX_OCCASION_PLANS", 2)
+    monkeypatch.setattr("labconsole.bundle.origins.MAX_PLAN_HASHES", 2)
     assert main(["verify", str(path)]) == 2
-    assert "plans on all occasions that its records name are more than 2" in capsys.readouterr().err
-    monkeypatch.setattr("labconsole.bundle.origins.MAX_OCCASION_PLANS", 1000)
+    assert "on all occasions that its records name, are more than 2" in capsys.readouterr().err
+    monkeypatch.setattr("labconsole.bundle.origins.MAX_PLAN_HASHES", 1000)
     assert main(["verify", str(path)]) == 1
     assert "internal error" not in capsys.readouterr().err
+
+
+POINTS = "plan: p\nplatforms: [a, b]\nframe_sizes: [64, 65, 66, 67, 68]\ntargets: [1Mbit, 2Mbit]\nduration_s: 1\n"
+GUESTS = "plan: p\nplatforms: [lxc]\nset_ups: 3\njob: {jobs: [cpu-pi], guests: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]}\n"
+
+
+@pytest.mark.parametrize(("text", "occasions", "hashes"), [(POINTS, 1, 3), (POINTS, 4, 12), (GUESTS, 4, 11)])
+def test_the_hash_of_a_plan_costs_more_the_more_points_it_has(
+    tmp_path: Path, text: str, occasions: int, hashes: int
+) -> None:
+    """A plan of 1 KiB may have a million points, or trials of guests."""
+    (path := tmp_path / "p.yaml").write_text(text)
+    assert _count_hashes(load_plan(path), occasions) == hashes
+
+
+def test_plan_files_of_the_same_meaning_are_checked_once(
+    honest: dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There may be a thousand of them, and runs without number."""
+    lines = honest["runs.jsonl"].replace(b'"point": 0', b'"point": 9')
+    manifest = json.loads(honest["manifest.json"])
+    ((name, key),) = manifest["plans"].items()
+    manifest["plans"] |= {f"plans/again-{number}.yaml": key for number in range(3)}
+    copies = dict.fromkeys(manifest["plans"], honest[name])
+    files = {**honest, **copies, "runs.jsonl": lines, "manifest.json": json.dumps(manifest).encode()}
+    assert main(["verify", str(repack(tmp_path / "b.tar.gz", files, honest=True))]) == 1
+    assert capsys.readouterr().out.count("plan.point: is 9, and plans/") == 4, "of four runs"
+
+
+def test_the_plan_files_of_a_bundle_are_bounded_together(
+    honest: dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = repack(tmp_path / "b.tar.gz", honest, honest=True)
+    size = sum(len(content) for name, content in honest.items() if name.startswith("plans/"))
+    monkeypatch.setattr("labconsole.bundle.origins.MAX_PLAN_BYTES", size)
+    monkeypatch.setattr("labconsole.bundle.pack.report_formats", lambda: ("csv", "md", "tex"))
+    assert main(["verify", str(path)]) == 0
+    monkeypatch.setattr("labconsole.bundle.origins.MAX_PLAN_BYTES", size - 1)
+    assert main(["verify", str(path)]) == 2
+    assert f"manifest.json: its plans have {size} bytes together; allowed: {size - 1}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("redo", "words"),
+    [
+        ({"filter": ["size!=1 " * 50, "size!=1 " * 51]}, "a filter has 101 words; allowed: 100"),
+        ({"filter": ["platform=" + "a," * 40_000]}, "a filter has 80009 characters; allowed: 65536"),
+        ({"arguments": ["--plan=" + "x" * 93] * 700}, "the report's arguments have 70000 characters"),
+    ],
+)
+def test_what_a_bundle_s_report_is_asked_for_is_as_short_as_a_command(
+    honest: dict[str, bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str], redo: dict[str, list[str]], words: str
+) -> None:
+    """Each word is tested on each run; a manifest of 40 MB would have five million."""
+    manifest = json.loads(honest["manifest.json"])
+    manifest["redo"] |= redo
+    path = repack(tmp_path / "b.tar.gz", {**honest, "manifest.json": json.dumps(manifest).encode()}, honest=False)
+    assert main(["verify", str(path)]) == 1
+    assert f"report: cannot be reproduced: {words}" in capsys.readouterr().out.replace("FILTER: ", "")
+
+
+def test_a_search_whose_numbers_stop_the_arithmetic_is_a_finding_and_the_rest_is_verified(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    search = json.loads(next(iter(texts(GOLDEN_SETS / "format-2" / "runs.sqlite", "searches", "search_id").values())))
+    search["goals"][0]["exceed_ratio"] = 1.0
+    (tmp_path / "search.jsonl").write_text(json.dumps({"search": search}) + "\n")
+    own = str(tmp_path / "own.sqlite")
+    assert main(["runs", "import", str(tmp_path / "search.jsonl"), "--store", own]) == 0
+    capsys.readouterr()
+    assert main(["verify", "--store", own]) == 1
+    said = capsys.readouterr()
+    assert f"{search['search_id']}  record: its numbers cannot be computed with: " in said.out
+    assert "internal error" not in said.err and "1 search" in said.out
 
 
 @pytest.mark.parametrize(
