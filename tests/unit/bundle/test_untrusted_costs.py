@@ -26,6 +26,7 @@ from labconsole.bundle.origins import _count_hashes
 from labconsole.bundle.tables import read_rows
 from labconsole.cli.main import main
 from labconsole.errors import StoreError
+from labconsole.experiments.flow.rates import bin_rates
 from labconsole.model.plan.loader import load_plan
 from labconsole.model.plan.plan import Plan
 from labconsole.model.yaml_file import MAX_FILE_BYTES
@@ -514,6 +515,24 @@ def test_a_record_asks_for_no_more_than_a_plan_can(
     (tmp_path / "flow.jsonl").write_text(json.dumps({"flow": line}) + "\n")
     assert main(["runs", "import", str(tmp_path / "flow.jsonl"), "--store", str(tmp_path / "own.sqlite")]) == 2
     assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["flow", "route"])
+@pytest.mark.parametrize(("change", "words"), [({"shared_to": 40_001}, "less than"), ({"shared_from": -1}, "greater")])
+def test_no_record_names_a_bin_that_is_not_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, change: dict[str, int], words: str
+) -> None:
+    """A report has a value for each bin up to the last, and verify looks at each from the first on."""
+    line = (flow_record([[100, 100, 100]]) if kind == "flow" else route_record()).to_json() | change
+    (tmp_path / "one.jsonl").write_text(json.dumps({kind: line}) + "\n")
+    assert main(["runs", "import", str(tmp_path / "one.jsonl"), "--store", str(tmp_path / "own.sqlite")]) == 2
+    assert f"{next(iter(change))}: Input should be {words}" in capsys.readouterr().err
+
+
+def test_bins_of_times_far_apart_have_no_rates(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = flow_record([[100, 100, 100]])
+    monkeypatch.setattr("labconsole.experiments.flow.rates.MAX_BINS", 2)
+    assert bin_rates(record.flows, record.senders[0].guest, 10**12, 1000, 0.1)[3:] == [0.0]
 
 
 @pytest.mark.parametrize("kind", ["job", "boot", "route"])
