@@ -32,6 +32,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_lab(tmp_path_factory.mktemp("lab")) / "runs.sqlite"
 
 
+LONG = "printf('%.*c', 1001, 'x')"
 VIEW = "CREATE VIEW {0} AS SELECT * FROM mine"
 DATABASES: dict[str, tuple[tuple[str, ...], str]] = {
     **{
@@ -243,6 +244,26 @@ def test_a_row_is_of_the_types_of_its_columns(
         assert words in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("value", ["x'07'", "NULL", "5"])
+def test_a_record_whose_id_is_no_text_is_not_found(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], value: str
+) -> None:
+    """Nor does one of another kind fill the terminal with the name of its kind."""
+    columns = "kind, id, started_at, testbed, testbed_fingerprint, status, record"
+    other = altered(
+        tmp_path / "other.sqlite",
+        store,
+        "DROP TABLE experiments",
+        f"CREATE TABLE experiments ({columns}, plan_name, plan_hash, platform)",
+        f"INSERT INTO experiments ({columns}) VALUES ('search', {value}, 'x', 'x', 'x', 'x', 'x')",
+        f"INSERT INTO experiments ({columns}) VALUES ({LONG}, 'x', 'x', 'x', 'x', 'x', 'x')",
+    )
+    assert main(["search", "--show", "2", "--store", str(other)]) == 2
+    assert "there is no search 2" in capsys.readouterr().err
+    main(["runs", "import", str(other), "--store", str(tmp_path / "own.sqlite")])
+    assert f"of kind {'x' * 80}, which this version" in capsys.readouterr().err
+
+
 def lower_steps(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
     monkeypatch.setattr(sqlite, "COUNTED_STEPS", 10)
     monkeypatch.setattr(statement_work, "COUNTED_STEPS", 10)
@@ -316,9 +337,6 @@ def test_columns_that_stay_empty_are_filled_in_once(store: Path, tmp_path: Path)
     with engine.begin() as connection, pytest.raises(StoreError, match="stays without its columns"):
         fill_missing_columns(connection)
     engine.dispose()
-
-
-LONG = "printf('%.*c', 1001, 'x')"
 
 
 @pytest.mark.parametrize(
