@@ -23,7 +23,7 @@ MAX_PLANS, MAX_PLAN_BYTES = 1000, 16 << 20
 """The number of a bundle's plan files that are read, and their bytes together: parsing takes some 10 µs a byte."""
 
 MAX_PLAN_HASHES = 500_000
-"""Of all plan files together, each as it is and on every occasion that the records name. A hash counts once, and once
+"""Of all plan files together, each without an occasion and on every one that the records name. A hash counts once, and once
 more for every ten points of its plan; the trials of guests of a plan have hashes, too, and ten of them count once.
 """
 
@@ -76,7 +76,7 @@ def check_origins(found: Unpacked, store: RunStore, tell: Tell) -> tuple[PlanCom
             if real != key:
                 tell(f"{name}: means plan {real}, not {key} as the manifest says")
             if real in there:
-                continue  # another file means the same plan, whose records have been checked
+                continue  # a copy of a plan whose records have been checked
             there.add(real)
             _points(plan, by_plan.get(real, ()), name, tell)
             for other in (plan, *on_occasions):
@@ -120,7 +120,7 @@ def _group_trials_by_plan_hash(trials: Iterable[TrialOfPlan]) -> dict[str | None
 
 
 def _count_hashes(plan: Plan, occasions: int) -> int:
-    """What a plan takes of ``MAX_PLAN_HASHES``, on so many occasions, that of no name included."""
+    """The share of ``MAX_PLAN_HASHES`` of one plan. ``occasions``: their number, and one for the plan itself."""
     guests = plan.of_guests
     points = len(plan.every_point) + (len(guests.points) if guests is not None else 0)
     trials = len(guests.points) * guests.set_ups * guests.repetitions if guests is not None else 0

@@ -89,7 +89,7 @@ def _excluded(file: PlanFile, matrix: list[ListedPoint], refuse: Refuse) -> list
     if not file.exclude:
         return matrix
     if (tests := len(file.exclude) * len(matrix)) > MAX_RULE_TESTS:
-        problem = "has too many rules for so many points"
+        problem = f"has {len(file.exclude)} rules for {len(matrix)} points"
         refuse(("exclude",), problem, value=tests, allowed=f"at most {MAX_RULE_TESTS}, rules times points")
     places: dict[str, dict[Any, list[int]]] = {name: {} for name in RULE_FACTORS}
     for index, listed in enumerate(matrix):

@@ -248,7 +248,8 @@ def test_a_manifest_opens_no_file_outside_its_archive(
     assert main(["verify", str(path)]) == 1
     said = capsys.readouterr()
     assert said.out.count(".yaml: is missing") == 3
-    assert "line 2" not in said.out + said.err and "cannot be read" not in said.out
+    assert said.out.count("canary") == 1 and "not valid YAML" not in said.out + said.err, "its content was parsed"
+    assert "cannot be read" not in said.out
 
 
 @pytest.mark.parametrize("name", ["a" * 300 + ".yaml", "a\0.yaml", "\ud800.yaml", "../p.yaml", "a/p.yaml", "p.txt"])
@@ -447,6 +448,28 @@ def test_plan_files_of_the_same_meaning_are_checked_once(
     files = {**honest, **copies, "runs.jsonl": lines, "manifest.json": json.dumps(manifest).encode()}
     assert main(["verify", str(repack(tmp_path / "b.tar.gz", files, honest=True))]) == 1
     assert capsys.readouterr().out.count("plan.point: is 9, and plans/") == 4, "of four runs"
+
+
+@pytest.mark.parametrize(
+    ("bound", "most", "words"),
+    [
+        ("archive.MAX_UNPACKED_BYTES", 10_000, "it decompresses to more than 10000 bytes"),
+        ("origins.MAX_PLANS", 0, "manifest.json: names 1 plans; allowed: 0"),
+    ],
+)
+def test_a_bundle_is_bounded_as_a_whole(
+    honest: dict[str, bytes],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    bound: str,
+    most: int,
+    words: str,
+) -> None:
+    path = repack(tmp_path / "b.tar.gz", {**honest, "report/more.csv": bytes(1 << 16)}, honest=True)
+    monkeypatch.setattr(f"labconsole.bundle.{bound}", most)
+    assert main(["verify", str(path)]) == 2
+    assert words in capsys.readouterr().err
 
 
 def test_the_plan_files_of_a_bundle_are_bounded_together(

@@ -244,6 +244,21 @@ def test_a_row_is_of_the_types_of_its_columns(
         assert words in capsys.readouterr().err
 
 
+def test_a_value_of_another_store_is_no_longer_than_a_record(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = altered(tmp_path / "other.sqlite", store, "UPDATE runs SET record = record || printf('%.*c', 20000, ' ')")
+    monkeypatch.setattr(sqlite, "_LONGEST_VALUE_BYTES", 20_000)
+    assert main(["verify", "--store", str(other)]) == 2
+    assert "it contains a value or a row of more than 20000 bytes" in capsys.readouterr().err
+
+
+def test_a_schema_of_another_store_calls_no_function_with_effects(store: Path) -> None:
+    for write in (False, True):
+        with sqlite._open_engine(store, write=write).connect() as connection:
+            assert connection.exec_driver_sql("PRAGMA trusted_schema").scalar_one() == 0
+
+
 @pytest.mark.parametrize("value", ["x'07'", "NULL", "5"])
 def test_a_record_whose_id_is_no_text_is_not_found(
     store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], value: str
