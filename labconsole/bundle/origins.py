@@ -23,8 +23,8 @@ MAX_PLANS, MAX_PLAN_BYTES = 1000, 16 << 20
 """The number of a bundle's plan files that are read, and their bytes together: parsing takes some 10 µs a byte."""
 
 MAX_PLAN_HASHES = 500_000
-"""Of all plan files together, each without an occasion and on every one that the records name. A hash counts once, and once
-more for every ten points of its plan; the trials of guests of a plan have hashes, too, and ten of them count once.
+"""Of all plan files together, each without an occasion and on every one that the records name. A hash counts once, and
+once more for every ten points of its plan; the trials of guests of a plan have hashes, too, and ten of them count once.
 """
 
 

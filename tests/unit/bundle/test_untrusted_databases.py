@@ -172,6 +172,7 @@ def test_a_view_of_ones_own_is_nobodys_business(store: Path, tmp_path: Path) -> 
     ("statement", "words"),
     [
         ("UPDATE notes SET text = x'07'", "note must have a text"),
+        ("UPDATE notes SET run_id = x'07' WHERE rowid = 1", "its run_id is not a text"),
         ("UPDATE notes SET text = printf('%.*c', 20000, 'x')", "a note has at most 10000 characters"),
         ("UPDATE calibrations SET record = '[]'", "calibration 1 cannot be read: it is not a JSON object"),
         ("UPDATE calibrations SET record = x'07'", "calibration 1 cannot be read: it is not a text"),
