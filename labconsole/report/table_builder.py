@@ -15,7 +15,7 @@ from labconsole.measure.statistics.effects import Effect
 from labconsole.measure.statistics.line_in_blocks import OverBlocks
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.report.effect_formatting import format_effect, format_line_part
-from labconsole.report.formatting import UNKNOWN, format_mean, format_number
+from labconsole.report.formatting import UNKNOWN, format_mean, format_number, format_p_value
 
 Item = TypeVar("Item")
 """What a row is about, such as a design point."""
@@ -116,6 +116,11 @@ def percent_column(
         return format_number(None if number is None else 100 * number, places)
 
     return column(name, heading, ratio, show)
+
+
+def p_value_column(name: str, heading: str, p: Callable[[Item], float | None]) -> TableColumn[Item]:
+    """A p value."""
+    return column(name, heading, p, lambda item: format_p_value(p(item)))
 
 
 def interval_columns(
