@@ -17,8 +17,10 @@ from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.report.effect_formatting import format_effect, format_line_part
 from labconsole.report.formatting import UNKNOWN, format_mean, format_number, format_p_value
 
-Item = TypeVar("Item")
+Item = TypeVar("Item", contravariant=True)
 """What a row is about, such as a design point."""
+
+Part = TypeVar("Part")
 
 Interval = tuple[float | None, float | None, float | None]
 """A value with its lower and upper bound, each None if unknown."""
@@ -35,6 +37,10 @@ class TableColumn(Generic[Item]):
     values: Callable[[Item], Sequence[Cell]]
     headings: tuple[str, ...]
     texts: Callable[[Item], Sequence[str]]
+
+    def to_json(self, item: Item) -> dict[str, Cell]:
+        """The exact values by name."""
+        return dict(zip(self.names, self.values(item), strict=True))
 
 
 def build_table(
@@ -69,6 +75,14 @@ def join_columns(columns: Sequence[TableColumn[Item]]) -> TableColumn[Item]:
         headings=tuple(heading for each in columns for heading in each.headings),
         texts=lambda item: [text for each in columns for text in each.texts(item)],
     )
+
+
+def prefix_columns(
+    prefix: str, columns: Sequence[TableColumn[Part]], part: Callable[[Item], Part]
+) -> TableColumn[Item]:
+    """Columns of the CSV about a part of the item, such as one of two compared sides, with a prefix to their names."""
+    row = join_columns(columns)
+    return csv_columns([f"{prefix}{name}" for name in row.names], lambda item: row.values(part(item)))
 
 
 def column(
@@ -203,7 +217,7 @@ def line_columns(
 
 
 def format_cell(value: Cell) -> str:
-    """A value as it is, or a dash if it is unknown."""
+    """A value as text, or a dash if it is unknown."""
     return UNKNOWN if value is None else str(value)
 
 
