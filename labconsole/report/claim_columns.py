@@ -13,12 +13,7 @@ from labconsole.contracts.report import Cell
 from labconsole.measure.statistics.effects import digits_to_tell
 from labconsole.report.claims import NO_MARGIN, Claim, Family
 from labconsole.report.comparisons import NOT_REACHED, Comparison
-from labconsole.report.formatting import (
-    UNKNOWN,
-    format_bounds,
-    format_number,
-    format_percent,
-)
+from labconsole.report.formatting import UNKNOWN, format_bounds, format_number, format_percent
 from labconsole.report.points import MaximumReading
 from labconsole.report.table_builder import (
     Item,

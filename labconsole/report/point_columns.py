@@ -16,14 +16,7 @@ from labconsole.report.formatting import (
 )
 from labconsole.report.points import PointSummary, Setting
 from labconsole.report.sample import Coverage
-from labconsole.report.table_builder import (
-    Item,
-    TableColumn,
-    column,
-    interval_columns,
-    join_columns,
-    mean_with_bounds,
-)
+from labconsole.report.table_builder import Item, TableColumn, column, interval_columns, join_columns, mean_with_bounds
 
 
 def size_columns(frame: Callable[[Item], FrameSize | None], heading: str = "size, B") -> TableColumn[Item]:

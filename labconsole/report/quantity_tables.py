@@ -12,13 +12,7 @@ from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.model.record.kinds import record_kinds
 from labconsole.report.change_columns import EFFECT_COLUMNS, PRINTED_CHANGE, PRINTED_SUPPORT
 from labconsole.report.changes import Changes, Side
-from labconsole.report.formatting import (
-    UNKNOWN,
-    format_noun_count,
-    format_number,
-    format_percent,
-    format_with_interval,
-)
+from labconsole.report.formatting import UNKNOWN, format_noun_count, format_number, format_percent, format_with_interval
 from labconsole.report.measured_points import MeasuredPoint, find_pooled_conditions
 from labconsole.report.quantity_changes import QuantityChange
 from labconsole.report.table_builder import (

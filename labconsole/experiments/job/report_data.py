@@ -121,6 +121,15 @@ def job_columns(key: Callable[[Item], PointKey]) -> TableColumn[Item]:
     return join_columns(columns)
 
 
+def guests_column(summary: JobsSummary, key: Callable[[Item], PointKey]) -> TableColumn[Item]:
+    """The number of guests; in print with all that distinguishes their point."""
+
+    def show(item: Item) -> str:
+        return describe_settings(summary, key(item), guests=True)
+
+    return column("guests", "guests", lambda item: key(item).guests, show)
+
+
 def format_seconds(found: SetUpMean | None) -> str:
     """Format as ``3.214 ± 0.020``."""
     return format_mean(found, places=3)

@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from labconsole.contracts.report import (
-    Figure,
-    Finding,
-    Findings,
-    MethodNote,
-    Panel,
-    PlottedCurve,
-    ReportUnit,
-    Table,
-)
+from labconsole.contracts.report import Figure, Finding, Findings, MethodNote, Panel, PlottedCurve, ReportUnit, Table
 from labconsole.experiments.boot.summary import (
     BootLines,
     BootPointResult,
@@ -21,7 +12,7 @@ from labconsole.experiments.boot.summary import (
     StartComparison,
     summarize_boots,
 )
-from labconsole.measure.statistics.line_in_blocks import LineInBlocks
+from labconsole.measure.statistics.line_in_blocks import LineInBlocks, OverBlocks
 from labconsole.model.record.boot import BootRecord
 from labconsole.model.record.kind import ExperimentRecord
 from labconsole.report.captions import build_caption, build_mark
@@ -187,10 +178,10 @@ def memory(material: Material) -> Table | None:
     columns: list[TableColumn[BootLines]] = [
         column("platform", "platform", lambda each: each.key.platform, lambda each: names[each.key]),
         column("start", "start", lambda each: each.key.start),
-        _witness_columns("used_bytes", "available", "available"),
-        _witness_columns("pss_bytes", "processes", "processes"),
-        _witness_columns("cgroup_bytes", "control_groups", "groups"),
-        _witness_columns("hypervisor_bytes", "hypervisor", "hypervisor"),
+        _witness_columns("available", "available", lambda each: each.used_bytes),
+        _witness_columns("processes", "processes", lambda each: each.pss_bytes),
+        _witness_columns("control_groups", "groups", lambda each: each.cgroup_bytes),
+        _witness_columns("hypervisor", "hypervisor", lambda each: each.hypervisor_bytes),
         column("fewest_blocks", "blocks", lambda each: min(_blocks(each)), lambda each: format_span(_blocks(each))),
         column("word", "finding", lambda each: _describe_lines(_memory_lines(each))),
         environment_columns(lambda each: each.key, summary.testbeds),
@@ -209,14 +200,25 @@ def memory(material: Material) -> Table | None:
     )
 
 
-def _witness_columns(field: str, name: str, heading: str) -> TableColumn[BootLines]:
-    """What each guest takes by one witness of memory, and what the tool takes. ``field``: of BootLines."""
+def _witness_columns(
+    name: str, heading: str, line: Callable[[BootLines], LineInBlocks | None]
+) -> TableColumn[BootLines]:
+    """What each guest takes by one witness of memory, and what the tool takes. ``line``: of this witness."""
+
+    def each_guest(lines: BootLines) -> OverBlocks | None:
+        found = line(lines)
+        return None if found is None else found.slope
+
+    def tool_itself(lines: BootLines) -> OverBlocks | None:
+        found = line(lines)
+        return None if found is None else found.constant
+
     guest, tool = f"{name}_guest", f"{name}_tool"
     columns: list[TableColumn[BootLines]] = [
         line_columns(
             f"{guest}_bytes",
             f"MiB a guest, {heading}",
-            lambda each: None if (line := getattr(each, field)) is None else line.slope,
+            each_guest,
             1,
             MIB,
             bounds=(f"{guest}_ci_low_bytes", f"{guest}_ci_high_bytes"),
@@ -224,7 +226,7 @@ def _witness_columns(field: str, name: str, heading: str) -> TableColumn[BootLin
         line_columns(
             f"{tool}_bytes",
             "tool",
-            lambda each: None if (line := getattr(each, field)) is None else line.constant,
+            tool_itself,
             1,
             MIB,
             bounds=(f"{tool}_ci_low_bytes", f"{tool}_ci_high_bytes"),

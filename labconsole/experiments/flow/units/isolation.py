@@ -10,12 +10,7 @@ from typing import NamedTuple
 
 from labconsole.contracts.report import Figure, Mark, Panel, PlottedCurve, ReportUnit, Table
 from labconsole.experiments.flow.rates import HEADER_BYTES, bin_rates
-from labconsole.experiments.flow.report_data import (
-    MEGA,
-    build_summary,
-    describe_missing_result,
-    select_send_records,
-)
+from labconsole.experiments.flow.report_data import MEGA, build_summary, describe_missing_result, select_send_records
 from labconsole.experiments.flow.summary import FlowPointKey, FlowPointResult, FlowsSummary
 from labconsole.experiments.flow.weight_shares import WeightStepResult
 from labconsole.measure.statistics.bounded_means import highest_mean, lowest_mean

@@ -15,12 +15,7 @@ from labconsole.report.claim_columns import (
 )
 from labconsole.report.claims import Family
 from labconsole.report.comparisons import Comparison
-from labconsole.report.formatting import (
-    describe_baseline,
-    format_setting,
-    name_reading,
-    target_cell,
-)
+from labconsole.report.formatting import describe_baseline, format_setting, name_reading, target_cell
 from labconsole.report.material import Material
 from labconsole.report.point_columns import setting_columns
 from labconsole.report.points import CPU_LOADS, DEDICATED, FORWARDING

@@ -8,9 +8,7 @@ from typing import NamedTuple
 from labconsole.contracts.report import Figure, Panel, PlottedCurve, ReportUnit, Table
 from labconsole.measure.statistics.set_ups import set_up_means
 from labconsole.report.captions import MEGA, build_caption, build_mark
-from labconsole.report.formatting import (
-    format_setting,
-)
+from labconsole.report.formatting import format_setting
 from labconsole.report.material import Material
 from labconsole.report.point_columns import rate_columns, setting_columns, target_column
 from labconsole.report.points import DEDICATED, IDLE, PointSummary, Setting, platform_order

@@ -15,22 +15,10 @@ from labconsole.measure.statistics.least_squares import Line, fit_line
 from labconsole.measure.statistics.set_ups import mean_over_set_ups
 from labconsole.model.design_point import FrameSize
 from labconsole.report.captions import MEGA, build_caption, build_mark
-from labconsole.report.formatting import (
-    format_noun_count,
-    format_number,
-    format_share,
-    format_target_number,
-)
+from labconsole.report.formatting import format_noun_count, format_number, format_share, format_target_number
 from labconsole.report.material import Material
 from labconsole.report.point_columns import setting_columns
-from labconsole.report.points import (
-    DEDICATED,
-    MaximumReading,
-    PointSummary,
-    Setting,
-    background_order,
-    platform_order,
-)
+from labconsole.report.points import DEDICATED, MaximumReading, PointSummary, Setting, background_order, platform_order
 from labconsole.report.table_builder import (
     TableColumn,
     build_table,

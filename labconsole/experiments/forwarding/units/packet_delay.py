@@ -14,9 +14,7 @@ from labconsole.measure.packet_times import QUANTILES, find_supported_quantiles
 from labconsole.measure.time_histogram import TimeHistogram
 from labconsole.model.design_point import FrameSize
 from labconsole.report.captions import MEGA, collect_platforms, collect_sizes
-from labconsole.report.formatting import (
-    format_frame_size,
-)
+from labconsole.report.formatting import format_frame_size
 from labconsole.report.material import Material
 from labconsole.report.point_columns import design_columns
 from labconsole.report.points import DEDICATED, PointSummary, RunFacts, Setting

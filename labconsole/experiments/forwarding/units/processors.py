@@ -7,11 +7,7 @@ from collections.abc import Callable, Sequence
 
 from labconsole.contracts.report import ReportUnit, Table
 from labconsole.measure.processor_time import ProcessorTime
-from labconsole.report.formatting import (
-    UNKNOWN,
-    format_number,
-    format_target_number,
-)
+from labconsole.report.formatting import UNKNOWN, format_number, format_target_number
 from labconsole.report.material import Material
 from labconsole.report.point_columns import size_columns
 from labconsole.report.points import background_order, platform_order

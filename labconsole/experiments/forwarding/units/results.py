@@ -10,12 +10,7 @@ from labconsole.measure.statistics.loss_interval import LossEstimate
 from labconsole.measure.statistics.set_ups import SetUpMean
 from labconsole.report.captions import MEGA
 from labconsole.report.delays import NS_PER_US, DelayAt, find_delay
-from labconsole.report.formatting import (
-    UNKNOWN,
-    format_loss,
-    format_set_ups,
-    format_with_interval,
-)
+from labconsole.report.formatting import UNKNOWN, format_loss, format_set_ups, format_with_interval
 from labconsole.report.material import Material
 from labconsole.report.point_columns import design_columns, rate_columns
 from labconsole.report.points import PointSummary, RunFacts

@@ -6,19 +6,10 @@ from collections.abc import Iterator
 from functools import partial
 
 from labconsole.contracts.report import Cell, Finding, Findings, MethodNote, ReportUnit, Table
-from labconsole.report.claim_columns import (
-    claim_columns,
-    family_note,
-    format_claim_effect,
-)
+from labconsole.report.claim_columns import claim_columns, family_note, format_claim_effect
 from labconsole.report.comparisons import SecondGuestSummary
 from labconsole.report.evaluation import Evaluation
-from labconsole.report.formatting import (
-    format_set_ups,
-    format_setting,
-    format_target_number,
-    format_with_interval,
-)
+from labconsole.report.formatting import format_set_ups, format_setting, format_target_number, format_with_interval
 from labconsole.report.material import Material
 from labconsole.report.point_columns import rate_columns, setting_columns
 from labconsole.report.points import FORWARDING

@@ -9,12 +9,7 @@ from labconsole.contracts.report import Figure, Panel, PlottedCurve, ReportUnit,
 from labconsole.measure.statistics.set_ups import SetUpMean, set_up_means
 from labconsole.report.captions import build_caption, build_mark
 from labconsole.report.claim_columns import format_finding
-from labconsole.report.formatting import (
-    UNKNOWN,
-    format_number,
-    format_setting,
-    target_cell,
-)
+from labconsole.report.formatting import UNKNOWN, format_number, format_setting, target_cell
 from labconsole.report.material import Material
 from labconsole.report.point_columns import rate_columns, setting_columns
 from labconsole.report.points import DEDICATED, MaximumReading, Values, mean_of_point

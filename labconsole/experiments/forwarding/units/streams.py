@@ -5,18 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from labconsole.contracts.report import Finding, Findings, ReportUnit, Table
-from labconsole.report.claim_columns import (
-    claim_columns,
-    family_note,
-    format_claim_effect,
-)
+from labconsole.report.claim_columns import claim_columns, family_note, format_claim_effect
 from labconsole.report.comparisons import StreamShare
 from labconsole.report.evaluation import Evaluation
-from labconsole.report.formatting import (
-    format_full_setting,
-    format_percent,
-    target_cell,
-)
+from labconsole.report.formatting import format_full_setting, format_percent, target_cell
 from labconsole.report.material import Material
 from labconsole.report.point_columns import setting_columns
 from labconsole.report.table_builder import TableColumn, build_table, column, csv_column, percent_column

@@ -9,8 +9,8 @@ from labconsole.contracts.report import Figure, Mark, Panel, PlottedCurve, Repor
 from labconsole.experiments.job.report_data import (
     RESOURCES,
     build_summary,
-    describe_settings,
     format_panel_title,
+    guests_column,
     job_columns,
     resource_of,
     sort_platforms,
@@ -85,12 +85,7 @@ def table(material: Material) -> Table | None:
         return None
     columns: list[TableColumn[IsolationResult]] = [
         job_columns(lambda each: each.key),
-        column(
-            "guests",
-            "guests",
-            lambda each: each.key.guests,
-            lambda each: describe_settings(summary, each.key, guests=True),
-        ),
+        guests_column(summary, lambda each: each.key),
         _ratio_columns("first", "with one copy", lambda each: each.first),
         _ratio_columns("second", "with two copies", lambda each: each.second),
         column("blocks", "blocks", lambda each: each.first.blocks),

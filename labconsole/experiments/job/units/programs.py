@@ -11,9 +11,9 @@ from labconsole.experiments.job.report_data import (
     CLOCK,
     build_summary,
     claimed,
-    describe_settings,
     format_cpu_limits,
     format_panel_title,
+    guests_column,
     job_columns,
     resource_of,
     seconds_mark,
@@ -80,12 +80,7 @@ def overheads(material: Material) -> Table | None:
     margin = summary.margin_ratio
     columns: list[TableColumn[Overhead]] = [
         job_columns(lambda each: each.key),
-        column(
-            "guests",
-            "guests",
-            lambda each: each.key.guests,
-            lambda each: describe_settings(summary, each.key, guests=True),
-        ),
+        guests_column(summary, lambda each: each.key),
         csv_column("cpu", lambda each: each.key.cpu),
         mean_column("seconds", "s", lambda each: times[each.key], places=3),
         mean_column("bare_seconds", "s on the bare host", lambda each: times[each.bare], places=3),

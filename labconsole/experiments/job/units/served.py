@@ -8,8 +8,8 @@ from labconsole.contracts.report import Figure, Panel, PlottedCurve, ReportUnit,
 from labconsole.experiments.job.points import PointKey, PointTimes
 from labconsole.experiments.job.report_data import (
     build_summary,
-    describe_settings,
     format_panel_title,
+    guests_column,
     seconds_mark,
     sort_platforms,
 )
@@ -110,9 +110,7 @@ def times(material: Material) -> Table | None:
         csv_column("job", lambda row: row.key.job),
         csv_column("size", lambda row: row.key.size),
         printed_column("file", lambda row: f"{_protocol(row.key)} ({row.key.size} MiB)"),
-        column(
-            "guests", "guests", lambda row: row.key.guests, lambda row: describe_settings(summary, row.key, guests=True)
-        ),
+        guests_column(summary, lambda row: row.key),
         column("request", "request", lambda row: row.request),
         mean_columns("seconds", "s", lambda row: row.seconds, places=3, bounds=("ci_low_s", "ci_high_s")),
         csv_column("set_ups", lambda row: row.seconds.set_ups),

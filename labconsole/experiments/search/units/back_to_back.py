@@ -5,11 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from labconsole.contracts.report import ReportUnit, Table
-from labconsole.experiments.search.report_data import (
-    LIMITS,
-    factor_columns,
-    select_searches,
-)
+from labconsole.experiments.search.report_data import LIMITS, factor_columns, select_searches
 from labconsole.model.record.search import BackToBackRecord, SearchRecord
 from labconsole.report.formatting import UNKNOWN, format_number
 from labconsole.report.material import Material

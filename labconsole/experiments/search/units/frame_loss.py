@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from labconsole.contracts.report import ReportUnit, Table
-from labconsole.experiments.search.report_data import (
-    factor_columns,
-    select_searches,
-)
+from labconsole.experiments.search.report_data import factor_columns, select_searches
 from labconsole.model.record.search import FrameLossPoint, SearchRecord
 from labconsole.report.material import Material
 from labconsole.report.table_builder import TableColumn, build_table, csv_column, number_column, percent_column

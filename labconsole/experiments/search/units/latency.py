@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from labconsole.contracts.report import ReportUnit, Table
-from labconsole.experiments.search.report_data import (
-    factor_columns,
-    select_searches,
-)
+from labconsole.experiments.search.report_data import factor_columns, select_searches
 from labconsole.model.record.search import LatencyRecord, SearchRecord
 from labconsole.report.delays import NS_PER_US
 from labconsole.report.material import Material

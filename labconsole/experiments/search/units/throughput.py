@@ -5,11 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from labconsole.contracts.report import ReportUnit, Table
-from labconsole.experiments.search.report_data import (
-    LIMITS,
-    factor_columns,
-    select_searches,
-)
+from labconsole.experiments.search.report_data import LIMITS, factor_columns, select_searches
 from labconsole.model.record.search import GoalRecord, SearchRecord
 from labconsole.report.captions import MEGA
 from labconsole.report.formatting import format_number
