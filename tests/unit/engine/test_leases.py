@@ -114,6 +114,30 @@ def test_a_node_that_went_away_is_asked_nothing_more():
     assert (len(gone.asked), len(there.asked)) == (1, 3)
 
 
+def test_a_node_that_was_lost_and_is_back_is_leased_again_before_it_is_measured():
+    uut, sink, leases = Link("uut"), Link("snk1"), Leases("anna@a")
+    asyncio.run(leases.retake({"uut": uut}))
+    assert uut.ops() == [], "no batch"
+    take(leases, uut, sink)
+    asyncio.run(leases.retake({"uut": uut, "snk1": sink}))
+    leases.forget("snk1")
+    asyncio.run(leases.retake({"uut": uut}))  # it is not back yet
+    asyncio.run(leases.renew(4.0))
+    back, other = Link("snk1"), Link("src9")
+    for _ in range(2):
+        asyncio.run(leases.retake({"uut": uut, "snk1": back, "src9": other}))
+    assert (uut.ops(), sink.ops(), back.ops()) == (["lease.take"] * 2, ["lease.take"], ["lease.take"])
+    assert back.asked[0][1]["take_over"] is False and back.asked[0][1]["left_s"] == 4.0
+    assert other.ops() == [], "no node of this batch"
+    leases.forget("snk1")
+    busy = Link("snk1", AgentError("snk1", "ben@b has this node", code="lease_held", detail=TOLD))
+    with pytest.raises(LeaseHeld, match="snk1: ben@b has this node"):
+        asyncio.run(leases.retake({"snk1": busy}))
+    asyncio.run(leases.release())
+    asyncio.run(leases.retake({"uut": uut, "snk1": back}))
+    assert (uut.ops()[2:], back.ops()[1:]) == (["lease.release"], []), "the batch is over"
+
+
 def test_others_are_known_as_long_as_they_hold():
     leases = Leases("anna@a")
     leases.seen("uut", LeaseChanged(holder=StatedHolder(**TOLD), quiet=False), 0)

@@ -33,7 +33,7 @@ from labconsole.model.inventory import Inventory
 from labconsole.nodes import archive as package
 from labconsole.nodes.agent_messages import read_event
 from labconsole.nodes.archive import launch_command
-from labconsole.nodes.channel import AgentSession, decode_line
+from labconsole.nodes.channel import MAX_JUNK_BYTES, AgentSession, decode_line
 from labconsole.nodes.ssh_route import CLIENT, accept_command, find_route, shell_argv
 from labconsole.nodes.startup import explain, lacks_library, version_command
 from labconsole.wire import codec, stream_spec
@@ -167,6 +167,27 @@ def test_what_cannot_be_a_command_is_refused(argv: list[Any]) -> None:
 )
 def test_whatever_an_agent_sends_its_session_ends_in_words_or_goes_on(chunks: list[bytes]) -> None:
     listen_to_agent(chunks)
+
+
+@pytest.mark.parametrize(
+    ("chunk", "why"),
+    [
+        (b"x" * 4000 + b"\n", "the login shell prints too much before the agent starts"),
+        (b"x" * 4000, f"a line is longer than {MAX_JUNK_BYTES} bytes"),
+        (b"\n", "the login shell prints too much before the agent starts"),
+    ],
+)
+def test_greetings_are_bounded_however_they_are_cut(chunk: bytes, why: str) -> None:
+    async def talk() -> str:
+        session = AgentSession("n")
+        for _ in range(1000):
+            session.data_received(chunk, None)
+            if session.ended.done():
+                break
+        assert len(session.junk) + len(session._line_begun) <= MAX_JUNK_BYTES + len(chunk)
+        return await asyncio.wait_for(session.ended, 1)
+
+    assert why in asyncio.run(talk())
 
 
 def test_what_comes_before_anybody_listens_is_bounded_in_bytes() -> None:

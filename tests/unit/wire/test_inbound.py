@@ -68,6 +68,7 @@ ROW = ("namespaces", "", 0)
         counters(*ROW, 1, True),
         counters(*ROW, 1, 25.0),
         counters(*ROW, [1, 0, []]),
+        counters(*ROW, [1, 22, NUMBERS[:22]]),
         counters(*ROW, [1, 100, [0] * 100]),
         counters(*ROW, 2, 0, -1),
         counters(*ROW, 2, 0, 2**64),
