@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import logging
 import os
 import shlex
 import socket
@@ -33,7 +34,7 @@ from labconsole.model.inventory import Inventory
 from labconsole.nodes import archive as package
 from labconsole.nodes.agent_messages import read_event
 from labconsole.nodes.archive import launch_command
-from labconsole.nodes.channel import MAX_JUNK_BYTES, AgentSession, decode_line
+from labconsole.nodes.channel import MAX_JUNK_BYTES, MAX_STDERR_NOTES, AgentSession, decode_line
 from labconsole.nodes.ssh_route import CLIENT, accept_command, find_route, shell_argv
 from labconsole.nodes.startup import explain, lacks_library, version_command
 from labconsole.wire import codec, stream_spec
@@ -188,6 +189,19 @@ def test_greetings_are_bounded_however_they_are_cut(chunk: bytes, why: str) -> N
         return await asyncio.wait_for(session.ended, 1)
 
     assert why in asyncio.run(talk())
+
+
+def test_of_what_an_agent_prints_on_stderr_little_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """The console's log keeps 5000 entries of all nodes together: one node must not push the others' out."""
+
+    async def talk() -> None:
+        session = AgentSession("n")
+        for _ in range(10_000):
+            session.data_received(b"x\n", 1)
+
+    with caplog.at_level(logging.DEBUG, "labconsole.nodes"):
+        asyncio.run(talk())
+    assert len(caplog.records) == MAX_STDERR_NOTES
 
 
 def test_what_comes_before_anybody_listens_is_bounded_in_bytes() -> None:
