@@ -199,7 +199,7 @@ class DesignPoint:
     @property
     def intended_pps(self) -> float | None:
         """Packets per second and source that the delay asks for, or None if the source sends as fast as it can, or at a
-        pace that nobody can keep: others' leases and records may state any.
+        pace that is impossible: others' leases and records may state any.
         """
         return None if self.paced_bps is None or not self.delay_ns else 1e9 / self.delay_ns
 

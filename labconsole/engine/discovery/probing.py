@@ -37,7 +37,7 @@ TEST_NETWORK = IPv4Network("198.18.0.0/15")
 QUIET_S = 0.5
 """Listening ends when nothing new was heard for this long after the last frame."""
 HEAR_S = 10.0
-"""After this long, frames that still arrive are not those that were sent: somebody repeats them."""
+"""After this long, frames that still arrive are repetitions by a loop or another program."""
 CARRIER_S = 8.0
 """Time that a copper link needs to come up, with a margin."""
 STEP_S = 0.1

@@ -28,7 +28,7 @@ LEARNING_DELAY_NS = 1_000_000
 ROUND_S = 0.1
 LIMIT_S = 15.0
 STEADY_S = 1.0
-"""Longest wait for the sinks' counters to stand still: where other traffic arrives they never do."""
+"""Longest wait for the sinks' counters to become steady: where other traffic arrives they never are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
