@@ -139,6 +139,8 @@ def test_any_stream_is_taken_or_refused(value: Any, key: str) -> None:
 
 @tries(200)
 @given(JSON, st.sampled_from(["interface", "filter", "buffer_kib", "immediate"]))
+@example("-V", "interface")
+@example("-V", "filter")
 def test_no_argument_of_a_capture_becomes_an_option_of_tcpdump(value: Any, key: str) -> None:
     args = {"capture": "c", "interface": "eth1", "filter": "udp", "snap_bytes": 96, "buffer_kib": 64, key: value}
     try:
