@@ -76,7 +76,7 @@ def test_no_node_says_how_another_one_sends() -> None:
             if not isinstance(request, PrepareGenerator):
                 return await super().ask(request, timeout_s=timeout_s)
             await asyncio.sleep(0.05 * len(self.streams))  # whoever says more says it last
-            said = {"generator": "afpacket", "interface": "eth1", "burst_packets": None, "cpus": None}
+            said: dict[str, Any] = {"generator": "afpacket", "interface": "eth1", "burst_packets": None, "cpus": None}
             version = f"of {len(self.streams)}"
             return PreparedStreams(
                 streams=[PreparedStream(stream=name, version=version, **said) for name in self.streams]

@@ -47,6 +47,10 @@ def take(leases: Leases, *links: Link, **more: Any) -> None:
     asyncio.run(leases.take({link.name: link for link in links}, **wanted))  # type: ignore[misc]
 
 
+def retake(leases: Leases, *links: Link) -> None:
+    asyncio.run(leases.retake({link.name: link for link in links}))  # type: ignore[misc]
+
+
 def test_a_holder_is_one_sentence_by_our_clock():
     text = "ben@b since 2023-11-14 22:13:20 UTC, until about 22:23:20 UTC, for plan small"
     assert build_holder(StatedHolder(**TOLD)).describe() == text
@@ -116,25 +120,25 @@ def test_a_node_that_went_away_is_asked_nothing_more():
 
 def test_a_node_that_was_lost_and_is_back_is_leased_again_before_it_is_measured():
     uut, sink, leases = Link("uut"), Link("snk1"), Leases("anna@a")
-    asyncio.run(leases.retake({"uut": uut}))
+    retake(leases, uut)
     assert uut.ops() == [], "no batch"
     take(leases, uut, sink)
-    asyncio.run(leases.retake({"uut": uut, "snk1": sink}))
+    retake(leases, uut, sink)
     leases.forget("snk1")
-    asyncio.run(leases.retake({"uut": uut}))  # it is not back yet
+    retake(leases, uut)  # it is not back yet
     asyncio.run(leases.renew(4.0))
     back, other = Link("snk1"), Link("src9")
     for _ in range(2):
-        asyncio.run(leases.retake({"uut": uut, "snk1": back, "src9": other}))
+        retake(leases, uut, back, other)
     assert (uut.ops(), sink.ops(), back.ops()) == (["lease.take"] * 2, ["lease.take"], ["lease.take"])
     assert back.asked[0][1]["take_over"] is False and back.asked[0][1]["left_s"] == 4.0
     assert other.ops() == [], "no node of this batch"
     leases.forget("snk1")
     busy = Link("snk1", AgentError("snk1", "ben@b has this node", code="lease_held", detail=TOLD))
     with pytest.raises(LeaseHeld, match="snk1: ben@b has this node"):
-        asyncio.run(leases.retake({"snk1": busy}))
+        retake(leases, busy)
     asyncio.run(leases.release())
-    asyncio.run(leases.retake({"uut": uut, "snk1": back}))
+    retake(leases, uut, back)
     assert (uut.ops()[2:], back.ops()[1:]) == (["lease.release"], []), "the batch is over"
 
 
