@@ -102,10 +102,12 @@ def test_few_directories_that_are_not_named_after_their_owner_are_looked_into(
     own = tmp_path / f"labconsole-{os.getuid()}" / lock.file_name()
     own.parent.mkdir()
     own.touch()
+    (tmp_path / "labconsole-1").symlink_to(own.parent)
     monkeypatch.setattr(lock, "OTHERS", (f"{tmp_path}/labconsole-*",))
     monkeypatch.setattr(lock, "find_lease_directories", list)
     found = lock.find_lease_paths()
     assert found[0] == str(own) and len(found) == 1 + lock.MAX_MISNAMED
+    assert not any("labconsole-1/" in path for path in found), "a link leads wherever its owner likes"
 
 
 def test_the_holder_s_own_words_count_when_they_name_the_process_that_has_the_lock(tmp_path: Path):
