@@ -53,12 +53,12 @@ def build_packet_times(
     if abs(clock_moved_ns) > CLOCK_SET_NS:
         reason = f"the sink's clock was set by {clock_moved_ns} ns meanwhile"
     elif counted.negative_packets:
-        reason = f"by the two clocks {counted.negative_packets} packets came before they were sent"
+        reason = f"by the two clocks {counted.negative_packets} packets arrived before they were sent"
     first_ns, last_ns = counted.first_ns, counted.last_ns
     least_ns, most_ns, sum_ns = counted.delay_min_ns, counted.delay_max_ns, counted.delay_sum_ns
     times = due = None
     if reason is None and (least_ns is None or most_ns is None or sum_ns is None):
-        reason = "the sum of the delays is longer than the node can count"
+        reason = "the sum of the delays exceeds the range of the node's counter"
     elif reason is None and least_ns is not None and most_ns is not None and sum_ns is not None:
         exact = {"min": least_ns, "mean": sum_ns / counted.packets, "max": most_ns}
         times = DelayTimes(**{**build_times(delays, most_ns).model_dump(), **exact})
