@@ -134,7 +134,7 @@ class JobFactors(StrictModel):
     @model_validator(mode="after")
     def _some_point(self) -> Self:
         if set(self.working) == {"one-two"} and set(self.guests) == {1}:
-            raise ValueError("asks for nothing: one-two needs two guests | allowed: some of guests from 2")
+            raise ValueError("selects nothing: one-two needs two guests | allowed: a number of guests from 2")
         return self
 
 

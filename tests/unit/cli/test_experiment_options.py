@@ -43,7 +43,7 @@ def test_a_value_that_cannot_be_is_told_by_its_option(capsys: pytest.CaptureFixt
         ("--limits 30Mbit,abc --guests 2", "--limits: is not a rate, got '30Mbit,abc'; allowed: a number with a unit"),
         ("--second-after 3", "got 3.0; allowed: 0, or two guests and more"),
         ("--bin 6", "--bin leaves fewer than two bins in --duration;"),
-        ("--disk disk-zero --disk-from 1 --guests 2", "allowed: --disk-from three bins after the beginning and more"),
+        ("--disk disk-zero --disk-from 1 --guests 2", "allowed: --disk-from at least three bins after the beginning"),
         (
             "--disk disk-zero --disk-from 3 --disk-to 5 --duration 8 --guests 2",
             "--bin: leaves too few bins in the work on the disk, which is from 3 to 5 s, got 1.0; "
