@@ -272,7 +272,7 @@ def test_a_host_key_that_nobody_knows_is_said_to_be_that(inventory, all_told, tm
     results = check(inventory.model_copy(update={"defaults": defaults}), tmp_path / "s.sqlite")
     assert all_told(results)
     assert failures(results) == {(name, node) for name in ("ssh.login", "ssh.host_key") for node in inventory.nodes}
-    assert "is in no known_hosts file" in results["ssh.host_key", "uut"].evidence
+    assert "is not in any known_hosts file" in results["ssh.host_key", "uut"].evidence
     assert "fingerprint" in results["ssh.host_key", "uut"].hint
 
 

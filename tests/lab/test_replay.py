@@ -133,7 +133,7 @@ def test_two_processes_never_share_the_testbed(testbed, plan: Path, tmp_path: Pa
     assert "has this node since" in second.stderr
     same_store = labconsole("replay", str(plan), hosts=testbed.hosts_file, store=store)
     assert same_store.returncode == 3
-    assert re.search(rf"replaying .* is held by .* since .* \(process {process.pid}\), small", same_store.stderr)
+    assert re.search(rf"replaying .* is locked by .* since .* \(process {process.pid}\), small", same_store.stderr)
     process.send_signal(signal.SIGTERM)
     assert process.stdout is not None
     output = process.stdout.read()  # communicate() would miss what is buffered here
