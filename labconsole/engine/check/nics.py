@@ -192,7 +192,7 @@ async def driver(bench: CheckContext, node: str) -> CheckFinding:
     by_port: dict[str, str] = {}
     for name, setting in (await _settings(bench, node)).items():
         rings, bus = setting.rings, setting.bus
-        text = f"{setting.driver or 'driver not told'}"
+        text = f"{setting.driver or 'driver unknown'}"
         if rings is not None:
             text += f", rx ring {rings.rx} of {rings.rx_max}"
         if bus is not None and bus.link_width:

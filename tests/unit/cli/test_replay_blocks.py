@@ -45,9 +45,9 @@ def test_a_dry_run_shows_the_pilot_the_blocks_and_their_order_and_time(replay):
     ]
     assert {head.partition(": ")[2] for head in heads} == {
         "raw alone",
-        "raw beside idle",
+        "raw with background idle",
         "container alone",
-        "container beside idle",
+        "container with background idle",
     }
     assert "blocks: 3 blocks of 2 repetitions; pilot: 16 trials, about 0:00:" in out
     assert "next block: 32 trials, about 0:01:" in out
