@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from labconsole.cli.text.replay import format_h_mm_ss
 from labconsole.cli.text.runs import DASH
 from labconsole.engine.execution.advice import ConfigurationAdvice, Dimension, PlanAdvice
-from labconsole.engine.execution.set_up_tracker import describe_background
 from labconsole.experiments.advice import CHANGES_RATIO, GuestsAdvice, QuantityAdvice
 from labconsole.measure.statistics.components import MOST_SET_UPS
 from labconsole.model.plan.plan import Plan
@@ -116,7 +115,7 @@ def _format_blocks_needed(each: QuantityAdvice) -> list[str]:
 
 
 def _name(each: ConfigurationAdvice) -> str:
-    return f"{each.platform} {describe_background(each.background)}"
+    return f"{each.platform} alone" if each.background == "none" else f"{each.platform} + {each.background}"
 
 
 def _row(each: ConfigurationAdvice) -> str:

@@ -116,7 +116,7 @@ TITLES: dict[str, str] = {
     "not_hot": "not a hot start",
     "ready_disagrees": "two start times disagree",
     "clock_coarse": "clocks compared too coarsely",
-    "buffered_by_host": "cached instead of on disk",
+    "buffered_by_host": "writes cached, not on disk",
     "lost_at_source": "lost at the source",
     "lost_at_sink": "lost at the sink",
     "instrument_limited": "instrument at its limit",
@@ -186,7 +186,7 @@ WHAT_TO_DO: dict[str, str] = {
     "one waited in a queue that others had filled",
     "weights_late": "leave the agent a processor of the unit under test, or change weights less often",
     "programs_differ": "install the same file of the job's program in every guest",
-    "job_short": "make the job larger: its time marks take too large a part of its time",
+    "job_short": "make the job larger: its time marks account for too much of its time",
     "buffered_by_host": "the time is one of memory: let the guests' disks bypass the host's cache, or make the job "
     "larger than what caches it",
     "not_hot": "give the unit under test more memory: the guests' files did not stay in its page cache",
