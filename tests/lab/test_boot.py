@@ -84,7 +84,7 @@ def test_a_plan_of_starts_is_resumed_and_summed_up(hosts: Path, tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("platform", "start", "why"),
-    [("raw", "hot", "has no guests that could be started"), ("container", "cold", "nothing can be cold")],
+    [("raw", "hot", "has no guests to start"), ("container", "cold", "nothing can be cold")],
 )
 def test_what_cannot_be_is_refused_in_words(hosts: Path, tmp_path: Path, platform: str, start: str, why: str):
     argv = ["experiment", "boot", "--platforms", platform, "--start", start]

@@ -193,7 +193,7 @@ def test_a_container_that_runs_already_is_refused_and_goes_on(hosts: Told, tmp_p
         argv = ["experiment", "boot", "--platforms", "lxc", "--guests", "2", "--start", "cold"]
         done = labconsole(*argv, hosts=testbed, store=tmp_path / "boots.sqlite")
         assert done.returncode not in (0, 2)
-        assert f"{name} runs already, and a start-up time is taken of guests that do not" in done.stderr
+        assert f"{name} runs already, but a start-up time is measured only from guests that are off" in done.stderr
         assert states(testbed) == ["STOPPED", "RUNNING"]
     finally:
         in_uut(testbed, "lxc-stop", "-P", str(path), "-n", name, "-k")

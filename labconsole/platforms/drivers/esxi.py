@@ -251,7 +251,7 @@ class EsxiDriver(InstalledGuestDriver):
         text = await self._must(shell, "vim-cmd", "vmsvc/getallvms")
         table = registered(text)
         if table is None:
-            raise shell.error(f"`vim-cmd vmsvc/getallvms` did not print a table that is known: {format_output(text)}")
+            raise shell.error(f"`vim-cmd vmsvc/getallvms` did not print a known table: {format_output(text)}")
         return table
 
     def _only(
@@ -351,9 +351,7 @@ class EsxiDriver(InstalledGuestDriver):
             text = await self._must(shell, "esxcli", "network", "vm", "list")
             table = worlds(text)
             if table is None:
-                raise shell.error(
-                    f"`esxcli network vm list` did not print a table that is known: {format_output(text)}"
-                )
+                raise shell.error(f"`esxcli network vm list` did not print a known table: {format_output(text)}")
         return table
 
     async def nics(self, shell: Shell, name: str) -> Sequence[GuestNic]:
