@@ -70,7 +70,7 @@ def test_a_plan_of_starts_is_resumed_and_summed_up(hosts: Path, tmp_path: Path):
     plan, store = tmp_path / "plan.yaml", tmp_path / "boots.sqlite"
     plan.write_text(PLAN)
     dry = labconsole("replay", str(plan), "--dry-run", hosts=hosts, store=store)
-    assert "4 of 4 boots to take" in dry.stdout
+    assert "4 of 4 boots to measure" in dry.stdout
     done = labconsole("replay", str(plan), "--json", hosts=hosts, store=store)
     assert done.returncode == 0, done.stderr
     events = [json.loads(line) for line in done.stdout.splitlines()]

@@ -255,7 +255,7 @@ def test_why_a_start_is_taken_again_is_told_also_of_the_one_that_is_thrown_away(
     with begun("first", "sleep 1000"):
         done = labconsole("replay", str(plan), hosts=testbed, store=store)
     assert "Traceback" not in done.stderr
-    again = [line for line in done.stderr.splitlines() if "invalid, so it is taken again: " in line]
+    again = [line for line in done.stderr.splitlines() if "invalid, so it will be repeated: " in line]
     assert len(again) == 2, done.stderr
     assert any("guests_missing" in line for line in again)
     assert any("the guest that is thrown away before a hot start: " in line for line in again)

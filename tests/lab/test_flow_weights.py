@@ -222,7 +222,7 @@ def test_a_trial_that_ends_early_leaves_no_queue(hosts: Path, tmp_path: Path, ho
         (("--guests", "2", "--weights", "1:1,1:1:1"), "different numbers of guests"),
         (("--guests", "2", "--weights", "1:1,1:2", "--bin", "0.5"), "--bin leaves fewer"),
         (("--guests", "2", "--weights", "1:1,1:2,2:1", "--weights-every", "6", "--bin", "0.1"), "ends before"),
-        (("--guests", "2", "--weights-every", "2"), "no use without weights"),
+        (("--guests", "2", "--weights-every", "2"), "only applies to weights"),
         (("--platforms", "raw", "--guests", "2", "--weights", "1:1", "--bin", "0.1"), "no interface"),
     ],
 )

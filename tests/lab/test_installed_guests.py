@@ -104,7 +104,7 @@ def test_what_a_guest_that_went_off_by_itself_left_is_told_and_removed_when_its_
     assert re.search(rf"guest {guest} was turned off before /var/labconsole-disk-[0-9a-f]{{8}}-g1 was removed", told), (
         told
     )
-    assert "invalid, so it is taken again: guests_missing" in told
+    assert "invalid, so it will be repeated: guests_missing" in told
 
 
 def test_what_a_crew_that_died_left_is_removed_by_the_next(hosts: Path, made: Path, tmp_path: Path):

@@ -96,7 +96,7 @@ def test_a_plan_is_reported_with_every_packets_delay_and_exported(testbed, tmp_p
     assert done.returncode == 0, done.stderr
     # Whether it was asked for is no other testbed: its runs are the same points of the same plan.
     again = labconsole("replay", str(plan), "--dry-run", hosts=testbed.hosts_file, store=store)
-    assert "0 of 2 trials to take" in again.stdout
+    assert "0 of 2 trials to measure" in again.stdout
     done = labconsole("report", "--out", str(tmp_path / "report"), "--formats", "csv", store=store)
     assert done.returncode == 0, done.stderr
     rows = (tmp_path / "report" / "packet-delay.csv").read_text().splitlines()

@@ -91,7 +91,7 @@ def guests_advice_lines(plan: Plan, found: GuestsAdvice) -> list[str]:
     without = f", without {unknown} point{'s' if unknown > 1 else ''} whose time is not known" if unknown else ""
     lines += [
         "",
-        f"set_ups: {found.set_ups}, repetitions: {found.repetitions} is enough for all that is advised on and takes "
+        f"set_ups: {found.set_ups}, repetitions: {found.repetitions} is enough for all of them and takes "
         f"about {format_h_mm_ss(found.total_s)}{without}",
     ]
     requested = plan.of_guests
@@ -103,7 +103,7 @@ def guests_advice_lines(plan: Plan, found: GuestsAdvice) -> list[str]:
     if any(each.spread is None for each in found.each):
         where = " in a new plan" if shared else ""
         lines.append(
-            f"with one trial in each set-up it is not known what varies within one: repetitions: 2{where} would tell"
+            f"with one trial in each set-up, the variation within one is unknown: repetitions: 2{where} would show it"
         )
     return lines
 

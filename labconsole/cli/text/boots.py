@@ -135,7 +135,7 @@ def summary_lines(summary: BootsSummary) -> list[str]:
             ("available", found.used_bytes),
             ("processes", found.pss_bytes),
             ("control groups", found.cgroup_bytes),
-            ("the hypervisor's word", found.hypervisor_bytes),
+            ("the hypervisor's report", found.hypervisor_bytes),
         ):
             if line is not None:
                 lines.append(f"    memory by {name}: {_format_line(line, _mib)}")
@@ -147,7 +147,7 @@ def summary_lines(summary: BootsSummary) -> list[str]:
             lines.append(f"{title}; p adjusted by Holm over all that is compared here")
         for claim in compared:
             p = "" if claim.adjusted_p is None else f", p {claim.adjusted_p:.2g}"
-            pair = f"{names[claim.key]}, beside {names[claim.than]}, {format_noun_count(claim.guests, 'guest')}"
+            pair = f"{names[claim.key]}, compared with {names[claim.than]}, {format_noun_count(claim.guests, 'guest')}"
             times = "" if claim.effect.ci_low is None else " times"
             lines.append(
                 f"  {pair}: {format_ratio(claim.effect)}{times}, {claim.effect.blocks} blocks{p}: {claim.word}"
@@ -164,7 +164,7 @@ def _format_point(found: BootPointResult, name: str) -> str:
     text = f"{name}, {format_noun_count(found.guests, 'guest')}: {_format_mean(found.startup_s)}"
     text += f"; memory {_format_mean(found.used_bytes, MIB, 1)}, of processes {_format_mean(found.pss_bytes, MIB, 1)}"
     if found.hypervisor_bytes is not None:
-        text += f", by the hypervisor's word {_format_mean(found.hypervisor_bytes, MIB, 1)}"
+        text += f", by the hypervisor's report {_format_mean(found.hypervisor_bytes, MIB, 1)}"
     if found.before_switches_per_s is not None or found.standing_switches_per_s is not None:
         text += f"; context switches/s before {_format_mean(found.before_switches_per_s, places=1)}"
         text += f", with all idle {_format_mean(found.standing_switches_per_s, places=1)}"

@@ -86,7 +86,7 @@ def _router_line(each: RouterRecord) -> str:
 
 def summary_lines(summary: RoutesSummary) -> list[str]:
     """Rates of all points, router by router, and the effect of routes, filters and further routers."""
-    lines = ["packets/s that came to the sink; mean with its 95 % interval over set-ups; only valid trials enter"]
+    lines = ["packets/s that arrived at the sink; mean with its 95 % interval over set-ups; only valid trials enter"]
     for point in summary.points:
         lines.append(f"  {_format_point(point, summary.name_of(point.key))}")
         if point.key.guests > 1:

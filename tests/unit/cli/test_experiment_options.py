@@ -81,13 +81,13 @@ def test_routers_are_sent_no_more_than_the_sources_link_carries(
 @pytest.mark.parametrize(
     ("words", "listed"),
     [
-        ("job --jobs wait --guests 1,2 --repetitions 2", "4 of 4 jobs to take (0 stored already)"),
-        ("boot --platforms container --guests 2 --set-ups 3", "3 of 3 boots to take (0 stored already)"),
-        ("flow --guests 2 --offered 10Mbit", "1 of 1 flows to take (0 stored already)"),
-        ("flow --guests 2 --pattern out,ring --greedy 2", "2 of 2 flows to take (0 stored already)"),
-        ("flow --guests 2 --disk disk-zero", "1 of 1 flows to take (0 stored already)"),
-        ("route --routes 0,1000", "2 of 2 routes to take (0 stored already)"),
-        ("route --targets 1488kpps", "1 of 1 routes to take (0 stored already)"),
+        ("job --jobs wait --guests 1,2 --repetitions 2", "4 of 4 jobs to measure (0 already stored)"),
+        ("boot --platforms container --guests 2 --set-ups 3", "3 of 3 boots to measure (0 already stored)"),
+        ("flow --guests 2 --offered 10Mbit", "1 of 1 flows to measure (0 already stored)"),
+        ("flow --guests 2 --pattern out,ring --greedy 2", "2 of 2 flows to measure (0 already stored)"),
+        ("flow --guests 2 --disk disk-zero", "1 of 1 flows to measure (0 already stored)"),
+        ("route --routes 0,1000", "2 of 2 routes to measure (0 already stored)"),
+        ("route --targets 1488kpps", "1 of 1 routes to measure (0 already stored)"),
     ],
 )
 def test_a_dry_run_lists_the_trials_and_makes_nothing(

@@ -479,7 +479,7 @@ def test_searches_do_not_say_their_plan_and_ask_for_its_file(found: Nightly, cap
 def test_a_plan_without_a_load_goal_has_nothing_to_judge(found: Nightly, capsys: Any) -> None:
     found.plan.write_text(SEARCH.replace("[ndr]", "[frame-loss]"))
     assert found("gate", str(found.plan), "--baseline", "main", "--occasion", "today") == 2
-    assert "asks for nothing that a gate judges" in capsys.readouterr().err
+    assert "has nothing that a gate can judge" in capsys.readouterr().err
 
 
 def test_another_testbed_is_no_ground_for_a_verdict(guests: Nightly, capsys: Any) -> None:

@@ -717,7 +717,7 @@ def test_an_end_inside_a_set_up_tells_how_many_trials_will_be_taken_again(tmp_pa
         assert outcome.to_retake == again
         assert len(left_to_take(plan, script.held)) == 8 - outcome.taken + again
         _tell(None, execution, outcome, as_json=False)
-        words = f"of a set-up that broke off: {again} of the trials taken, which will be taken again"
+        words = f"of an interrupted set-up: {again} of the measured trials, which will be repeated"
         assert (words in capsys.readouterr().out) is bool(again)
 
     run(body)
@@ -740,7 +740,7 @@ def test_a_resumed_plan_says_how_many_stored_trials_do_not_count(tmp_path, capsy
         outcome = await execute(again, later)
         assert (outcome.taken, outcome.skipped, outcome.redone, outcome.broken_before) == (8, 0, 0, 1)
         _tell(None, again, outcome, as_json=False)
-        assert "not counted: 1 of the trials stored before, whose set-up broke off" in capsys.readouterr().out
+        assert "not counted: 1 of the trials stored before, whose set-up was interrupted" in capsys.readouterr().out
 
     run(body)
 

@@ -331,7 +331,7 @@ async def test_a_plan_of_which_all_is_stored_says_so_when_it_is_run_again():
             await pilot.press("r")
             await until(pilot, lambda: state(app) is ExecutionStatus.DONE and not app.state.requested)
         assert len(session.store.records) == 6
-        told = "plan pair: nothing left to take: all is stored (6 trials); to measure it again: labconsole replay --occasion"
+        told = "plan pair: nothing left to measure: all is stored (6 trials); to measure it again: labconsole replay --occasion"
         assert any(note.text.startswith(told) for note in app.state.notes)
 
 

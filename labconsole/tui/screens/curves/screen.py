@@ -47,8 +47,8 @@ Y_OPTIONS: tuple[Y, ...] = ("measured", "loss", "offered", "maximum")
 X_OPTIONS: tuple[X, ...] = ("offered", "measured", "sources", "size")
 UNITS: tuple[Unit, ...] = ("pps", "bit/s")
 NOTHING_SAVED = (
-    "No runs saved yet. Press {go-bench} for the Bench, where they are taken, or {curves-crews} for curves of trials "
-    "of guests."
+    "No runs saved yet. Press {go-bench} for the Bench, where they are measured, or {curves-crews} for curves of "
+    "trials of guests."
 )
 NOTHING_LEFT = "No matching run can be drawn. Press esc to clear the filter."
 
