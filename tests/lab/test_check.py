@@ -319,7 +319,7 @@ def test_while_somebody_else_holds_a_node_nothing_is_checked_and_who_it_is_is_to
             try:
                 await other.connect()
                 await asked(other.links["uut"], "lease.take", {"owner": "ann@desk", "purpose": "her thesis"})
-                with pytest.raises(MeasurementError, match=r"uut is held by ann@desk since .* UTC for her thesis"):
+                with pytest.raises(MeasurementError, match=r"uut is leased by ann@desk since .* UTC for her thesis"):
                     await session.check(fix=True)
                 return {name: [c.op for c in live.history.commands] for name, live in session.telemetry.nodes.items()}
             finally:

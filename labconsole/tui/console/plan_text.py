@@ -47,7 +47,7 @@ def describe_ending(plan: Plan, outcome: Outcome) -> str:
     if _is_all_stored(outcome):
         stored = f"all is stored ({format_extent(plan)})"
         invalid = outcome.invalid_before
-        bad = f", {invalid} of them invalid: --retake takes those again" if invalid else ""
+        bad = f", {invalid} of them invalid: --retake repeats those" if invalid else ""
         return f"nothing left to measure: {stored}{bad}; to measure it again: labconsole replay --occasion"
     counts = ", ".join(f"{number} {word}" for word, number in sorted(outcome.verdicts.items())) or "nothing to do"
     word = "stopped" if outcome.stopped else f"ended because {outcome.ended_by}" if outcome.ended_by else "done"
@@ -56,11 +56,11 @@ def describe_ending(plan: Plan, outcome: Outcome) -> str:
     parts = [f"{outcome.taken} {noun} measured ({counts}), {outcome.skipped} stored before{again}"] if plan.grid else []
     steps = outcome.steps
     if plan.search is not None:
-        failed = f", {len(steps.failed)} of them not to their end" if steps.failed else ""
+        failed = f", {len(steps.failed)} of them not completed" if steps.failed else ""
         refused = f", {steps.not_measured} not searched" if steps.refused else ""
         parts.append(f"{len(steps.made)} searches made{failed}{refused}, {steps.skipped} stored before")
     if plan.experiments:
-        failed = f", {len(steps.failed)} of them not to their end" if steps.failed else ""
+        failed = f", {len(steps.failed)} of them not completed" if steps.failed else ""
         refused = f", {steps.not_measured} not done" if steps.refused else ""
         names, noun = ", ".join(name for name, _ in plan.experiments), "step" if len(steps.made) == 1 else "steps"
         parts.append(f"{len(steps.made)} {noun} of {names} done{failed}{refused}, {steps.skipped} stored before")

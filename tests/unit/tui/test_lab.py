@@ -758,7 +758,7 @@ async def test_while_somebody_else_holds_a_node_the_key_says_who_and_the_results
             )
         }
         await pilot.press("r")
-        await shown(app, pilot, "uut is held by eva@desk since 2026-03-02 09:00:00 UTC for plan", "■ checked")
+        await shown(app, pilot, "uut is leased by eva@desk since 2026-03-02 09:00:00 UTC for plan", "■ checked")
         assert len(session.checks) == 1
 
 
@@ -797,7 +797,7 @@ def looks(session: LabSession) -> list[str]:
 async def test_a_node_is_looked_at_once_and_again_when_asked(size):
     async with console(size=size, screen="6") as (app, session, pilot):
         session.holders = {"src1": EVE}
-        await shown(app, pilot, "src1", "held by", "eve@desk")
+        await shown(app, pilot, "src1", "leased by", "eve@desk")
         nodes = app.screen.query_one(NodeList)
         nodes.focus()
         await pilot.press("down")
@@ -966,7 +966,7 @@ async def test_the_log_is_bounded_and_says_what_it_forgot():
         for number in range(MOST_ENTRIES + 50):
             app.state.note(0.0, f"note {number}")
         await shown(
-            app, pilot, f"{MOST_ENTRIES} of {MOST_ENTRIES}", "older ones were dropped", f"note {MOST_ENTRIES + 49}"
+            app, pilot, f"{MOST_ENTRIES} of {MOST_ENTRIES}", "older entries were dropped", f"note {MOST_ENTRIES + 49}"
         )
 
 

@@ -164,7 +164,7 @@ class RunsScreen(CopyActionsScreen):
             "E",
             "crews",
             "Guests",
-            "Show the stored trials of guests, each or what all come to.",
+            "Show the stored trials of guests, each or a summary.",
             id="runs-crews",
             title="Stored trials of guests",
         ),
