@@ -88,7 +88,7 @@ def test_a_retry_waits_as_long_as_the_plan_says(tmp_path):
 @pytest.mark.parametrize(
     ("stop", "taken", "words"),
     [
-        ("{invalid_in_a_row: 2}", 2, "2 invalid trials in a row"),
+        ("{invalid_in_a_row: 2}", 2, "2 trials in a row were invalid"),
         ("{after_s: 1.0e-9}", 1, "s of measuring are over"),
         ("{at: 2020-01-01 00:00}", 0, "it is 2020-01-01 00:00"),
     ],

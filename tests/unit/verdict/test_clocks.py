@@ -128,7 +128,7 @@ def test_what_was_stated_before_and_after_a_trial_is_the_worse_of_both() -> None
     assert worse(of(**ptp(70)), of(**ptp(90))) == of(**ptp(90))
     assert worse(of(**declared(5)), of(**declared(5))) == of(**declared(5))
     gone = worse(of(**ptp(90)), of(by="ptp4l", refused="the link was lost"))["snk1"]
-    assert (gone.error_ns, gone.refused) == (None, "after the trial ptp4l told the link was lost")
+    assert (gone.error_ns, gone.refused) == (None, "after the trial ptp4l reported the link was lost")
     other = worse(of(**ptp(90, "a")), of(**ptp(90, "b")))["snk1"]
     assert other.error_ns is None and "followed a before the trial and b after it" in (other.refused or "")
 
