@@ -258,7 +258,7 @@ def test_why_a_start_is_taken_again_is_told_also_of_the_one_that_is_thrown_away(
     again = [line for line in done.stderr.splitlines() if "invalid, so it will be repeated: " in line]
     assert len(again) == 2, done.stderr
     assert any("guests_missing" in line for line in again)
-    assert any("the guest that is thrown away before a hot start: " in line for line in again)
+    assert any("the guest that is discarded before a hot start: " in line for line in again)
     listed = labconsole("experiment", "boot", "--list", store=store).stdout
     assert "not_measured" in listed and "guests_missing" in listed
     assert labconsole("verify", store=store).returncode == 0

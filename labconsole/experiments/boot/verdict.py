@@ -89,7 +89,7 @@ def too_far_apart(guest: GuestBootRecord, clock_error_s: float | None) -> bool:
 def _marks(guests: Sequence[GuestBootRecord], clock_error_s: float | None) -> Iterator[Reason]:
     for each in guests:
         if each.ready_ns is not None and each.mark_ns is None:
-            detail = f"{each.guest}: said that it was up, but the timekeeper did not see its mark"
+            detail = f"{each.guest}: reported that it was up, but the timekeeper did not receive its mark"
             yield reason("mark_lost", detail, guest=each.guest)
         if too_far_apart(each, clock_error_s):
             detail = f"{each.guest}: its mark came after {each.mark_s:.3f} s, its word after {each.ready_s:.3f} s"

@@ -132,7 +132,7 @@ def build_queue(
 def describe_applied_weights(taken: RatesTaken, weights: WeightSteps, wanted: ChangeRates) -> str:
     """The weights in force, as text for the live view; says so if the rates read back are not theirs."""
     if taken.place >= len(weights.steps):
-        return "other weights than were asked for"
+        return "weights other than requested"
     rates_bps = wanted.rates_bps[taken.place]
     in_force = len(taken.rates_bps) == len(rates_bps) and all(map(_is_rate, taken.rates_bps, rates_bps))
     text = weights_text(weights.steps[taken.place])

@@ -165,7 +165,7 @@ def _judge_empty_jobs(copies: Sequence[CopyRecord], empty: EmptyJobs | None) -> 
     yield reason(
         "job_short",
         f"the shortest of {len(copies)} copies took {min(times):.3f} s, and one that does nothing {empty.mean_s:.3f} s "
-        "alone: what it takes beside the others is not known well enough",
+        "alone: what it takes next to the others is not known well enough",
         shortest_s=min(times),
         empty_s=empty.mean_s,
     )
@@ -199,7 +199,7 @@ def clock_notes(copies: Sequence[CopyRecord]) -> Iterator[Figures]:
     yield {
         "node": worst,
         "kind": "clock_distorted",
-        "detail": f"{many} told otherwise than the one outside; {worst}'s {off[worst]:.3f} times as long (one that "
+        "detail": f"{many} disagreed with the one outside; {worst}'s {off[worst]:.3f} times as long (one that "
         "waits for a processor between its clock and its mark looks so too)",
         "clock_ratios": off,
     }

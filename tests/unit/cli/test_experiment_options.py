@@ -41,7 +41,7 @@ def test_a_value_that_cannot_be_is_told_by_its_option(capsys: pytest.CaptureFixt
     [
         ("--limits abc", "--limits: is not a rate, got 'abc'; allowed: a number with a unit"),
         ("--limits 30Mbit,abc --guests 2", "--limits: is not a rate, got '30Mbit,abc'; allowed: a number with a unit"),
-        ("--second-after 3", "got 3.0; allowed: 0, or two guests and more"),
+        ("--second-after 3", "got 3.0; allowed: 0, or two guests or more"),
         ("--bin 6", "--bin leaves fewer than two bins in --duration;"),
         ("--disk disk-zero --disk-from 1 --guests 2", "allowed: --disk-from at least three bins after the beginning"),
         (
@@ -54,9 +54,9 @@ def test_a_value_that_cannot_be_is_told_by_its_option(capsys: pytest.CaptureFixt
             "got 0.1; allowed: --disk-to 2 s after --disk-from and more",
         ),
         ("--guests 2 --weights 1:2,2:1 --bin 0.5", "--bin leaves fewer than three bins in a step of weights of 1 s"),
-        ("--pattern ring --guests 2 --greedy 2", "--greedy: is of datagrams to the sink"),
-        ("--pattern ring --guests 2 --offered 20Mbit", "over TCP, got '20Mbit'; allowed: line"),
-        ("--pattern ring --guests 2 --second-after 2", "--second-after: is of datagrams to the sink"),
+        ("--pattern ring --guests 2 --greedy 2", "--greedy: applies to UDP flows to the sink"),
+        ("--pattern ring --guests 2 --offered 20Mbit", "TCP at full speed, got '20Mbit'; allowed: line"),
+        ("--pattern ring --guests 2 --second-after 2", "--second-after: applies to UDP flows to the sink"),
         ("--pattern ring --guests 2 --payload-bytes 100", "got '100'; allowed: 1472"),
     ],
 )

@@ -368,7 +368,7 @@ def test_too_few_are_refused_with_what_to_take_first(
     assert stored.advise() == 1
     said = capsys.readouterr().err
     assert why in said
-    assert "take set_ups: 3 first" in said
+    assert "first measure it with set_ups: 3" in said
 
 
 def test_a_variance_estimated_below_zero_is_no_negative_deviation() -> None:

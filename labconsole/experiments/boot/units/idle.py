@@ -61,7 +61,7 @@ def idle(material: Material) -> Table | None:
         ),
         shown=tuple(shown),
         note=f"{SWITCHES}. Mean ± half the 95 % interval over set-ups. More for each guest: the difference of a trial "
-        "divided by its guests, as it is, also where it is negative.",
+        "divided by its guests, unchanged even where it is negative.",
     )
 
 
@@ -94,7 +94,7 @@ def build_paper_table(material: Material) -> Table | None:
         return None
     return Table(
         name="boot-idle-beside",
-        title="Switches of a host of idle guests beside the paper's",
+        title="Switches of a host of idle guests compared with the paper's",
         columns=("platform", "start", "guests", "switches_per_s", "paper_platform", "paper", "where"),
         rows=tuple(rows),
         headings=("platform", "start", "guests", "switches/s", "the paper's", "the paper", "where"),

@@ -37,13 +37,13 @@ def build_startup_table(material: Material) -> Table | None:
         )
     return Table(
         name="quetier-2-beside",
-        title="Start-up times beside the paper's",
+        title="Start-up times compared with the paper's",
         columns=("platform", "start", "guests", "startup_s", "paper_guests", "paper_s"),
         rows=tuple(rows),
         headings=("platform", "start", "guests", "s", "paper's guests", "paper's s"),
         shown=tuple(shown),
-        note=f"{paper.cited('figure 2')} Times of different numbers of guests do not compare: of each platform, "
-        "the most guests that were started here stand beside the paper's. "
+        note=f"{paper.cited('figure 2')} Times of different numbers of guests are not comparable: of each platform, "
+        "the most guests that were started here are shown next to the paper's. "
         f"{describe_matching((each.key.platform for each in summary.points), names, NO_ROW)}",
         beside_paper=True,
     )
@@ -76,7 +76,7 @@ def build_memory_table(material: Material) -> Table | None:
         return None
     return Table(
         name="quetier-memory-beside",
-        title="Memory of guests beside the paper's",
+        title="Memory of guests compared with the paper's",
         columns=("platform", "start", "mib_each", "paper_platform", "paper", "where"),
         rows=tuple(rows),
         headings=("platform", "start", "MiB a guest, available", "the paper's", "the paper", "where"),

@@ -77,7 +77,7 @@ def table(material: Material) -> Table | None:
     margin = found[0].margin_ratio
     return Table(
         name="flow-overheads",
-        title="What guests send and read beside the bare host",
+        title="What guests send and read compared with the bare host",
         columns=(
             "way",
             "platform",
@@ -118,9 +118,9 @@ def table(material: Material) -> Table | None:
             "finding",
         ),
         shown=tuple(shown),
-        note="Payload of all guests together, that came to the sink while all of them sent, or that they read of what "
-        "they were sent; mean ± half the 95 % interval over set-ups. Change: paired by block, on the logarithm. The "
-        "findings are one family with all that the report claims (Holm)"
+        note="Payload of all guests together that arrived at the sink while all of them sent, or that they read of "
+        "what they were sent; mean ± half the 95 % interval over set-ups. Change: paired by block, on the logarithm. "
+        "The findings are one family with all that the report claims (Holm)"
         + (
             ", no margin declared: nothing is called equivalent"
             if margin is None

@@ -163,7 +163,7 @@ def build_paper_table(material: Material) -> Table | None:
     limited = " Rings whose guests have limits have no row: the paper's have none." if len(points) < len(every) else ""
     return Table(
         name="quetier-15-beside",
-        title="Guests in a ring beside the paper's",
+        title="Guests in a ring compared with the paper's",
         columns=("platform", "guests", "own_mbyte_per_s", "paper_platform", "paper_guests", "paper_mbyte_per_s"),
         rows=tuple(rows),
         headings=("platform", "guests", "own, MB/s", "paper's platform", "its guests", "the paper, MB/s"),

@@ -39,14 +39,14 @@ def make(material: Material) -> Table | None:
         title="Why packets were dropped",
         columns=("platform", "interface", "reason", "packets", "runs", "partly_counted_runs", "meaning", "look"),
         rows=tuple(rows),
-        headings=("platform", "before", "the kernel's word", "packets", "runs", "what happened", "where to look"),
+        headings=("platform", "before", "kernel's reason", "packets", "runs", "what happened", "where to look"),
         shown=tuple(tuple(UNKNOWN if cell is None else str(cell) for cell in row) for row in shown[:SHOWN]),
         note=(
             "By the unit under test's kernel, of test packets, in runs that enter a mean and in trials for telemetry. "
-            "Before: the interface of the ledger that they did not come to; off every stream's path: the interface at "
-            "which they were dropped. At least: in some of the runs asking ended when its budget was spent "
-            "(drop_reasons: auto), or missed packets. What no kernel named (drivers, NICs, runs in which it was not "
-            "asked) is in no row." + (f" {more} more rows are in the file." if more > 0 else "")
+            "Before: the interface of the ledger that they did not reach; off every stream's path: the interface at "
+            "which they were dropped. At least: in some of the runs tracing ended when its budget was spent "
+            "(drop_reasons: auto), or missed packets. Drops that no kernel explained (drivers, NICs, runs without "
+            "tracing) are in no row." + (f" {more} more rows are in the file." if more > 0 else "")
         ),
     )
 

@@ -103,7 +103,7 @@ def table(material: Material) -> Table | None:
         return None
     return Table(
         name="idle-guest",
-        title="An idle second guest beside none, load by load",
+        title="An idle second guest compared with none, load by load",
         columns=(
             *SIZE_COLUMNS,
             "platform",
@@ -127,7 +127,7 @@ def table(material: Material) -> Table | None:
             "change of means, %",
         ),
         shown=tuple(shown),
-        note="Forwarded bandwidth on the wire, ± half the 95 % interval. The change is of the means as they stand and "
+        note="Forwarded bandwidth on the wire, ± half the 95 % interval. The change is of the means as measured and "
         "claims nothing; the claim on each setting's maximum is in table 1, against: none.",
     )
 

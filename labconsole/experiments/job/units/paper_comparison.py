@@ -20,7 +20,7 @@ from labconsole.report.reference import describe_matching, format_printed_value
 TOPICS = {"quetier": ("overhead", "linearity", "isolation"), "mattos": ("job",)}
 
 
-ALL_ONLY = "only what the paper says of all platforms stands beside them"
+ALL_ONLY = "only what the paper says of all platforms is shown next to them"
 
 
 class OwnFinding(NamedTuple):
@@ -64,7 +64,7 @@ def make(material: Material, paper_name: str) -> Table | None:
                     rows.append((topic, *own.build_row(row["platform"], format_printed_value(row), row["where"])))
     return Table(
         name=f"{paper_name}-beside",
-        title="Findings beside the paper's",
+        title="Findings compared with the paper's",
         columns=("topic", "resource", "platform", "job", "job_from", "finding", "paper_platform", "paper", "where"),
         rows=tuple(rows),
         headings=(

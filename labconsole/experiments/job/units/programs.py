@@ -147,7 +147,7 @@ def overheads(material: Material) -> Table | None:
             "finding",
         ),
         shown=tuple(shown),
-        note=f"{CLOCK}; mean ± half the 95 % interval over set-ups. One guest works, whatever others stand beside it. "
+        note=f"{CLOCK}; mean ± half the 95 % interval over set-ups. One guest works, whatever others run next to it. "
         "Added: paired by block, relative on the logarithm. The findings are one family (Holm)"
         + (
             ", no margin declared: nothing is called equivalent."

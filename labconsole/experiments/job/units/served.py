@@ -96,7 +96,7 @@ def times(material: Material) -> Table | None:
     if not rows:
         return None
     own = (each.key.platform for each in _served(material))
-    matched = describe_matching(own, material.paper_names, "the paper has no seconds beside them")
+    matched = describe_matching(own, material.paper_names, "the paper has no seconds to compare with")
     source = "" if paper is None or not known else f" {paper.cited('figure 1', how='files of 600 MB')} {matched}"
     return Table(
         name="quetier-1-times",
