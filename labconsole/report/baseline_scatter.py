@@ -27,7 +27,7 @@ from labconsole.report.set_up_outliers import (
 )
 
 FEW: Final = (
-    "fewer than three occasions do not tell how far occasions differ: where packets are lost, a gate finds nothing but "
+    "fewer than three occasions do not show how far occasions differ: where packets are lost, a gate finds nothing but "
     "undecided, unless it is given three later ones"
 )
 

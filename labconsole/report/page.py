@@ -176,7 +176,7 @@ def _exclusions(kept: RunSample) -> str:
     return (
         f"{len(kept.excluded)} of {format_noun_count(total, 'run')} enter no mean: invalid, without a rate, "
         "from a pilot, for telemetry, of a set-up that was interrupted or contradicts itself, or beyond what the "
-        f"instrument can measure. {kept.suspect} of those that enter are suspect: they stand, "
+        f"instrument can measure. {kept.suspect} of those that enter are suspect: they count, "
         f"with a doubt named in their record."
     )
 

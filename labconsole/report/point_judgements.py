@@ -35,7 +35,7 @@ ONE_TIME: Final = (
     "of one boot)"
 )
 ONE_BESIDE_FEW: Final = (
-    f"one occasion beside fewer than {FEWEST_BESIDE_ONE} does not tell a change from an occasion of another kind: "
+    f"one occasion compared with fewer than {FEWEST_BESIDE_ONE} cannot distinguish a change from an unusual occasion: "
     "judge by several"
 )
 HEADROOM: Final = "the baseline lost nothing here, and may have had more to give; offer both more"

@@ -56,7 +56,7 @@ def build_quantities_table(changes: Changes) -> Table | None:
         return None
     return Table(
         name="quantities",
-        title=f"Beside forwarding trials: {changes.after.words} against {changes.before.words}",
+        title=f"Trials of other kinds: {changes.after.words} against {changes.before.words}",
         columns=COLUMNS,
         rows=tuple(_cells(each) for each in found),
         headings=(

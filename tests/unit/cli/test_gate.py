@@ -235,10 +235,10 @@ def test_a_baseline_is_moved_on_purpose_and_says_by_whom(lab, capsys, monkeypatc
         ("aaaa", "all of them are of one boot, and do not tell how far boots differ"),
         (
             "aabb",
-            "occasions of one boot count as one, which makes 2 of these 4; fewer than three occasions do not tell",
+            "occasions of one boot count as one, which makes 2 of these 4; fewer than three occasions do not show",
         ),
         ("abc-", "the boot of some trials is not known"),
-        ("ab", "fewer than three occasions do not tell"),
+        ("ab", "fewer than three occasions do not show"),
     ],
 )
 def test_a_baseline_says_at_once_where_its_boots_leave_a_gate_undecided(lab, capsys, boots, words):
@@ -285,7 +285,7 @@ def test_a_fall_that_one_occasion_shows_is_undecided_and_says_what_is_lacking(la
     for names, warned in ((["nightly@main-*"], False), (["nightly@main-1", "nightly@main-2"], True)):
         capsys.readouterr()
         assert lab("baseline", "set", "main", *names) == 0
-        assert ("fewer than three occasions do not tell" in capsys.readouterr().out) is warned
+        assert ("fewer than three occasions do not show" in capsys.readouterr().out) is warned
     lab.measure("today", [6, 12], seed=2)
     status, found = lab.gate(capsys, "--occasion", "today", "--undecided", "125")
     assert (status, outcomes(found)) == (125, ["undecided", "undecided"])
@@ -483,7 +483,7 @@ def test_several_occasions_are_one_side_and_the_gate_says_how_many_would_do(lab,
     assert first["passing_margin_ratio"] is None
     assert first["deciding_occasions"] == {"baseline": 5, "later": 4}
     words = (
-        "one occasion beside fewer than 6 does not tell a change from an occasion of another kind: judge by several; what "
+        "one occasion compared with fewer than 6 cannot distinguish a change from an unusual occasion: judge by several; what "
         "has not changed passes 8 times in 10 with 5 occasions of the baseline and 4 later"
     )
     assert all(
@@ -691,7 +691,7 @@ points:
 def test_set_ups_that_were_added_after_a_look_are_told(lab, capsys):
     lab.measure("today", [60, 120], seed=2, set_ups=8, said=[4, 4, 4, 4, 8, 8, 8, 8])
     _, found = lab.gate(capsys, "--occasion", "today")
-    assert any("asked for 4 set-ups at first and for 8 later" in each for each in found["comparison"]["sentences"])
+    assert any("requested 4 set-ups at first and 8 later" in each for each in found["comparison"]["sentences"])
 
 
 def test_words_of_nodes_are_no_markdown(lab, capsys, tmp_path):

@@ -147,7 +147,9 @@ class Nightly:
     def dead_routes(self, occasion: str, packets: Sequence[float], dead: int) -> None:
         """As routes(), of the first of which nothing arrived."""
         records = [route_record([round(rate)], lost_inside=[4000], block=n) for n, rate in enumerate(packets, 1)]
-        nothing = Verdict(status="invalid", reasons=(reason("no_packets", "r1: nothing came to the sink", guest="r1"),))
+        nothing = Verdict(
+            status="invalid", reasons=(reason("no_packets", "r1: nothing arrived at the sink", guest="r1"),)
+        )
         self._trials(
             occasion,
             [each.model_copy(update={"verdict": nothing}) if n < dead else each for n, each in enumerate(records)],

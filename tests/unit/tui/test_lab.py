@@ -129,7 +129,7 @@ async def test_a_plan_is_previewed_run_to_its_end_and_its_failures_found(size):
         await shown(app, pilot, "taken 2 times")
         await pilot.press("f")
         assert grid.trial == (0, 2)
-        assert any("plan pair: done; 6 trials taken" in note.text for note in app.state.notes)
+        assert any("plan pair: done; 6 trials measured" in note.text for note in app.state.notes)
         assert session.store.records[0].plan is not None
 
 
