@@ -91,14 +91,14 @@ def check_origins(found: Unpacked, store: RunStore, tell: Tell) -> tuple[PlanCom
     if inventory is not None and found.manifest.get("inventory") != inventory.fingerprint():
         stated = cut(str(found.manifest.get("inventory")))
         tell(f"{MANIFEST}: inventory: says {stated}, {pack.INVENTORY} is {inventory.fingerprint()}")
-    said = " ".join(select_strings(found.manifest.get("missing")))
+    missing = {word.strip("().,;:") for text in select_strings(found.manifest.get("missing")) for word in text.split()}
     for key in sorted(fingerprints - there):
-        if key not in said:
+        if key not in missing:
             tell(f"{pack.INVENTORY}: is not the testbed {key} on which runs were measured")
     grids = {run.plan_hash for run in summaries if run.plan_hash and not run.plan_hash.startswith(HASH_PREFIX)}
     grids |= {each.plan.plan_hash for each in others if each.plan.plan_hash is not None}
     for key in sorted(grids - there):
-        if key not in said:
+        if key not in missing:
             tell(f"plans: none of them is the plan {key} of these runs")
     return tuple(commands)
 

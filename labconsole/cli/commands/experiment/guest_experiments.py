@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from labconsole.cli.options import add_shared, hosts_path, whole_number
-from labconsole.cli.output import answer, print_error, print_json_line, print_lines
+from labconsole.cli.output import answer, print_error, print_json_line, print_lines, print_progress
 from labconsole.errors import Aborted, ConfigError, MeasurementError
 
 if TYPE_CHECKING:
@@ -143,11 +142,11 @@ def _run_trials_into(
         if kind.has(record):
             answer({kind.name: record.to_json()}, kind.lines(record), as_json=args.json)
         elif progress.broke:
-            sys.stderr.write(f"  the guests failed; all trials of this set-up will be repeated: {progress.broke}\n")
+            print_progress(f"  the guests failed; all trials of this set-up will be repeated: {progress.broke}")
         elif progress.again:
-            sys.stderr.write(f"  invalid, so it will be repeated: {progress.again}\n")
+            print_progress(f"  invalid, so it will be repeated: {progress.again}")
         else:
-            sys.stderr.write(f"{progress.number} of {progress.total}: {progress.step.describe()}\n")
+            print_progress(f"{progress.number} of {progress.total}: {progress.step.describe()}")
 
     async def work(session: Testbed[RunStore]) -> int:
         # Every call makes new trials that nothing resumes; only a plan can be resumed.
