@@ -220,7 +220,7 @@ class PlainConsole:
             self.say(self._refuse_foreign("no plan is running"))
         elif execution.status in (ExecutionStatus.PAUSED, ExecutionStatus.PAUSING):
             execution.resume()
-            self._note(f"plan {execution.plan.name} goes on")
+            self._note(f"plan {execution.plan.name} resumes")
         else:
             execution.pause()
             self._note(f"plan {execution.plan.name} pauses after this trial; the testbed is kept")

@@ -315,7 +315,7 @@ WHY: dict[str, str] = {
     "lost_at_source": "packets were lost at the source, beyond tolerance",
     "lost_at_sink": "packets were lost at the sink, beyond tolerance",
     "instrument_limited": "beyond the calibrated instrument",
-    "set_up_broke_off": "set-up broke off",
+    "set_up_broke_off": "set-up interrupted",
     "set_up_contradicts": "set-up contradicts itself: one id for several platforms, backgrounds, testbeds or blocks",
     "doubled_place": "several runs claim the same place in a plan",
     "attempts_missing": "a later attempt without the earlier ones",

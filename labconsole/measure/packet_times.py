@@ -162,7 +162,7 @@ def describe_xdp(times: PacketTimes) -> str | None:
     if port.features:
         parts.append(f"the port had {', '.join(port.features)} meanwhile")
         left = ", ".join(port.left_features)
-        parts.append(f"it still has {left}, which could not be put back" if left else "it was put back")
+        parts.append(f"it still has {left}, which could not be restored" if left else "it was restored")
     if port.link_changes is None:
         parts.append("whether its link went down is not known")
     elif port.link_changes:
@@ -176,7 +176,7 @@ def describe_xdp(times: PacketTimes) -> str | None:
 
 def describe_sequence(times: PacketTimes) -> str:
     """Description of the sequence numbers."""
-    text = f"{format_count(times.skipped_packets)} numbers passed over, {format_count(times.late_packets)} late"
+    text = f"{format_count(times.skipped_packets)} numbers skipped, {format_count(times.late_packets)} late"
     return text if times.processors < 2 else f"{text} (estimated: {times.processors} processors took them)"
 
 
@@ -221,7 +221,7 @@ def numbers_doubt(stream: StreamRecord) -> str:
     """A qualification of the statement that all packets were timed, if numbers do not exclude duplicates, or ""."""
     times = packet_times(stream)
     if times is None:
-        return " (it timed none: whether any came twice is not known)"
+        return " (it timed none: it is not known whether any arrived twice)"
     if times.processors < 2:
         return ""
     late = f"how many came late or twice, {times.late_packets}, is an estimate"

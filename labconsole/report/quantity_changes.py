@@ -32,7 +32,7 @@ from labconsole.report.compared_effect import (
 )
 from labconsole.report.measured_points import UNIFORM, MeasuredPoint, QuantityKey
 
-UNKNOWN_SET_UPS: Final = "which set-ups the trials were taken in is not known"
+UNKNOWN_SET_UPS: Final = "the set-ups of the trials are not known"
 SEVERAL_TESTBEDS: Final = "the trials are of several testbeds"
 DIFFERENT_PROGRAMS: Final = "the programs in the guests are not the same"
 NONE_REACHED: Final = "the goal was not met even at the lowest load"

@@ -124,11 +124,11 @@ def _set(store: RunStore, args: argparse.Namespace) -> list[Baseline]:
         raise ConfigError("was measured on no such testbed", key="--testbed", value=args.testbed)
     plans = sorted({base_name(each.plan_name) for each in found})
     if len(plans) > 1:
-        raise ConfigError("a baseline is of one plan", value=" ".join(args.plan), allowed=f"one of {', '.join(plans)}")
+        raise ConfigError("a baseline covers one plan", value=" ".join(args.plan), allowed=f"one of {', '.join(plans)}")
     testbeds = sorted({f"{each.testbed} ({each.testbed_fingerprint})" for each in found})
     if len(testbeds) > 1:
         raise ConfigError(
-            "was measured on several testbeds, and a baseline is of one; use --testbed",
+            "was measured on several testbeds, but a baseline covers one; use --testbed",
             value=" ".join(args.plan),
             allowed=", ".join(testbeds),
         )

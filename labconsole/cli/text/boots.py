@@ -49,7 +49,7 @@ def boot_lines(record: BootRecord) -> list[str]:
     if record.startup_s is not None:
         steps = "by how much is not known" if known_s is None else f"by {known_s:.3f} s at most"
         lines.append(f"  they may have been up earlier, {steps}: the route to the timekeeper is retried in steps")
-    lines.append(f"  by their own word, and the clock of the unit under test, after {_seconds(record.ready_s)}")
+    lines.append(f"  by their own report, and the clock of the unit under test, after {_seconds(record.ready_s)}")
     in_order = sorted(record.guests, key=lambda each: (each.mark_s is None, each.mark_s or 0.0))
     lines += [f"  {_guest_line(each)}" for each in in_order[:MAX_GUESTS]]
     if len(in_order) > MAX_GUESTS:
@@ -68,12 +68,12 @@ def boot_lines(record: BootRecord) -> list[str]:
             )
         if memory.hypervisor_command is not None:
             lines.append(
-                f"  by the word of the hypervisor ({memory.hypervisor_command}) {_mib(memory.hypervisor_bytes)}"
+                f"  by the report of the hypervisor ({memory.hypervisor_command}) {_mib(memory.hypervisor_bytes)}"
             )
         lines += [f"  the kernel merges equal pages (KSM): {memory.ksm_pages_sharing} saved"] if memory.ksm_run else []
     lines += _idle_lines(record.idle)
     if record.files is None and record.guests:
-        lines.append("  the platform names no files that guests start from: nothing is known of the page cache")
+        lines.append("  the platform names no files that guests start from, so the page cache is unknown")
     for file in record.files or ():
         lines.append(f"  {file.option}: {file.cached_pages} of {file.pages} pages in memory before the start")
     lines += [f"  {record.verdict.status}", *reason_lines(record.verdict.reasons)]
@@ -102,7 +102,7 @@ def _idle_lines(idle: IdleSwitches | None) -> list[str]:
 
 
 def _guest_line(guest: GuestBootRecord) -> str:
-    times = f"{_seconds(guest.mark_s)} (since its own start {_seconds(guest.own_s)}); by its word "
+    times = f"{_seconds(guest.mark_s)} (since its own start {_seconds(guest.own_s)}); by its own report "
     return f"{guest.guest:<6} {times}{_seconds(guest.ready_s)}; {_mib(guest.pss_bytes)}{_format_guest_entry(guest)}"
 
 
@@ -111,7 +111,7 @@ def _format_guest_entry(guest: GuestBootRecord) -> str:
     way = guest.way_in
     if way is None:
         return ""
-    gap = "" if way.gap_s is None else f", {way.gap_s:.3f} s after the one before"
+    gap = "" if way.gap_s is None else f", {way.gap_s:.3f} s after the previous one"
     bridge = "" if way.joined_s is None else f", on the bridge after {way.joined_s:.3f} s"
     return f"; led inside at try {way.tries}{gap}{bridge}"
 

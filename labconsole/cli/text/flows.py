@@ -85,7 +85,7 @@ def flow_lines(record: FlowRecord) -> list[str]:
         lines.append(
             f"  sink {sink.node}/{sink.interface}: {sink.captured_packets} packets captured, its NIC received "
             f"{DASH if sink.nic_packets is None else sink.nic_packets}; {sink.foreign_packets} of other flows, "
-            f"{sink.other_packets} of none"
+            f"{sink.other_packets} of no flow"
         )
     if record.start_skew_s is not None:
         late_s = record.requested.second_after_s

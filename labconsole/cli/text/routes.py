@@ -58,7 +58,7 @@ def route_lines(record: RouteRecord) -> list[str]:
         lines.append(
             f"  sink {sink.node}/{sink.interface}: {sink.captured_packets} packets captured, its NIC received "
             f"{DASH if sink.nic_packets is None else sink.nic_packets}; {sink.foreign_packets} of other flows, "
-            f"{sink.other_packets} of none"
+            f"{sink.other_packets} of no flow"
         )
     if record.start_skew_s is not None:
         lines.append(f"  the first and the last router began {record.start_skew_s * 1e3:.1f} ms apart")

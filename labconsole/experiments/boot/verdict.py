@@ -99,12 +99,12 @@ def _marks(guests: Sequence[GuestBootRecord], clock_error_s: float | None) -> It
 def _cached(start: str, files: Sequence[CachedFiles]) -> Iterator[Reason]:
     pages, cached = sum_cached_pages(files)
     if not pages:
-        detail = f"of what the guests start from no page is known, so that nothing shows that it was a {start} start"
+        detail = f"the page cache of the guests' files is unknown, so nothing shows that it was a {start} start"
         yield reason("not_cold" if start == "cold" else "not_hot", detail, pages=pages)
         return
     if start == "cold" and cached:
-        detail = f"{cached} of {pages} pages of what the guests start from were still in memory"
+        detail = f"{cached} of {pages} pages of the guests' files were still in memory"
         yield reason("not_cold", detail, pages=pages, cached_pages=cached)
     if start == "hot" and cached < pages:
-        detail = f"only {cached} of {pages} pages of what the guests start from were in memory"
+        detail = f"only {cached} of {pages} pages of the guests' files were in memory"
         yield reason("not_hot", detail, pages=pages, cached_pages=cached)

@@ -136,10 +136,10 @@ def disk_reasons(requested: FlowRequested, seen: BackgroundDiskRecord | None) ->
     if requested.disk is None:
         return
     if seen is None:
-        yield reason("not_measured", "nothing is known of the work on the disk")
+        yield reason("not_measured", "the work on the disk was not observed")
         return
     if seen.exit_status is None:
-        detail = f"{seen.guest}: did not say in a readable way how its work on the disk ended"
+        detail = f"{seen.guest}: its report on the end of its work on the disk is unreadable"
         yield reason("guests_missing", detail, guest=seen.guest)
     elif seen.exit_status != 0:
         why = f": {seen.output}" if seen.output else ""

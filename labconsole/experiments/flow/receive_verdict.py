@@ -28,7 +28,7 @@ def receive_reasons(
         detail = f"{where}: {total} packets were sent, and {source.nic_packets} left its NIC"
         yield reason("lost_at_source", detail, node=source.node, packets=total - source.nic_packets)
     if source.uut_packets is not None and source.uut_packets - total > limits.foreign_packets:
-        detail = f"{source.uut_packets} packets came in at {source.uut_interface}, of {total} that were sent"
+        detail = f"{source.uut_packets} packets arrived at {source.uut_interface}, of {total} that were sent"
         yield reason("foreign_frames", detail, packets=source.uut_packets - total)
 
 

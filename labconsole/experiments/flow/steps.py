@@ -98,7 +98,7 @@ class Flows:
             fits_bps = (line_frames_bps if point.weights is None else link_bps)(link_speed_bps, point.payload_bytes)
             if point.pattern != "ring" and any(limit >= fits_bps for limit in point.limits):
                 raise ConfigError(
-                    "are no limits on this link",
+                    "do not limit anything on this link",
                     key="flow.limits",
                     value=", ".join(map(format_target, point.limits)),
                     allowed=f"less than {format_rate_bps(fits_bps)}, which is all that guests get of the link's "

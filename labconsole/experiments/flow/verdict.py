@@ -142,7 +142,7 @@ def _skew(requested: FlowRequested, start_skew_s: float | None, by: str) -> Iter
 
 def _sender(sender: SenderRecord) -> Iterator[Reason]:
     if sender.exit_status is None:
-        detail = f"{sender.guest}: did not say in a readable way how sending ended"
+        detail = f"{sender.guest}: its report on the end of sending is unreadable"
         yield reason("guests_missing", detail, guest=sender.guest)
     elif sender.exit_status != 0:
         why = f": {sender.output}" if sender.output else ""
@@ -247,7 +247,8 @@ def _passed(requested: FlowRequested, sender: SenderRecord) -> Iterator[Reason]:
     found = sender.limiter
     if found is not None and found.passed_packets is not None and found.passed_packets < sender.packets:
         detail = (
-            f"{sender.guest}: {sender.packets} packets came of it, and {found.passed_packets} went through its limiter"
+            f"{sender.guest}: {sender.packets} packets came from it, and {found.passed_packets} went through its "
+            "limiter"
         )
         yield reason("limiter_missing", detail, guest=sender.guest, passed_packets=found.passed_packets)
 

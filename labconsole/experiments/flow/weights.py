@@ -276,7 +276,8 @@ def _step_reasons(step: WeightStepRecord, wanted_bps: Sequence[int], most_ratio:
     if step.first_bin is None:
         yield reason("rate_uncertain", f"{label}: no bin in which all guests send lies wholly in it", due_s=step.due_s)
     elif step.filled_ratio is not None and step.filled_ratio < FILLED_RATIO * most_ratio:
-        detail = f"{label}: the guests brought {step.filled_ratio:.1%} of what they share: they do not want all of it"
+        detail = f"{label}: the guests used {step.filled_ratio:.1%} of what they share: they do not offer enough to "
+        "use all of it"
         yield reason("offered_short", detail, due_s=step.due_s, filled_ratio=step.filled_ratio)
 
 

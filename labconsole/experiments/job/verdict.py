@@ -105,7 +105,7 @@ def derive_reasons(
 
 def _copy(copy: CopyRecord) -> Iterator[Reason]:
     if copy.exit_status is None and copy.end_request_ns is not None:
-        detail = f"{copy.guest}: did not say in a readable way how the job ended"
+        detail = f"{copy.guest}: its report on the end of the job is unreadable"
         yield reason("guests_missing", detail, guest=copy.guest)
     if copy.outside_s is not None and copy.outside_s < 0:
         yield reason("mark_forged", f"{copy.guest}: the end mark came before the start mark", guest=copy.guest)

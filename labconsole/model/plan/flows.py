@@ -157,8 +157,8 @@ class FlowFactors(StrictModel):
         """Raises ValueError for weights of other guests, or for steps of too few bins."""
         if set(self.guests) != {weights.guests}:
             raise ValueError(
-                f"weights are of {weights.guests} guests, and guests are {', '.join(map(str, self.guests))} | "
-                "allowed: one weight of each guest"
+                f"weights are for {weights.guests} guests, but guests are {', '.join(map(str, self.guests))} | "
+                "allowed: one weight for each guest"
             )
         last_s = self.duration_s - weights.every_s * (len(weights.steps) - 1)
         shortest_s = min(last_s, weights.every_s) if len(weights.steps) > 1 else self.duration_s

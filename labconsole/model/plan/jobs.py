@@ -98,7 +98,7 @@ class JobFactors(StrictModel):
         if value is not None and guests is not None and len(value) > guests:
             raise ValueError(
                 f"has {len(value)} weights for {guests} guest{'s' if guests > 1 else ''} | allowed: as "
-                "many as guests, or fewer, which are taken in turn"
+                "many as guests, or fewer, which are used in turn"
             )
         return value
 

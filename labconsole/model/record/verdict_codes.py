@@ -109,7 +109,7 @@ TITLES: dict[str, str] = {
     "negative_loss": "more measured than offered",
     "not_measured": "not measured",
     "settings_changed": "settings changed",
-    "start_skew": "not begun together",
+    "start_skew": "not started together",
     "weights_late": "weights changed late",
     "job_short": "job too short",
     "programs_differ": "programs differ",

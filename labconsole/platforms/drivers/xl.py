@@ -234,7 +234,7 @@ class XlDriver(InstalledGuestDriver):
     def _only(self, shell: Shell, name: str, rows: Sequence[Domain]) -> Domain | None:
         """The one row of a guest, or None if it does not run. Raises NodeError if it is ambiguous."""
         if (why := ambiguity(rows, name, "ID")) is not None:
-            raise shell.error(f"`xl list` does not tell which guest {name} is: {why}")
+            raise shell.error(f"`xl list` does not show which guest {name} is: {why}")
         return next((row for row in rows if row.name == name), None)
 
     async def _domain(self, shell: Shell, name: str) -> Domain | None:

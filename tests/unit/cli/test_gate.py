@@ -202,7 +202,7 @@ def test_half_a_measurement_is_not_judged(lab, capsys):
     lab.measure("today", [60, 114], seed=2, set_ups=5)
     status, found = lab.gate(capsys, "--occasion", "today", "--undecided", "0")
     assert (status, outcomes(found)) == (4, ["not measured", "not measured"])
-    assert found["judged"][0]["detail"] == "5 of 8 trials have been taken: replay goes on where it ended"
+    assert found["judged"][0]["detail"] == "5 of 8 trials have been measured: replay resumes where it ended"
 
 
 def test_a_baseline_is_moved_on_purpose_and_says_by_whom(lab, capsys, monkeypatch):
@@ -232,7 +232,7 @@ def test_a_baseline_is_moved_on_purpose_and_says_by_whom(lab, capsys, monkeypatc
     ("boots", "words"),
     [
         ("abcdef", None),
-        ("aaaa", "all of them are of one boot, and do not tell how far boots differ"),
+        ("aaaa", "all of them are of one boot, and do not show how far boots differ"),
         (
             "aabb",
             "occasions of one boot count as one, which makes 2 of these 4; fewer than three occasions do not show",
@@ -500,7 +500,7 @@ def test_every_one_of_several_occasions_has_to_be_measured(lab, capsys):
     lab.measure("one", [60, 120], seed=2)
     lab.measure("half", [60, 120], seed=3, set_ups=5)
     for other, told in (
-        ("half", "nightly@half: 5 of 8 trials have been taken"),
+        ("half", "nightly@half: 5 of 8 trials have been measured"),
         ("never", "nightly@never: it has not"),
     ):
         status, found = lab.gate(capsys, "--occasion", "one", "--occasion", other)
@@ -513,7 +513,7 @@ def test_every_one_of_several_occasions_has_to_be_measured(lab, capsys):
 def test_occasions_of_another_testbed_are_no_hindrance_to_a_pattern(lab, capsys):
     lab.measure("main-7", [60, 120], seed=2, fingerprint="0123456789abcdef")
     assert lab("baseline", "set", "main", "nightly@main-*") == 2
-    assert "was measured on several testbeds, and a baseline is of one; use --testbed" in capsys.readouterr().err
+    assert "was measured on several testbeds, but a baseline covers one; use --testbed" in capsys.readouterr().err
     assert lab("baseline", "set", "main", "nightly@main-*", "--testbed", "7d3f9a11c0de4b52") == 0
     assert (
         "main: nightly@main-1, nightly@main-2, nightly@main-3, nightly@main-4, nightly@main-5, nightly@main-6 on"

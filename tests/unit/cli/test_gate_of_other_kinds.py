@@ -346,7 +346,7 @@ def test_what_is_not_measured_never_passes(guests: Nightly, capsys: Any) -> None
     guests.jobs("half", around(4.0, 2)[:5])
     assert guests.gate(capsys, "half", "--undecided", "0") == (
         4,
-        [("not measured", "5 of 8 trials have been taken: replay goes on where it ended")],
+        [("not measured", "5 of 8 trials have been measured: replay resumes where it ended")],
     )
     guests.jobs("doubted", around(4.0, 2), codes=["clock_moved"])
     assert guests.gate(capsys, "doubted", "--undecided", "125") == (
@@ -468,7 +468,7 @@ def test_searches_that_were_not_made_or_did_not_end_are_told(found: Nightly, cap
     found.searches("half", around(30_000.0, 2)[:3])
     found.searches("early", around(30_000.0, 2), complete=False)
     assert found.gate(capsys, "half")[1] == [
-        ("not measured", "3 of 8 trials have been taken: replay goes on where it ended")
+        ("not measured", "3 of 8 trials have been measured: replay resumes where it ended")
     ]
     assert found.gate(capsys, "early")[1] == [("not measured", "none of its trials enters a mean")]
 

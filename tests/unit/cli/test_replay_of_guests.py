@@ -151,7 +151,8 @@ def test_limits_that_hold_nobody_on_this_link_are_refused_before_anything_is_tak
     assert status == 0 and "2 of 4 flows to measure" in told, told
     status, told = dry_run(tmp_path, capsys, plan.replace("25Mbit, [25Mbit, 1Gbit]", "1Gbit"))
     assert (
-        status == 2 and "flow.limits: are no limits on this link, got '1Gbit'; allowed: less than 984.4 Mbit/s" in told
+        status == 2
+        and "flow.limits: do not limit anything on this link, got '1Gbit'; allowed: less than 984.4 Mbit/s" in told
     )
     small = "flow: {guests: [2], limits: [700Mbit, 750Mbit, 980Mbit], payload_bytes: [18, 1472]}\n"
     status, told = dry_run(tmp_path, capsys, f"platforms: [container]\n{small}")

@@ -537,7 +537,7 @@ def test_a_set_up_that_breaks_every_time_is_refused_and_the_others_are_taken(tmp
         script, plan = Script(), plan_of(PAIR, tmp_path)
         script.will_end(*["broken"] * 2, *["valid"] * 6)
         outcome = await execute(PlanExecution(plan, script), script)
-        assert outcome.refused == [("block 1: raw alone: the cable; it broke off 2 times", 2)]
+        assert outcome.refused == [("block 1: raw alone: the cable; it was interrupted 2 times", 2)]
         assert (outcome.taken, {t[:2] for t in script.asked[2:]}) == (6, {(1, 1), (2, 0), (2, 1)})
         script.will_end("valid", "valid")
         assert (await execute(PlanExecution(plan, script), script)).taken == 2

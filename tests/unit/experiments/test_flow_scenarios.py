@@ -71,7 +71,7 @@ def test_what_is_no_weights_is_refused(bad: Any):
 @pytest.mark.parametrize(
     ("factors", "complaint"),
     [
-        ({"weights": {"steps": ["1:1:1"]}}, "weights are of 3 guests"),
+        ({"weights": {"steps": ["1:1:1"]}}, "weights are for 3 guests"),
         ({"weights": {"steps": ["1:1", "1:2"]}, "bin_s": 0.5}, "at most 0.267 s"),
         ({"weights": {"steps": ["1:1"] * 11}, "bin_s": 0.1}, "ends before the last step"),
         ({"disk": {"job": "cpu-pi"}}, "disk-mixed"),

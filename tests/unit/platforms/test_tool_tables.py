@@ -340,7 +340,7 @@ def test_a_guest_of_xen_of_any_name_is_found_by_it(name: str) -> None:
 def test_two_guests_of_xen_with_one_name_are_refused_and_others_are_not() -> None:
     twice = Said({"xl list": xl_list(("fw", 16, "-b----"), ("fw", 17, "------"))})
     for ask in (on_xen().state(twice, "fw"), on_xen().guests(twice)):
-        with pytest.raises(NodeError, match="`xl list` does not tell which guest fw is: 2 rows .* fw: ID 16 and 17"):
+        with pytest.raises(NodeError, match="`xl list` does not show which guest fw is: 2 rows .* fw: ID 16 and 17"):
             asyncio.run(ask)
     zombies = Said({"xl list": xl_list(("fw", 16, "-b----"), ("(null)", 3, "--ps-d"), ("(null)", 4, "--ps-d"))})
     assert sorted(asyncio.run(on_xen().guests(zombies))) == ["(null) (3)", "(null) (4)", "fw"]
@@ -545,7 +545,7 @@ def test_only_xen_s_own_domain_is_no_guest() -> None:
 def test_names_that_differ_only_by_blanks_at_an_end_are_ambiguous() -> None:
     """libvirt 9.0 defines a domain of the name " fw"; its table does not show where a name ends."""
     text = " Id   Name       State\n---------------------------\n 1    fw         running\n -     fw        shut off\n"
-    with pytest.raises(NodeError, match="does not tell which guest fw is: 2 rows have the name fw"):
+    with pytest.raises(NodeError, match="does not show which guest fw is: 2 rows have the name fw"):
         asyncio.run(on_libvirt().guests(Said({"list --all": text})))
 
 

@@ -246,12 +246,12 @@ def test_what_counting_took_of_the_sinks_memory_is_told(inventory: Inventory) ->
         (
             GENERIC_XDP,
             (["rx-gro-hw off", "eth2 rx-lro off"], [], 0, None),
-            f"{LATER}; the port had rx-gro-hw off, eth2 rx-lro off meanwhile; it was put back",
+            f"{LATER}; the port had rx-gro-hw off, eth2 rx-lro off meanwhile; it was restored",
         ),
         (
             GENERIC_XDP,
             (["rx-gro-hw off"], ["rx-gro-hw off"], None, None),
-            f"{LATER}; the port had rx-gro-hw off meanwhile; it still has rx-gro-hw off, which could not be put back; "
+            f"{LATER}; the port had rx-gro-hw off meanwhile; it still has rx-gro-hw off, which could not be restored; "
             "whether its link went down is not known",
         ),
         (NATIVE_XDP, ([], [], 4, True), f"{EARLIER}; its link went down or came up 4 times by it"),

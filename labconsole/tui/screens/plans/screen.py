@@ -384,7 +384,7 @@ class PlansScreen(ConsoleScreen):
             self.console_app.tell("No plan is running.")
         elif execution.status in (ExecutionStatus.PAUSED, ExecutionStatus.PAUSING):
             execution.resume()
-            self.state.note(clock.wall_s(), f"plan {execution.plan.name} goes on")
+            self.state.note(clock.wall_s(), f"plan {execution.plan.name} resumes")
         else:
             execution.pause()
             self.state.note(clock.wall_s(), f"plan {execution.plan.name} pauses after this trial; the testbed is kept")
